@@ -31,8 +31,8 @@ from msgspec import structs
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone
-from walkgraph.engine.loops.spanning import Memory, Spans
+from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
@@ -64,7 +64,7 @@ class Member:
         self.parts = Parts(self.engine.loops, self, self._carrier)  # type: ignore[arg-type]
         room = self._carrier.reserve(ROOMS)
         assert room is not None, "the device shares no memory"
-        self.engine.loops.crossing.spans = Spans(Memory(*room), self.parts)
+        self.engine.connect_peers(PeerMemory(*room), self.parts)
         self.done: dict[str, LoopDone] = {}
 
     def told(self) -> m.Peer:
@@ -102,12 +102,12 @@ class Member:
         return [] if not done.outputs else done.outputs["x"].float().flatten().tolist()
 
     def launched(self, run: str) -> int:
-        """Iterations of a run that is in a row."""
-        return max((rider.launched for rider in self.engine.loops.riders() if rider.call.run == run), default=0)
+        """Iterations of a run that is in a slot."""
+        return max((one.launched for one in self.engine.loops.groups.runs() if one.call.run == run), default=0)
 
     def quiet(self) -> bool:
-        spans = self.engine.loops.crossing.spans
-        return self.engine.idle and not (spans and spans.parts)
+        peers = self.engine.loops.admission.peers
+        return self.engine.idle and not (isinstance(peers, LoopPeers) and peers.parts.all)
 
     def audit(self) -> None:
         self.engine.states.audit()

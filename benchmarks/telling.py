@@ -1,6 +1,6 @@
 """What telling of a step costs a worker's processor: microseconds, the packets encoded, at each level of telemetry.
 
-    python benchmarks/telling.py [--riders 32] [--steps 3000] [--out FILE] [--check]
+    python benchmarks/telling.py [--runs 32] [--steps 3000] [--out FILE] [--check]
 
 `launch`: a launch of a loop of three nodes with so many riders; `forwards`: three batches of as many calls. Steps
 follow each other every 4 ms of a clock that is played, so packets leave as they would. `stamp`: on a GPU, an event
@@ -9,9 +9,8 @@ recorded behind a launch and its time asked once it was reached, timed and untim
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 from _common import ROOT, Row, show, write
@@ -19,9 +18,11 @@ from _runtime import device_name
 
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.device.clocks import Stopwatch, Timing
+from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.riders import Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.collection import stepped
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered
@@ -34,6 +35,8 @@ NODES = ("embed", "blocks", "head")
 STEP = 0.004
 """Seconds."""
 ROUNDS = 5
+HERE: dict[LoopKey, LoopRun] = {}
+"""Loops in slots."""
 Step = Callable[[float], Sequence[Forwarded | Stepped]]
 """What an engine tells of a step that ends then."""
 
@@ -55,38 +58,43 @@ class Idle:
 
     def time_steps(self, *, on: bool) -> None: ...
 
+    def positions(self) -> Mapping[LoopKey, int]:
+        return {key: run.done for key, run in HERE.items()}
+
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--riders", type=int, default=32)
+    arguments.add_argument("--runs", type=int, default=32)
     arguments.add_argument("--steps", type=int, default=3000)
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--check", action="store_true", help="few steps, and nothing is written")
     given = arguments.parse_args()
     steps = 50 if given.check else given.steps
-    made: dict[str, Step] = {"launch": launches(given.riders), "forwards": forwards(given.riders)}
+    made: dict[str, Step] = {"launch": launches(given.runs), "forwards": forwards(given.runs)}
     rows = [cost(what, level, step, steps) for what, step in made.items() for level in LEVELS]
-    show(f"telling of a step, {given.riders} riders, {len(NODES)} nodes", rows)
+    show(f"telling of a step, {given.runs} runs, {len(NODES)} nodes", rows)
     device = device_name()
     stamps = [] if device == "cpu" else [stamped(torch.device(device), on, steps) for on in (False, True)]
     show("timing a launch", stamps)
-    write(None if given.check else given.out, device, {"riders": given.riders, "telling": rows, "stamps": stamps})
+    write(None if given.check else given.out, device, {"runs": given.runs, "telling": rows, "stamps": stamps})
 
 
 def launches(count: int) -> Step:
     body = tuple(LoopUse(node, (), {}, {}, {}, 0, name=node) for node in NODES)
-    riders, places = list[Rider](), tuple(range(len(NODES)))
+    runs, places = list[LoopRun](), tuple(range(len(NODES)))
     for row in range(count):
         call = LoopCall(
             run=f"run_{row:020}", walk="speak", step=0, use=0, loop="decode", iteration=(), body=body,
             times=1 << 40, until=None, outputs=(),
         )  # fmt: skip
-        riders.append(Rider(call, row, cast("Any", None), 0.0, Waiting(0.0, row, call)))
+        runs.append(LoopRun(call, 0.0, row, None, slot=row))
+    batch = LaunchBatch(runs)
+    HERE.update({run.key: run for run in runs})
 
     def step(now: float) -> Sequence[Stepped]:
-        event = stepped(riders, places, 1, Timing(now - STEP, now - STEP, now - STEP, now))
-        for rider in riders:
-            rider.done += 1
+        event = stepped(batch, places, 1, Timing(now - STEP, now - STEP, now - STEP, now))
+        for run in runs:
+            run.done += 1
         return [event]
 
     return step

@@ -29,7 +29,7 @@ REQUEST_PATH: tuple[str, ...] = (
     "engine/calls/runner.py",
 )
 """The files that every request passes on its way to a network and back, in that order. A loop on the device branches
-off before the last two, into `engine/loops/resident.py`."""
+off before the last two, into `engine/loops/scheduler.py`."""
 REQUEST_PATH_LINES = 2550
 """Streams in the order of their steps, probes of silent runs and taps of single edges came to 2,503 lines."""
 

@@ -45,6 +45,7 @@ PLANTED = {
     "models/other/components.py": ("import torch", "The control side never imports torch"),
     "models/other/importing.py": ("import walkgraph.architectures.heavy", "The control side never imports torch"),
     "architectures/planted.py": ("import walkgraph.models.other", "Layers import downward only"),
+    "engine/loops/launch.py": ("import torch", "Loop scheduling imports no torch"),
     "cli/verbs/planted.py": ("import walkgraph.cli.verbs.other", "A verb never imports another"),
     "placement/planted.py": ("import streamlit", "The backend installs and runs without the editor"),
     "../walkgraph_editor/planted.py": (
@@ -87,6 +88,11 @@ def test_reading_what_transports_declare_leaves_torch_out(repository: Path) -> N
     assert heavy_after_importing(repository / "backend", ["walkgraph.transports"]) == []
 
 
+def test_the_data_of_calls_and_loops_leaves_torch_out(repository: Path) -> None:
+    modules = ["walkgraph.abi.calls", "walkgraph.engine.loops.spec"]
+    assert heavy_after_importing(repository / "backend", modules) == []
+
+
 def test_a_planted_torch_is_seen(tmp_path: Path) -> None:
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "__init__.py").write_text("")
@@ -100,6 +106,7 @@ def stubs(tmp_path: Path, repository: Path) -> Path:
     """An empty tree with every module that the contracts name."""
     layers = contract(repository, "layers")["layers"]
     names = [name.strip() for layer in layers for name in layer.replace("|", ":").split(":")]
+    scheduling = [name.replace(".", "/") for name in contract(repository, "loop-scheduling")["source_modules"]]
     families = ("transports", "chunking", "service/routes", "cli/verbs")
     for folder in ("walkgraph_editor", *(f"walkgraph/{name}" for name in ("", *names, *families))):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
@@ -112,6 +119,10 @@ def stubs(tmp_path: Path, repository: Path) -> Path:
     for part in ("components", "config", "importing", "presets"):
         (tmp_path / "walkgraph" / "models" / "other" / f"{part}.py").touch()
     (tmp_path / "walkgraph" / "architectures" / "heavy.py").write_text("import torch\n")
+    (tmp_path / "walkgraph/engine/loops").mkdir()
+    (tmp_path / "walkgraph/engine/loops/__init__.py").touch()
+    for name in scheduling:
+        (tmp_path / f"{name}.py").touch()
     return tmp_path
 
 

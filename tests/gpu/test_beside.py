@@ -13,7 +13,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.chunking import sliding
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.layers import snake

@@ -12,9 +12,10 @@ import torch
 from tests.gpu.test_loops import PARAMS, RUNS, TIMES, codes, engine, loop, prefilled, states
 from tests.unit.engine.plans import call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.device.clocks import Stamp, Stopwatch, Timing
+from walkgraph.engine.device.clocks import Stamp, Stopwatch
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.models.orpheus.presets import ORPHEUS
 
 pytestmark = [
@@ -172,7 +173,7 @@ def test_what_an_engine_tells_of_one_stream_does_not_overlap_and_is_in_its_time(
     busy = sum(finished - started for started, finished in spans)
     assert 0 < share <= 1
     assert busy <= ended - began
-    here.audit()
+    here.states.audit()
 
 
 def test_no_step_that_is_timed_waits_for_the_device() -> None:

@@ -11,11 +11,11 @@ from msgspec.structs import replace as with_fields
 
 from tests.support import nested as support
 from tests.unit.engine import test_nested
-from tests.unit.engine.plans import call, plan_of
+from tests.unit.engine.plans import call, graphs_of, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.models.orpheus.presets import ORPHEUS
@@ -167,7 +167,7 @@ def test_nested_wide_growing_loops_are_plain_python_s_to_the_last_bit(capture: b
         calls = test_nested.entered(here, runs)
         test_nested.check(here, runs, *test_nested.run_all(here, calls))
     if capture:
-        (failed,) = [lane.capturer.failed for lane in list(here.loops._lanes.values())[:1]]
+        (failed,) = [graphs.capturer.failed for graphs in graphs_of(here)[:1]]
         assert failed == []
 
 
@@ -183,8 +183,8 @@ def test_the_usual_count_is_one_launch_and_another_goes_by_powers_of_two() -> No
         while not here.idle:
             found += [event.iterations for event in here.step() if isinstance(event, Stepped)]
         assert found == wanted
-    (lane,) = here.loops._lanes.values()
-    print({size: (seconds, lane.counts(size)) for size, seconds in lane.seconds.items()})
+    (graphs,) = graphs_of(here)
+    print({size: (seconds, graphs.counts_at(size)) for size, seconds in graphs.seconds.items()})
 
 
 @pytest.mark.usefixtures("nested")

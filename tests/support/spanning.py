@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone
-from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
+from walkgraph.engine.loops.loop_peers import LaunchedTo, LoopPeers, PeerMemory, PeerWord
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 
@@ -32,7 +32,7 @@ class Node:
         self.log: list[tuple[str, Any]] = []
         self.deaf = False
         """Sends nothing."""
-        engine.loops.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self)
+        engine.connect_peers(PeerMemory(self.arena[OFFSET:], OFFSET), self)
         self._working = False
         self._thread = threading.Thread(target=self._live, daemon=True)
 
@@ -41,28 +41,12 @@ class Node:
     def address(self, rank: Rank) -> int:
         return self.peers[rank].arena.data_ptr()
 
-    def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
-        self._post(to, lambda it: it.engine.loops.crossing.told(self.rank, key, inboxes))
-
-    def ridden(self, to: Rank, key: Key, upto: int) -> None:
-        self.log.append((key.run, upto))
-        self._post(to, lambda it: it.engine.loops.crossing.ridden(key, upto))
-
-    def rested(self, to: Rank, run: str) -> None:
-        self._post(to, lambda it: it.engine.loops.crossing.rested(run))
-
-    def left(self, to: Rank, key: Key) -> None:
-        self._post(to, lambda it: it.engine.loops.crossing.left(self.rank, key))
-
-    def _post(self, to: Rank, what: Callable[[Node], bool]) -> None:
+    def send(self, to: Rank, word: PeerWord) -> None:
+        if isinstance(word, LaunchedTo):
+            self.log.append((word.key.run, word.upto))
         it = self.peers[to]
-
-        def take() -> None:
-            if what(it):
-                it.engine.loops.news()
-
         if not self.deaf:
-            it.mail.put(take)
+            it.mail.put(lambda: it.engine.loops.receive(self.rank, word))
 
     # ── a life ──
 
@@ -88,10 +72,15 @@ class Node:
         return self.mail.unfinished_tasks > 0 or not self.engine.idle or self._working
 
     @property
+    def peers_here(self) -> LoopPeers:
+        """What its engine has of its peers."""
+        peers = self.engine.loops.admission.peers
+        assert isinstance(peers, LoopPeers)
+        return peers
+
+    @property
     def parts(self) -> list[LoopCall]:
-        spans = self.engine.loops.crossing.spans
-        assert spans is not None
-        return spans.parts
+        return [part.call for part in self.peers_here.parts.all]
 
     def came(self, event: Any) -> None:
         """Of the engine."""

@@ -12,7 +12,7 @@ from tests.support.local import LocalDeployment
 from tests.support.spanning import OFFSET, Node, connected, quiet
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
-from walkgraph.engine.loops.spanning import Memory, Spans
+from walkgraph.engine.loops.loop_peers import PeerMemory
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
@@ -33,7 +33,7 @@ class Worker(Node):
         super().__init__(rank, engine, 1 << 20)
         self.deployment = deployment
         self.parts_here = Parts(engine.loops, self, self)  # type: ignore[arg-type]
-        engine.loops.crossing.spans = Spans(Memory(self.arena[OFFSET:], OFFSET), self.parts_here)
+        engine.connect_peers(PeerMemory(self.arena[OFFSET:], OFFSET), self.parts_here)
 
     def urge(self, to: Rank, message: m.BetweenParts) -> None:
         frame, it = codec.encode(message), self.peers[to]

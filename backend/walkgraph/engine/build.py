@@ -25,7 +25,8 @@ from walkgraph.engine.kv.swap import SuspendedRuns, Swap
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.bodies import Loaded
-from walkgraph.engine.loops.resident import Resident
+from walkgraph.engine.loops.graphs import LoopDevice
+from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
@@ -44,7 +45,7 @@ class EngineParts:
     states: StateTable
     transfers: StateTransfer
     calls: CallScheduler
-    loops: Resident
+    loops: LoopScheduler
     holds: RunHolds
     swap: Swap
     captured: Callable[[torch.device], CapturedSteps | None]
@@ -92,18 +93,18 @@ class EngineBuilder:
             watch=self._watch,
             clock=self._clock,
         )
-        loops = Resident(
+        device = LoopDevice(
             states,
             lambda node: nodes[node],
             runner.failures,
+            watch=self._watch,
             host_ports=lambda node: ports.get(node, ()),
             capturer=self._capturer,
-            watch=self._watch,
-            clock=self._clock,
         )
-        suspended, holds = SuspendedRuns(), RunHolds(calls, loops)
-        loops.here = suspended.here
-        swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.cells)
+        suspended = SuspendedRuns()
+        loops = LoopScheduler(device, watch=self._watch, here=suspended.here, clock=self._clock)
+        holds = RunHolds(calls, loops.admission)
+        swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells)
         transfers = StateTransfer(states, lambda: self._watch.stamp(self._device))
         return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)
 

@@ -11,7 +11,7 @@ collected while the next is in flight.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -25,7 +25,8 @@ from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.load import rank_plan
 from walkgraph.engine.loops.examples import with_examples
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory, PeerWorker
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
@@ -110,6 +111,14 @@ class Engine:
         self.calls.in_flight.fence(call.run)
         self.loops.add(call)
 
+    def connect_peers(self, memory: PeerMemory, worker: PeerWorker) -> None:
+        """From now on loops may have parts on other ranks, whose devices write into this memory."""
+        self.loops.connect_peers(LoopPeers(memory, worker))
+
+    def positions(self) -> Mapping[LoopKey, int]:
+        """Iterations done of the loops that are in slots now."""
+        return self.loops.positions()
+
     def step(self) -> list[Event]:
         """Launch what can be, and give what is done; empty when nothing waits."""
         calls, loops = self.calls, self.loops
@@ -123,7 +132,7 @@ class Engine:
             if not (stepped or batch or beside):
                 break
         events = self._collected() + self.swap.advance()
-        if not events and (calls.in_flight.any or loops.under_way):
+        if not events and (calls.in_flight.any or loops.in_flight):
             # Nothing can be launched before something has come back.
             events = self._waited()
         elif not events:
@@ -153,10 +162,10 @@ class Engine:
 
     def gauges(self) -> Gauges:
         """What it has to do, and to do it with."""
-        since = [at for at in (self.calls.in_flight.since, self.loops.since_when) if at is not None]
+        since = [at for at in (self.calls.in_flight.since, self.loops.launcher.since) if at is not None]
         prefixes = self.pools.prefix_stats()
         return Gauges(
-            self.calls.waiting + self.loops.waiting,
+            self.calls.waiting + self.loops.admission.waiting,
             self._watch.busy.share(self._clock(), min(since, default=None)),
             *memory(self._device),
             *self.pools.pages(),
@@ -171,8 +180,8 @@ class Engine:
         loops, in_flight = self.loops, self.calls.in_flight
         if loops.waits_for_peers:
             return self._collected()
-        if loops.full or not in_flight.wait(turns=True):
-            if loops.under_way:
+        if loops.launcher.full or not in_flight.wait(turns=True):
+            if loops.in_flight:
                 return [*loops.collect(wait=True)]
             in_flight.wait(turns=False)
         return self._collected()

@@ -1,18 +1,18 @@
 """Runs of which nothing may be launched: all of a run's work while it is suspended, its loops while these are held."""
 
 from walkgraph.engine.calls.call_scheduler import CallScheduler
-from walkgraph.engine.loops.resident import Resident
+from walkgraph.engine.loops.slot_admission import SlotAdmission
 
 
 class RunHolds:
-    def __init__(self, calls: CallScheduler, loops: Resident) -> None:
+    def __init__(self, calls: CallScheduler, loops: SlotAdmission) -> None:
         self._calls, self._loops = calls, loops
         self._held: set[str] = set()
         """Runs whose loops are held."""
         self._stopped: set[str] = set()
 
     def hold_loops(self, run: str) -> None:
-        """Launch nothing more of a run's loops until `release_loops`: they leave their rows. Its calls go on."""
+        """Launch nothing more of a run's loops until `release_loops`: they leave their slots. Its calls go on."""
         self._held.add(run)
         self._loops.hold(run)
 
@@ -29,14 +29,14 @@ class RunHolds:
 
     def quiet(self, run: str) -> bool:
         """Whether nothing of a stopped run is in flight."""
-        return not (self._loops.rides(run) or self._calls.in_flight.has(run))
+        return not (self._loops.occupies(run) or self._calls.in_flight.has(run))
 
     def go_on(self, run: str) -> None:
         """The end of `stop`; loops that are held stay so."""
         self._stopped.discard(run)
         self._calls.release(run)
         if run in self._held:
-            self._loops.news()
+            self._loops.wake()
         else:
             self._loops.release(run)
 

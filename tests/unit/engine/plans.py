@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.engine import Done, Engine
+from walkgraph.engine.loops.graphs import LoopGraphs
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, StatePlan, WeightsPlan
 
@@ -125,3 +126,8 @@ def outputs(engine: Engine, *calls: Call) -> list[dict[str, Any]]:
 
 def ids(*tokens: int) -> torch.Tensor:
     return torch.tensor(tokens)
+
+
+def graphs_of(engine: Engine) -> list[LoopGraphs]:
+    """What replays the launches of its batch groups."""
+    return [cast("LoopGraphs", group.graphs) for group in engine.loops.groups]

@@ -13,13 +13,13 @@ from tests.support import nested as support
 from tests.support.nested import drawn, naive
 from tests.unit.engine import test_forms as forms
 from tests.unit.engine import test_resident as walks
-from tests.unit.engine.plans import engine_of
+from tests.unit.engine.plans import engine_of, graphs_of
 from tests.unit.engine.test_nested import Each, check, entered, run_all, take
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.device.capture import Capturer, Work
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.lanes import Lane, counts_of
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.graphs import LoopGraphs, counts_of
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import Items
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -34,7 +34,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def by(monkeypatch: pytest.MonkeyPatch, *counts: int) -> None:
-    monkeypatch.setattr(Lane, "counts", lambda self, size: list(counts))
+    monkeypatch.setattr(LoopGraphs, "counts_at", lambda self, size: list(counts))
 
 
 def launches(engine: Engine, *calls: object) -> list[int]:
@@ -74,7 +74,7 @@ def test_counts_follow_from_what_an_iteration_takes(
     ("times", "counts", "wanted"),
     [(10, (1, 2, 4, 8, 10), [10]), (15, (1, 2, 4, 8), [8, 4, 2, 1]), (20, (1, 2, 4, 8, 10), [10, 10])],
 )
-def test_a_launch_takes_the_largest_count_that_its_riders_can_go(
+def test_a_launch_takes_the_largest_count_that_its_runs_can_go(
     monkeypatch: pytest.MonkeyPatch, times: int, counts: Sequence[int], wanted: list[int]
 ) -> None:
     by(monkeypatch, *counts)
@@ -127,7 +127,7 @@ def test_what_is_run_to_be_captured_is_run_on_nobody_s_rows(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_counts_share_the_rooms_of_their_blocks(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+def test_counts_share_the_dense_contexts_of_their_blocks(monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
     by(monkeypatch, 1, 2)
     monkeypatch.setattr(synthetic, "BranchForTest", forms.Branch, raising=False)
     monkeypatch.setattr(synthetic, "CombineForTest", forms.Combine, raising=False)
@@ -146,14 +146,14 @@ def test_counts_share_the_rooms_of_their_blocks(monkeypatch: pytest.MonkeyPatch,
         assert outputs is not None
         wanted = forms.naive(forms.latents(9), forms.TIMES, tokens, [None] * 3)
         torch.testing.assert_close(outputs["x"], wanted)
-    (lane,) = here.loops._lanes.values()
-    assert {key.iterations for key in lane.graphs} == {1, 2}
-    rooms = {id(room) for graph in lane.graphs.values() for room in graph.buffers.rooms.values()}
-    alone = [graph for key, graph in lane.graphs.items() if key.iterations == 1]
-    assert len(rooms) == sum(len(graph.buffers.rooms) for graph in alone)
+    (group,) = graphs_of(here)
+    assert {key.iterations for key in group.graphs} == {1, 2}
+    dense = {id(one) for graph in group.graphs.values() for one in graph.buffers.contexts.values()}
+    alone = [graph for key, graph in group.graphs.items() if key.iterations == 1]
+    assert len(dense) == sum(len(graph.buffers.contexts) for graph in alone)
 
 
-def test_rooms_are_made_ready_for_the_contexts_that_a_step_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_contexts_are_made_ready_for_those_that_a_step_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     made = forms.Branch.step_spec
     monkeypatch.setattr(synthetic, "BranchForTest", forms.Branch, raising=False)
     monkeypatch.setattr(synthetic, "CombineForTest", forms.Combine, raising=False)
@@ -166,8 +166,8 @@ def test_rooms_are_made_ready_for_the_contexts_that_a_step_expects(monkeypatch: 
         monkeypatch.setattr(forms.Branch, "step_spec", spec)
         here = forms.engine()
         here.prepare(forms.loop("warm-up", forms.latents(9), forms.TIMES, together=False))
-        (lane,) = here.loops._lanes.values()
-        found.append({key.capacities for key in lane.graphs if key.batch == 2})
+        (group,) = graphs_of(here)
+        found.append({key.capacities for key in group.graphs if key.batch == 2})
     block = forms.N
     assert found == [{tuple(2 * (size + block) for _ in range(3))} for size in (128, 1024)]
 

@@ -12,13 +12,13 @@ import torch
 from tests.support import nested as support
 from tests.support.nested import F64, drawn, feed, held, unrolled
 from tests.unit.engine import test_resident as walks
-from tests.unit.engine.plans import engine_of
+from tests.unit.engine.plans import engine_of, graphs_of
 from tests.unit.engine.test_nested import check, entered, run_all
 from walkgraph.abi.calls import Scalar, StateKey
 from walkgraph.abi.step import StepSpec
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.lanes import rows_of, sizes_of
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.graphs import sizes_of, slots_of
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -77,7 +77,7 @@ def test_a_wide_state_grows_in_all_its_sequences(here: Engine, length: int) -> N
     assert outputs["end"].tolist() == x
     assert held(here, "a", "samples") == state
     assert done["b"].error is None
-    assert len(here.loops._lanes) == 2, "rows of other widths lie in other tables"
+    assert len(here.loops.groups) == 2, "slots of other widths lie in other tables"
     here.states.audit()
 
 
@@ -215,22 +215,21 @@ def test_a_loop_is_made_ready_from_examples_of_what_an_iteration_reads(
     call = unrolled("a", one)
     blank = [replace(use, inputs=tuple(replace(i, value=None) for i in use.inputs)) for use in call.body]
     here.prepare(replace(call, run="warm-up", body=tuple(blank)))
-    assert len(here.loops._lanes) == 1
+    assert len(here.loops.groups) == 1
     check(here, {"a": one}, *run_all(here, entered(here, {"a": one})))
-    assert len(here.loops._lanes) == 1
+    assert len(here.loops.groups) == 1
 
 
 def test_rows_of_wide_states_are_few_enough_for_their_tables(here: Engine) -> None:
-    lanes = here.loops._lanes
     for width in (1, 3, 40):
         run_all(here, entered(here, {f"r{width}": drawn(1, **(ALIKE | {"w": width, "tokens": 1}))}))
-    programs = [lane.program for lane in lanes.values()]
-    sizes = [lane.sizes for lane in lanes.values()]
+    programs = [graphs.program for graphs in graphs_of(here)]
+    sizes = [graphs.sizes for graphs in graphs_of(here)]
     assert [size[-1] for size in sizes] == [64, 16, 1]
     pools = {f"state {i}": here.states.pools.of(StateKey("r", "main")) for i in range(2)}
     body = replace(programs[2].body, widths={"state 0": 1 << 18})
-    assert rows_of(body, pools, 64) < 8
-    assert rows_of(programs[0].body, pools, 64) == 64
+    assert slots_of(body, pools, 64) < 8
+    assert slots_of(programs[0].body, pools, 64) == 64
     assert sizes_of(body, 64) == (1,)
 
 
@@ -306,8 +305,8 @@ def test_tables_of_a_group_over_several_states_stand_where_each_has_come_to(here
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "y", "last") for i in range(3))
     _, done = run_all(here, [LoopCall("a", "w", 0, 0, "l", (), body, 2, None, outputs)])
-    (lane,) = here.loops._lanes.values()
-    groups = lane.program.body.groups(lane.program.body.whole)
+    (graphs,) = graphs_of(here)
+    groups = graphs.program.body.groups(graphs.program.body.whole)
     assert groups == [(0,), (1, 2)]
     main, context = ([list(map(float, range(3)))], 3), ([list(map(float, range(20)))], 20)
     for i in range(2):

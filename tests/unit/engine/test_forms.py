@@ -18,7 +18,7 @@ from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import SKIPPED, Form, Forms
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.models.synthetic import operators as synthetic
 

@@ -60,7 +60,7 @@ def test_a_loop_that_is_held_and_suspended_at_will_gives_what_an_undisturbed_one
                 pass
         if held:
             client.run()
-            assert not shared.loops.rides("a")
+            assert not shared.loops.admission.occupies("a")
             had = len(client.each.get("a", ()))
             client.run()
             assert len(client.each.get("a", ())) == had

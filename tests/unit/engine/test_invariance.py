@@ -13,7 +13,7 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.models.orpheus import operators as orpheus

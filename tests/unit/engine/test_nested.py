@@ -11,7 +11,7 @@ from tests.support import nested as support
 from tests.support.nested import Nested, drawn, filled, held, naive, unrolled
 from tests.unit.engine.plans import engine_of
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -87,5 +87,5 @@ def test_runs_of_one_shape_share_launches() -> None:
     }
     each, done = run_all(engine, entered(engine, runs))
     assert max(end.batch for end in done.values()) > 1
-    assert len(engine.loops._lanes) == 1
+    assert len(engine.loops.groups) == 1
     check(engine, runs, each, done)

@@ -13,8 +13,9 @@ from walkgraph.abi.states import CacheShape, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.device.capture import bucket
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.lanes import BUCKETS
-from walkgraph.engine.loops.resident import MOST_LANES, ROWS, LoopDone
+from walkgraph.engine.loops.graphs import BUCKETS, SLOTS
+from walkgraph.engine.loops.loop_runs import LoopDone
+from walkgraph.engine.loops.slot_admission import MOST_GROUPS
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -164,30 +165,29 @@ def test_values_come_in_grains_and_no_further_than_allowed() -> None:
 
 def test_loops_that_wait_for_a_row_keep_nobody_busy() -> None:
     here = engine()
-    for number in range(ROWS + 3):
+    for number in range(SLOTS + 3):
         here.add_loop(loop(f"r{number}", 1.0, 20, allowed=5))
     done: list[str] = []
     while not here.idle:
         here.step()
     here.loops.allow("r0", 0, 0, (), 20)
     here.drop("r1")
-    for number in range(ROWS, ROWS + 3):
+    for number in range(SLOTS, SLOTS + 3):
         here.loops.allow(f"r{number}", 0, 0, (), 20)
     while not here.idle:
         done += [event.call.run for event in here.step() if isinstance(event, LoopDone)]
-    assert sorted(done) == sorted(["r0", *(f"r{number}" for number in range(ROWS, ROWS + 3))])
+    assert sorted(done) == sorted(["r0", *(f"r{number}" for number in range(SLOTS, SLOTS + 3))])
 
 
 def test_loops_of_many_shapes_keep_few_tables() -> None:
     here = engine()
-    lanes = here.loops._lanes
-    for number in range(3 * MOST_LANES):
+    for number in range(3 * MOST_GROUPS):
         output = LoopOutput(f"last {number}", 0, "value", "last")
         _, done = serve(here, loop(f"r{number}", 1.0, 3, outputs=(output,)))
         outputs = done[f"r{number}"].outputs
         assert outputs is not None
         assert outputs[f"last {number}"].tolist() == naive(1.0, 3)[-1:]
-    assert len(lanes) == MOST_LANES
+    assert len(here.loops.groups) == MOST_GROUPS
 
 
 def test_a_cancelled_loop_gives_back_its_row_and_pages() -> None:

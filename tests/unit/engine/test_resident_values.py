@@ -20,6 +20,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
 from walkgraph.engine.loops.program import Program
+from walkgraph.engine.loops.slot_tables import SlotTables
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -193,16 +194,16 @@ def test_a_batch_size_that_can_not_be_captured_ends_the_runs_in_it(monkeypatch: 
 
 @pytest.mark.parametrize("name", ["value", "tensor", "cells_of"])
 def test_what_can_not_be_taken_from_its_row_ends_that_run_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    here, taken = walking(), getattr(Program, name)
+    here, taken = walking(), getattr(SlotTables, name)
     failed: list[int] = []
 
-    def take(self: Program, *given: Any) -> Any:
+    def take(self: SlotTables, *given: Any) -> Any:
         if not failed:
             failed.append(1)
             raise torch.OutOfMemoryError("no room")
         return taken(self, *given)
 
-    monkeypatch.setattr(Program, name, take)
+    monkeypatch.setattr(SlotTables, name, take)
     calls = [loop("a", 1.0, 5), loop("b", 1.0, 9)]
     for call in calls:
         here.add_loop(call)
@@ -249,7 +250,7 @@ def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatc
         def step(self, batch: StepBatch) -> StepOutputs:
             return StepOutputs({"value": batch.inputs["value"], "stop": batch.inputs["value"][:, 0] > 0})
 
-    monkeypatch.setattr("walkgraph.engine.loops.sequences.MOST_PAGES", 1)
+    monkeypatch.setattr("walkgraph.engine.loops.slot_tables.MOST_PAGES", 1)
     monkeypatch.setattr(synthetic, "WalkForTest", Reader)
     here = walking()
     kv = torch.zeros(2, 1, 17, 1, 1, dtype=torch.float64)

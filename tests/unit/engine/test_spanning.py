@@ -18,7 +18,18 @@ from tests.unit.engine.test_forms import FEEDS, TIMES, Branch, Combine, context,
 from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.engine.loops.spanning import SEATS, Memory, Rides, Spans, key_of
+from walkgraph.engine.loops.loop_peers import (
+    LEADING,
+    InboxesAt,
+    LaunchedTo,
+    LaunchOrder,
+    LeftLoop,
+    LoopPeers,
+    PeerMemory,
+    PeerWord,
+    RunRests,
+    key_of,
+)
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import StopFlags
@@ -134,7 +145,7 @@ def test_several_runs_ride_in_turn_and_others_follow_the_leaders_order(nodes: li
 @pytest.mark.parametrize("at", range(len(TIMES) + 1))
 def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: list[Node], at: int) -> None:
     """The others go on, and what it held is free again."""
-    nodes[0].engine.loops.crossing.spans = one = _Cut(nodes[0], "a", at)
+    nodes[0].engine.loops.connect_peers(one := _Cut(nodes[0], "a", at))
     fill(nodes, {"a": 20, "b": 40})
     other = given(nodes, "b", 40, [None, None], TIMES * 3)
     given(nodes, "a", 20, [None, None])
@@ -143,9 +154,7 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
     if at < len(TIMES):
         assert one.reached.wait(20)
     for node in (nodes[1], nodes[2], nodes[0]):
-        spans = node.engine.loops.crossing.spans
-        assert spans is not None
-        spans.halt("a")
+        node.peers_here.parts.halt("a")
         node.do(lambda node=node: node.engine.drop("a"))
     assert quiet(nodes)
     same(nodes, "b", other)
@@ -154,15 +163,15 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
         node.do(node.engine.states.audit)
 
 
-class _Cut(Spans):
+class _Cut(LoopPeers):
     """Tells when a run's iteration is launched."""
 
     def __init__(self, node: Node, run: str, at: int) -> None:
-        super().__init__(Memory(node.arena[64:], 64), node)
+        super().__init__(PeerMemory(node.arena[64:], 64), node)
         self.run, self.at, self.reached = run, at, threading.Event()
 
-    def ride(self, call: LoopCall, upto: int) -> None:
-        super().ride(call, upto)
+    def launching(self, call: LoopCall, upto: int) -> None:
+        super().launching(call, upto)
         if call.run == self.run and upto > self.at:
             self.reached.set()
 
@@ -172,7 +181,7 @@ def test_a_suspended_run_leaves_its_rows_on_all_ranks_and_goes_on_from_there(
     nodes: list[Node], order: tuple[int, ...]
 ) -> None:
     """Followers serve what the leader had launched, whoever hears of it first."""
-    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.connect_peers(cut := _Cut(nodes[0], "a", 2))
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, seed, [None, None], times) for run, seed in (("a", 20), ("b", 40))}
@@ -201,9 +210,8 @@ def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
             break
         for node in nodes:
             node.do(lambda: None)
-            spans = node.engine.loops.crossing.spans
-            if spans is not None and "a" in nodes[1].done:
-                spans.halt("a")  # as the word of the conductor comes
+            if "a" in nodes[1].done:
+                node.peers_here.parts.halt("a")  # as the word of the conductor comes
     for node in nodes:
         error = node.done["a"].error
         assert error is not None
@@ -213,8 +221,8 @@ def test_a_part_that_fails_ends_its_run_alone(nodes: list[Node]) -> None:
     same(nodes, "b", expected)
 
 
-def test_a_peer_that_is_gone_holds_nobody_up_and_its_rooms_are_free(nodes: list[Node]) -> None:
-    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 1)
+def test_a_peer_that_is_gone_holds_nobody_up_and_its_inboxes_are_free(nodes: list[Node]) -> None:
+    nodes[0].engine.loops.connect_peers(cut := _Cut(nodes[0], "a", 1))
     fill(nodes, {"a": 20, "b": 40})
     never = (False,) * (len(TIMES) * 12)
     expected = given(nodes, "b", 40, [None, never], TIMES * 12)
@@ -223,17 +231,15 @@ def test_a_peer_that_is_gone_holds_nobody_up_and_its_rooms_are_free(nodes: list[
     nodes[2].deaf = True
     nodes[2].mail.put(None)
     for node in nodes[:2]:
-        spans = node.engine.loops.crossing.spans
-        assert spans is not None
-        spans.halt("a")  # as the word of the conductor comes, which has missed the peer
+        node.peers_here.parts.halt("a")  # as the word of the conductor comes, which has missed the peer
         node.do(lambda node=node: node.engine.drop("a"))
-        node.do(lambda node=node: node.engine.loops.crossing.gone(Rank(2)))
+        node.do(lambda node=node: node.engine.loops.gone(Rank(2)))
     assert quiet(nodes[:2])
     same(nodes, "b", expected)
 
 
 def test_more_runs_than_a_leader_seats_wait_for_their_turn(nodes: list[Node]) -> None:
-    runs = {f"r{i}": i for i in range(SEATS + 3)}
+    runs = {f"r{i}": i for i in range(LEADING + 3)}
     fill(nodes, runs)
     expected = {run: given(nodes, run, seed, [None, (False,) * len(TIMES)]) for run, seed in runs.items()}
     assert quiet(nodes)
@@ -241,56 +247,58 @@ def test_more_runs_than_a_leader_seats_wait_for_their_turn(nodes: list[Node]) ->
         same(nodes, run, value)
 
 
-def test_rides_are_launched_in_the_leaders_order() -> None:
+def test_launches_follow_the_leaders_order() -> None:
     a, b = (key_of(parts(run, latents(1), TIMES, [None, None])[0]) for run in ("a", "b"))
-    rides = Rides()
+    order = LaunchOrder()
     for key, upto in ((a, 1), (a, 3), (b, 1), (a, 4)):
-        rides.add(key, upto)
-    assert (rides.upto(a), rides.upto(b)) == (3, 0)
-    rides.launched(a, 2)
-    assert (rides.upto(a), rides.upto(b)) == (3, 0), "of three iterations one is left"
-    rides.launched(a, 3)
-    assert (rides.upto(a), rides.upto(b)) == (0, 1)
-    rides.drop("b")
-    assert rides.upto(a) == 4
-    assert rides.waits(a)
+        order.add(key, upto)
+    assert (order.upto(a), order.upto(b)) == (3, 0)
+    order.launched(a, 2)
+    assert (order.upto(a), order.upto(b)) == (3, 0), "of three iterations one is left"
+    order.launched(a, 3)
+    assert (order.upto(a), order.upto(b)) == (0, 1)
+    order.drop("b")
+    assert order.upto(a) == 4
+    assert order.waits(a)
 
 
-def test_rooms_are_given_anew_with_greater_numbers_once_the_writer_has_left() -> None:
-    told: list[Any] = []
+def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() -> None:
+    sent: list[tuple[Rank, Any]] = []
 
     class Mail:
         def address(self, rank: Rank) -> int:
             return 1 << 20
 
-        def __getattr__(self, name: str) -> Any:
-            return lambda *what: told.append((name, *what))
+        def send(self, to: Rank, word: PeerWord) -> None:
+            sent.append((to, word))
 
-    spans = Spans(Memory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
+    peers = LoopPeers(PeerMemory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
     first, again = (parts(run, latents(1), TIMES, [None, (False,) * 5])[0] for run in ("a", "b"))
-    assert spans.begin(first, [96, 96])
-    inbox = told[-1][-1][0]
-    spans.end(first, None, halt=False)
-    assert not spans.poll(), "the writer has said nothing"
-    assert told[-1] == ("left", Rank(1), key_of(first))
-    assert spans.left(Rank(1), key_of(first))
-    assert spans.begin(again, [96, 96])
-    new = told[-1][-1][0]
+    assert peers.begin(first, [96, 96])
+    inbox = sent[-1][1].inboxes[0]
+    peers.end(first, None, halt=False)
+    assert not peers.poll(), "the writer has said nothing"
+    assert sent[-1] == (Rank(1), LeftLoop(key_of(first)))
+    assert peers.receive(Rank(1), LeftLoop(key_of(first)))
+    assert peers.begin(again, [96, 96])
+    new = sent[-1][1].inboxes[0]
     assert (new.data, new.number) == (inbox.data, inbox.number)
     assert new.start > inbox.start + first.times
-    assert not spans.linked(again)
-    spans.told(Rank(1), key_of(again), [inbox._replace(channel=1, nbytes=95)])
-    assert spans.linked(again)
+    assert peers.links(again, [95, 96]) is None
+    assert peers.receive(Rank(1), InboxesAt(key_of(again), [inbox._replace(channel=1, nbytes=95)]))
+    assert not peers.receive(Rank(1), LaunchedTo(key_of(again), 1)), "its run is not held"
+    assert peers.receive(Rank(1), RunRests("b"))
+    assert peers.parts.linked(again)
     with pytest.raises(CallFailed, match="not what is read"):
-        spans.links(again, [96, 96])
-    assert spans.links(again, [95, 96])[4:7] == [0, 0, 0], "nobody uses this one"
-    spans.cancel("b", None)
-    assert spans.gone(Rank(1)) is False, "it is not over here"
-    assert spans.poll()
-    assert not spans.parts
-    assert not spans.busy
-    spans.told(Rank(1), key_of(again), [inbox])
-    assert told[-1] == ("left", Rank(1), key_of(again)), "late inboxes are given back at once"
+        peers.links(again, [96, 96])
+    assert (peers.links(again, [95, 96]) or [])[4:7] == [0, 0, 0], "nobody uses this one"
+    peers.cancel("b", None)
+    assert peers.gone(Rank(1)) is False, "it is not over here"
+    assert peers.poll()
+    assert not peers.parts.all
+    assert not peers.busy
+    peers.receive(Rank(1), InboxesAt(key_of(again), [inbox]))
+    assert sent[-1] == (Rank(1), LeftLoop(key_of(again))), "late inboxes are given back at once"
 
 
 def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
@@ -308,7 +316,7 @@ def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:
 def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node], seed: int) -> None:
     """Again and again; all ranks hear of a hold, and of a release, in any order."""
     draw = random.Random(seed)
-    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.connect_peers(cut := _Cut(nodes[0], "a", 2))
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
@@ -317,7 +325,7 @@ def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node],
         for at in draw.sample(range(3), 3):
             nodes[at].do(lambda at=at: nodes[at].engine.holds.hold_loops("a"))
         assert quiet(nodes, parts=False)
-        assert not any(node.engine.loops.rides("a") for node in nodes)
+        assert not any(node.engine.loops.admission.occupies("a") for node in nodes)
         for at in draw.sample(range(3), 3):
             nodes[at].do(lambda at=at: nodes[at].engine.holds.release_loops("a"))
     assert quiet(nodes)
@@ -328,7 +336,7 @@ def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node],
 @pytest.mark.parametrize("suspended", [False, True])
 def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[Node], *, suspended: bool) -> None:
     """It hears that it goes on, and no more, in one breath; its leader has gone some iterations in between."""
-    nodes[0].engine.loops.crossing.spans = cut = _Cut(nodes[0], "a", 2)
+    nodes[0].engine.loops.connect_peers(cut := _Cut(nodes[0], "a", 2))
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
@@ -348,7 +356,7 @@ def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[N
             node.do(lambda node=node: node.engine.swap.suspend("a"))
     assert quiet(nodes, parts=False)
     assert len(nodes[0].log) > before
-    assert not any(node.engine.loops.rides("a") for node in nodes)
+    assert not any(node.engine.loops.admission.occupies("a") for node in nodes)
     same(nodes, "b", expected["b"])
     for node in nodes:
         if suspended:

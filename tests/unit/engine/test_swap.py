@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import SuspendedRuns, Swap, Swapped
 from walkgraph.engine.kv.transfer import StateTransfer
-from walkgraph.engine.loops.resident import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -151,7 +152,8 @@ def test_credit_that_comes_for_a_suspended_loop_is_kept(shared: Engine) -> None:
 
 def test_a_loop_of_higher_priority_takes_the_row_of_the_latest_lower_one() -> None:
     here = resident.engine()
-    here.loops._rows = 2
+    device: Any = here.loops.groups._device
+    device._slots = 2
     client, ends = Client(here), list[str]()
     calls = [loop("old", 1.0, 12, ready_at=1.0), loop("new", 1.0, 12, ready_at=2.0)]
     calls.append(loop("high", 1.0, 12, ready_at=2.5, priority=1))

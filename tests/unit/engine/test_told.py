@@ -16,7 +16,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Done, Forwarded
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
 
 
@@ -149,13 +149,14 @@ def test_launches_add_up_to_the_loops(seed: int) -> None:
     busy: dict[str, float] = defaultdict(float)
     for one in of(Stepped, events):
         assert 0 in one.uses
-        assert len({rider.call.run for rider in one.riders}) == len(one.riders) == len(one.first) > 0
-        for rider, first in zip(one.riders, one.first, strict=True):
-            assert first == made[rider.call.run]
-            called = any(rider.call.body[1].active[k] for k in range(first, first + one.iterations))
+        assert len({member.key.run for member in one.members}) == len(one.members) == len(one.first) > 0
+        for member, first in zip(one.members, one.first, strict=True):
+            run = member.key.run
+            assert first == made[run]
+            called = any(done[run].call.body[1].active[k] for k in range(first, first + one.iterations))
             assert (1 in one.uses) == called
-            made[rider.call.run] += one.iterations
-            busy[rider.call.run] += one.timing.busy
+            made[run] += one.iterations
+            busy[run] += one.timing.busy
     for run, one in done.items():
         assert made[run] == one.iterations <= times[run]
         assert one.busy == pytest.approx(busy[run])

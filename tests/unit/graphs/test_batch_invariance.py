@@ -19,7 +19,8 @@ from tests.unit.graphs import test_vjepa2_runs as imagining
 from tests.unit.graphs.test_bundled import GRAPHS
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Done, Engine
-from walkgraph.engine.loops.resident import Items, LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
+from walkgraph.engine.loops.spec import Items
 from walkgraph.graph import codec
 from walkgraph.placement.document import decode
 

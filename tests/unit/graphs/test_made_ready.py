@@ -3,7 +3,7 @@ theirs waits for a capture."""
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from tests.unit.graphs import test_vjepa2_runs as vjepa2
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from tests.unit.graphs.test_shapes_on_ranks import picture
-from walkgraph.engine.loops.lanes import Key
+from walkgraph.engine.loops.graphs import GraphKey, LoopGraphs
 from walkgraph.graph import codec
 from walkgraph.placement.document import Placement, decode
 
@@ -87,9 +87,10 @@ def deployed(graph: str) -> LocalDeployment:
     return LocalDeployment(codec.load(document), CASES[graph][0](), threads=1)
 
 
-def ready(local: LocalDeployment) -> dict[Any, set[Key]]:
-    """Lane -> what it replays."""
-    return {key: set(lane.graphs) for engine in local.engines.values() for key, lane in engine.loops._lanes.items()}
+def ready(local: LocalDeployment) -> dict[Any, set[GraphKey]]:
+    """Batch key -> what its group replays."""
+    groups = [group for engine in local.engines.values() for group in engine.loops.groups]
+    return {group.key: set(cast("LoopGraphs", group.graphs).graphs) for group in groups}
 
 
 @pytest.mark.parametrize("graph", CASES)

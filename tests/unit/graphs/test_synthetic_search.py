@@ -91,12 +91,12 @@ def test_rounds_draw_other_ways() -> None:
 def test_what_the_task_asks_for_by_its_defaults_is_made_ready_before() -> None:
     made = placed(bundled_graph("synthetic_search"), "cpu", kv_bytes=1 << 22)
     here = InProcess(bundled_graph("synthetic_search"), made)
-    lanes = here.engine.loops._lanes
-    ready = set(lanes)
+    groups = here.engine.loops.groups
+    ready = {group.key for group in groups}
     here.submit("r", "search", {"rounds": 9, "reach": 1.5})
     here.serve()
-    assert set(lanes) == ready
+    assert {group.key for group in groups} == ready
     assert len(ready) == 1
     here.submit("other", "search", {"ways": 5})
     here.serve()
-    assert len(lanes) == 2
+    assert len(groups) == 2

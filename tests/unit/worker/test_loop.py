@@ -115,6 +115,9 @@ class FakeEngine:
 
     def time_steps(self, *, on: bool) -> None: ...
 
+    def positions(self) -> dict[Any, int]:
+        return {}
+
     def suspend(self, run: str) -> None:
         self.swapped.append(Swapped(run, out=True))
 

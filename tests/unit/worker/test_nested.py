@@ -13,9 +13,9 @@ from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
 from tests.unit.placement.test_regions import FORKED, around, planned
 from tests.unit.worker.test_resident import INPUTS, agree, both, small, told
-from tests.unit.worker.test_telling import rider
+from tests.unit.worker.test_telling import loop_run
 from walkgraph.abi.calls import Call, StateKey
-from walkgraph.engine.loops.riders import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Anew, LoopCall
 from walkgraph.graph.catalogue import Catalogue, StateUse
 from walkgraph.graph.document import Graph
@@ -311,7 +311,7 @@ def test_uses_inside_are_told_under_their_name_and_summed() -> None:
     assert [use.name for use in call.body] == ["u", *["v", "w"] * 3]
     done = LoopDone(call, {}, None, 4, stopped=False, busy=0.0, queued=0.0, batch=1)
     assert [(use.name, count) for use, count in calls_of(done)] == [("u", 4), ("v", 12), ("w", 6)]
-    uses = Party("w", "l", [rider(call)]).uses(tuple(range(len(call.body))))
+    uses = Party("w", "l", [loop_run(call).member]).uses(tuple(range(len(call.body))))
     assert (uses.names, uses.nodes) == (("u", "v", "w"),) * 2
 
 

@@ -10,8 +10,7 @@ import torch
 import zmq
 
 from walkgraph.abi.calls import CallFailed
-from walkgraph.engine.loops.crossing import Crossing
-from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
+from walkgraph.engine.loops.loop_peers import Inbox, InboxesAt, LaunchedTo, LeftLoop, PeerKey, PeerWord, RunRests
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
@@ -19,23 +18,22 @@ from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.outbox import Outbox, Waiting
 from walkgraph.worker.loops.parts import Parts
 
-KEY = Key("r", 3, "denoise", (1, 2))
+KEY = PeerKey("r", 3, "denoise", (1, 2))
 INBOXES = (Inbox(5, 640, 128, 7, 4096),)
 
 
-class Resident:
+class Scheduler:
     """The engine's."""
 
     def __init__(self) -> None:
-        self.crossing = Crossing()
-        self.told = 0
+        self.heard: list[tuple[Any, ...]] = []
         self.waits_for_peers = True
 
-    def news(self) -> None:
-        self.told += 1
+    def receive(self, rank: Rank, word: PeerWord) -> None:
+        self.heard.append((rank, word))
 
-    def settle(self) -> None:
-        self.told = -1
+    def gone(self, rank: Rank) -> None:
+        self.heard.append((rank,))
 
 
 class Wire:
@@ -52,39 +50,24 @@ class Wire:
 
 
 @pytest.fixture
-def made() -> tuple[Parts, Resident, Wire]:
-    resident, wire = Resident(), Wire()
+def made() -> tuple[Parts, Scheduler, Wire]:
+    resident, wire = Scheduler(), Wire()
     parts: Any = Parts(resident, wire, wire)  # type: ignore[arg-type]
-    resident.crossing.spans = Spans(Memory(torch.zeros(1 << 16, dtype=torch.uint8), 0), parts)
     return parts, resident, wire
 
 
-def test_what_one_side_says_the_other_hears(made: tuple[Parts, Resident, Wire]) -> None:
+def test_what_one_side_says_the_other_hears(made: tuple[Parts, Scheduler, Wire]) -> None:
     parts, resident, wire = made
-    heard: list[tuple[Any, ...]] = []
-
-    class Ear:
-        def __getattr__(self, name: str) -> Any:
-            return lambda *what: heard.append((name, *what))
-
-    parts.told(Rank(1), KEY, INBOXES)
-    parts.ridden(Rank(1), KEY, 9)
-    parts.rested(Rank(1), "r")
-    parts.left(Rank(1), KEY)
+    words = [InboxesAt(KEY, list(INBOXES)), LaunchedTo(KEY, 9), RunRests("r"), LeftLoop(KEY)]
+    for word in words:
+        parts.send(Rank(1), word)
     assert [rank for rank, _ in wire.sent] == [1] * 4
-    resident.crossing.spans = Ear()  # type: ignore[assignment]
     for _, message in wire.sent:
         parts.take(Rank(2), message)
-    assert heard == [
-        ("told", Rank(2), KEY, list(INBOXES)),
-        ("ridden", KEY, 9),
-        ("rested", "r"),
-        ("left", Rank(2), KEY),
-    ]
-    assert resident.told == 2, "of inboxes and of a rest; nothing was given back"
+    assert resident.heard == [(Rank(2), word) for word in words]
 
 
-def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tuple[Parts, Resident, Wire]) -> None:
+def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tuple[Parts, Scheduler, Wire]) -> None:
     parts, resident, _ = made
     asked: list[int] = []
 
@@ -105,13 +88,13 @@ def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tupl
     assert len(asked) == 1
 
 
-def test_who_is_gone_is_no_address_and_touched_no_more(made: tuple[Parts, Resident, Wire]) -> None:
+def test_who_is_gone_is_no_address_and_touched_no_more(made: tuple[Parts, Scheduler, Wire]) -> None:
     parts, resident, _ = made
     assert parts.address(Rank(1)) == 1 << 21
     with pytest.raises(CallFailed, match="rank 2 can't be reached"):
         parts.address(Rank(2))
     parts.gone(Rank(1))
-    assert resident.told == -1
+    assert resident.heard == [(Rank(1),)]
 
 
 @pytest.fixture

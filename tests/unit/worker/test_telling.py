@@ -6,7 +6,7 @@ import itertools
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +14,10 @@ import torch
 from tests.support.telling import leave
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.device.clocks import Timing
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.entering import Entered
-from walkgraph.engine.loops.riders import LoopDone, Rider, Stepped, Waiting, stepped
+from walkgraph.engine.loops.collection import stepped
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
@@ -36,6 +36,8 @@ R = Rank(0)
 class Engine:
     timed: list[bool] = field(default_factory=list[bool])
     asked: int = 0
+    here: dict[LoopKey, int] = field(default_factory=dict[LoopKey, int])
+    """Loops in slots, and the iterations that they have done."""
     told: Gauges = field(default_factory=lambda: Gauges(5, 0.25, 100, 1000, 3, 4, 20, 10))
 
     @property
@@ -51,6 +53,9 @@ class Engine:
 
     def time_steps(self, *, on: bool) -> None:
         self.timed.append(on)
+
+    def positions(self) -> dict[LoopKey, int]:
+        return self.here
 
 
 @dataclass
@@ -100,8 +105,9 @@ def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> 
     )  # fmt: skip
 
 
-def rider(of: LoopCall, row: int = 0, done: int = 0) -> Rider:
-    return Rider(of, row, cast("Entered", None), 0.0, Waiting(0.0, row, of), done=done)
+def loop_run(of: LoopCall, slot: int = 0, done: int = 0) -> LoopRun:
+    """In a slot."""
+    return LoopRun(of, 0.0, slot, None, slot=slot, done=done)
 
 
 # ── batches ──
@@ -184,7 +190,7 @@ def test_the_summary_of_batches_is_the_sum_of_their_calls(seed: int) -> None:
 
 @dataclass
 class Loops:
-    """Loops of one lane that start and end as it comes."""
+    """Loops of one batch group that start and end as it comes."""
 
     world: World
     seed: int
@@ -192,31 +198,30 @@ class Loops:
     ended: list[LoopDone] = field(default_factory=list[LoopDone])
 
     def go(self, steps: int) -> None:
-        draw, riders, number, at = random.Random(self.seed), list[Rider](), itertools.count(), 20.0
-        over = rider(loop_call("over"))
-        over.over = True
+        draw, runs, number, at = random.Random(self.seed), list[LoopRun](), itertools.count(), 20.0
+        over = loop_run(loop_call("over"), -1)
         for _ in range(steps):
-            while len(riders) < 6 and draw.random() < 0.5:
+            while len(runs) < 6 and draw.random() < 0.5:
                 one = loop_call(f"r{next(number)}", draw.choice(["l", "m"]), times=draw.randrange(3, 30))
                 self.world.teller.began(one)
-                riders.append(rider(one, len(riders)))
-            riding = draw.sample(riders, draw.randrange(len(riders) + 1))
-            if not riding:
+                runs.append(loop_run(one, len(runs)))
+            launched = draw.sample(runs, draw.randrange(len(runs) + 1))
+            if not launched:
                 continue
-            count = min(draw.randrange(1, 4), *(one.call.times - one.done for one in riding))
+            count = min(draw.randrange(1, 4), *(one.call.times - one.done for one in launched))
             timing = Timing(at, at + 0.1, at + 0.05, at + 0.05 + draw.random())
-            event = stepped([*riding, over], (0,), count, timing)
-            for one in riding:
+            event = stepped(LaunchBatch([*launched, over]), (0,), count, timing)
+            for one in launched:
                 one.done += count
                 one.busy += timing.busy
                 one.since = timing.finished
             self.stepped.append(event)
             self.world.teller.worked(event)
-            for one in [one for one in riding if one.done == one.call.times]:
-                riders.remove(one)
-                one.over = True
-                self.ended.append(LoopDone(one.call, {}, None, one.done, False, one.busy, 0.5, len(riding)))
+            for one in [one for one in launched if one.done == one.call.times]:
+                runs.remove(one)
+                self.ended.append(LoopDone(one.call, {}, None, one.done, False, one.busy, 0.5, len(launched)))
                 self.world.teller.ended(self.ended[-1])
+            self.world.engine.here = {one.key: one.done for one in runs}
             at = self.world.now = timing.finished
             if draw.random() < 0.3:
                 self.world.teller.flush(1)
@@ -239,13 +244,12 @@ def test_a_launch_is_told_with_a_row_for_each_loop(seed: int) -> None:
             for run, walk, step, outer, first in zip(one.runs, one.walks, one.steps, one.outer, one.first, strict=True)
         }
         assert rows == {
-            (r.call.loop, r.call.run, r.call.walk, 1, (3,), first)
-            for r, first in zip(given.riders, given.first, strict=True)
+            (r.loop, r.key.run, r.walk, 1, (3,), first) for r, first in zip(given.members, given.first, strict=True)
         }
         ready = {run: at for one in told[number] for run, at in zip(one.runs, one.ready, strict=True)}
-        assert ready == {r.call.run: since.get(r.call.run, 4.0) for r in given.riders}
+        assert ready == {r.key.run: since.get(r.key.run, 4.0) for r in given.members}
         since.update(dict.fromkeys(ready, given.timing.finished))
-        assert {one.loop for one in told[number]} == {r.call.loop for r in given.riders}
+        assert {one.loop for one in told[number]} == {r.loop for r in given.members}
         for one in told[number]:
             assert (one.count, one.nodes, one.uses) == (given.iterations, ("always",), ("a",))
             assert (one.taken, one.launched, one.started, one.finished) == tuple(given.timing)
@@ -259,14 +263,14 @@ def test_the_summary_of_launches_is_their_sum(seed: int) -> None:
     loops = Loops(world, seed)
     loops.go(60)
     for name in ("l", "m"):
-        mine = [(one, [r for r in one.riders if r.call.loop == name]) for one in loops.stepped]
-        mine = [(one, riders) for one, riders in mine if riders]
+        mine = [(one, [r for r in one.members if r.loop == name]) for one in loops.stepped]
+        mine = [(one, members) for one, members in mine if members]
         told = [one for one in world.told(e.Looping) if one.loop == name]
         assert sum(one.launches for one in told) == len(mine)
-        assert sum(one.calls for one in told) == sum(one.iterations * len(riders) for one, riders in mine)
+        assert sum(one.calls for one in told) == sum(one.iterations * len(members) for one, members in mine)
         assert sum(one.busy for one in told) == pytest.approx(sum(one.timing.busy for one, _ in mine))
         moved = [one for one in told if one.launches]
-        assert moved[-1].batch == len(mine[-1][0].riders)
+        assert moved[-1].batch == len(mine[-1][0].members)
         assert moved[-1].at == mine[-1][0].timing.finished
         latest: dict[str, int] = {}
         for one in told:
@@ -276,23 +280,7 @@ def test_the_summary_of_launches_is_their_sum(seed: int) -> None:
                 assert latest.get(run, 0) <= done
                 latest[run] = done
         over = {done.call.run for done in loops.ended}
-        assert {r.call.run for _, riders in mine for r in riders} <= latest.keys() | over
-
-
-@pytest.mark.parametrize("level", ["summary", "full"])
-def test_the_end_of_a_loop_is_told_at_both_levels(level: Level) -> None:
-    world = World(level)
-    for done in (
-        LoopDone(loop_call("a"), {}, None, 8, False, 1.0, 0.5, 2),
-        LoopDone(loop_call("b"), {}, None, 3, True, 1.0, 0.5, 2),
-        LoopDone(loop_call("c"), None, ErrorInfo(code="node_error", message="no"), 0, False, 0.0, 0.0, 1),
-    ):
-        world.teller.ended(done)
-    ends = world.told(e.LoopEnded)
-    assert [(one.run, one.iterations, one.reason) for one in ends] == [
-        ("a", 8, "times"), ("b", 3, "until"), ("c", 0, "error"),
-    ]  # fmt: skip
-    assert {(one.walk, one.loop, one.step, one.iteration, one.at) for one in ends} == {("w_l", "l", 1, (3,), 10.0)}
+        assert {r.key.run for _, members in mine for r in members} <= latest.keys() | over
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 8])
@@ -401,7 +389,7 @@ def test_what_arrives_is_told_on_full_and_names_what_was_sent() -> None:
 def everything(teller: Teller) -> None:
     of = loop_call("r")
     teller.began(of)
-    teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
+    teller.worked(stepped(LaunchBatch([loop_run(of)]), (0,), 1, Timing(1, 2, 3, 4)))
     teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
     leave(teller, SENT[0])
     teller.arrived(Arrived(SENT[0].message, SENT[0].value))

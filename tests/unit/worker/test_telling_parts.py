@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from tests.unit.worker.test_telling import World, loop_call, rider
-from walkgraph.engine.device.clocks import Timing
-from walkgraph.engine.loops.riders import LoopDone, stepped
+from tests.unit.worker.test_telling import World, loop_call, loop_run
+from walkgraph.engine.device.marks import Timing
+from walkgraph.engine.loops.collection import stepped
+from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone
 from walkgraph.engine.loops.spec import Channel, LoopSend
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as e
@@ -17,7 +18,7 @@ def test_a_part_of_a_loop_says_that_it_waits_for_others() -> None:
     for level in levels:
         world, of = World(level), replace(loop_call("r"), sends=(LoopSend(0, "out", channel, None),))
         world.teller.began(of)
-        world.teller.worked(stepped([rider(of)], (0,), 1, Timing(1, 2, 3, 4)))
+        world.teller.worked(stepped(LaunchBatch([loop_run(of)]), (0,), 1, Timing(1, 2, 3, 4)))
         world.teller.ended(LoopDone(of, {}, None, 8, False, 1.0, 0.5, 2))
         assert all(one.spans for one in [*world.told(e.Launch), *world.told(e.Looping)])
         assert [one.work.spans for one in world.told(e.LoopEnded) if one.work] == [True] * (level == "summary")

@@ -19,7 +19,8 @@ from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, Split
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched, Result
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
-from walkgraph.engine.device.clocks import Stopwatch, Timing
+from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.bodies import Loaded
 
 TURNS = 4

@@ -13,7 +13,8 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.device.capture import Capturer, bucket
-from walkgraph.engine.device.cuda_streams import Mark, Marks, SideStream, listed, stacked
+from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, stacked
+from walkgraph.engine.device.marks import Mark
 
 SIZES = (1, 2, 4, 8, 16, 32)
 """Batches that are captured where a step doesn't say."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from walkgraph.abi.calls import Call, Outputs
-from walkgraph.engine.device.clocks import Timing
+from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
 from walkgraph.errors import ErrorInfo
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from walkgraph.abi.calls import Call, Outputs
-from walkgraph.engine.device.cuda_streams import Mark
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.paged_state import NOTHING, TokensRead
 from walkgraph.errors import ErrorInfo
 

@@ -18,7 +18,8 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
-from walkgraph.engine.device.cuda_streams import HostCopies, Mark, sent
+from walkgraph.engine.device.cuda_streams import HostCopies, sent
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
 

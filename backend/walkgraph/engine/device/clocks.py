@@ -12,11 +12,11 @@ The upper one is late by as much as the host looks late. Clocks drift apart, so 
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 
-from walkgraph.engine.device.cuda_streams import Mark
+from walkgraph.engine.device.marks import Mark
 
 ANCHOR_SECONDS = 0.1
 """From one anchor to the next, while something is launched: spans of a device's clock are told in ms as float32."""
@@ -27,23 +27,6 @@ LATENCY = 5e-6
 LONG_SECONDS = 50e-6
 """No record takes so long."""
 MOST_SPANS = 4096
-
-
-class Timing(NamedTuple):
-    """Of a batch of calls or a launch of a loop. Seconds."""
-
-    taken: float
-    """It was formed: its tensors and tables are prepared from here."""
-    launched: float
-    """The host has handed all of it to the device."""
-    started: float
-    """On the device; on a CPU, where it is taken."""
-    finished: float
-    """On the device; on a CPU, where the host has done it."""
-
-    @property
-    def busy(self) -> float:
-        return self.finished - self.started
 
 
 class TimedEvent(Protocol):

@@ -5,24 +5,12 @@ On a CPU everything is done at once, and the same calls do nothing.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-
-class Mark(Protocol):
-    """A point of a device's work, as torch's events are."""
-
-    def query(self) -> bool:
-        """Whether it was reached."""
-        ...
-
-    def synchronize(self) -> None: ...
-
-    def wait(self) -> None:
-        """What is launched on the current stream from now on is behind it."""
-        ...
+from walkgraph.engine.device.marks import Mark
 
 
 def sent(value: Tensor, device: torch.device) -> Tensor:

@@ -15,7 +15,7 @@ from walkgraph.engine.kv.dense_context import ContextSequence
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded, Made, aliases, made_of
 from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, Place, Source, form_of
-from walkgraph.engine.loops.program import Program
+from walkgraph.engine.loops.slot_tables import SlotTables
 from walkgraph.engine.loops.spec import LoopCall, LoopInput
 
 
@@ -33,7 +33,6 @@ class Entered:
     tensors: dict[str, StateKey]
     first: int = 0
     """The iteration that it was entered for."""
-    collected: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
     contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
     """By alias: what its caches held when it entered."""
 
@@ -75,7 +74,7 @@ class Entrance:
         return made_of(call, self._states, self._loaded)
 
     def enter(
-        self, call: LoopCall, program: Program, row: int, first: int = 0, cells: Mapping[Place, Tensor] | None = None
+        self, call: LoopCall, program: SlotTables, row: int, first: int = 0, cells: Mapping[Place, Tensor] | None = None
     ) -> Entered:
         """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed no state but those that
         begin anew, or have sequences without content now. A loop that has left its row goes on from iteration `first`
@@ -124,7 +123,7 @@ class Entrance:
             raise
         return held
 
-    def leave(self, program: Program, row: int, entered: Entered, iterations: int, *, over: bool) -> None:
+    def leave(self, program: SlotTables, row: int, entered: Entered, iterations: int, *, over: bool) -> None:
         """Give the row's contents back to the run's states. `iterations`: from the loop's start. `over`: it will not be
         entered again, which makes the states anew that begin anew."""
         for name, growth in entered.paged.items():
@@ -181,7 +180,7 @@ class Entrance:
                 name = f"`{call.body[index].node}.{port.port}`"
                 entered.bound = f"{name} has {slices} slices, and the loop goes on"
 
-    def _bound(self, entered: Entered, program: Program, name: str, growth: Growth) -> None:
+    def _bound(self, entered: Entered, program: SlotTables, name: str, growth: Growth) -> None:
         """A loop that may not hold what all its iterations append ends where that is full."""
         most = self._states.limits.most(growth.key)
         length, width = self._states.transaction().length(growth.key), program.body.width(name)
@@ -202,7 +201,7 @@ class Entrance:
     def _entry(
         self,
         call: LoopCall,
-        program: Program,
+        program: SlotTables,
         entered: Entered,
         held: Mapping[str, tuple[Sequence[Sequence[int]], int, int]],
         cells: Mapping[Place, Tensor] | None,
@@ -221,7 +220,7 @@ class Entrance:
         )
 
 
-def _entering(call: LoopCall, program: Program) -> dict[Place, Tensor]:
+def _entering(call: LoopCall, program: SlotTables) -> dict[Place, Tensor]:
     return {
         (index, port.port): torch.as_tensor(_seen(call, port), dtype=made.spec.inputs[port.port].dtype)
         for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True))

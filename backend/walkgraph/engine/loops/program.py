@@ -1,8 +1,7 @@
-"""The body of a loop as device work on rows: what is captured, and replayed once for every step of every run in it.
+"""The body of a loop as device work on slots: what is captured, and replayed once for every step of every run in it.
 
-A *row* is where one run keeps what the loop needs: counters, parameters, page tables, the values that iterations hand
-on. A batch is an index map over rows. Rows that have ended are turned into the *pad row* on the device, so an iteration
-that was launched past the end of a run leaves no trace of it.
+A batch is an index map over slots. Those of runs that have ended are turned into the one that pads, on the device, so
+an iteration that was launched past the end of a run leaves no trace of it.
 
 Shape letters: T rows of the tables (the last one pads), B rows of a batch, K iterations of a launch, P pages of a row,
 S states.
@@ -17,26 +16,12 @@ from torch import Tensor
 
 from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
-from walkgraph.engine.device.cuda_streams import listed, sent
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import (
-    SKIPPED,
-    Body,
-    Entry,
-    Form,
-    Grown,
-    Place,
-    Source,
-    UseStep,
-    columns_of,
-    fed_ports,
-    with_seeds,
-)
-from walkgraph.engine.loops.layout import aligned, bytes_of, cells_in, fields_of
-from walkgraph.engine.loops.sequences import NOTHING, Moment, Sequences, most_pages
+from walkgraph.engine.loops.body import SKIPPED, Form, Grown, Place, Source, UseStep, fed_ports
+from walkgraph.engine.loops.slot_tables import NOTHING, IterationPages, SlotTables, aligned, bytes_of, fields_of
 from walkgraph.layers import channels
-from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
+from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
 
 PADDING = ContextSequence((), 0, 0, 0)
 
@@ -61,19 +46,19 @@ class Buffers:
     """Bytes of its segments: stops, soundness, then what the form tells."""
     uses: tuple[int, ...]
     """By their places in the body: those that are called, or have what an equal one gives."""
-    rooms: dict[Place, DenseContext] = field(default_factory=dict[Place, DenseContext])
+    contexts: dict[Place, DenseContext] = field(default_factory=dict[Place, DenseContext])
     """First use of a group, and slot -> where its blocks are attended."""
 
     @property
     def captures(self) -> bool:
-        return all(room.captures for room in self.rooms.values())
+        return all(one.captures for one in self.contexts.values())
 
 
-class Now(NamedTuple):
+class BatchIteration(NamedTuple):
     """An iteration of a batch."""
 
     at: Gathered
-    moment: Moment
+    pages: IterationPages
     series: Tensor
     """`[B, series]`"""
     given: dict[Place, Tensor]
@@ -83,114 +68,48 @@ class Now(NamedTuple):
 
 
 class Program:
-    """Owns the tables of all runs that are in loops of one body, on one device."""
+    """The device work of loops of one batch key, over the tables of their slots."""
 
-    def __init__(self, body: Body, pools: Mapping[str, Pool], rows: int, device: torch.device) -> None:
-        """`pools`: paged state -> its pool. `rows`: runs at most."""
-        self.body, self.device, self.rows = body, device, rows
-        self.pad = rows
-        states = dict.fromkeys(use.states[slot] for use in body.uses for slot in use.paged)
-        table, count = rows + 1, len(states)
-        self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
-        """Iteration, then the lengths of all paged states, then their positions."""
-        self._sequences = Sequences({name: pools[name] for name in states}, body.widths, self.counters[1:])
-        self.times = torch.zeros(table, dtype=torch.int32, device=device)
-        self.live = torch.zeros(table, dtype=torch.bool, device=device)
-        self._columns = columns_of(body.uses)
-        ints, floats, series = self._columns[-1]
-        self.ints = torch.zeros(table, ints, dtype=torch.int64, device=device)
-        """For each use: its seed, then its parameters."""
-        self.floats = torch.zeros(table, floats, device=device)
-        self.series = torch.zeros(table, series, max(1, body.steps), device=device)
-        self._cells = cells_in(body)
-        self.cells = {place: self._table(row) for place, row in self._cells.rows.items()}
-        self.tensors = {
-            use.states[slot]: self._table(row)
-            for use in body.uses
-            for slot, row in use.spec.tensors.items()
-            if slot in use.states
-        }
-        self._begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
-        """What states that begin anew have at the start of every iteration."""
-        self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
-        """As `layers.channels` has it."""
+    def __init__(self, tables: SlotTables) -> None:
+        self.tables, self.body = tables, tables.body
+        self._cells, self._states, self._series, self._links = tables.cells, tables.tensors, tables.series, tables.links
+        self._pages, self._columns = tables.pages, tables.columns
         self._grown: dict[tuple[int, ...], tuple[list[dict[str, Grown]], Tensor]] = {}
         """Of a form: what was appended before each use, and what the counters grow by."""
         self._indices: dict[tuple[int, int], Tensor] = {}
         """Constants: number and batch -> int64 `[B]`."""
         self._attended: dict[Form, list[tuple[tuple[int, ...], str, Pool, int]]] = {}
         """Blocks that a form attends."""
-        self._tables = Tables(self.live, self.counters, self.times, self.ints, self.floats)
-
-    def room(self, state: str) -> int:
-        """Pages that a sequence has at most."""
-        return most_pages(self._sequences.pools[state])
-
-    # ── rows ──
-
-    def enter(self, row: int, entry: Entry) -> None:
-        """Fill a row. In the order of the stream: launches before it don't see it, those after do."""
-        self._sequences.enter(row, entry.paged)
-        stands = [entry.paged[name] for name in self._sequences.order]
-        lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
-        counters = listed([entry.first, *lengths, *positions], self.device, torch.int32)
-        self.counters[:, row].copy_(counters, non_blocking=True)
-        self.ints[row].copy_(listed(with_seeds(self.body.uses, entry), self.device), non_blocking=True)
-        if entry.floats:
-            self.floats[row].copy_(listed(entry.floats, self.device), non_blocking=True)
-        for index, numbers in enumerate(entry.series):
-            self.series[row, index, : len(numbers)].copy_(listed(numbers, self.device), non_blocking=True)
-        for place, value in entry.cells.items():
-            cell = self.cells[place][row]
-            (cell[: len(value)] if place in self._cells.sequences else cell).copy_(sent(value, self.device))
-        for name, value in entry.tensors.items():
-            for table in (self.tensors[name], *([self._begins[name]] if name in self._begins else ())):
-                table[row].zero_() if value is None else table[row].copy_(value)
-        self.times[row].fill_(entry.times)
-        self.live[row].fill_(True)
-
-    def link(self, row: int, links: Sequence[int]) -> None:
-        """Where the values of a row's channels are, as `layers.channels` has it."""
-        self.links[row].copy_(listed(links, self.device), non_blocking=True)
-
-    def value(self, place: Place, row: int) -> Tensor:
-        """A copy of the last value of an output of `last`."""
-        return self.cells[self._cells.readers[place]][row].clone()
-
-    def cells_of(self, row: int) -> dict[Place, Tensor]:
-        """Copies of all that iterations have handed on, or will read: for the `Entry` of another row."""
-        return {place: cell[row].clone() for place, cell in self.cells.items()}
-
-    def tensor(self, state: str, row: int) -> Tensor:
-        return self.tensors[state][row].clone()
 
     # ── batches ──
 
     def buffers(
         self, form: Form, batch: int, iterations: int, capacities: Sequence[int], like: Buffers | None = None
     ) -> Buffers:
-        """`capacities`: of its rooms, as `capacities` gives them. `like`: those of another count of iterations, with
-        which they share the index map and the rooms."""
-        rows = torch.full((batch,), self.pad, dtype=torch.int64, device=self.device) if like is None else like.rows
+        """`capacities`: of its dense contexts, as `capacities` gives them. `like`: those of another iteration
+        count, which have the same index map and dense contexts."""
+        device, rows = self.tables.device, None if like is None else like.rows
+        if rows is None:
+            rows = torch.full((batch,), self.tables.pad, dtype=torch.int64, device=device)
         shapes: list[tuple[Place | None, Row]] = [(None, Row((), torch.bool)), (None, Row((), torch.bool))]
         shapes += [(place, self.body.output(place)) for place in form.told]
         sizes = [aligned(iterations * batch * bytes_of(row)) for _, row in shapes]
-        staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=self.device)
+        staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
         views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
         fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
         groups = self.body.groups(form)
         uses = tuple(use for use, by in enumerate(form.runs) if by != SKIPPED)
         buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, uses)
         if like is not None:
-            buffers.rooms = like.rooms
+            buffers.contexts = like.contexts
             return buffers
         for (group, slot, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True):
-            buffers.rooms[group[0], slot] = DenseContext(pool, batch * len(group), tokens, capacity)
+            buffers.contexts[group[0], slot] = DenseContext(pool, batch * len(group), tokens, capacity)
         return buffers
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, ContextSequence]]) -> tuple[int, ...]:
-        """Tokens of each room of such a batch. `held`: the contexts of its rows, by state; without any, those that the
-        steps expect."""
+        """Tokens of each dense context of such a batch. `held`: the contexts of its rows, by state; without any, those
+        that the steps expect."""
 
         def lengths(use: UseStep, slot: str) -> list[int]:
             return [row[use.states[slot]].length for row in held] or [use.spec.contexts.get(slot, 0)] * batch
@@ -200,30 +119,30 @@ class Program:
             for group, slot, _, tokens in self._blocks(form)
         )
 
-    def room_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
-        """Of the rooms of such buffers."""
+    def context_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
+        """Of the dense contexts of such buffers."""
         return sum(
             dense_context_bytes(pool.shape, batch * len(group), tokens, capacity)
             for (group, _, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True)
         )
 
     def place(self, buffers: Buffers, held: Sequence[Mapping[str, ContextSequence]]) -> None:
-        """Bring the contexts of the batch's rows to the rooms of its blocks. `held`: of each row, by state; rows that
-        are left are padding."""
+        """Bring the contexts of the batch's rows to where its blocks are attended. `held`: of each row, by state; other
+        rows are padding."""
         batch = buffers.rows.shape[0]
-        for (first, slot), room in buffers.rooms.items():
+        for (first, slot), dense in buffers.contexts.items():
             group = next(group for group in buffers.groups if group[0] == first)
             contexts: list[ContextSequence] = []
             for index in group:
                 state = self.body.uses[index].states[slot]
                 contexts += [row[state] for row in held] + [PADDING] * (batch - len(held))
-            room.place(contexts)
+            dense.place(contexts)
 
     def _blocks(self, form: Form) -> list[tuple[tuple[int, ...], str, Pool, int]]:
         """Group, slot, the pool of its contexts, and the tokens of a block: asked before every launch."""
         if form not in self._attended:
             self._attended[form] = [
-                (group, slot, self._sequences.pools[use.states[slot]], tokens)
+                (group, slot, self._pages.pools[use.states[slot]], tokens)
                 for group in self.body.groups(form)
                 for use in (self.body.uses[group[0]],)
                 for slot, tokens in use.spec.scratch.items()
@@ -236,11 +155,11 @@ class Program:
         """K iterations of the batch's rows: what is captured."""
         stays: dict[Place, Tensor] = {}
         for k in range(buffers.stopped.shape[0]):
-            at = gather_rows(buffers.rows, self._tables)
-            now = Now(at, self._sequences.moment(at.rows), self._series_at(at), {}, stays)
+            at = gather_rows(buffers.rows, self.tables.counted)
+            now = BatchIteration(at, self._pages.iteration(at.rows), self._series_at(at), {}, stays)
             given, sound = now.given, None
-            for name, begins in self._begins.items():
-                self.tensors[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
+            for name, begins in self.tables.begins.items():
+                self._states[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
             for group in buffers.groups:
                 sound = _both(sound, self._receive(group, buffers.form, at, given))
                 sound = _both(sound, self._step(group, buffers, now))
@@ -248,7 +167,7 @@ class Program:
                 self._send(group, buffers.form, at, given)
             self._settle(buffers, k, at, given, sound)
 
-    def _step(self, group: tuple[int, ...], buffers: Buffers, now: Now) -> Tensor | None:
+    def _step(self, group: tuple[int, ...], buffers: Buffers, now: BatchIteration) -> Tensor | None:
         """One batch of an operator: the rows of the group's uses, one use after the other. -> bool `[B]`, or None."""
         uses, at = [self.body.uses[index] for index in group], now.at
         spec, operator = uses[0].spec, uses[0].operator
@@ -264,7 +183,7 @@ class Program:
             seed=_cat([at.ints[self._columns[index].ints] for index in group]),
             iteration=_cat([self._index(use, at) for use in uses]),
             paged={slot: self._slot(group, slot, buffers, now) for slot in uses[0].paged},
-            tensors={slot: self.tensors[uses[0].states[slot]] for slot in spec.tensors},
+            tensors={slot: self._states[uses[0].states[slot]] for slot in spec.tensors},
             variant=spec.variant,
         )
         out = operator.step(batch)
@@ -278,9 +197,9 @@ class Program:
         sound: Tensor | None = None
         for (use, port), source in self.body.reads if self.body.channels else ():
             if use in group and (source.kind == "behind" or source.channel in form.comes):
-                first = self.cells[use, port].index_select(0, at.wide) if source.kind == "behind" else None
+                first = self._cells[use, port].index_select(0, at.wide) if source.kind == "behind" else None
                 row = self.body.uses[use].spec.inputs[port]
-                value, came = channels.receive(self.links, at.wide, source.channel, at.iteration, row, first)
+                value, came = channels.receive(self._links, at.wide, source.channel, at.iteration, row, first)
                 given[_come(use, port)] = value
                 sound = _both(sound, came)
         return sound
@@ -291,7 +210,7 @@ class Program:
             place = self.body.sends[channel - len(self.body.reads)]
             if form.runs[place[0]] in group:
                 value = given[place].to(self.body.output(place).dtype)
-                channels.send(value, self.links, at.wide, channel, at.iteration)
+                channels.send(value, self._links, at.wide, channel, at.iteration)
 
     def _lend(self, form: Form, given: dict[Place, Tensor]) -> None:
         """Outputs of uses that stand for others are theirs too."""
@@ -304,14 +223,14 @@ class Program:
         self, buffers: Buffers, k: int, at: Gathered, given: Mapping[Place, Tensor], sound: Tensor | None
     ) -> None:
         """Hand on what the next iteration and the host need."""
-        for place, cell in self.cells.items():
-            value = given.get(self._cells.writes.get(place, (-1, "")))
+        for place, cell in self._cells.items():
+            value = given.get(self.tables.layout.writes.get(place, (-1, "")))
             if value is not None:
                 cell.index_copy_(0, at.wide, value.to(cell.dtype))
         until = None if self.body.until is None else given.get(self.body.until)
         stopped = None if until is None else until.view(-1)
-        told = buffers.stopped[k], buffers.sound[k]
-        settle_rows(buffers.rows, at, self._tables, self._growth(buffers.form)[1], stopped, sound, told)
+        flags = buffers.stopped[k], buffers.sound[k]
+        settle_rows(buffers.rows, at, self.tables.counted, self._growth(buffers.form)[1], stopped, sound, flags)
         for place, view in buffers.fields.items():
             view[k].copy_(given[place].view(view.shape[1:]))
 
@@ -324,7 +243,7 @@ class Program:
             **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
         }
 
-    def _input(self, use: int, port: str, source: Source, now: Now) -> Tensor:
+    def _input(self, use: int, port: str, source: Source, now: BatchIteration) -> Tensor:
         at, given = now.at, now.given
         if source.kind == "internal" and source.place is not None:
             value = given[source.place]
@@ -336,22 +255,22 @@ class Program:
         if source.kind == "index":
             return at.iteration
         if source.kind == "each":
-            return self.cells[use, port][at.wide, at.iteration]
+            return self._cells[use, port][at.wide, at.iteration]
         if source.kind == "entering":
             if (use, port) not in now.stays:
-                now.stays[use, port] = self.cells[use, port].index_select(0, at.wide)
+                now.stays[use, port] = self._cells[use, port].index_select(0, at.wide)
             return now.stays[use, port]
-        value = self.cells[use, port].index_select(0, at.wide)
+        value = self._cells[use, port].index_select(0, at.wide)
         if source.first is None or any(place not in given for place in source.first.needs):
             return value
         first = self._input(use, port, source.first, now).to(value.dtype).view(value.shape)
         return torch.where((at.iteration == 0).view(-1, *[1] * (value.dim() - 1)), first, value)
 
-    def _slot(self, group: tuple[int, ...], slot: str, buffers: Buffers, now: Now) -> PagedSlot:
+    def _slot(self, group: tuple[int, ...], slot: str, buffers: Buffers, now: BatchIteration) -> PagedSlot:
         states = [self.body.uses[index].states[slot] for index in group]
-        pool, grown = self._sequences.pools[states[0]], self._growth(buffers.form)[0]
+        pool, grown = self._pages.pools[states[0]], self._growth(buffers.form)[0]
         before = {state: grown[index].get(state, NOTHING) for index, state in zip(group, states, strict=True)}
-        return PagedSlot(pool.k, pool.v, now.moment.rows(states, before), buffers.rooms.get((group[0], slot)))
+        return PagedSlot(pool.k, pool.v, now.pages.rows(states, before), buffers.contexts.get((group[0], slot)))
 
     def _index(self, use: UseStep, at: Gathered) -> Tensor:
         """Of its innermost loop: int64 `[B]`."""
@@ -364,14 +283,9 @@ class Program:
 
     def _series_at(self, at: Gathered) -> Tensor:
         """`[B, series]`"""
-        if not self.series.shape[1]:
-            return self.series[:0, :, 0]
-        return self.series[at.wide, :, at.iteration]
-
-    # ── layout ──
-
-    def _table(self, row: Row) -> Tensor:
-        return torch.zeros(self.rows + 1, *row.shape, dtype=row.dtype, device=self.device)
+        if not self._series.shape[1]:
+            return self._series[:0, :, 0]
+        return self._series[at.wide, :, at.iteration]
 
     def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], Tensor]:
         """What an iteration has appended before each use, and what it makes the counters grow by: int32 `[1 + 2S]`.
@@ -379,9 +293,9 @@ class Program:
         found = self._grown.get(form.runs)
         if found is None:
             before, whole = self.body.grown(form)
-            kept = [NOTHING if name in self.body.anew else whole.get(name, NOTHING) for name in self._sequences.order]
+            kept = [NOTHING if name in self.body.anew else whole.get(name, NOTHING) for name in self._pages.order]
             grown = [1, *(one.tokens for one in kept), *(one.positions for one in kept)]
-            found = before, torch.tensor(grown, dtype=torch.int32, device=self.device)
+            found = before, torch.tensor(grown, dtype=torch.int32, device=self.tables.device)
             self._grown[form.runs] = found
         return found
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.device.cuda_streams import Mark, SideStream
+from walkgraph.engine.device.cuda_streams import SideStream
+from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.probe import previews
 from walkgraph.telemetry.events import AnyPreview, Statistics

@@ -4,15 +4,23 @@ These go before all that waits for a socket, for a device may be waiting for wha
 """
 
 import logging
-from collections.abc import Sequence
 from typing import TypedDict
 
 import zmq
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.resident import Resident
-from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
+from walkgraph.engine.loops.loop_peers import (
+    Inbox,
+    InboxesAt,
+    LaunchedTo,
+    LeftLoop,
+    PeerKey,
+    PeerMemory,
+    PeerWord,
+    RunRests,
+)
+from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.budget import ROOM_BYTES
 from walkgraph.placement.compiler.spanning import spanning_ranks
@@ -36,9 +44,9 @@ class _Named(TypedDict):
 
 
 class Parts:
-    """Implements `engine.spanning.Outside`."""
+    """Implements `engine.loops.loop_peers.PeerWorker`."""
 
-    def __init__(self, resident: Resident, links: Links, carrier: Carrier) -> None:
+    def __init__(self, resident: LoopScheduler, links: Links, carrier: Carrier) -> None:
         self._resident, self._links, self._carrier = resident, links, carrier
         self._quiet = False
 
@@ -50,42 +58,37 @@ class Parts:
             raise CallFailed(f"the GPU of rank {rank} can't be reached from that of a rank it shares a loop with")
         return found
 
-    def told(self, to: Rank, key: Key, inboxes: Sequence[Inbox]) -> None:
-        told = tuple(spanning.Inbox(**inbox._asdict()) for inbox in inboxes)
-        self._links.urge(to, m.Inboxes(inboxes=told, **_named(key)))
-
-    def ridden(self, to: Rank, key: Key, upto: int) -> None:
-        self._links.urge(to, m.Ride(upto=upto, **_named(key)))
-
-    def rested(self, to: Rank, run: str) -> None:
-        self._links.urge(to, m.Rest(run=RunId(run)))
-
-    def left(self, to: Rank, key: Key) -> None:
-        self._links.urge(to, m.Left(**_named(key)))
+    def send(self, to: Rank, word: PeerWord) -> None:
+        match word:
+            case InboxesAt(key, inboxes):
+                where = tuple(spanning.Inbox(**inbox._asdict()) for inbox in inboxes)
+                self._links.urge(to, m.Inboxes(inboxes=where, **_named(key)))
+            case LaunchedTo(key, upto):
+                self._links.urge(to, m.Ride(upto=upto, **_named(key)))
+            case RunRests(run):
+                self._links.urge(to, m.Rest(run=RunId(run)))
+            case LeftLoop(key):
+                self._links.urge(to, m.Left(**_named(key)))
 
     # ── the peers' ──
 
     def take(self, rank: Rank, message: m.BetweenParts) -> None:
-        crossing = self._resident.crossing
         match message:
             case m.Inboxes():
                 inboxes = [Inbox(r.channel, r.data, r.number, r.start, r.nbytes) for r in message.inboxes]
-                moved = crossing.told(rank, _key(message), inboxes)
+                word = InboxesAt(_key(message), inboxes)
             case m.Ride():
-                moved = crossing.ridden(_key(message), message.upto)
+                word = LaunchedTo(_key(message), message.upto)
             case m.Rest():
-                moved = crossing.rested(message.run)
+                word = RunRests(message.run)
             case m.Left():
-                moved = crossing.left(rank, _key(message))
+                word = LeftLoop(_key(message))
         self._quiet = False
-        if moved:
-            self._resident.news()
+        self._resident.receive(rank, word)
 
     def gone(self, rank: Rank) -> None:
         """A peer is no more; what touches its memory is over when this returns."""
-        if self._resident.crossing.gone(rank):
-            self._resident.news()
-        self._resident.settle()
+        self._resident.gone(rank)
 
     # ── the worker's loop ──
 
@@ -108,13 +111,13 @@ def spanning_parts(plan: Plan, rank: Rank, engine: Engine, links: Links, carrier
     if room is None:
         _log.warning("rank %d shares no device memory: loops that span devices will fail here", rank)
     else:
-        engine.loops.crossing.spans = Spans(Memory(*room), parts)
+        engine.connect_peers(PeerMemory(*room), parts)
     return parts
 
 
-def _key(message: spanning.OfLoop) -> Key:
-    return Key(message.run, message.step, message.loop, message.iteration)
+def _key(message: spanning.OfLoop) -> PeerKey:
+    return PeerKey(message.run, message.step, message.loop, message.iteration)
 
 
-def _named(key: Key) -> _Named:
+def _named(key: PeerKey) -> _Named:
     return {"run": RunId(key.run), "step": key.step, "loop": key.loop, "iteration": key.iteration}

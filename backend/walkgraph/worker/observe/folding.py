@@ -1,11 +1,11 @@
 """Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.loops.resident import LoopDone, Stepped
-from walkgraph.engine.loops.riders import Rider
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, LoopMember, Stepped
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
@@ -20,7 +20,7 @@ MOST = 4096
 class _Loops:
     """Of one name in one Walk."""
 
-    riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
+    members: dict[LoopMember, None] = field(default_factory=dict[LoopMember, None])
     latest: Party | None = None
     called: Uses | None = None
     """By its latest launch."""
@@ -34,13 +34,19 @@ class _Loops:
     spans: bool = False
 
 
+class Slots(Protocol):
+    """What is asked of the engine."""
+
+    def positions(self) -> Mapping[LoopKey, int]: ...
+
+
 class Folds:
-    def __init__(self, rank: Rank, parties: Parties) -> None:
-        self._rank, self._parties = rank, parties
+    def __init__(self, rank: Rank, parties: Parties, slots: Slots) -> None:
+        self._rank, self._parties, self._slots = rank, parties, slots
         self._work = Sums(rank)
         self._loops: dict[tuple[str, str], _Loops] = {}
         """By Walk and name."""
-        self._begun: dict[int, tuple[LoopCall, float]] = {}
+        self._begun: dict[LoopKey, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
         self._lost = 0
 
@@ -58,30 +64,30 @@ class Folds:
     def began(self, call: LoopCall) -> None:
         """A loop that the device runs whole, of which nothing is known before its first launch is over."""
         if len(self._begun) < MOST:
-            self._begun[id(call)] = call, call.ready_at
+            self._begun[_key(call)] = call, call.ready_at
 
     def stepped(self, event: Stepped) -> None:
-        for party in self._parties.of(event.riders):
+        for party in self._parties.of(event.members):
             place, uses = (party.walk, party.loop), party.uses(event.uses)
             one = self._loops.get(place)
             if one is None:
                 one = self._loops[place] = _Loops(spans=party.spans)
             if party is not one.latest:
                 one.latest = party
-                one.riders.update(dict.fromkeys(party.riders))
+                one.members.update(dict.fromkeys(party.members))
             if uses is not one.called:
                 one.called = uses
                 one.nodes.update(dict.fromkeys(uses.nodes))
                 one.uses.update(dict.fromkeys(uses.names))
             one.launches += 1
-            one.calls += len(party.riders) * event.iterations
+            one.calls += len(party.members) * event.iterations
             one.busy += event.timing.busy
-            one.batch, one.at = len(event.riders), event.timing.finished
+            one.batch, one.at = len(event.members), event.timing.finished
 
     def ended(self, done: LoopDone, began: float) -> t.LoopWork:
         """What it came to. `began`: where it doesn't say so."""
         call, counted = done.call, calls_of(done)
-        self._begun.pop(id(call), None)
+        self._begun.pop(_key(call), None)
         return t.LoopWork(
             nodes=tuple([use.node for use, _ in counted]),
             uses=tuple([use.name for use, _ in counted]),
@@ -112,27 +118,28 @@ class Folds:
         """All that there is, once."""
         loops, self._loops = self._loops, {}
         begun, self._begun = self._begun, {}
-        for rider in [rider for one in loops.values() for rider in one.riders] if begun else ():
-            begun.pop(id(rider.call), None)
+        for member in [member for one in loops.values() for member in one.members] if begun else ():
+            begun.pop(member.key, None)
         sent, self._sent = self._sent, {}
         yield from self._work.take()
+        done = self._slots.positions() if loops else {}
         for (_, name), one in loops.items():
-            yield self._looping(name, one)
+            yield self._looping(name, one, done)
         for call, at in begun.values():
             yield self._entered(call, at)
         yield from sent.values()
 
-    def _looping(self, name: str, one: _Loops) -> t.Looping:
-        here = [rider for rider in one.riders if not rider.over]
+    def _looping(self, name: str, one: _Loops, done: Mapping[LoopKey, int]) -> t.Looping:
+        here = [member for member in one.members if member.key in done]
         return t.Looping(
             rank=self._rank,
             loop=name,
             nodes=tuple(one.nodes),
             uses=tuple(one.uses),
             spans=one.spans,
-            runs=tuple([RunId(rider.call.run) for rider in here]),
-            walks=tuple([rider.call.walk for rider in here]),
-            iterations=tuple([(*rider.call.iteration, rider.done) for rider in here]),
+            runs=tuple([RunId(member.key.run) for member in here]),
+            walks=tuple([member.walk for member in here]),
+            iterations=tuple([(*member.key.iteration, done[member.key]) for member in here]),
             launches=one.launches,
             calls=one.calls,
             busy=one.busy,
@@ -157,3 +164,7 @@ class Folds:
             batch=0,
             at=at,
         )
+
+
+def _key(call: LoopCall) -> LoopKey:
+    return LoopKey(call.run, call.step, call.use, call.iteration)

@@ -1,10 +1,10 @@
-"""Who rides in launches of loops, as telemetry names them. The same ones ride again and again, so that what was found
-for them is kept."""
+"""Who is in launches of loops, as telemetry names them. The same runs are launched again and again, so that what was
+found for them is kept."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from walkgraph.engine.loops.riders import Rider
+from walkgraph.engine.loops.loop_runs import LoopMember
 from walkgraph.ids import RunId
 
 
@@ -23,62 +23,51 @@ class Uses(NamedTuple):
 
 
 class Party:
-    """Riders whose loops have one name, in one Walk."""
+    """Members of a launch whose loops have one name, in one Walk."""
 
-    def __init__(self, walk: str, loop: str, riders: Sequence[Rider]) -> None:
-        self.walk, self.loop, self.riders = walk, loop, riders
+    def __init__(self, walk: str, loop: str, members: Sequence[LoopMember]) -> None:
+        self.walk, self.loop, self.members = walk, loop, members
+        self.spans = members[0].spans
+        """Loops of one body do so alike."""
         self._columns: Columns | None = None
-        self._spans: bool | None = None
         self._uses: dict[tuple[int, ...], Uses] = {}
 
-    def has(self, rider: Rider) -> bool:
+    def has(self, member: LoopMember) -> bool:
         """Of a launch of this party."""
-        return (rider.call.walk, rider.call.loop) == (self.walk, self.loop)
+        return (member.walk, member.loop) == (self.walk, self.loop)
 
     def uses(self, places: tuple[int, ...]) -> Uses:
         """Those at these places of the body."""
         found = self._uses.get(places)
         if found is None:
-            body = self.riders[0].call.body
-            names = tuple(dict.fromkeys([body[place].name for place in places]))
-            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
+            first = self.members[0]
+            names = tuple(dict.fromkeys([first.names[place] for place in places]))
+            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([first.nodes[place] for place in places])))
         return found
-
-    @property
-    def spans(self) -> bool:
-        """Loops of one body do so alike."""
-        if self._spans is None:
-            self._spans = self.riders[0].call.spans
-        return self._spans
 
     @property
     def columns(self) -> Columns:
         if self._columns is None:
-            calls = [rider.call for rider in self.riders]
             self._columns = Columns(
-                tuple([RunId(call.run) for call in calls]),
-                tuple([call.walk for call in calls]),
-                tuple([call.step for call in calls]),
-                tuple([call.iteration for call in calls]),
+                tuple([RunId(one.key.run) for one in self.members]),
+                tuple([one.walk for one in self.members]),
+                tuple([one.key.step for one in self.members]),
+                tuple([one.key.iteration for one in self.members]),
             )
         return self._columns
 
 
 class Parties:
     def __init__(self) -> None:
-        self._riders: list[Rider] = []
+        self._members: tuple[LoopMember, ...] = ()
         self._found: list[Party] = []
 
-    def of(self, riders: Sequence[Rider]) -> Sequence[Party]:
-        """Loops of one body may have several names. The same objects as the last time, if the riders are."""
-        if self._riders != riders:
-            self._riders = list(riders)
-            named: dict[tuple[str, str], list[Rider]] = {}
-            for rider in riders:
-                named.setdefault((rider.call.walk, rider.call.loop), []).append(rider)
+    def of(self, members: tuple[LoopMember, ...]) -> Sequence[Party]:
+        """Loops of one body may have several names. The same objects as the last time, if the members are."""
+        if self._members is not members:
+            self._members = members
+            named: dict[tuple[str, str], list[LoopMember]] = {}
+            for member in members:
+                named.setdefault((member.walk, member.loop), []).append(member)
             self._found = [Party(walk, loop, found) for (walk, loop), found in named.items()]
         return self._found
-
-    def forget(self) -> None:
-        """Riders hold what their rows were entered with: it is kept from nobody."""
-        self._riders, self._found = [], []

@@ -9,7 +9,7 @@ from operator import add
 
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
-from walkgraph.engine.loops.riders import LoopDone
+from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import LoopUse
 from walkgraph.ids import Rank
 from walkgraph.telemetry.events import Activity

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.riders import LoopDone, Stepped
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
@@ -38,6 +38,10 @@ class Engine(Protocol):
 
     def time_steps(self, *, on: bool) -> None: ...
 
+    def positions(self) -> Mapping[LoopKey, int]:
+        """Iterations done of the loops that are in slots now."""
+        ...
+
 
 class Links(Protocol):
     """What is told of the ways to others."""
@@ -54,7 +58,7 @@ class Teller:
         self._rank, self._emitter, self._clock = rank, emitter, clock
         self._engine, self._links = engine, links
         self._parties = Parties()
-        self._folds = Folds(rank, self._parties)
+        self._folds = Folds(rank, self._parties, engine)
         self._number = 0
         self._gauged = 0.0
         self._working = False
@@ -173,7 +177,6 @@ class Teller:
             return
         for one in self._folds.take():
             self._emitter.emit(one)
-        self._parties.forget()
         self._emitter.flush(now, force=True)
 
     def _gauge(self, runs: int, now: float) -> t.RankGauge:
@@ -193,7 +196,7 @@ class Teller:
         free, _ = self._engine.pools.pages()
         if isinstance(event, Forwarded):
             return [self._forward(event, free)]
-        return [self._launch(event, party, free) for party in self._parties.of(event.riders)]
+        return [self._launch(event, party, free) for party in self._parties.of(event.members)]
 
     def _forward(self, event: Forwarded, pages_free: int) -> t.Forward:
         calls, timing = event.calls, event.timing
@@ -218,8 +221,8 @@ class Teller:
     def _launch(self, event: Stepped, party: Party, pages_free: int) -> t.Launch:
         timing, columns, uses = event.timing, party.columns, party.uses(event.uses)
         first, ready = event.first, event.ready
-        if len(party.riders) < len(event.riders):
-            mine = [row for row, rider in enumerate(event.riders) if party.has(rider)]
+        if len(party.members) < len(event.members):
+            mine = [row for row, member in enumerate(event.members) if party.has(member)]
             first, ready = [first[row] for row in mine], [ready[row] for row in mine]
         return t.Launch(
             rank=self._rank,

@@ -1,0 +1,164 @@
+"""What comes back of launches: values to hand out, ends, failures."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from walkgraph.abi.calls import CallFailed
+from walkgraph.engine.device.marks import Mark, Timing
+from walkgraph.engine.loops.launch import InFlight, Launcher, Watch
+from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LoopDeviceLike, LoopDone, LoopRun, Stepped
+from walkgraph.engine.loops.slot_admission import SlotAdmission
+from walkgraph.engine.loops.spec import Items
+
+
+class Collector:
+    def __init__(
+        self,
+        device: LoopDeviceLike,
+        admission: SlotAdmission,
+        launcher: Launcher,
+        events: list[Items | LoopDone | Stepped],
+        watch: Watch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`events`: what is to be given out, also of admission's."""
+        self._device, self._admission, self._launcher, self._watch = device, admission, launcher, watch
+        self._events, self._clock = events, clock
+        self._copying: deque[tuple[Mark, LoopDone]] = deque()
+        """Ends whose last values are on their way to the host."""
+        self._ended = 0.0
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._events)
+
+    @property
+    def copying(self) -> bool:
+        return bool(self._copying)
+
+    def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
+        """What has come of the launches that are over; with `wait` the oldest one is waited for."""
+        waits = wait
+        while (flight := self._launcher.take(wait=waits)) is not None:
+            self._settle(flight)
+            waits = False
+        if waits and self._copying:
+            self._copying[0][0].synchronize()
+        while self._copying and self._copying[0][0].query():
+            self._events.append(self._copying.popleft()[1])
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def forget(self, run: str) -> None:
+        """What has come of a run is given to nobody."""
+        self._copying = deque(one for one in self._copying if one[1].call.run != run)
+        self._events[:] = [one for one in self._events if isinstance(one, Stepped) or one.call.run != run]
+
+    def _settle(self, flight: InFlight) -> None:
+        group, timing = flight.group, self._timing(flight)
+        stops, sound, values = flight.launched.read()
+        if self._watch.on:
+            self._events.append(stepped(flight.batch, flight.launched.uses, len(stops), timing))
+        for row, run in enumerate(flight.batch.runs):
+            if run.slot < 0:
+                continue
+            run.busy += timing.busy
+            run.since = max(run.since, timing.finished)
+            flags = [(stop[row], sounds[row]) for stop, sounds in zip(stops, sound, strict=True)]
+            try:
+                self._advance(group, run, flags, values, row)
+            except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+                self._admission.fail(group, run, raised)
+            self._admission.leave(group, run)
+
+    def _timing(self, flight: InFlight) -> Timing:
+        """Of a launch that is over."""
+        now = flight.handed if flight.launched.mark is None and flight.handed else self._clock()
+        began = max(flight.began, self._ended)
+        if self._watch.on:
+            began, now = flight.launched.span(began, now)
+        self._ended = now
+        return Timing(flight.taken or began, flight.handed or began, began, now)
+
+    def _advance(
+        self,
+        group: BatchGroup,
+        run: LoopRun,
+        flags: Sequence[tuple[bool, bool]],
+        values: Mapping[str, Any],
+        row: int,
+    ) -> None:
+        """A run's part of a launch that is over. `flags`: for each iteration, whether it stopped and was sound."""
+        due, gives = 0, group.slots.gives
+        for k, (stops, sounds) in enumerate(flags):
+            if not sounds:
+                self._hand_out(run, due)
+                error = self._device.unsound(run.call, run.done, spans=group.spans)
+                self._admission.end(group, run, halt=True)
+                self._events.append(run.ended(None, error))
+                break
+            run.done += 1
+            if gives:
+                run.pieces.append((values, k, row))
+            if stops or run.done >= run.times:
+                self._end(group, run, stopped=stops)
+                break
+            due = run.done if gives and due_now(run) else due
+        else:
+            self._hand_out(run, due)
+
+    def _hand_out(self, run: LoopRun, upto: int, *, stopped: bool = False) -> None:
+        """What iterations up to this have given since the last time."""
+        count = upto - run.handed
+        if count <= 0:
+            return
+        pieces, run.pieces = run.pieces[:count], run.pieces[count:]
+        keys = [out.key for out in run.call.outputs if out.kind == "each"]
+        if keys:
+            values = {key: self._gathered(pieces, key) for key in keys}
+            self._events.append(Items(run.call, run.handed, count, values, stopped))
+        for out in run.call.outputs:
+            if out.kind == "collect":
+                kept = run.collected.setdefault(out.key, [])
+                kept.extend(found[out.key][k, row] for found, k, row in pieces if out.key in found)
+        run.handed = upto
+
+    def _gathered(self, pieces: Sequence[tuple[Mapping[str, Any], int, int]], key: str) -> Any:
+        """The values of one output, None where an iteration gave none."""
+        found = [given[key][k, row] if key in given else None for given, k, row in pieces]
+        there = [one for one in found if one is not None]
+        return self._device.stacked(there) if len(there) == len(found) else found
+
+    def _end(self, group: BatchGroup, run: LoopRun, *, stopped: bool) -> None:
+        self._hand_out(run, run.done, stopped=stopped)
+        if not stopped and run.done < run.call.times:
+            self._admission.fail(group, run, CallFailed(run.entered.bound, code="invalid_input"))
+            return
+        last, mark = group.slots.end(run)
+        collected = {key: self._device.stacked(values) for key, values in run.collected.items() if values}
+        done = run.ended({**collected, **last}, None, stopped=stopped)
+        self._admission.end(group, run, halt=False)
+        if mark is None:
+            self._events.append(done)
+        else:
+            self._copying.append((mark, done))
+
+
+def due_now(run: LoopRun) -> bool:
+    """Whether what a run has given so far is to be handed out."""
+    grain = run.call.grain
+    at_most = run.allowed is not None and run.done >= run.allowed
+    return at_most or (grain > 0 and (run.call.offset + run.done) % grain == 0)
+
+
+def stepped(batch: LaunchBatch, uses: tuple[int, ...], iterations: int, timing: Timing) -> Stepped:
+    """Of a launch that is over, before its runs have gone on. Those that left their slots meanwhile are not in it."""
+    runs, members = batch.runs, batch.members
+    if any(run.slot < 0 for run in runs):
+        runs = tuple([run for run in runs if run.slot >= 0])
+        members = tuple([run.member for run in runs])
+    first, ready = [run.done for run in runs], [run.ready for run in runs]
+    return Stepped(members, first, ready, uses, iterations, timing)

@@ -1,0 +1,416 @@
+"""Loops on a device: the tables of their slots, the CUDA graphs of their launches, what a launch gives the host.
+
+This is what the scheduler asks through the protocols of `loop_runs`, on a GPU or a CPU.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Outputs
+from walkgraph.abi.step import Row
+from walkgraph.engine.device.capture import Capturer, bucket
+from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.device.cuda_streams import HostCopies, listed
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.failures import Failures
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.loops.bodies import Loaded, Made
+from walkgraph.engine.loops.body import Body, Form, Place
+from walkgraph.engine.loops.entering import Entered, Entrance
+from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
+from walkgraph.engine.loops.program import Buffers, Program
+from walkgraph.engine.loops.slot_tables import SlotTables, channel_bytes, fields_of, slot_bytes, table_bytes
+from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.errors import ErrorInfo
+from walkgraph.layers import invariance
+
+SLOTS = 64
+BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
+"""Batch sizes that are captured where no step says which; a batch is padded to the next."""
+REGION_SECONDS = 0.05
+"""Of the longest launch of several iterations: a cancel waits for it."""
+WORTH_SECONDS = 0.01
+"""Of the longest launch of a count that is nobody's in particular. The host prepares one in some 0.2 ms, beside the one
+before: beyond this, more iterations gain nothing, and their capture takes as much time as all shorter ones."""
+HIDDEN_SECONDS = 0.0005
+"""Of the longest launch of a loop whose end is not known."""
+LONG_SECONDS = 0.04
+"""Of a launch that is so long that what the host does between two of them is nothing, and that a cancel shouldn't wait
+for two."""
+SLOW_SECONDS = 0.005
+"""Of an iteration of which only few batch sizes are made ready before they are asked for."""
+MOST_ITERATIONS = 64
+"""Of one launch."""
+TABLE_BYTES = 256 << 20
+"""Of the values that the slots of one group keep, and of the page tables of wide states, at most; but there are slots
+for one batch, of loops without wide states."""
+CONTEXT_BYTES = 6 << 30
+"""Of the dense contexts of all graphs; those that were not used for longest go first."""
+
+
+class GraphKey(NamedTuple):
+    """Of a captured graph."""
+
+    form: Form
+    batch: int
+    iterations: int
+    capacities: tuple[int, ...]
+    """Of its dense contexts, in tokens."""
+
+    @property
+    def alone(self) -> "GraphKey":
+        """Of one iteration: graphs of all counts share its index map and its dense contexts."""
+        return self._replace(iterations=1)
+
+
+@dataclass(slots=True, eq=False)
+class LoopGraph:
+    buffers: Buffers
+    replay: Callable[[], None]
+    nbytes: int
+    """Of its dense contexts."""
+    shown: list[Hashable]
+    """The slots that its index map holds, and their contexts: one list for all graphs that share these."""
+
+
+class ContextBudget:
+    """Graphs that have dense contexts, least recently used first: without bounds, every length that was ever asked for
+    would keep some."""
+
+    def __init__(self, budget: int = CONTEXT_BYTES) -> None:
+        self._budget, self._used = budget, 0
+        self._kept: OrderedDict[tuple[LoopGraphs, GraphKey], int] = OrderedDict()
+
+    def use(self, graphs: "LoopGraphs", key: GraphKey, nbytes: int) -> None:
+        """One is used, or about to be made: others give up theirs for it. `key`: of one iteration."""
+        if not nbytes:
+            return
+        if (graphs, key) not in self._kept:
+            while self._kept and self._used + nbytes > self._budget:
+                (old, which), size = self._kept.popitem(last=False)
+                self._used -= size
+                old.graphs = {key: graph for key, graph in old.graphs.items() if key.alone != which}
+            self._kept[graphs, key] = nbytes
+            self._used += nbytes
+        self._kept.move_to_end((graphs, key))
+
+    def forget(self, graphs: "LoopGraphs") -> None:
+        for one in [one for one in self._kept if one[0] is graphs]:
+            self._used -= self._kept.pop(one)
+
+
+class LoopLaunch:
+    """A launch, and what it gives the host."""
+
+    __slots__ = ("_buffers", "_group", "_host", "_watch", "mark", "uses")
+
+    def __init__(
+        self, group: "LoopGraphs", buffers: Buffers, host: Tensor, mark: Mark | None, watch: Stopwatch
+    ) -> None:
+        """`host`: uint8, all that it gives; there once the mark is reached. `mark`: None where it was done at once."""
+        self._group, self._buffers, self._host, self._watch = group, buffers, host, watch
+        self.uses, self.mark = buffers.uses, mark
+
+    def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
+        """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
+        count, batch = self._buffers.stopped.shape
+        body, form = self._group.program.body, self._buffers.form
+        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
+        views = fields_of(self._host, rows, self._buffers.sizes, count, batch)
+        values = dict(zip(form.told, views[2:], strict=True))
+        own = self.mark is not None
+        given = {
+            key: values[place] if own else values[place].clone()
+            for key, place in self._group.outputs
+            if place in values
+        }
+        return views[0].tolist(), views[1].tolist(), given
+
+    def span(self, began: float, now: float) -> tuple[float, float]:
+        return self._watch.span(self._group.program.tables.device, self.mark, began, now)
+
+
+class LoopSlots:
+    """The slots of one batch group: from a run's call to a slot, and back from the slot to what the run keeps."""
+
+    def __init__(
+        self,
+        tables: SlotTables,
+        entrance: Entrance,
+        host_ports: Callable[[str], Collection[str]],
+        lines: Callable[[torch.device], HostCopies],
+        *,
+        gives: bool,
+    ) -> None:
+        """`gives`: iterations give the host values."""
+        self.gives = gives
+        self.read_bytes: Sequence[int]
+        self.sent_bytes: Sequence[int]
+        self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
+        self._tables, self._entrance, self._host_ports, self._lines = tables, entrance, host_ports, lines
+
+    def enter(self, run: LoopRun, slot: int) -> Entered:
+        with torch.inference_mode():
+            if run.entered is None:
+                return self._entrance.enter(run.call, self._tables, slot)
+            return self._entrance.enter(run.call, self._tables, slot, run.done, run.cells)
+
+    def link(self, slot: int, links: Sequence[int]) -> None:
+        with torch.inference_mode():
+            self._tables.link(slot, links)
+
+    def leave(self, run: LoopRun) -> dict[Place, Tensor]:
+        with torch.inference_mode():
+            cells = self._tables.cells_of(run.slot)
+            self._entrance.leave(self._tables, run.slot, run.entered, run.done, over=False)
+        return cells
+
+    def end(self, run: LoopRun) -> tuple[Outputs, Mark | None]:
+        call, form = run.call, run.forms.at(run.done - 1)
+        lines, moved = self._lines(self._tables.device), False
+        outputs: Outputs = {}
+        with torch.inference_mode():
+            for out in call.outputs:
+                if out.kind == "last" and form.gives((out.use, out.port)):
+                    value = self._tables.value((out.use, out.port), run.slot)
+                    moved |= out.port in self._host_ports(call.body[out.use].node)
+                    outputs[out.key] = lines.to_host(value) if moved else value
+            self._entrance.leave(self._tables, run.slot, run.entered, run.done, over=True)
+        return outputs, lines.mark() if moved else None
+
+
+class LoopGraphs:
+    """What replays the launches of one batch group."""
+
+    def __init__(
+        self,
+        program: Program,
+        outputs: tuple[tuple[str, Place], ...],
+        capturer: Capturer,
+        contexts: ContextBudget,
+        entrance: Entrance,
+        watch: Stopwatch,
+    ) -> None:
+        """`outputs`: keys of those that go to the host, of every iteration that has them."""
+        self.program, self.outputs, self.capturer = program, outputs, capturer
+        self.sizes = sizes_of(program.body, program.tables.slots)
+        self.seconds: dict[int, float] = {}
+        """Batch size -> what an iteration takes, as far as it was measured."""
+        self.graphs: dict[GraphKey, LoopGraph] = {}
+        self._contexts, self._entrance, self._watch = contexts, entrance, watch
+        self._usual: set[int] = set()
+        """Iterations that loops like these are likeliest to have."""
+        if capturer.enabled:
+            self._graph(program.body.whole, self.sizes[0], 1)
+
+    def expect(self, counts: Sequence[int]) -> None:
+        self._usual.update(counts)
+
+    def long(self, runs: int) -> bool:
+        size = bucket(max(1, runs), self.sizes)
+        return self.seconds.get(size, self._once) > LONG_SECONDS
+
+    def counts(self, runs: Sequence[LoopRun]) -> list[int]:
+        size = bucket(len(runs), self.sizes)
+        if self.capturer.enabled and size not in self.seconds:
+            self._graph(runs[0].forms.at(runs[0].launched), size, 1, runs)
+        return self.counts_at(size)
+
+    def counts_at(self, size: int) -> list[int]:
+        """Iterations that launches of a batch size may have."""
+        return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.until is not None)
+
+    def ready(self, runs: Sequence[LoopRun], iterations: int) -> LoopGraph:
+        graph = self._graph(runs[0].forms.at(runs[0].launched), bucket(len(runs), self.sizes), iterations, runs)
+        self._show(graph, runs)
+        return graph
+
+    def replay(self, ready: LoopGraph) -> LoopLaunch:
+        with torch.inference_mode():
+            ready.replay()
+        staging = ready.buffers.staging
+        if self.program.tables.device.type == "cpu":
+            return LoopLaunch(self, ready.buffers, staging, None, self._watch)
+        # A few bytes for each row, so they come back on the stream of the steps: one of their own would wait longer.
+        host = torch.empty(staging.shape, dtype=torch.uint8, pin_memory=True)
+        host.copy_(staging, non_blocking=True)
+        return LoopLaunch(self, ready.buffers, host, self._watch.mark(self.program.tables.device), self._watch)
+
+    def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
+        """Capture the forms of the call's iterations in all batch sizes; those of slow iterations only alone and in
+        pairs, and alone where they are long."""
+        found = self._entrance.forms(call, self.program.body)
+        slow = self._once > SLOW_SECONDS
+        sizes = self.sizes[:1] if self._once > LONG_SECONDS else self.sizes[:2] if slow else self.sizes
+        # The largest first, as its memory serves the others; that form first which tells how long a size takes at most.
+        forms = dict.fromkeys(found.at(k) for k in range(call.times))
+        ordered = sorted(forms, key=lambda form: -sum(map(form.calls, range(len(form.runs)))))
+        wanted = [(form, size) for size in reversed(sizes) for form in ordered]
+        for number, (form, size) in enumerate(wanted):
+            self._graph(form, size, 1)
+            for iterations in self.counts_at(size):
+                self._graph(form, size, iterations)
+            progress((number + 1) / len(wanted))
+
+    def close(self) -> None:
+        self._contexts.forget(self)
+
+    @property
+    def _once(self) -> float:
+        """Seconds of an iteration of one row, as far as it was measured."""
+        return self.seconds.get(self.sizes[0], 0.0)
+
+    def _graph(self, form: Form, batch: int, iterations: int, runs: Sequence[LoopRun] = ()) -> LoopGraph:
+        """What replays a launch for these runs, or for a warm-up."""
+        contexts = [run.entered.contexts for run in runs]
+        key = GraphKey(form, batch, iterations, self.program.capacities(form, batch, contexts))
+        known, like = self.graphs.get(key), self.graphs.get(key.alone)
+        nbytes = like.nbytes if like else self.program.context_bytes(form, batch, key.capacities)
+        self._contexts.use(self, key.alone, nbytes)
+        if known is None and like is None and iterations > 1:
+            like = self._graph(form, batch, 1, runs)
+        if known is None:
+            known = self.graphs[key] = self._made(key, nbytes, like)
+        return known
+
+    def _made(self, key: GraphKey, nbytes: int, like: LoopGraph | None) -> LoopGraph:
+        """`like`: of one iteration, which has compiled and chosen the kernels."""
+        with torch.inference_mode():
+            buffers = self.program.buffers(*key, None if like is None else like.buffers)
+            if like is not None:
+                # It is run before it is recorded: in nobody's slots.
+                buffers.rows.fill_(self.program.tables.pad)
+                like.shown.clear()
+            what = f"a step of {[use.node for use in self.program.body.uses]} at batch {key.batch}"
+
+            def work() -> None:
+                self.program.iterate(buffers)
+
+            runs = 2 if like is None else 1
+            replay = self.capturer(work, what, runs=runs) if buffers.captures else work
+        graph = LoopGraph(buffers, replay, nbytes, [] if like is None else like.shown)
+        if self.capturer.enabled and key.batch not in self.seconds:
+            self.seconds[key.batch] = self._measured(graph)
+        return graph
+
+    def _show(self, graph: LoopGraph, runs: Sequence[LoopRun]) -> None:
+        """Bring the graph's index map, and its dense contexts, to these slots."""
+        contexts = [run.entered.contexts for run in runs] if graph.buffers.contexts else []
+        shown: list[Hashable] = [run.slot for run in runs]
+        shown += [(name, context.content, context.length) for row in contexts for name, context in row.items()]
+        if graph.shown != shown:
+            rows = [run.slot for run in runs]
+            padded = rows + [self.program.tables.pad] * (graph.buffers.rows.shape[0] - len(rows))
+            with torch.inference_mode():
+                graph.buffers.rows.copy_(listed(padded, self.program.tables.device), non_blocking=True)
+                if contexts:
+                    self.program.place(graph.buffers, contexts)
+            graph.shown[:] = shown
+
+    def _measured(self, graph: LoopGraph) -> float:
+        """Seconds of a launch of rows that pad."""
+        device = self.program.tables.device
+        torch.cuda.synchronize(device)
+        began, count = time.perf_counter(), 0
+        while count < 3 and time.perf_counter() - began < LONG_SECONDS:
+            with torch.inference_mode():
+                graph.replay()
+            torch.cuda.synchronize(device)
+            count += 1
+        return (time.perf_counter() - began) / count
+
+
+class LoopDevice:
+    """Makes and closes batch groups on the devices of one rank."""
+
+    def __init__(
+        self,
+        states: StateTable,
+        loaded: Callable[[str], Loaded],
+        failures: Failures,
+        *,
+        watch: Stopwatch,
+        host_ports: Callable[[str], Collection[str]] = lambda node: (),
+        capturer: Callable[[torch.device], Capturer] = Capturer,
+        slots: int = SLOTS,
+    ) -> None:
+        """`loaded`: a node's operator and device."""
+        self._entrance, self._failures, self._watch = Entrance(states, loaded), failures, watch
+        self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
+        self._contexts, self._lines = ContextBudget(), cache(HostCopies)
+        self._on_gpu = False
+
+    def made(self, call: LoopCall) -> Made:
+        with torch.inference_mode():
+            return self._entrance.made(call)
+
+    def opened(self, made: Made, call: LoopCall) -> BatchGroup:
+        spans = made.body.channels > 0
+        slots = PEER_SLOTS if spans else slots_of(made.body, made.pools, self._slots)
+        outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
+        with torch.inference_mode():
+            tables = SlotTables(made.body, made.pools, slots, made.device)
+            capturer = self._capturer(made.device)
+            graphs = LoopGraphs(Program(tables), outputs, capturer, self._contexts, self._entrance, self._watch)
+        self._on_gpu |= made.device.type == "cuda"
+        entry = LoopSlots(tables, self._entrance, self._host_ports, self._lines, gives=bool(outputs))
+        return BatchGroup(made.key, entry, graphs, spans, list(range(slots - 1, -1, -1)))
+
+    def mark(self) -> Mark | None:
+        if not self._on_gpu:
+            return None
+        mark = torch.cuda.Event()
+        mark.record()
+        return mark
+
+    def stacked(self, values: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(values))
+
+    def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo:
+        return self._failures.of(call, raised)
+
+    def unsound(self, call: LoopCall, iteration: int, *, spans: bool) -> ErrorInfo:
+        return self._failures.unsound(call, iteration, spans=spans)
+
+
+def counts_of(seconds: float, usual: Collection[int], *, ends: bool) -> list[int]:
+    """Iterations that launches may have. `seconds`: of an iteration; 0 where it isn't captured. `usual`: of loops like
+    these. `ends`: a value may end them, and they run idly after that: a launch then takes no more than what hides the
+    host's own work."""
+    if not seconds:
+        return [1]
+    if ends:
+        return sorted({1, max(1, min(MOST_ITERATIONS, int(HIDDEN_SECONDS / seconds)))})
+    fits = min(MOST_ITERATIONS, int(REGION_SECONDS / seconds))
+    # Loops of another count than the usual go by powers of two: the longest pays for few launches, the others for the
+    # rest. None is longer than the usual ones, whose iterations would be captured for nobody.
+    most = min(fits, int(WORTH_SECONDS / seconds), max(usual, default=MOST_ITERATIONS))
+    powers = {1 << power for power in range(most.bit_length()) if 1 << power <= most}
+    return sorted({1} | powers | {count for count in usual if count <= fits})
+
+
+def sizes_of(body: Body, slots: int) -> tuple[int, ...]:
+    """Batch sizes that all steps of a body are meant for."""
+    if body.channels:
+        return (1,)
+    asked = [set(use.spec.sizes) for use in body.uses if use.spec.sizes is not None]
+    alone = invariance.is_batch_invariant() and not all(use.spec.invariant for use in body.uses)
+    widest = max(body.widths.values(), default=1)
+    found = set.intersection(*asked) if asked else {size for size in BUCKETS if size * widest <= BUCKETS[-1]}
+    return (1,) if alone else tuple(sorted(size for size in found | {1} if size <= slots))
+
+
+def slots_of(body: Body, pools: Mapping[str, Pool], most: int) -> int:
+    """Slots of a group's tables, `most` at most."""
+    pages = table_bytes(pools, body.widths)
+    fitting = min(most, TABLE_BYTES // max(1, slot_bytes(body) + pages))
+    return max(1, fitting) if pages else max(min(most, sizes_of(body, most)[-1]), fitting)

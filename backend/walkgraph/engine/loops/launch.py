@@ -1,0 +1,143 @@
+"""What is launched next: which batch group, which of its runs, how many iterations.
+
+A group's launches follow each other without waiting: which runs are in one is known before the results of the one
+before. What ends a loop is decided on the device, which turns its slot off; the host learns of it one launch late.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
+from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
+
+DEPTH = 2
+"""Launches in flight."""
+
+
+class Watch(Protocol):
+    @property
+    def on(self) -> bool:
+        """Whether launches are timed, and reported as `Stepped`."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A launch that was not collected."""
+
+    group: BatchGroup
+    batch: LaunchBatch
+    launched: LaunchedLike
+    taken: float
+    began: float
+    handed: float
+    """The host was done with it; this and `taken` are 0 while the watch is off."""
+
+    @property
+    def over(self) -> bool:
+        return self.launched.mark is None or self.launched.mark.query()
+
+    def wait(self) -> None:
+        if self.launched.mark is not None:
+            self.launched.mark.synchronize()
+
+
+class Launcher:
+    def __init__(
+        self, admission: SlotAdmission, groups: BatchGroups, watch: Watch, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._admission, self._groups, self._watch, self._clock = admission, groups, watch, clock
+        self._in_flight: deque[InFlight] = deque()
+
+    def launch(self) -> bool:
+        """Launch a step of the next group that has one; False where there is none, or enough is in flight."""
+        group = self._groups.next()
+        if group is None or len(self._in_flight) >= self._depth(group):
+            return False
+        self._groups.pass_turn(group)
+        batch = next_batch(group)
+        try:
+            self._in_flight.append(self._launched(group, batch))
+            group.in_flight += 1
+        except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
+            for run in batch.runs:
+                self._admission.fail(group, run, raised)
+        return True
+
+    def take(self, *, wait: bool) -> InFlight | None:
+        """The oldest launch, if it is over; with `wait` once it is."""
+        if not self._in_flight or not (wait or self._in_flight[0].over):
+            return None
+        flight = self._in_flight.popleft()
+        flight.group.in_flight -= 1
+        flight.wait()
+        return flight
+
+    def settle(self) -> None:
+        """Wait for what is in flight and waits for peers, whose memory it writes."""
+        for flight in [flight for flight in self._in_flight if flight.group.spans]:
+            flight.wait()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._in_flight)
+
+    @property
+    def full(self) -> bool:
+        return len(self._in_flight) >= DEPTH
+
+    @property
+    def spans(self) -> bool:
+        """What is in flight may need peers."""
+        return any(flight.group.spans for flight in self._in_flight)
+
+    @property
+    def since(self) -> float | None:
+        """When the oldest launch that is in flight was begun."""
+        return self._in_flight[0].began if self._in_flight else None
+
+    def _depth(self, group: BatchGroup) -> int:
+        """How many launches may be in flight when one of this group is added."""
+        if not self._in_flight:
+            return 1
+        deep = self._in_flight[0].launched.mark and (group.spans or not group.graphs.long(len(group.runs)))
+        return DEPTH if deep else 1
+
+    def _launched(self, group: BatchGroup, batch: LaunchBatch) -> InFlight:
+        taken = self._clock() if self._watch.on else 0.0
+        runs, graphs = batch.runs, group.graphs
+        iterations = next_iterations(runs, graphs.counts(runs))
+        ready = graphs.ready(runs, iterations)
+        for run in runs:
+            run.launched += iterations
+            run.batch = len(runs)
+        if group.spans:
+            self._admission.peers.launching(runs[0].call, runs[0].launched)
+        began = self._clock()
+        launched = graphs.replay(ready)
+        handed = self._clock() if self._watch.on else 0.0
+        return InFlight(group, batch, launched, taken, began, handed)
+
+
+def next_batch(group: BatchGroup) -> LaunchBatch:
+    """The runs of a group's next launch: those that are to do the same, in turn."""
+    willing = [run for run in group.runs if run.wants]
+    form, most = willing[0].form, group.graphs.sizes[-1]
+    runs = [run for run in willing if run.form == form][:most]
+    if len(runs) < len(willing):
+        chosen = set(runs)
+        group.runs = [run for run in group.runs if run not in chosen] + runs
+    # The batch stays the same object while it is the same: what is found for its runs is kept by it.
+    if group.batch.runs != tuple(runs):
+        group.batch = LaunchBatch(runs)
+    return group.batch
+
+
+def next_iterations(runs: Sequence[LoopRun], counts: Sequence[int]) -> int:
+    """As many iterations as all of them can go."""
+    most = min([run.reach for run in runs])
+    most = min([run.forms.alike(run.launched, most) for run in runs])
+    return max(count for count in counts if count <= most)

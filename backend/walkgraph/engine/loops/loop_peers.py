@@ -1,0 +1,431 @@
+"""Loops whose parts lie on several ranks: each engine runs its part, and their devices hand each other the values.
+
+    leader                                        the others
+    a slot, inboxes ───────── InboxesAt ────────> a slot, inboxes
+    linked <───────────────── InboxesAt ─────────
+    launches iterations ───── LaunchedTo ───────> launches the same, in this order
+    over: nothing is written any more ─ LeftLoop ─> gives its inboxes back, once it is over here too; and the other way
+
+One rank leads all such loops of a plan, so that no two devices wait for each other's next launch. A run that is taken
+out here halts its own waits: nobody needs a peer's word to go on.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from walkgraph.abi.calls import CallFailed
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.loops.slot_admission import NoPeers
+from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.ids import Rank
+from walkgraph.layers.channels import StopFlags
+from walkgraph.transports.base import Ranges
+
+LEADING = 8
+"""Loops that a leader has in slots at a time."""
+SLOTS = 32
+"""Of a group: the others have more than a leader takes, so that none of its loops waits for a slot there."""
+_LINE = 128
+"""Bytes: a number has a line of memory of its own."""
+_NUMBERS = 256
+_HALTS = 256
+_REMEMBERED = 4096
+"""Runs that were taken out here, and of which peers may yet send words."""
+
+
+class PeerKey(NamedTuple):
+    """Names a loop on all its ranks."""
+
+    run: str
+    step: int
+    loop: str
+    iteration: tuple[int, ...]
+
+
+def key_of(call: LoopCall) -> PeerKey:
+    return PeerKey(call.run, call.step, call.loop, call.iteration)
+
+
+class Inbox(NamedTuple):
+    """Where values of a channel are to be put: offsets in the memory of the rank that reads them."""
+
+    channel: int
+    data: int
+    number: int
+    start: int
+    """The number is more than this where a value is there."""
+    nbytes: int
+
+
+class InboxesAt(NamedTuple):
+    """Where the sender's part of a loop reads values."""
+
+    key: PeerKey
+    inboxes: Sequence[Inbox]
+
+
+class LaunchedTo(NamedTuple):
+    """The leader has launched iterations of a loop up to this one. It may not wait behind tensors."""
+
+    key: PeerKey
+    upto: int
+
+
+class RunRests(NamedTuple):
+    """The leader launches nothing more of a run before it was resumed."""
+
+    run: str
+
+
+class LeftLoop(NamedTuple):
+    """The sender writes nothing more into the receiver's inboxes for this loop."""
+
+    key: PeerKey
+
+
+PeerWord = InboxesAt | LaunchedTo | RunRests | LeftLoop
+
+
+class PeerWorker(Protocol):
+    """What the parts need of the worker around them."""
+
+    def address(self, rank: Rank) -> int:
+        """Of the memory of a peer that its `Inbox`s lie in, as this device sees it. Raises CallFailed."""
+        ...
+
+    def send(self, to: Rank, word: PeerWord) -> None: ...
+
+
+class PeerMemory(NamedTuple):
+    """What peers may write of this rank's: uint8 `[n]`, and where it begins in what they have opened."""
+
+    bytes: Tensor
+    offset: int
+
+
+class LaunchOrder:
+    """What a leader has launched and this rank has not: it launches the same in this order, and nothing between, or two
+    devices would wait for each other."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[PeerKey, int]] = deque()
+
+    def add(self, key: PeerKey, upto: int) -> None:
+        self._queue.append((key, upto))
+
+    def upto(self, key: PeerKey) -> int:
+        """Iterations that may be launched now, counted from the loop's start; 0 if others come first."""
+        found = 0
+        for one, upto in self._queue:
+            if one != key:
+                break
+            found = upto
+        return found
+
+    def launched(self, key: PeerKey, upto: int) -> None:
+        while self._queue and self._queue[0][0] == key and self._queue[0][1] <= upto:
+            self._queue.popleft()
+
+    def waits(self, key: PeerKey) -> bool:
+        """Whether something of it is to be launched yet."""
+        return any(one == key for one, _ in self._queue)
+
+    def drop(self, run: str) -> None:
+        self._queue = deque(one for one in self._queue if one[0].run != run)
+
+
+class InboxMemory:
+    """The inboxes of this rank's channels.
+
+    | number 0 | number 1 | .. | values ............ |
+    """
+
+    def __init__(self, memory: PeerMemory) -> None:
+        self._memory = memory
+        self._ranges = Ranges(_LINE * _NUMBERS, memory.bytes.nbytes)
+        self._starts = [0] * _NUMBERS
+        self._free = list(range(_NUMBERS - 1, -1, -1))
+
+    def take(self, channel: int, nbytes: int) -> Inbox | None:
+        block = self._ranges.take(nbytes) if self._free else None
+        if block is None:
+            return None
+        number = self._free.pop()
+        at = self._memory.offset
+        return Inbox(channel, at + block, at + number * _LINE, self._starts[number], nbytes)
+
+    def give(self, inbox: Inbox, times: int) -> None:
+        """Of a loop of so many iterations; nobody writes or reads there any more."""
+        number = (inbox.number - self._memory.offset) // _LINE
+        self._starts[number] = inbox.start + times + 1
+        self._free.append(number)
+        self._ranges.give(inbox.data - self._memory.offset)
+
+    def place(self, inbox: Inbox) -> list[int]:
+        """As `layers.channels` has it."""
+        base = self._memory.bytes.data_ptr() - self._memory.offset
+        return [base + inbox.data, base + inbox.number, inbox.start]
+
+
+@dataclass(slots=True, eq=False)
+class PeerPart:
+    """A loop that has, or had, a slot here."""
+
+    call: LoopCall
+    halt: int
+    inboxes: dict[int, Inbox]
+    over: bool = False
+    """Nothing of it is in flight here."""
+    left: set[Rank] = field(default_factory=set[Rank])
+    """Peers that write no more."""
+
+
+class PeerParts:
+    """The parts that hold memory here, and where peers want the values of this rank."""
+
+    def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
+        self._inboxes, self._worker = InboxMemory(memory), worker
+        self._halts = StopFlags(_HALTS, memory.bytes.device)
+        self._parts: dict[PeerKey, PeerPart] = {}
+        self._wanted: dict[PeerKey, dict[int, tuple[Rank, Inbox]]] = {}
+        """Where peers want this rank's values, by channel."""
+        self._left: dict[PeerKey, set[Rank]] = {}
+        """Peers that have left a loop which has no part here yet."""
+        self._ending: list[tuple[Mark | None, PeerPart]] = []
+        """With a mark behind what is in flight."""
+
+    def __contains__(self, key: PeerKey) -> bool:
+        return key in self._parts
+
+    @property
+    def all(self) -> list[PeerPart]:
+        return list(self._parts.values())
+
+    @property
+    def busy(self) -> bool:
+        """Something ends by itself."""
+        return bool(self._ending)
+
+    def open(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
+        """Take what a part needs, and send its peers where that is; False: not now. `nbytes`: of a value of each of the
+        call's `reads`. Raises CallFailed where it can never be."""
+        key = key_of(call)
+        halt, inboxes = self._halts.take(), dict[int, Inbox]()
+        used = {channel.number for channel in call.used}
+        for (_, _, channel), size in zip(call.reads, nbytes, strict=True):
+            inbox = self._inboxes.take(channel.number, size) if channel.number in used else None
+            if inbox is not None:
+                inboxes[channel.number] = inbox
+        if halt is None or len(inboxes) < len(used):
+            self._give_back(halt, inboxes)
+            if not self._parts:
+                raise CallFailed(f"the values of `{call.loop}` don't fit what this rank shares with others")
+            return False
+        self._parts[key] = PeerPart(call, halt, inboxes, left=self._left.pop(key, set[Rank]()))
+        for rank in call.peers:
+            mine = [inboxes[channel.number] for channel in call.used if channel.rank == rank]
+            if mine:
+                self._worker.send(rank, InboxesAt(key, mine))
+        return True
+
+    def linked(self, call: LoopCall) -> bool:
+        """Whether it is known where all that it sends goes."""
+        known = self._wanted.get(key_of(call), {})
+        return all(send.channel.number in known for send in call.sent)
+
+    def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int]:
+        """The links of a loop that is linked, as `layers.channels` has them. `nbytes`: of a value of each of its
+        `sends`. Raises CallFailed."""
+        key = key_of(call)
+        part, wanted = self._parts[key], self._wanted.get(key, {})
+        found = [self._halts.address(part.halt)]
+        for _, _, channel in call.reads:
+            inbox = part.inboxes.get(channel.number)
+            found += [0, 0, 0] if inbox is None else self._inboxes.place(inbox)
+        sent = {send.channel.number for send in call.sent}
+        for send, size in zip(call.sends, nbytes, strict=True):
+            if send.channel.number not in sent:
+                found += [0, 0, 0]
+                continue
+            rank, inbox = wanted[send.channel.number]
+            if rank != send.channel.rank or inbox.nbytes != size:
+                raise CallFailed(f"what `{call.loop}` hands to rank {send.channel.rank} is not what is read there")
+            base = self._worker.address(rank)
+            found += [base + inbox.data, base + inbox.number, inbox.start]
+        return found
+
+    def want(self, rank: Rank, word: InboxesAt) -> None:
+        self._wanted.setdefault(word.key, {}).update({inbox.channel: (rank, inbox) for inbox in word.inboxes})
+
+    def end(self, key: PeerKey, mark: Mark | None, *, halt: bool) -> None:
+        """Its memory is given back once the mark is reached and its peers have left. `halt`: what is in flight may end
+        as it likes."""
+        part = self._parts.get(key)
+        if part is None or any(part is one for _, one in self._ending):
+            return
+        if halt:
+            self._halts.set(part.halt)
+        self._ending.append((mark, part))
+
+    def cancel(self, run: str, mark: Mark | None) -> None:
+        for key, part in list(self._parts.items()):
+            if key.run == run and not part.over:
+                self._halts.set(part.halt)
+                self.end(key, mark, halt=True)
+        for key in [key for key in self._wanted if key.run == run and key not in self._parts]:
+            for rank in {rank for rank, _ in self._wanted.pop(key).values()}:
+                self._worker.send(rank, LeftLoop(key))
+        self._left = {key: ranks for key, ranks in self._left.items() if key.run != run}
+
+    def halt(self, run: str) -> None:
+        """Let nothing of a run wait any more; from any thread."""
+        for key, part in list(self._parts.items()):
+            if key.run == run:
+                self._halts.set(part.halt)
+
+    def poll(self) -> bool:
+        """Go on with what has ended; True if an inbox was given back."""
+        ending, self._ending = self._ending, []
+        freed = False
+        for mark, part in ending:
+            if mark is not None and not mark.query():
+                self._ending.append((mark, part))
+                continue
+            part.over = True
+            key = key_of(part.call)
+            self._wanted.pop(key, None)
+            for rank in {send.channel.rank for send in part.call.sent}:
+                self._worker.send(rank, LeftLoop(key))
+            freed |= self._close(key, part)
+        return freed
+
+    def left(self, rank: Rank, key: PeerKey) -> bool:
+        """True if an inbox was given back."""
+        part = self._parts.get(key)
+        if part is None:
+            self._left.setdefault(key, set()).add(rank)
+            return False
+        part.left.add(rank)
+        return self._close(key, part)
+
+    def gone(self, rank: Rank) -> bool:
+        """A peer is no more: what waits for it waits in vain. True if an inbox was given back."""
+        freed = False
+        for key, part in list(self._parts.items()):
+            if rank in part.call.peers:
+                self._halts.set(part.halt)
+                freed |= self.left(rank, key)
+        return freed
+
+    def _close(self, key: PeerKey, part: PeerPart) -> bool:
+        if not part.over or not {channel.rank for channel in part.call.used} <= part.left:
+            return False
+        del self._parts[key]
+        self._give_back(part.halt, part.inboxes, part.call.times)
+        return True
+
+    def _give_back(self, halt: int | None, inboxes: dict[int, Inbox], times: int = 0) -> None:
+        if halt is not None:
+            self._halts.give(halt)
+        for inbox in inboxes.values():
+            self._inboxes.give(inbox, times)
+
+
+class LoopPeers(NoPeers):
+    """The ranks that have other parts of this rank's loops."""
+
+    def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
+        self.parts, self.order = PeerParts(memory, worker), LaunchOrder()
+        self._worker = worker
+        self._resting: set[str] = set()
+        """Runs of which their leader launches nothing."""
+        self._held: set[str] = set()
+        self._out: OrderedDict[str, None] = OrderedDict()
+        """Runs that were taken out."""
+
+    @property
+    def busy(self) -> bool:
+        return self.parts.busy
+
+    def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
+        if key_of(call) in self.parts:
+            return True
+        leading = sum(one.call.leads and not one.over and one.call.run not in self._held for one in self.parts.all)
+        if (call.leads and leading >= LEADING) or not (call.leads or self.parts.linked(call)):
+            return False
+        return self.parts.open(call, nbytes)
+
+    def follow(self, call: LoopCall) -> Callable[[], int] | None:
+        return partial(self.order.upto, key_of(call)) if call.peers and not call.leads else None
+
+    def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int] | None:
+        return self.parts.links(call, nbytes) if self.parts.linked(call) else None
+
+    def launching(self, call: LoopCall, upto: int) -> None:
+        key = key_of(call)
+        if call.leads:
+            for rank in call.peers:
+                self._worker.send(rank, LaunchedTo(key, upto))
+        else:
+            self.order.launched(key, upto)
+
+    def may_leave(self, call: LoopCall) -> bool:
+        key = key_of(call)
+        return call.leads or key not in self.parts or (call.run in self._resting and not self.order.waits(key))
+
+    def owes(self, call: LoopCall) -> bool:
+        return not call.leads and self.order.waits(key_of(call))
+
+    def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
+        self.parts.end(key_of(call), mark, halt=halt)
+
+    def cancel(self, run: str, mark: Mark | None) -> None:
+        self._out[run] = None
+        if len(self._out) > _REMEMBERED:
+            self._out.popitem(last=False)
+        self.parts.cancel(run, mark)
+        self.order.drop(run)
+        self.release(run)
+
+    def hold(self, run: str) -> None:
+        self._held.add(run)
+        leading = [one.call for one in self.parts.all if one.call.run == run and one.call.leads]
+        for rank in sorted({rank for call in leading for rank in call.peers}):
+            self._worker.send(rank, RunRests(run))
+
+    def release(self, run: str) -> None:
+        self._resting.discard(run)
+        self._held.discard(run)
+
+    def poll(self) -> bool:
+        return self.parts.poll()
+
+    def receive(self, rank: Rank, word: PeerWord) -> bool:
+        match word:
+            case InboxesAt(key):
+                if key.run in self._out:
+                    self._worker.send(rank, LeftLoop(key))
+                else:
+                    self.parts.want(rank, word)
+                return True
+            case LaunchedTo(key, upto):
+                # Who launches doesn't rest: its word was of an earlier hold.
+                self._resting.discard(key.run)
+                if key in self.parts and key.run not in self._out:
+                    self.order.add(key, upto)
+                # The part of a held run may have no slot.
+                return key.run in self._held
+            case RunRests(run):
+                if run not in self._out:
+                    self._resting.add(run)
+                return True
+            case LeftLoop(key):
+                return (key in self.parts or key.run not in self._out) and self.parts.left(rank, key)
+
+    def gone(self, rank: Rank) -> bool:
+        return self.parts.gone(rank)

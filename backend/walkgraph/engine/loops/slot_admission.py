@@ -1,0 +1,388 @@
+"""Who gets a slot of the device's loops, and who leaves one.
+
+The earliest due gets the next slot. A run may leave its slot before its loop's end, once nothing is in flight for it:
+for a queued run of higher priority, or because it is held. It is queued again, and goes on in any slot from where it
+was.
+"""
+
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from walkgraph.abi.calls import CallFailed
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.loops.loop_runs import (
+    BatchGroup,
+    LoopDeviceLike,
+    LoopDone,
+    LoopKey,
+    LoopRun,
+    Stepped,
+)
+from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.ids import Rank
+
+MOST_GROUPS = 16
+"""Batch groups that are kept ready; those that were not launched for longest go first."""
+
+
+class SlotAdmission:
+    def __init__(
+        self,
+        device: LoopDeviceLike,
+        groups: "BatchGroups",
+        events: list[Items | LoopDone | Stepped],
+        *,
+        here: Callable[[str], bool] = lambda run: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`events`: where ends are put. `here`: whether what a run holds is in the device's memory."""
+        self.peers = NoPeers()
+        self._device, self._groups, self._events, self._clock = device, groups, events, clock
+        self._queue = LoopQueue(lambda call: self.peers.owes(call) and here(call.run))
+        self._changed = False
+        """Whether a queued run may find a slot that it didn't find before."""
+
+    # ── the queue ──
+
+    def add(self, call: LoopCall) -> None:
+        self._queue.add(call)
+        self._changed = True
+
+    def hold(self, run: str) -> None:
+        """The run's loops leave their slots, and get none until `release`; `occupies` says when they have left."""
+        self._queue.hold(run)
+        self.peers.hold(run)
+        for group, one in self._groups.placed(run):
+            one.leaving = True
+            self.leave(group, one)
+
+    def release(self, run: str) -> None:
+        """Loops that were held are queued again, in their former places."""
+        for one in self._queue.held(run):
+            if one.entered is not None:
+                one.since = self._clock()
+        self._queue.release(run)
+        self.peers.release(run)
+        self._changed = True
+
+    def occupies(self, run: str) -> bool:
+        """Whether a loop of the run has a slot, or must have one yet."""
+        owing = any(one.call.run == run and not self.peers.may_leave(one.call) for one in self._queue.all())
+        return owing or any(self._groups.placed(run))
+
+    def cells(self, run: str) -> Iterator[MutableMapping[Any, Any]]:
+        """What the slots of a run's held loops contained, for moves to other memory and back."""
+        return (one.cells for one in self._queue.held(run) if one.cells is not None)
+
+    def allow(self, key: LoopKey, upto: int) -> None:
+        """A loop may launch iterations up to this many."""
+        for one in [one for one in (*self._queue.all(), *self._groups.runs()) if one.key == key]:
+            if one.slot >= 0 and one.reach <= 0:
+                one.since = self._clock()
+            one.allowed = upto
+
+    def wake(self) -> None:
+        """A peer's word may let loops go on, or a held run's memory is back."""
+        self._changed = True
+        self._queue.recall()
+        self._connect()
+        for group in self._groups:
+            for one in [one for one in group.runs if one.leaving]:
+                self.leave(group, one)
+
+    def cancel(self, run: str) -> None:
+        """Take a run's loops out."""
+        self._queue.cancel(run)
+        for group, one in self._groups.placed(run):
+            self._free(group, one)
+        self.peers.cancel(run, self._device.mark())
+
+    @property
+    def waiting(self) -> int:
+        """Loops that wait for a slot."""
+        return len(self._queue)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a queued run may find a slot."""
+        return self._changed and len(self._queue) > 0
+
+    # ── slots ──
+
+    def admit(self) -> None:
+        """Give slots to the queued, the earliest due first."""
+        self._connect()
+        if not self._changed:
+            return
+        self._changed = False
+        short: dict[BatchGroup, list[LoopRun]] = {}
+        for run in self._queue.take():
+            try:
+                group = self._groups.of(run)
+                if group.spans and not self.peers.begin(run.call, group.slots.read_bytes):
+                    self._queue.put(run)
+                elif group.free:
+                    self._enter(group, run)
+                else:
+                    short.setdefault(group, []).append(run)
+            except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
+                self.peers.end(run.call, None, halt=True)
+                error = self._device.failure(run.call, raised)
+                self._events.append(LoopDone(run.call, None, error, 0, False, 0.0, 0.0, 1))
+        for group, queued in short.items():
+            for run in queued:
+                self._queue.put(run)
+            for run in () if group.spans else to_leave(group.runs, queued):
+                run.leaving = True
+                self.leave(group, run)
+
+    def leave(self, group: BatchGroup, run: LoopRun) -> None:
+        """Out of its slot, if it is to leave and nothing is in flight for it."""
+        if not run.leaving or run.slot < 0 or run.done < run.launched or not self.peers.may_leave(run.call):
+            return
+        try:
+            run.cells = group.slots.leave(run)
+        except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+            self.fail(group, run, raised)
+            return
+        self._free(group, run)
+        self._queue.put(run)
+
+    def fail(self, group: BatchGroup, run: LoopRun, raised: Exception) -> None:
+        self.end(group, run, halt=True)
+        self._events.append(run.ended(None, self._device.failure(run.call, raised)))
+
+    def end(self, group: BatchGroup, run: LoopRun, *, halt: bool) -> None:
+        """Out of its slot for good. `halt`: what peers do for it may end as it likes."""
+        self._free(group, run)
+        if group.spans:
+            self.peers.end(run.call, self._device.mark(), halt=halt)
+
+    def _enter(self, group: BatchGroup, run: LoopRun) -> None:
+        slot = group.free[-1]
+        entered = group.slots.enter(run, slot)
+        run.enter(entered, self._clock())
+        run.leaving = self._queue.holds(run.call.run)
+        if group.spans:
+            run.linked, run.follows = False, self.peers.follow(run.call)
+            self._link(group, run, slot)
+        group.take_slot(run, slot)
+
+    def _free(self, group: BatchGroup, run: LoopRun) -> None:
+        group.free_slot(run)
+        self._changed = True
+
+    # ── peers ──
+
+    def _connect(self) -> None:
+        """Go on with what has ended, or has become known, of loops' other parts."""
+        self._changed |= self.peers.poll()
+        for group in [group for group in self._groups if group.spans]:
+            for run in [run for run in group.runs if not run.linked]:
+                try:
+                    self._link(group, run, run.slot)
+                except CallFailed as raised:
+                    self.fail(group, run, raised)
+
+    def _link(self, group: BatchGroup, run: LoopRun, slot: int) -> None:
+        """Raises CallFailed."""
+        links = self.peers.links(run.call, group.slots.sent_bytes)
+        if links is not None:
+            group.slots.link(slot, links)
+            run.linked = True
+
+
+class BatchGroups:
+    """Batch groups, by batch key and in the order of their turns."""
+
+    def __init__(self, device: LoopDeviceLike) -> None:
+        self._device = device
+        self._known: dict[Hashable, BatchGroup] = {}
+        self._turn: deque[BatchGroup] = deque()
+
+    def __iter__(self) -> Iterator[BatchGroup]:
+        return iter(self._turn)
+
+    def __len__(self) -> int:
+        return len(self._turn)
+
+    def of(self, run: LoopRun) -> BatchGroup:
+        """Where it may have a slot. Raises what ends the run."""
+        group = self._known.get(run.batch_key)
+        if group is None:
+            group = self.open(run.call)
+            run.batch_key = group.key
+        return group
+
+    def open(self, call: LoopCall) -> BatchGroup:
+        """The group of such loops; their batch key takes long to make."""
+        made = self._device.made(call)
+        group = self._known.get(made.key)
+        if group is None:
+            self._forget()
+            group = self._known[made.key] = self._device.opened(made, call)
+            self._turn.append(group)
+        group.graphs.expect(call.usual)
+        return group
+
+    def runs(self) -> Iterator[LoopRun]:
+        """Those in slots."""
+        return (run for group in self._turn for run in group.runs)
+
+    def placed(self, run: str) -> list[tuple[BatchGroup, LoopRun]]:
+        """A run's loops in slots."""
+        return [(group, one) for group in self._turn for one in group.runs if one.call.run == run]
+
+    def next(self) -> BatchGroup | None:
+        """The first one in turn that has something to launch."""
+        return next((group for group in self._turn if any(run.wants for run in group.runs)), None)
+
+    def pass_turn(self, group: BatchGroup) -> None:
+        self._turn.remove(group)
+        self._turn.append(group)
+
+    def _forget(self) -> None:
+        """Without it, every shape that was ever asked for would keep its tables."""
+        unused = [group for group in self._turn if not group.runs and not group.in_flight]
+        for group in unused[: max(0, len(self._turn) + 1 - MOST_GROUPS)]:
+            self._known.pop(group.key).graphs.close()
+            self._turn.remove(group)
+
+
+class LoopQueue:
+    """Runs without a slot, in the order in which they get one; those of held runs get none, but where they owe."""
+
+    def __init__(self, owes: Callable[[LoopCall], bool]) -> None:
+        """`owes`: whether others wait for what it is to launch, though its run is held."""
+        self._owes = owes
+        self._waiting: list[LoopRun] = []
+        self._held: dict[str, list[LoopRun]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        """Runs that may get a slot."""
+        return len(self._waiting)
+
+    def add(self, call: LoopCall) -> None:
+        self._arrivals += 1
+        self.put(LoopRun(call, call.ready_at - call.priority, self._arrivals, call.allowed))
+
+    def put(self, run: LoopRun) -> None:
+        held = self._held.get(run.call.run)
+        if held is None or self._owes(run.call):
+            insort(self._waiting, run, key=attrgetter("order"))
+        else:
+            held.append(run)
+
+    def take(self) -> list[LoopRun]:
+        """All that may get a slot: those that don't are to be `put` back."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def hold(self, run: str) -> None:
+        self._held.setdefault(run, [])
+        for one in self.take():
+            self.put(one)
+
+    def recall(self) -> None:
+        """Held ones that have come to owe may get a slot."""
+        for held in self._held.values():
+            for one in [one for one in held if self._owes(one.call)]:
+                held.remove(one)
+                insort(self._waiting, one, key=attrgetter("order"))
+
+    def holds(self, run: str) -> bool:
+        return run in self._held
+
+    def release(self, run: str) -> None:
+        for one in self._held.pop(run, ()):
+            self.put(one)
+
+    def cancel(self, run: str) -> None:
+        self._held.pop(run, None)
+        self._waiting = [one for one in self._waiting if one.call.run != run]
+
+    def held(self, run: str) -> Sequence[LoopRun]:
+        return self._held.get(run, ())
+
+    def all(self) -> Iterator[LoopRun]:
+        """Held or not."""
+        for waiting in (self._waiting, *self._held.values()):
+            yield from waiting
+
+
+def to_leave(runs: Sequence[LoopRun], short: Sequence[LoopRun]) -> list[LoopRun]:
+    """Runs that leave their slots for queued ones which find none: for each that more are not leaving for already, the
+    last of those that have a lower priority and would have come after it. So a loop of low priority is late, never
+    starved."""
+    here = [run for run in runs if not run.leaving]
+    lowest = min((run.call.priority for run in here), default=0)
+    found: list[LoopRun] = []
+    for one in [one for one in short if one.call.priority > lowest][len(runs) - len(here) :]:
+        after = [run for run in here if run.call.priority < one.call.priority and run.order > one.order]
+        if after:
+            found.append(max(after, key=attrgetter("order")))
+            here.remove(found[-1])
+    return found
+
+
+class NoPeers:
+    """What other ranks have of this rank's loops: nothing, where no device here reaches theirs. `LoopPeers` is where
+    one does."""
+
+    @property
+    def busy(self) -> bool:
+        """Something ends by itself."""
+        return False
+
+    def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
+        """Whether a part may have a slot now. `nbytes`: of a value of each of the call's `reads`. Raises CallFailed
+        where it never may."""
+        raise CallFailed(f"`{call.loop}` has parts on other ranks, whose devices this one can't reach")
+
+    def follow(self, call: LoopCall) -> Callable[[], int] | None:
+        """Iterations that the loop's leader has launched; None where this part leads."""
+        return None
+
+    def links(self, call: LoopCall, nbytes: Sequence[int]) -> Sequence[int] | None:
+        """Where what a part sends goes; None: not known yet. Raises CallFailed."""
+        return ()
+
+    def launching(self, call: LoopCall, upto: int) -> None:
+        """Iterations up to this are about to be launched here."""
+
+    def may_leave(self, call: LoopCall) -> bool:
+        """Whether a run that is held needs nothing of this part any more."""
+        return True
+
+    def owes(self, call: LoopCall) -> bool:
+        """Whether peers wait for what is to be launched here yet."""
+        return False
+
+    def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
+        """The part has no slot any more and will have none. `mark`: behind what is in flight, None where nothing is.
+        `halt`: what is in flight may end as it likes."""
+
+    def cancel(self, run: str, mark: Mark | None) -> None:
+        """Take a run out for good."""
+
+    def hold(self, run: str) -> None:
+        """The run's leading parts launch nothing more, until `release`."""
+
+    def release(self, run: str) -> None: ...
+
+    def poll(self) -> bool:
+        """Go on with what has ended; True if memory was given back."""
+        return False
+
+    def receive(self, rank: Rank, word: Any) -> bool:
+        """What a peer says. True if loops may go on that could not."""
+        return False
+
+    def gone(self, rank: Rank) -> bool:
+        """A peer is no more. True if loops may go on that could not."""
+        return False
