@@ -9,8 +9,9 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, Run
+from walkgraph.worker.walk.cursor import Vector, indices
 from walkgraph.worker.walk.walk_tables import UseTable, evaluator
-from walkgraph.worker.walk.walker import Vector, Walker, indices
+from walkgraph.worker.walk.walker import Walker
 
 
 class Lacking(NamedTuple):

@@ -23,7 +23,7 @@ from walkgraph.worker.walk.walk_tables import WalkTable
 Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""
 Chunk = tuple[Any, ChunkInfo]
-Sender = Callable[[Rank, m.StreamItem | m.StreamDone | m.Credit, Any, str], None]
+Sender = Callable[[Rank, m.BetweenWorkers, Any, str], None]
 """Takes a message to a rank, perhaps this one, with its value and how that travels."""
 
 
