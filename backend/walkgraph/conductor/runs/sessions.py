@@ -102,7 +102,7 @@ class Sessions:
         ends = (s.end for s in self._sessions.values() if s.busy is None and not s.releasing)
         return min(ends, default=float("inf"))
 
-    def told(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
+    def states(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
         """`waiting`: runs by session; `kept`: bytes of pages."""
         return tuple(
             SessionState(
