@@ -37,12 +37,11 @@ from walkgraph.worker.events import (
     Watched,
 )
 from walkgraph.worker.io import moving, values
-from walkgraph.worker.io.links import Links
-from walkgraph.worker.loops.parts import Parts
+from walkgraph.worker.io.links import FromPart, Links
 from walkgraph.worker.observe.looking import Looking
 from walkgraph.worker.observe.probes import Probes
 from walkgraph.worker.observe.telling import Teller
-from walkgraph.worker.parties import Core, Engine, called
+from walkgraph.worker.parties import Core, Engine, LoopParts, NoParts, called
 from walkgraph.worker.quiet import Quiet
 from walkgraph.worker.suspension import Suspension
 
@@ -61,15 +60,16 @@ class Loop:
         links: Links,
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
+        parts: LoopParts | None = None,
     ) -> None:
+        """`parts`: of loops that span devices."""
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
         self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
         self._probes = Probes(rank, core, links, self._suspension)
         self._commands: deque[Command] = deque()
-        self.parts: Parts | None = None
-        """Of loops that span devices."""
+        self._parts = parts or NoParts()
         self._quiet = Quiet()
 
     def run(self) -> None:
@@ -85,6 +85,8 @@ class Loop:
             if isinstance(arrival, Arrived):
                 self._teller.arrived(arrival)
                 self._handle(arrival)
+            elif isinstance(arrival, FromPart):
+                self._parts.take(arrival.rank, arrival.message)
             else:
                 self._fail(*arrival)
         if not self._engine.idle:
@@ -106,8 +108,7 @@ class Loop:
 
     def _wait(self) -> None:
         if not self._engine.idle:
-            if self.parts is not None:
-                self.parts.wait(self._links.poller)
+            self._parts.wait(self._links.poller)
             return
         longest = self._looking.wait(WAIT if self._core.runs else IDLE_SECONDS)
         self._links.wait(0.0 if self._links.copying else self._teller.wait(longest))
@@ -130,7 +131,7 @@ class Loop:
             case m.Gate():
                 self._handle(Gated(message))
             case m.Peers():
-                self._links.set_peers(message.peers)
+                self._set_peers(message.peers)
             case m.Ping():
                 self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
             case m.Probe():
@@ -139,6 +140,11 @@ class Loop:
                 self.stopping = True
             case m.Load():
                 pass  # taken before the loop was made
+
+    def _set_peers(self, peers: dict[Rank, m.Peer]) -> None:
+        for rank in self._links.peers.replaced(peers):
+            self._parts.gone(rank)
+        self._links.set_peers(peers)
 
     def _start(self, message: m.Start) -> None:
         try:
@@ -200,8 +206,7 @@ class Loop:
 
     def _step(self) -> None:
         events = self._engine.step()
-        if self.parts is not None:
-            self.parts.stepped(quiet=not events)
+        self._parts.stepped(quiet=not events)
         for event in events:
             match event:
                 case Items():

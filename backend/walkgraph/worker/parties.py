@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+import zmq
+
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.ids import Rank
+from walkgraph.wire.messages import BetweenParts
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 from walkgraph.worker.io import moving
@@ -59,6 +63,38 @@ class Engine(moving.Keeper, looking.Keeper, Protocol):
     def pages(self) -> tuple[int, int]: ...
 
     def audit(self) -> None: ...
+
+
+class LoopParts(Protocol):
+    """This rank's parts of loops that span devices."""
+
+    def take(self, rank: Rank, message: BetweenParts) -> None:
+        """A peer's word."""
+        ...
+
+    def gone(self, rank: Rank) -> None:
+        """A peer is no more; what touches its memory is over when this returns."""
+        ...
+
+    def wait(self, poller: zmq.Poller) -> None:
+        """For a message, while nothing but the device can go on and what it does may need peers."""
+        ...
+
+    def stepped(self, *, quiet: bool) -> None:
+        """`quiet`: nothing has come of the engine's last step."""
+        ...
+
+
+class NoParts:
+    """Of a rank that has none."""
+
+    def take(self, rank: Rank, message: BetweenParts) -> None: ...
+
+    def gone(self, rank: Rank) -> None: ...
+
+    def wait(self, poller: zmq.Poller) -> None: ...
+
+    def stepped(self, *, quiet: bool) -> None: ...
 
 
 def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:

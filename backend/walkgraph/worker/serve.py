@@ -25,6 +25,7 @@ from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import Loop
 from walkgraph.worker.loops.parts import spanning_parts
+from walkgraph.worker.parties import LoopParts, NoParts
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4
@@ -44,8 +45,8 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     # A rank from whose GPU nothing leaves may read what others have.
     memory = shared_memory(here.device) if any(one.arena_bytes for one in spec.plan.ranks) else None
     carrier = Carrier(rank, spec.limits.arena_bytes, memory, here.arena_bytes)
-    links = Links(rank, start, conductor, inbox, context, carrier)
-    links.held.places = Places.of(spec.plan)
+    links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan))
+    parts: LoopParts = NoParts()
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.told(address, start, os.getpid())))
         plan, peers = _load_order(links)
@@ -60,13 +61,15 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         core = Core(plan, rank)
         if _load(engine, core, rank, conductor):
             emitter = _emitter(spec, rank, start, context)
-            loop = Loop(rank, core, engine, links, emitter)
-            loop.parts = links.parts = spanning_parts(plan, rank, engine, links, carrier)
+            parts = spanning_parts(plan, rank, engine, links, carrier) or parts
+            loop = Loop(rank, core, engine, links, emitter, parts=parts)
             # What was loaded stays: a collection would go through all of it, in the middle of a request.
             gc.collect()
             gc.freeze()
             run(loop, rank, links)
     finally:
+        for peer in links.peers.known:
+            parts.gone(peer)
         links.close()
         context.destroy(linger=200)
 

@@ -11,11 +11,11 @@ from tests.support.deployment import plan_named
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
-from walkgraph.wire.standing import Held as Told
+from walkgraph.wire.standing import Held
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import pending as held_module
 from walkgraph.worker.io.outbox import Waiting
-from walkgraph.worker.io.pending import Held
+from walkgraph.worker.io.pending import HeldMessages
 
 _, PLAN = plan_named("synthetic_loops")
 WALK = next(walk for walk in PLAN.walks if any(edge.transport != "local" for edge in walk.edges))
@@ -24,10 +24,8 @@ R, Q = RunId("r"), RunId("q")
 ONE, TWO = Rank(1), Rank(2)
 
 
-def made() -> Held:
-    held = Held(Rank(0))
-    held.places = PLACES
-    return held
+def made() -> HeldMessages:
+    return HeldMessages(Rank(0), PLACES)
 
 
 def deliver(run: RunId = R, key: int = 0, value: Any = ABSENT) -> Waiting:
@@ -51,7 +49,7 @@ def test_what_is_held_for_a_run_is_told_and_dropped_with_it() -> None:
     held.keep(TWO, Waiting(m.Rest(run=R)))
     edge = PLACES.hop(WALK.name, 0, stream=False)
     assert "->" in edge
-    assert held.of(R) == (Told(to=ONE, edge=edge),)
+    assert held.of(R) == (Held(to=ONE, edge=edge),)
     held.forget(R)
     assert held.of(R) == ()
     assert [waiting.message.run for waiting in held.take(ONE)] == [Q]

@@ -7,7 +7,7 @@ from walkgraph.errors import ErrorInfo, RunFailed, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
-from walkgraph.wire.standing import Held as Told
+from walkgraph.wire.standing import Held
 from walkgraph.worker.io import values
 from walkgraph.worker.io.outbox import Waiting
 
@@ -16,13 +16,12 @@ BYTES = 64 * 1024 * 1024
 """Of the values together."""
 
 
-class Held:
-    def __init__(self, rank: Rank) -> None:
-        self.places = Places()
-        """Names of the plan's edges."""
+class HeldMessages:
+    def __init__(self, rank: Rank, places: Places) -> None:
+        """`places`: names of the plan's edges."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
         """Messages for which there was no room."""
-        self._rank = rank
+        self._rank, self._places = rank, places
         self._waiting: dict[Rank, list[tuple[Waiting, str]]] = defaultdict(list)
         """With the Walk of each."""
         self._count = self._bytes = 0
@@ -47,10 +46,10 @@ class Held:
             self._give_back([one for one, _ in waiting if _run(one) == run])
             self._waiting[rank] = [(one, walk) for one, walk in waiting if _run(one) != run]
 
-    def of(self, run: str) -> tuple[Told, ...]:
+    def of(self, run: str) -> tuple[Held, ...]:
         """Without messages about loops that span devices: their run is at work."""
         return tuple(
-            Told(to=rank, edge=self._edge(one.message, walk))
+            Held(to=rank, edge=self._edge(one.message, walk))
             for rank, waiting in self._waiting.items()
             for one, walk in waiting
             if _run(one) == run and not isinstance(one.message, m.BetweenParts)
@@ -63,9 +62,9 @@ class Held:
     def _edge(self, message: Any, walk: str) -> str:
         match message:
             case m.Deliver(edge=edge):
-                return self.places.hop(walk, edge, stream=False)
+                return self._places.hop(walk, edge, stream=False)
             case m.StreamItem(stream=stream) | m.StreamDone(stream=stream) | m.Credit(stream=stream):
-                return self.places.hop(walk, stream, stream=True)
+                return self._places.hop(walk, stream, stream=True)
             case _:
                 return ""
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import Probed
 from walkgraph.wire.standing import Probe, Standing
-from walkgraph.worker.io.pending import Held
+from walkgraph.worker.io.pending import HeldMessages
 from walkgraph.worker.io.reports import Reports
 from walkgraph.worker.parties import Core
 from walkgraph.worker.suspension import Suspension
@@ -17,7 +17,7 @@ class Links(Protocol):
     """The ways to others."""
 
     conductor: Reports
-    held: Held
+    held: HeldMessages
 
     def sends(self, run: str) -> bool: ...
 
