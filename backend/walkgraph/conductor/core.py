@@ -21,13 +21,13 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.runs.admission import AdmissionRules
-from walkgraph.conductor.runs.pages import Pages
+from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.requests import closed, judge
 from walkgraph.conductor.runs.runs import Runs
 from walkgraph.conductor.runs.watching import Watching
-from walkgraph.conductor.ways import Ways
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
@@ -43,7 +43,7 @@ State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"
 class Conductor:
     def __init__(self, graph: Graph, plan: Plan, limits: Limits, draw_seed: Callable[[], int]) -> None:
         self._graph, self._plan, self._limits, self._draw_seed = graph, plan, limits, draw_seed
-        self._ways, self._pages = Ways(graph, plan), Pages(plan)
+        self._itineraries, self._pages = ItineraryCache(graph, plan), PageBudget(plan)
         self.ranks = Ranks(plan, limits)
         self._watching = Watching(plan)
         rules = AdmissionRules(self.ranks.ready, limits.running, self._watching.steps)
@@ -56,7 +56,7 @@ class Conductor:
         self._gone = False
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> PageBudget:
         return self._pages
 
     def begin(self, now: float) -> list[Command]:
@@ -130,7 +130,7 @@ class Conductor:
         judged = closed(submit.run, self._draining or self._stop_at is not None, self._failed)
         if judged is None:
             room = self._limits.queue - self.runs.table.waiting
-            judged = judge(self._graph, self._ways, submit, self._draw_seed(), room)
+            judged = judge(self._graph, self._itineraries, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
         return self.runs.accept(submit, judged, now)

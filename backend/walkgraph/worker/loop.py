@@ -30,19 +30,19 @@ from walkgraph.worker.events import (
     Observe,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Send,
     Started,
     Watched,
 )
+from walkgraph.worker.idle import IdleMoments
+from walkgraph.worker.interfaces import CoreLike, EngineLike, LoopParts, NoParts, called
 from walkgraph.worker.io import moving, values
 from walkgraph.worker.io.links import FromPart, Links
-from walkgraph.worker.observe.looking import Looking
 from walkgraph.worker.observe.probes import Probes
-from walkgraph.worker.observe.telling import Teller
-from walkgraph.worker.parties import Core, Engine, LoopParts, NoParts, called
-from walkgraph.worker.quiet import Quiet
+from walkgraph.worker.observe.samples import Samples
+from walkgraph.worker.observe.work_telemetry import WorkTelemetry
 from walkgraph.worker.suspension import Suspension
 
 WAIT = 0.05
@@ -51,12 +51,12 @@ IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
 
 
-class Loop:
+class WorkerLoop:
     def __init__(
         self,
         rank: Rank,
-        core: Core,
-        engine: Engine,
+        core: CoreLike,
+        engine: EngineLike,
         links: Links,
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
@@ -65,12 +65,12 @@ class Loop:
         """`parts`: of loops that span devices."""
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
-        self._suspension, self._looking = Suspension(), Looking(rank, engine, emitter, clock)
+        self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
+        self._suspension, self._samples = Suspension(), Samples(rank, engine, emitter, clock)
         self._probes = Probes(rank, core, links, self._suspension)
         self._commands: deque[Command] = deque()
         self._parts = parts or NoParts()
-        self._quiet = Quiet()
+        self._quiet = IdleMoments()
 
     def run(self) -> None:
         while not self.stopping:
@@ -83,7 +83,7 @@ class Loop:
             self._obey(message[1])
         for arrival in self._links.arrivals():
             if isinstance(arrival, Arrived):
-                self._teller.arrived(arrival)
+                self._telemetry.arrived(arrival)
                 self._handle(arrival)
             elif isinstance(arrival, FromPart):
                 self._parts.take(arrival.rank, arrival.message)
@@ -96,11 +96,11 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
-        self._teller.departed(self._links.departures())
+        self._telemetry.departed(self._links.departures())
         self._probes.answer()
         self._links.conductor.flush()
-        self._looking.tell()
-        self._teller.flush(len(self._core.runs))
+        self._samples.tell()
+        self._telemetry.flush(len(self._core.runs))
         if self._quiet.now(len(self._core.runs), self._clock()):
             self._engine.audit()
 
@@ -110,8 +110,8 @@ class Loop:
         if not self._engine.idle:
             self._parts.wait(self._links.poller)
             return
-        longest = self._looking.wait(WAIT if self._core.runs else IDLE_SECONDS)
-        self._links.wait(0.0 if self._links.copying else self._teller.wait(longest))
+        longest = self._samples.wait(WAIT if self._core.runs else IDLE_SECONDS)
+        self._links.wait(0.0 if self._links.copying else self._telemetry.wait(longest))
 
     def _obey(self, message: m.ToWorker) -> None:
         match message:
@@ -125,8 +125,8 @@ class Loop:
             case m.Resume(run=run):
                 self._engine.resume(run)
             case m.Watch():
-                self._teller.set_level(message.level)
-                self._looking.keep(message.taps)
+                self._telemetry.set_level(message.level)
+                self._samples.keep(message.taps)
                 self._handle(Watched(message))
             case m.Gate():
                 self._handle(Gated(message))
@@ -172,17 +172,17 @@ class Loop:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case Run(call=call):
+            case RunCall(call=call):
                 call.ready_at = self._clock()
                 self._engine.add(call)
             case RunLoop(call=loop):
                 loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
-                self._teller.began(loop)
+                self._telemetry.began(loop)
             case Allow(ref=ref, upto=upto):
                 self._engine.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
-                self._links.send(command, self._teller.transfer(command))
+                self._links.send(command, self._telemetry.transfer(command))
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():
@@ -192,7 +192,7 @@ class Loop:
             case FreeLoops(run=run):
                 self._engine.release(run)
             case Observe():
-                self._looking.look(command)
+                self._samples.look(command)
             case DropStates(keys=keys):
                 self._engine.drop_states(keys)
             case Release(run=run):
@@ -214,9 +214,9 @@ class Loop:
                 case Swapped():
                     self._swapped(event)
                 case Stepped() | Forwarded():
-                    self._teller.worked(event)
+                    self._telemetry.worked(event)
                 case LoopDone():
-                    self._teller.ended(event)
+                    self._telemetry.ended(event)
                     self._handle(called(event))
                 case Begun() | Done():
                     self._handle(called(event))

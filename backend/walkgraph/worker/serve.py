@@ -21,11 +21,11 @@ from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
 from walkgraph.worker.core import Core
+from walkgraph.worker.interfaces import LoopParts, NoParts
 from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
-from walkgraph.worker.loop import Loop
+from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.loops.parts import spanning_parts
-from walkgraph.worker.parties import LoopParts, NoParts
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4
@@ -62,7 +62,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         if _load(engine, core, rank, conductor):
             emitter = _emitter(spec, rank, start, context)
             parts = spanning_parts(plan, rank, engine, links, carrier) or parts
-            loop = Loop(rank, core, engine, links, emitter, parts=parts)
+            loop = WorkerLoop(rank, core, engine, links, emitter, parts=parts)
             # What was loaded stays: a collection would go through all of it, in the middle of a request.
             gc.collect()
             gc.freeze()
@@ -89,7 +89,7 @@ def _stand_on(device: str) -> None:
         torch.cuda.set_device(device)
 
 
-def run(loop: Loop, rank: Rank, links: Links) -> None:
+def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
     """Until the loop is told to stop. What it can't go on after is told to the conductor, and raised."""
     try:
         loop.run()

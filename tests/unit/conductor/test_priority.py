@@ -7,7 +7,7 @@ import pytest
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.priority import Holder, to_suspend
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m

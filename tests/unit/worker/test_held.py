@@ -14,7 +14,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Held
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import pending as held_module
-from walkgraph.worker.io.outbox import Waiting
+from walkgraph.worker.io.outbox import OutgoingMessage
 from walkgraph.worker.io.pending import HeldMessages
 
 _, PLAN = plan_named("synthetic_loops")
@@ -28,8 +28,8 @@ def made() -> HeldMessages:
     return HeldMessages(Rank(0), PLACES)
 
 
-def deliver(run: RunId = R, key: int = 0, value: Any = ABSENT) -> Waiting:
-    return Waiting(m.Deliver(run=run, step=0, edge=0, key=(key,), value=m.Absent()), value)
+def deliver(run: RunId = R, key: int = 0, value: Any = ABSENT) -> OutgoingMessage:
+    return OutgoingMessage(m.Deliver(run=run, step=0, edge=0, key=(key,), value=m.Absent()), value)
 
 
 def test_all_for_a_peer_comes_in_its_order_and_once() -> None:
@@ -46,7 +46,7 @@ def test_what_is_held_for_a_run_is_told_and_dropped_with_it() -> None:
     held = made()
     held.keep(ONE, deliver(R), WALK.name)
     held.keep(ONE, deliver(Q), WALK.name)
-    held.keep(TWO, Waiting(m.Rest(run=R)))
+    held.keep(TWO, OutgoingMessage(m.Rest(run=R)))
     edge = PLACES.hop(WALK.name, 0, stream=False)
     assert "->" in edge
     assert held.of(R) == (Held(to=ONE, edge=edge),)
@@ -84,5 +84,5 @@ def test_over_the_bound_a_run_fails_with_the_edge_and_the_rank(large: bool, monk
 
 def test_items_of_streams_are_named_by_their_stream() -> None:
     held = made()
-    held.keep(ONE, Waiting(m.StreamItem(run=R, stream=4, step=0, index=0, value=m.Absent())))
+    held.keep(ONE, OutgoingMessage(m.StreamItem(run=R, stream=4, step=0, index=0, value=m.Absent())))
     assert held.of(R)[0].edge == "stream 4"

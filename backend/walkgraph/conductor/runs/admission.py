@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from walkgraph.conductor.events import Command, ToRank
 from walkgraph.conductor.runs.endings import Endings
-from walkgraph.conductor.runs.pages import Demand, Pages
+from walkgraph.conductor.runs.page_budget import Demand, PageBudget
 from walkgraph.conductor.runs.priority import Holder, to_suspend
 from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
 from walkgraph.conductor.runs.sessions import Sessions
@@ -35,7 +35,7 @@ class Admission:
     def __init__(
         self,
         table: RunTable,
-        pages: Pages,
+        pages: PageBudget,
         sessions: Sessions,
         steering: Steering,
         stalls: Stalls,

@@ -6,7 +6,7 @@ A run that ends keeps its promise of pages until every rank that took part has f
 from collections.abc import Iterable
 
 from walkgraph.conductor.events import Command, ToRank, ToService
-from walkgraph.conductor.runs.pages import Pages
+from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.records import RunRecord, RunTable
 from walkgraph.conductor.runs.sessions import KEY, Sessions
 from walkgraph.conductor.runs.steering import Steering
@@ -16,7 +16,7 @@ from walkgraph.wire import messages as m
 
 
 class Endings:
-    def __init__(self, table: RunTable, pages: Pages, sessions: Sessions, steering: Steering) -> None:
+    def __init__(self, table: RunTable, pages: PageBudget, sessions: Sessions, steering: Steering) -> None:
         self._table, self._pages, self._sessions, self._steering = table, pages, sessions, steering
 
     def end(self, run: RunRecord, error: ErrorInfo | None, now: float) -> list[Command]:

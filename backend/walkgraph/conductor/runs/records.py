@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from walkgraph.conductor.events import Command, Tell
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
+from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.requests import Request
-from walkgraph.conductor.runs.turns import InTurn
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
@@ -53,10 +53,10 @@ class RunRecord:
     """It starts paused."""
     finished: bool = False
     """The client has its `Finished`."""
-    in_turn: InTurn = field(init=False)
+    in_turn: OrderedOutputs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.in_turn = InTurn(self.request.itinerary.turns)
+        self.in_turn = OrderedOutputs(self.request.itinerary.turns)
 
     @property
     def id(self) -> RunId:

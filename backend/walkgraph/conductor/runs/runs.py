@@ -14,11 +14,11 @@ from walkgraph.conductor.events import Command, ToService
 from walkgraph.conductor.runs.admission import Admission, AdmissionRules
 from walkgraph.conductor.runs.endings import Endings
 from walkgraph.conductor.runs.outputs import Outputs
-from walkgraph.conductor.runs.pages import Pages
+from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
 from walkgraph.conductor.runs.requests import Request
 from walkgraph.conductor.runs.sessions import Sessions
-from walkgraph.conductor.runs.stalls import Quiet, Stalls
+from walkgraph.conductor.runs.stalls import QuietRun, Stalls
 from walkgraph.conductor.runs.steering import Steering
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.ids import Rank
@@ -33,7 +33,7 @@ _ABORTED: dict[str, ErrorCode] = {
 
 
 class Runs:
-    def __init__(self, pages: Pages, rules: AdmissionRules) -> None:
+    def __init__(self, pages: PageBudget, rules: AdmissionRules) -> None:
         self._pages, self._stalls, self._steering = pages, Stalls(), Steering()
         self.sessions, self.table = Sessions(), RunTable()
         self.outputs = Outputs(self.table)
@@ -144,11 +144,11 @@ class Runs:
 
     # ── inside ──
 
-    def _quiet(self, run: RunRecord) -> Quiet | None:
+    def _quiet(self, run: RunRecord) -> QuietRun | None:
         """None for one that isn't to make progress: it waits for its turn, for room or for who has paused it."""
         if run.state != "running" or self._steering.paused(run.id):
             return None
-        return Quiet(run.id, frozenset(run.holding), run.heard)
+        return QuietRun(run.id, frozenset(run.holding), run.heard)
 
     def _deadline(self, run: RunRecord) -> float:
         return self._steering.deadline(run.id, run.deadline)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire.sessions import SessionState

@@ -12,7 +12,7 @@ from walkgraph.graph.document import Fork, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.tables import EdgePlan, LoopPlan, Op, Source, Target, Transport, UsePlan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, Op, Target, Transport, UsePlan, WalkPlan
 
 CHUNK = "chunk"
 
@@ -69,7 +69,7 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
     )
     edge = EdgePlan(
         index=0,
-        source=Source(kind="use", use=0, port="state"),
+        source=EdgeSource(kind="use", use=0, port="state"),
         target=Target(kind="use", use=1, port="state"),
         common=0,
         transport=context.transport(source, target, None),
@@ -249,17 +249,17 @@ class _Walk:
             transport=self._transport(route),
         )
 
-    def _source(self, route: Route) -> Source | None:
+    def _source(self, route: Route) -> EdgeSource | None:
         end = route.source
         match end.kind:
             case "use" if end.entry is not None and end.entry.index in self.at:
-                return Source(kind="use", use=self.at[end.entry.index], port=end.port)
+                return EdgeSource(kind="use", use=self.at[end.entry.index], port=end.port)
             case "in" if end.name in self.walk.walk.inputs:
-                return Source(kind="input", port=end.name)
+                return EdgeSource(kind="input", port=end.name)
             case "stream" if end.name in self.context.stream_index:
-                return Source(kind="stream", port=end.name, index=self.context.stream_index[end.name])
+                return EdgeSource(kind="stream", port=end.name, index=self.context.stream_index[end.name])
             case "loop" if route.target.entry is not None and route.common > 0:
-                return Source(kind="loop", port="index", index=route.target.entry.loop_indices[route.common - 1])
+                return EdgeSource(kind="loop", port="index", index=route.target.entry.loop_indices[route.common - 1])
             case _:
                 return None
 
@@ -283,7 +283,7 @@ class _Walk:
             return None
         return EdgePlan(
             index=index,
-            source=Source(kind="use", use=self.at[entry.index], port=port),
+            source=EdgeSource(kind="use", use=self.at[entry.index], port=port),
             target=Target(kind="stream", port=name, index=self.context.stream_index[name]),
             common=0,
             leave="each" if entry.loops else "none",
@@ -294,7 +294,7 @@ class _Walk:
         source, target = self.uses[export], self.uses[take]
         return EdgePlan(
             index=index,
-            source=Source(kind="use", use=export, port="state"),
+            source=EdgeSource(kind="use", use=export, port="state"),
             target=Target(kind="use", use=take, port="state"),
             common=len(source.loops),
             transport=self.context.transport(source.rank, target.rank, None),
@@ -321,8 +321,8 @@ class _Walk:
         here, modality = self.uses[self.at[source.index]].rank, self._modality(source, port)
         host = host or self.context.on_host(source.node)
         others = sorted(readers - {here})
-        ways: list[Transport] = [self.context.transport(here, there, modality, host=host) for there in others]
-        return "shm" if "shm" in ways else ways[0] if ways else "local"
+        transports: list[Transport] = [self.context.transport(here, there, modality, host=host) for there in others]
+        return "shm" if "shm" in transports else transports[0] if transports else "local"
 
     def _modality(self, source: Entry, port: str) -> str | None:
         node = self.context.assignment.graph.nodes.get(source.node)

@@ -27,7 +27,7 @@ from walkgraph.wire import messages as m
 from walkgraph.worker.events import Arrived, Send
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.intake import Intake
-from walkgraph.worker.io.outbox import Outbox, Waiting
+from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import SENDER, Peers
 from walkgraph.worker.io.pending import HeldMessages
 from walkgraph.worker.io.reports import Reports
@@ -97,8 +97,8 @@ class Links:
             socket = sockets.push(self._context, peer.address)
             outbox = self._out[rank] = Outbox(socket, rank, self._head, self._transport, self._left)
             if self._transport.opens(rank):
-                outbox.send(Waiting(m.Opened()))
-            outbox.send(Waiting(m.Greet()))
+                outbox.send(OutgoingMessage(m.Opened()))
+            outbox.send(OutgoingMessage(m.Greet()))
             for waiting in self.held.take(rank):
                 if isinstance(waiting.message, m.BetweenParts):
                     outbox.urge(waiting.message)
@@ -107,7 +107,7 @@ class Links:
 
     def send(self, send: Send, note: Any = None) -> None:
         """Queue a message to a peer. `note` is handed to `departures` once the message has left."""
-        waiting = Waiting(send.message, send.value, send.transport != "inline", note)
+        waiting = OutgoingMessage(send.message, send.value, send.transport != "inline", note)
         outbox = self._out.get(send.rank)
         if outbox is not None:
             outbox.send(waiting)
@@ -120,7 +120,7 @@ class Links:
         if outbox is not None:
             outbox.urge(message)
         else:
-            self._hold(rank, Waiting(message))
+            self._hold(rank, OutgoingMessage(message))
 
     def departures(self) -> list[Any]:
         """Notes of the messages that have left since the last call."""
@@ -173,7 +173,7 @@ class Links:
             elif isinstance(message, m.Opened):
                 self._transport.accept(rank)
             elif isinstance(message, m.Greet):
-                self._out[rank].send(Waiting(m.Greeted()))
+                self._out[rank].send(OutgoingMessage(m.Greeted()))
             elif isinstance(message, m.Greeted):
                 self.conductor.send(self.peers.greeted(rank))
             elif isinstance(message, m.BetweenParts):
@@ -183,7 +183,7 @@ class Links:
         for rank, ticket, failed in self._intake.copied():
             if failed is not None:
                 yield failed
-            self._out[rank].send(Waiting(m.Freed(ticket=ticket)))
+            self._out[rank].send(OutgoingMessage(m.Freed(ticket=ticket)))
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """(run, error) for values that could not be sent."""
@@ -197,7 +197,7 @@ class Links:
             self._part(rank)
         self._transport.close()
 
-    def _hold(self, rank: Rank, waiting: Waiting, walk: str = "") -> None:
+    def _hold(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:
         """What is for a peer that is gone is dropped: the conductor is ending the runs that it had a part in."""
         if not self.peers.gone(rank):
             self.held.keep(rank, waiting, walk)

@@ -9,7 +9,7 @@ from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Held
 from walkgraph.worker.io import values
-from walkgraph.worker.io.outbox import Waiting
+from walkgraph.worker.io.outbox import OutgoingMessage
 
 MESSAGES = 1024
 BYTES = 64 * 1024 * 1024
@@ -22,11 +22,11 @@ class HeldMessages:
         self.failed: list[tuple[Any, WalkgraphError]] = []
         """Messages for which there was no room."""
         self._rank, self._places = rank, places
-        self._waiting: dict[Rank, list[tuple[Waiting, str]]] = defaultdict(list)
+        self._waiting: dict[Rank, list[tuple[OutgoingMessage, str]]] = defaultdict(list)
         """With the Walk of each."""
         self._count = self._bytes = 0
 
-    def keep(self, rank: Rank, waiting: Waiting, walk: str = "") -> None:
+    def keep(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:
         size = values.size(waiting.value)
         if self._count >= MESSAGES or self._bytes + size > BYTES:
             self.failed.append((waiting.message, self._refused(rank, waiting.message, walk)))
@@ -35,7 +35,7 @@ class HeldMessages:
         self._bytes += size
         self._waiting[rank].append((waiting, walk))
 
-    def take(self, rank: Rank) -> list[Waiting]:
+    def take(self, rank: Rank) -> list[OutgoingMessage]:
         """All for a peer that is known from now on."""
         taken = [waiting for waiting, _ in self._waiting.pop(rank, ())]
         self._give_back(taken)
@@ -55,7 +55,7 @@ class HeldMessages:
             if _run(one) == run and not isinstance(one.message, m.BetweenParts)
         )
 
-    def _give_back(self, waiting: list[Waiting]) -> None:
+    def _give_back(self, waiting: list[OutgoingMessage]) -> None:
         self._count -= len(waiting)
         self._bytes -= sum(values.size(one.value) for one in waiting)
 
@@ -78,5 +78,5 @@ class HeldMessages:
         return RunFailed(ErrorInfo(code="stalled", message=said, walk=walk or None, rank=self._rank))
 
 
-def _run(waiting: Waiting) -> str:
+def _run(waiting: OutgoingMessage) -> str:
     return getattr(waiting.message, "run", "")

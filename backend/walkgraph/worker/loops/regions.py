@@ -16,10 +16,10 @@ from walkgraph.worker.loops.bodies import Bodies, Bound, Entering, Taken
 from walkgraph.worker.loops.fold import PARTS
 from walkgraph.worker.loops.unrolling import Unrolled, part_key
 from walkgraph.worker.walk import shaping
-from walkgraph.worker.walk.calls import Calls, Lacking
+from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.edge_values import CollectedParts
-from walkgraph.worker.walk.streams import Outgoing
+from walkgraph.worker.walk.run_streams import Outgoing
 from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
 from walkgraph.worker.walk.walker import Walker
 
@@ -57,7 +57,7 @@ class _Running:
 
     def room(self) -> int | None:
         """Iterations that its streams have credit for, from the loop's start."""
-        rooms = [stream.room for stream in self.streams if stream.room is not None]
+        rooms = [stream.free for stream in self.streams if stream.free is not None]
         return self.done + max(0, min(rooms)) if rooms else None
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:

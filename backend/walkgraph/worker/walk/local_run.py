@@ -25,11 +25,11 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.loops.regions import Loops
 from walkgraph.worker.observe.control import Control
-from walkgraph.worker.walk.calls import Calls, no_value
+from walkgraph.worker.walk.call_arguments import Calls, no_value
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.run_host import RunHost
+from walkgraph.worker.walk.run_streams import Streams
 from walkgraph.worker.walk.steps import Steps
-from walkgraph.worker.walk.streams import Streams
 from walkgraph.worker.walk.times import Times
 from walkgraph.worker.walk.walk_tables import WalkTable
 from walkgraph.worker.walk.walker import Walker
@@ -174,7 +174,7 @@ class LocalRun:
         ended = [index for index, walker in steps.walkers.items() if walker.done]
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
-            steps.begin_next(steps.all[index].lane, self._host)
+            steps.begin_next(steps.all[index].partition, self._host)
         if not self._over and not self._begun and steps.over:
             self._over = True
             self._effects.commands.append(Report(self._times.told(self._rank, self.run)))

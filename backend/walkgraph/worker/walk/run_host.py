@@ -11,11 +11,11 @@ from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
 from walkgraph.worker.loops.regions import Loops
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk import shaping
-from walkgraph.worker.walk.calls import Calls, Lacking
+from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.effects import Effects
+from walkgraph.worker.walk.run_streams import Sender, Streams
 from walkgraph.worker.walk.steps import Steps
-from walkgraph.worker.walk.streams import Sender, Streams
 from walkgraph.worker.walk.walk_tables import UseTable, result_readers
 from walkgraph.worker.walk.walker import Walker
 

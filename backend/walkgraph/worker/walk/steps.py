@@ -34,7 +34,7 @@ class Steps:
         """By partition."""
         for step in self.all:
             if tables[step.walk].uses:
-                self._waiting[step.lane].append(step)
+                self._waiting[step.partition].append(step)
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         """Messages for steps that have not begun."""
 

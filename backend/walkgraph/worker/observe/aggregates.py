@@ -9,20 +9,20 @@ from walkgraph.engine.loops.riders import Rider
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
-from walkgraph.worker.observe.riding import Parties, Party, Uses
-from walkgraph.worker.observe.summing import Sums, calls_of
+from walkgraph.worker.observe.call_aggregates import CallAggregates, calls_of
+from walkgraph.worker.observe.launch_groups import LaunchGroup, LaunchGroups, LaunchUses
 
 MOST = 4096
 """Transfers, and loops that have begun, that are held at a time."""
 
 
 @dataclass(slots=True)
-class _Loops:
+class _LoopAggregate:
     """Of one name in one Walk."""
 
     riders: dict[Rider, None] = field(default_factory=dict[Rider, None])
-    latest: Party | None = None
-    called: Uses | None = None
+    latest: LaunchGroup | None = None
+    called: LaunchUses | None = None
     """By its latest launch."""
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     uses: dict[str, None] = field(default_factory=dict[str, None])
@@ -34,11 +34,11 @@ class _Loops:
     spans: bool = False
 
 
-class Folds:
-    def __init__(self, rank: Rank, parties: Parties) -> None:
-        self._rank, self._parties = rank, parties
-        self._work = Sums(rank)
-        self._loops: dict[tuple[str, str], _Loops] = {}
+class Aggregates:
+    def __init__(self, rank: Rank, groups: LaunchGroups) -> None:
+        self._rank, self._groups = rank, groups
+        self._work = CallAggregates(rank)
+        self._loops: dict[tuple[str, str], _LoopAggregate] = {}
         """By Walk and name."""
         self._begun: dict[int, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
@@ -61,20 +61,20 @@ class Folds:
             self._begun[id(call)] = call, call.ready_at
 
     def stepped(self, event: Stepped) -> None:
-        for party in self._parties.of(event.riders):
-            place, uses = (party.walk, party.loop), party.uses(event.uses)
+        for group in self._groups.of(event.riders):
+            place, uses = (group.walk, group.loop), group.uses(event.uses)
             one = self._loops.get(place)
             if one is None:
-                one = self._loops[place] = _Loops(spans=party.spans)
-            if party is not one.latest:
-                one.latest = party
-                one.riders.update(dict.fromkeys(party.riders))
+                one = self._loops[place] = _LoopAggregate(spans=group.spans)
+            if group is not one.latest:
+                one.latest = group
+                one.riders.update(dict.fromkeys(group.riders))
             if uses is not one.called:
                 one.called = uses
                 one.nodes.update(dict.fromkeys(uses.nodes))
                 one.uses.update(dict.fromkeys(uses.names))
             one.launches += 1
-            one.calls += len(party.riders) * event.iterations
+            one.calls += len(group.riders) * event.iterations
             one.busy += event.timing.busy
             one.batch, one.at = len(event.riders), event.timing.finished
 
@@ -122,7 +122,7 @@ class Folds:
             yield self._entered(call, at)
         yield from sent.values()
 
-    def _looping(self, name: str, one: _Loops) -> t.Looping:
+    def _looping(self, name: str, one: _LoopAggregate) -> t.Looping:
         here = [rider for rider in one.riders if not rider.over]
         return t.Looping(
             rank=self._rank,

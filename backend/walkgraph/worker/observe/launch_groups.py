@@ -1,5 +1,5 @@
-"""Who rides in launches of loops, as telemetry names them. The same ones ride again and again, so that what was found
-for them is kept."""
+"""Runs in launches of loops, grouped by Walk and loop as telemetry names them. Consecutive launches mostly hold the same
+runs, so that what was found for them is kept."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,40 +8,40 @@ from walkgraph.engine.loops.riders import Rider
 from walkgraph.ids import RunId
 
 
-class Columns(NamedTuple):
+class LaunchColumns(NamedTuple):
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     steps: tuple[int, ...]
     outer: tuple[tuple[int, ...], ...]
 
 
-class Uses(NamedTuple):
+class LaunchUses(NamedTuple):
     """Of a launch, each once."""
 
     names: tuple[str, ...]
     nodes: tuple[str, ...]
 
 
-class Party:
+class LaunchGroup:
     """Riders whose loops have one name, in one Walk."""
 
     def __init__(self, walk: str, loop: str, riders: Sequence[Rider]) -> None:
         self.walk, self.loop, self.riders = walk, loop, riders
-        self._columns: Columns | None = None
+        self._columns: LaunchColumns | None = None
         self._spans: bool | None = None
-        self._uses: dict[tuple[int, ...], Uses] = {}
+        self._uses: dict[tuple[int, ...], LaunchUses] = {}
 
     def has(self, rider: Rider) -> bool:
-        """Of a launch of this party."""
+        """Of a launch of this group."""
         return (rider.call.walk, rider.call.loop) == (self.walk, self.loop)
 
-    def uses(self, places: tuple[int, ...]) -> Uses:
+    def uses(self, places: tuple[int, ...]) -> LaunchUses:
         """Those at these places of the body."""
         found = self._uses.get(places)
         if found is None:
             body = self.riders[0].call.body
             names = tuple(dict.fromkeys([body[place].name for place in places]))
-            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
+            found = self._uses[places] = LaunchUses(names, tuple(dict.fromkeys([body[place].node for place in places])))
         return found
 
     @property
@@ -52,10 +52,10 @@ class Party:
         return self._spans
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> LaunchColumns:
         if self._columns is None:
             calls = [rider.call for rider in self.riders]
-            self._columns = Columns(
+            self._columns = LaunchColumns(
                 tuple([RunId(call.run) for call in calls]),
                 tuple([call.walk for call in calls]),
                 tuple([call.step for call in calls]),
@@ -64,19 +64,19 @@ class Party:
         return self._columns
 
 
-class Parties:
+class LaunchGroups:
     def __init__(self) -> None:
         self._riders: list[Rider] = []
-        self._found: list[Party] = []
+        self._found: list[LaunchGroup] = []
 
-    def of(self, riders: Sequence[Rider]) -> Sequence[Party]:
+    def of(self, riders: Sequence[Rider]) -> Sequence[LaunchGroup]:
         """Loops of one body may have several names. The same objects as the last time, if the riders are."""
         if self._riders != riders:
             self._riders = list(riders)
             named: dict[tuple[str, str], list[Rider]] = {}
             for rider in riders:
                 named.setdefault((rider.call.walk, rider.call.loop), []).append(rider)
-            self._found = [Party(walk, loop, found) for (walk, loop), found in named.items()]
+            self._found = [LaunchGroup(walk, loop, found) for (walk, loop), found in named.items()]
         return self._found
 
     def forget(self) -> None:

@@ -182,10 +182,10 @@ class Outgoing:
     @property
     def open(self) -> bool:
         """Whether another item may be sent."""
-        return self.room is None or self.room > 0
+        return self.free is None or self.free > 0
 
     @property
-    def room(self) -> int | None:
+    def free(self) -> int | None:
         """Items that may be sent; None: any number."""
         if self._limit is None:
             return None

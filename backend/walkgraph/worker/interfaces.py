@@ -1,4 +1,4 @@
-"""Whom a rank's loop works with: what it asks of its core and its engine, and what the one is told of the other."""
+"""Interfaces of what a rank's loop works with: its core, its engine, its parts of loops that span devices."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -14,10 +14,10 @@ from walkgraph.wire.messages import BetweenParts
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 from walkgraph.worker.io import moving
-from walkgraph.worker.observe import looking
+from walkgraph.worker.observe import samples
 
 
-class Core(Protocol):
+class CoreLike(Protocol):
     @property
     def runs(self) -> tuple[str, ...]: ...
 
@@ -26,7 +26,7 @@ class Core(Protocol):
     def standing(self, run: str) -> Standing | None: ...
 
 
-class Engine(moving.Keeper, looking.Keeper, Protocol):
+class EngineLike(moving.StateMover, samples.StateReader, Protocol):
     """What the loop asks of `engine.Engine`."""
 
     @property
