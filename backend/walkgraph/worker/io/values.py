@@ -28,8 +28,8 @@ def pack(
     put: Callable[[Tensor], m.Ticket | None] | None = None,
     take_back: Callable[[m.Ticket], None] = lambda ticket: None,
 ) -> m.Value:
-    """`put` takes larger tensors to a transport (None: all ride in the message). Raises TransportFull, and InvalidInput for
-    a value of a kind that doesn't travel."""
+    """`put` takes larger tensors to a transport (None: all ride in the message). Raises TransportFull, and
+    InvalidInput for a value of a kind that doesn't travel."""
     tickets: list[m.Ticket] = []
     try:
         return _pack(value, put, tickets, 0)

@@ -1,5 +1,5 @@
-"""Runs in launches of loops, grouped by Walk and loop as telemetry names them. Consecutive launches mostly hold the same
-runs, so that what was found for them is kept."""
+"""Runs in launches of loops, grouped by Walk and loop as telemetry names them. Consecutive launches mostly hold the
+same runs, so that what was found for them is kept."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
