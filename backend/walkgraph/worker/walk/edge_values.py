@@ -24,27 +24,24 @@ class ArrivedValues:
     """On the target's side."""
 
     def __init__(self) -> None:
-        self._values: dict[int, dict[Vector, Any]] = {}
+        self.by_edge: dict[int, dict[Vector, Any]] = {}
         """Edge -> key -> value."""
 
     def put(self, edge: int, key: Vector, value: Any) -> None:
-        self._values.setdefault(edge, {})[key] = value
-
-    def of(self, edge: int) -> dict[Vector, Any] | None:
-        return self._values.get(edge)
+        self.by_edge.setdefault(edge, {})[key] = value
 
     def has(self, edge: int, key: Vector) -> bool:
-        return key in self._values.get(edge, ())
+        return key in self.by_edge.get(edge, ())
 
     def forget(self, table: UseTable, to: Vector | None) -> None:
         """Drop values on the use's input edges that no later iteration of it reads."""
         for _, edges in table.inputs:
             for edge in edges:
-                values = self._values.get(edge.index)
+                values = self.by_edge.get(edge.index)
                 if not values:
                     continue
                 if to is None:
-                    del self._values[edge.index]
+                    del self.by_edge[edge.index]
                 elif edge.common:
                     oldest = (*to[: edge.common - 1], to[edge.common - 1] - 1) if edge.carried else to[: edge.common]
                     # Values come in the order of their keys.

@@ -171,7 +171,7 @@ class LocalRun:
         steps, moved = self.steps, False
         for walker in steps.walkers.values():
             moved |= walker.advance()
-        ended = [index for index, walker in steps.walkers.items() if walker.done]
+        ended = [index for index, walker in steps.walkers.items() if not walker.progress.unfinished]
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
             steps.begin_next(steps.all[index].partition, self._host)

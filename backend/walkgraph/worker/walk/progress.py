@@ -19,6 +19,8 @@ class Progress:
         """Use -> the iteration it stands at; None before its first."""
         self.state: dict[int, str] = dict.fromkeys(table.uses, "moving")
         """moving: at the iteration before its next; waiting: for inputs; running; ended."""
+        self.unfinished = len(table.uses)
+        """Uses that have not ended."""
         self.cursors: dict[int, Cursor] = {}
         """Of uses that wait for an `until`."""
         self._table, self._params = table, params
@@ -28,10 +30,6 @@ class Progress:
         """Per loop: verdicts at which old ones are dropped."""
         self._closing: Vector | None = None
         """Iteration of the loop `chunk` whose chunk has no new items."""
-
-    @property
-    def done(self) -> bool:
-        return all(state == "ended" for state in self.state.values())
 
     def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
         """Of all uses that have not ended: the iteration that each stands at, and its state there."""

@@ -33,10 +33,6 @@ class Walker:
         self._awake: set[int] = set(table.uses)
         """Uses that may be able to go on."""
 
-    @property
-    def done(self) -> bool:
-        return self.progress.done
-
     def times(self, loop: int, prefix: Vector) -> int:
         return self.progress.times(loop, prefix)
 
@@ -119,7 +115,11 @@ class Walker:
         self._awake.update(table.neighbours)
         self._leaving.forget(index, table)
         progress.cursors.pop(index, None)
-        progress.state[index] = "ended" if step.to is None else "waiting"
+        if step.to is None:
+            progress.state[index] = "ended"
+            progress.unfinished -= 1
+        else:
+            progress.state[index] = "waiting"
         if at is not None:
             self._pass_states(index, table, at, step.to)
         if step.to is not None:
@@ -190,7 +190,7 @@ class Walker:
             if edge.source.kind == "stream":
                 place = at[: edge.common + 1] if edge.enter_each else key
                 return self._host.chunk(self, use, edge.source.index, place)
-            values = self.arrived.of(edge.index)
+            values = self.arrived.by_edge.get(edge.index)
             if values is None or key not in values:
                 return None
             value = values[key]
