@@ -34,12 +34,12 @@ from walkgraph.worker.events import (
     MoveState,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Started,
 )
+from walkgraph.worker.interfaces import called
 from walkgraph.worker.io import moving
-from walkgraph.worker.parties import called
 
 RANK = Rank(0)
 
@@ -128,7 +128,7 @@ class InProcess:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case Run(call=call):
+            case RunCall(call=call):
                 self.engine.add(call)
             case RunLoop(call=loop):
                 self.engine.add_loop(loop)

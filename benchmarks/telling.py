@@ -27,7 +27,7 @@ from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered
 from walkgraph.wire.watching import Level
-from walkgraph.worker.observe.telling import Teller
+from walkgraph.worker.observe.work_telemetry import WorkTelemetry
 
 RESULTS = ROOT / "benchmarks" / "results" / "telling.json"
 LEVELS: tuple[Level, ...] = ("off", "summary", "full")
@@ -128,7 +128,7 @@ def cost(what: str, level: Level, step: Step, steps: int) -> Row:
         return True
 
     emitter = Buffered("bench", "rank 0.1", level, send)
-    teller = Teller(Rank(0), emitter, lambda: now, Idle(), Idle())
+    teller = WorkTelemetry(Rank(0), emitter, lambda: now, Idle(), Idle())
     for _ in range(ROUNDS):
         began = time.thread_time()
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Sizes: files, functions, and the way of a request through the code."""
+"""Sizes of files and functions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,6 @@ FUNCTION_LINES = 60
 LONG_FUNCTIONS: dict[str, int] = {}
 """Functions over the budget, with their lines. This list only shrinks: a function that grew, and one that is no
 longer too long, both fail."""
-
-REQUEST_PATH: tuple[str, ...] = (
-    "service/routes/tasks.py",
-    "conductor/loop.py",
-    "conductor/core.py",
-    "placement/itinerary.py",
-    "worker/loop.py",
-    "worker/core.py",
-    "worker/walk/local_run.py",
-    "worker/walk/walker.py",
-    "engine/engine.py",
-    "engine/calls/call_scheduler.py",
-    "engine/calls/runner.py",
-)
-"""The files that every request passes on its way to a network and back, in that order. A loop on the device branches
-off before the last two, into `engine/loops/scheduler.py`."""
-REQUEST_PATH_LINES = 2550
-"""Streams in the order of their steps, probes of silent runs and taps of single edges came to 2,503 lines."""
 
 
 def test_no_file_is_longer_than_its_budget(repository: Path) -> None:
@@ -60,24 +42,6 @@ def test_a_planted_long_function_is_found(tmp_path: Path) -> None:
     body = "        x = 1\n" * FUNCTION_LINES
     (tmp_path / "backend" / "long.py").write_text(f"class A:\n    def f(self):\n{body}")
     assert long_functions(tmp_path, "backend") == {"backend/long.py::A.f": FUNCTION_LINES + 1}
-
-
-def test_the_way_of_a_request_is_short(repository: Path) -> None:
-    lines = way_of_a_request(repository)
-    assert sum(lines.values()) <= REQUEST_PATH_LINES, lines
-
-
-def test_a_planted_long_way_is_found(tmp_path: Path) -> None:
-    for name in REQUEST_PATH:
-        path = tmp_path / "backend" / "walkgraph" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x = 1\n" * (REQUEST_PATH_LINES // len(REQUEST_PATH) + 1))
-    assert sum(way_of_a_request(tmp_path).values()) > REQUEST_PATH_LINES
-
-
-def way_of_a_request(root: Path) -> dict[str, int]:
-    paths = {name: root / "backend" / "walkgraph" / name for name in REQUEST_PATH}
-    return {name: count(path) for name, path in paths.items() if path.exists()}
 
 
 def too_long(root: Path, *folders: str) -> dict[str, int]:

@@ -34,7 +34,7 @@ from walkgraph.worker.events import (
     Ref,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Send,
     Started,
@@ -71,7 +71,7 @@ class Cluster:
         self._functions = functions
         self._random = random.Random(seed)
         self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
-        self._work: dict[Rank, list[Run | MoveState | FakeLoop | CallDone]] = defaultdict(list)
+        self._work: dict[Rank, list[RunCall | MoveState | FakeLoop | CallDone]] = defaultdict(list)
 
     def start(
         self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
@@ -117,7 +117,7 @@ class Cluster:
             self._serve(rank, one)
         return True
 
-    def _going(self, rank: Rank) -> "list[Run | MoveState | FakeLoop | CallDone]":
+    def _going(self, rank: Rank) -> "list[RunCall | MoveState | FakeLoop | CallDone]":
         return [w for w in self._work[rank] if not (isinstance(w, FakeLoop) and (rank, w.call.run) in self.parked)]
 
     @property
@@ -127,7 +127,7 @@ class Cluster:
     def done(self, run: str) -> set[Rank]:
         return {r.rank for r in self.reports if isinstance(r, m.RankDone) and r.run == run}
 
-    def _serve(self, rank: Rank, work: Run | MoveState | FakeLoop | CallDone) -> None:
+    def _serve(self, rank: Rank, work: RunCall | MoveState | FakeLoop | CallDone) -> None:
         if isinstance(work, FakeLoop):
             self._iterate(rank, work)
             return
@@ -171,7 +171,7 @@ class Cluster:
     def _perform(self, rank: Rank, commands: list[Command]) -> None:
         for command in commands:
             match command:
-                case Run() | MoveState():
+                case RunCall() | MoveState():
                     self._work[rank].append(command)
                 case RunLoop(call=call):
                     self.loops.append(call)
@@ -227,5 +227,5 @@ class Cluster:
         self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]
 
 
-def _run_of(work: Run | MoveState | FakeLoop | CallDone) -> str:
+def _run_of(work: RunCall | MoveState | FakeLoop | CallDone) -> str:
     return work.ref.run if isinstance(work, MoveState | CallDone) else work.call.run

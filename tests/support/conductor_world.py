@@ -327,7 +327,7 @@ class World:
         for _ in range(turns):
             ranks = list(self.workers)
             if not sum(self.act(rank) for rank in ranks if rank in self.workers):
-                if not self.core.runs.running and not self.core.runs.waiting:
+                if not self.core.runs.table.running and not self.core.runs.table.waiting:
                     return
                 self.pass_time(0.25)
         raise AssertionError("it doesn't come to rest")

@@ -23,8 +23,8 @@ import zmq
 from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
 from walkgraph.conductor.core import Conductor
-from walkgraph.conductor.loop import Loop
-from walkgraph.conductor.processes import Processes, Worker
+from walkgraph.conductor.loop import ConductorLoop
+from walkgraph.conductor.processes import Processes, WorkerProcess
 from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec as graphs
@@ -125,11 +125,11 @@ class Forks(Processes):
             serve.serve(self._directory, rank, start)
 
         process: Any = Child(fork(work))
-        self.alive[rank] = Worker(process, os.pidfd_open(process.pid), start)
+        self.alive[rank] = WorkerProcess(process, os.pidfd_open(process.pid), start)
         return process.pid
 
 
-class ForkingLoop(Loop):
+class ForkingLoop(ConductorLoop):
     def __init__(self, directory: Path, losing: bool, *others: Any) -> None:
         super().__init__(directory, *others)
         self._processes = Forks(directory)

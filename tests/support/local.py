@@ -34,12 +34,12 @@ from walkgraph.worker.events import (
     Observe,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Send,
     Started,
 )
-from walkgraph.worker.parties import called
+from walkgraph.worker.interfaces import called
 
 
 class LocalDeployment:
@@ -130,7 +130,7 @@ class LocalDeployment:
 
     def _command(self, rank: Rank, engine: Engine, command: Command) -> None:
         match command:
-            case Run(call=call):
+            case RunCall(call=call):
                 engine.add(call)
             case RunLoop(call=loop):
                 engine.add_loop(loop)

@@ -51,7 +51,7 @@ def lanes(plan: Plan, walks: list[tuple[str, bool]]) -> Itinerary:
     for lane, (name, chunked) in enumerate(walks):
         walk = next(w for w in plan.walks if w.name == name and w.chunked == chunked)
         bindings = {n: FromInput(n) for n in walk.inputs}
-        steps.append(StepPlan(index=lane, walk=walk.index, lane=lane, bindings=bindings))
+        steps.append(StepPlan(index=lane, walk=walk.index, partition=lane, bindings=bindings))
     ranks = tuple(r.rank for r in plan.ranks)
     read = {e.source.index for step in steps for e in plan.walks[step.walk].edges if e.source.kind == "stream"}
     return Itinerary(steps=tuple(steps), outputs=(), ranks=ranks, streams=tuple(sorted(read)))

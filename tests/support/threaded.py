@@ -22,8 +22,8 @@ from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, Command, Send, Started
+from walkgraph.worker.interfaces import called
 from walkgraph.worker.loops.parts import Parts
-from walkgraph.worker.parties import called
 
 
 class Worker(Node):

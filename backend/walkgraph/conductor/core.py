@@ -1,6 +1,6 @@
 """A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
 
-service ──> Submit ──> Runs.admit ──> Start ──> ranks
+service ──> Submit ──> Admission.admit ──> Start ──> ranks
 ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released, Probed ──> Runs ──> Output, Finished ──> service
 ranks' lives, Ready, Connected ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
@@ -21,12 +21,13 @@ from walkgraph.conductor.events import (
     ToRank,
     ToService,
 )
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.conductor.ranks import Ranks
-from walkgraph.conductor.runs.pages import Pages
+from walkgraph.conductor.runs.admission import AdmissionRules
+from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.requests import closed, judge
 from walkgraph.conductor.runs.runs import Runs
 from walkgraph.conductor.runs.watching import Watching
-from walkgraph.conductor.ways import Ways
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
@@ -42,10 +43,11 @@ State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"
 class Conductor:
     def __init__(self, graph: Graph, plan: Plan, limits: Limits, draw_seed: Callable[[], int]) -> None:
         self._graph, self._plan, self._limits, self._draw_seed = graph, plan, limits, draw_seed
-        self._ways, self._pages = Ways(graph, plan), Pages(plan)
+        self._itineraries, self._pages = ItineraryCache(graph, plan), PageBudget(plan)
         self.ranks = Ranks(plan, limits)
         self._watching = Watching(plan)
-        self.runs = Runs(self._pages, self.ranks.ready, limits.running, self._watching.steps)
+        rules = AdmissionRules(self.ranks.ready, limits.running, self._watching.steps)
+        self.runs = Runs(self._pages, rules)
         self._draining = False
         self._failed: str | None = None
         self._stop_at: float | None = None
@@ -54,7 +56,7 @@ class Conductor:
         self._gone = False
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> PageBudget:
         return self._pages
 
     def begin(self, now: float) -> list[Command]:
@@ -75,7 +77,7 @@ class Conductor:
             changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit))
         if not changes:
             return commands
-        commands += self.runs.admit(now)
+        commands += self.runs.admission.admit(now)
         return self._with_status(commands)
 
     def _follow(self, event: Event, now: float) -> list[Command]:
@@ -123,12 +125,12 @@ class Conductor:
                 return self._stop(now)
 
     def _submit(self, submit: m.Submit, now: float) -> list[Command]:
-        if self.runs.knows(submit.run):
+        if submit.run in self.runs.table:
             return []
         judged = closed(submit.run, self._draining or self._stop_at is not None, self._failed)
         if judged is None:
-            room = self._limits.queue - self.runs.waiting
-            judged = judge(self._graph, self._ways, submit, self._draw_seed(), room)
+            room = self._limits.queue - self.runs.table.waiting
+            judged = judge(self._graph, self._itineraries, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
         return self.runs.accept(submit, judged, now)
@@ -155,15 +157,15 @@ class Conductor:
             case m.Halted():
                 commands.extend(self.runs.halted(event.message, now))
             case m.Sent():
-                commands.extend(self.runs.sent(event.message, now))
+                commands.extend(self.runs.outputs.sent(event.message, now))
             case m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():
                 commands.extend(self.runs.rank_failed(event.message, now))
             case m.Suspended():
-                self.runs.suspended(event.message)
+                self.runs.admission.suspended(event.message)
             case m.Released():
-                commands.extend(self.runs.released(event.message, now))
+                commands.extend(self.runs.endings.released(event.message, now))
             case m.Probed():
                 commands.extend(self.runs.probed(event.message, now))
             case _:
@@ -173,7 +175,7 @@ class Conductor:
     def _emitted(self, event: FromRank, emit: m.Emit, now: float) -> list[Command]:
         if not self.ranks.current(event.rank, event.start):
             return []
-        return [*self.ranks.heard(event.rank, emit, now), *self.runs.emit(emit, now)]
+        return [*self.ranks.heard(event.rank, emit, now), *self.runs.outputs.emit(emit, now)]
 
     def _died(self, event: Died, now: float) -> list[Command]:
         if not self.ranks.died(event.rank, event.start, event.code, now):
@@ -224,8 +226,8 @@ class Conductor:
         status = m.Status(
             state=self._state(),
             ranks=self.ranks.status(),
-            running=self.runs.running,
-            waiting=self.runs.waiting,
+            running=self.runs.table.running,
+            waiting=self.runs.table.waiting,
             reason=reason,
         )
         if status == self._status:

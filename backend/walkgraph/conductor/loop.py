@@ -43,7 +43,7 @@ LATE_SECONDS = 1.0
 """Waking so much later than asked, the process itself was stopped: the workers get a moment to be heard first."""
 
 
-class Loop:
+class ConductorLoop:
     def __init__(
         self,
         directory: Path,

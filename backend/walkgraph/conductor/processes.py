@@ -15,7 +15,7 @@ from walkgraph.settings import worker_environment
 
 
 @dataclass(slots=True)
-class Worker:
+class WorkerProcess:
     process: "subprocess.Popen[bytes]"
     pidfd: int
     start: int
@@ -33,7 +33,7 @@ class Processes:
     def __init__(self, directory: Path) -> None:
         """`directory`: that of the deployment's sockets."""
         self._directory = directory
-        self.alive: dict[Rank, Worker] = {}
+        self.alive: dict[Rank, WorkerProcess] = {}
         """Those that were not buried."""
 
     def spawn(self, rank: Rank, start: int) -> int:
@@ -47,7 +47,7 @@ class Processes:
             stdin=subprocess.DEVNULL,
             env=worker_environment(),
         )
-        self.alive[rank] = Worker(process, os.pidfd_open(process.pid), start)
+        self.alive[rank] = WorkerProcess(process, os.pidfd_open(process.pid), start)
         return process.pid
 
     def buried(self) -> Iterator[tuple[Rank, int, int]]:

@@ -7,64 +7,23 @@ A rank is ready once it and every other rank that has loaded have told that they
 that are ready are connected with each other.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
-
-from walkgraph.conductor.events import Command, Kill, Spawn, ToRank
+from walkgraph.conductor.events import Command, Spawn, ToRank
+from walkgraph.conductor.watchdog import CONNECT, RankRecord, Watchdog
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
-PING_SECONDS = 0.5
-"""A worker that has loaded and was silent for so long is asked whether it still turns."""
-CONNECT = "connect"
-"""Phase of a worker that has loaded and isn't ready."""
-CONNECT_DEADLINES = 3
-"""Times `step_deadline` in which it must be: a peer reads a greeting, and an answer, between two steps."""
 HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Codes of a failed load that would fail again in the same way."""
-
-State = Literal["starting", "loading", "warming", "ready", "lost", "failed"]
-
-
-@dataclass(slots=True)
-class _Worker:
-    rank: Rank
-    state: State = "starting"
-    start: int = 0
-    pid: int | None = None
-    peer: m.Peer | None = None
-    phase: str = ""
-    fraction: float = 0.0
-    loaded: float | None = None
-    """When it was."""
-    connected: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
-    """Starts of the ranks that it reaches, and that reach it, as it says."""
-    reason: str | None = None
-    """Why it is not ready, or was not before."""
-    fault: str | None = None
-    """What is known of why this start ends, before it does."""
-    heard: float = 0.0
-    asked: float | None = None
-    """When the ping was sent that waits for its answer."""
-    retry: float | None = None
-    """When it will be started anew."""
-    deaths: list[float] = field(default_factory=list[float])
-    restarts: int = 0
-    served: bool = False
-    """This start has ended a run well: its death begins no loop of crashes."""
-    hopeless: bool = False
-    killed: bool = False
 
 
 class Ranks:
     def __init__(self, plan: Plan, limits: Limits) -> None:
         self._plan, self._limits = plan, limits
-        self._workers = {rank.rank: _Worker(rank.rank) for rank in plan.ranks}
+        self._workers = {rank.rank: RankRecord(rank.rank) for rank in plan.ranks}
         self._starts = 0
-        self._pings = 0
+        self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
         """All of them, at a time."""
@@ -177,7 +136,7 @@ class Ranks:
                     worker.restarts += 1
                     commands.append(self._spawn(worker, now))
             elif not worker.killed:
-                commands.extend(self._watch(worker, now))
+                commands.extend(self._watchdog.watch(worker, self._workers.values(), now))
         return commands
 
     def due(self) -> float:
@@ -185,7 +144,7 @@ class Ranks:
         times = [w.retry for w in self._workers.values() if w.retry is not None]
         for worker in self._workers.values():
             if worker.pid is not None and not worker.killed:
-                times.append(min(self._deadline(worker), self._connect_deadline(worker)))
+                times.append(self._watchdog.due(worker))
         return min(times, default=float("inf"))
 
     def give_up(self) -> None:
@@ -195,18 +154,18 @@ class Ranks:
             worker.retry = None
 
     def kill_all(self) -> list[Command]:
-        return [self._kill(w) for w in self._workers.values() if w.pid is not None and not w.killed]
+        return [w.kill() for w in self._workers.values() if w.pid is not None and not w.killed]
 
     # ── inside ──
 
-    def _spawn(self, worker: _Worker, now: float) -> Command:
+    def _spawn(self, worker: RankRecord, now: float) -> Command:
         self._starts += 1
         worker.start, worker.heard, worker.retry = self._starts, now, None
         worker.state, worker.fault = "starting", None
         worker.served = worker.hopeless = worker.killed = False
         return Spawn(worker.rank, self._starts)
 
-    def _introduce(self, worker: _Worker) -> list[Command]:
+    def _introduce(self, worker: RankRecord) -> list[Command]:
         peers = {w.rank: w.peer for w in self._workers.values() if w.peer is not None}
         known = (w.rank for w in self._workers.values() if w.peer is not None and w is not worker)
         load = ToRank(worker.rank, m.Load(plan=self._plan, peers=peers))
@@ -215,46 +174,6 @@ class Ranks:
     def _connect(self) -> None:
         loaded = [worker for worker in self._workers.values() if worker.loaded is not None]
         for worker in loaded:
-            if worker.state != "ready" and all(_reach(worker, other) for other in loaded):
+            if worker.state != "ready" and all(worker.reaches(other) for other in loaded):
                 worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
         self.were_ready = self.were_ready or self.all_ready
-
-    def _watch(self, worker: _Worker, now: float) -> Iterable[Command]:
-        if now >= self._connect_deadline(worker):
-            worker.fault = f"the worker of rank {worker.rank} can't be connected with {self._unreached(worker)}"
-            yield self._kill(worker)
-        elif worker.loaded is not None and worker.asked is None:
-            if now - worker.heard >= PING_SECONDS:
-                worker.asked = now
-                self._pings += 1
-                yield ToRank(worker.rank, m.Ping(number=self._pings))
-        elif now >= self._deadline(worker):
-            worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
-            yield self._kill(worker)
-
-    def _deadline(self, worker: _Worker) -> float:
-        if worker.loaded is None:
-            return worker.heard + self._limits.load_deadline
-        if worker.asked is None:
-            return worker.heard + PING_SECONDS
-        return worker.asked + self._limits.step_deadline
-
-    def _connect_deadline(self, worker: _Worker) -> float:
-        if worker.loaded is None or worker.state == "ready":
-            return float("inf")
-        return worker.loaded + CONNECT_DEADLINES * self._limits.step_deadline
-
-    def _unreached(self, worker: _Worker) -> str:
-        others = (other for other in self._workers.values() if other.loaded is not None)
-        return ", ".join(f"rank {other.rank}" for other in others if not _reach(worker, other))
-
-    def _kill(self, worker: _Worker) -> Command:
-        worker.killed = True
-        return Kill(worker.rank)
-
-
-def _reach(one: _Worker, other: _Worker) -> bool:
-    """Each reaches the other, which both have told."""
-    if one is other:
-        return True
-    return one.connected.get(other.rank) == other.start and other.connected.get(one.rank) == one.start

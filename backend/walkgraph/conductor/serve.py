@@ -6,7 +6,7 @@ from pathlib import Path
 import zmq
 
 from walkgraph.conductor.core import Conductor
-from walkgraph.conductor.loop import Loop
+from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.graph import codec
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import sockets
@@ -24,7 +24,7 @@ def serve(directory: Path) -> None:
     context: sockets.Context = zmq.Context()
     service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    Loop(directory, core, service, workers, _emitter(spec, context)).run()
+    ConductorLoop(directory, core, service, workers, _emitter(spec, context)).run()
     context.destroy(linger=_LAST_WORDS)
 
 

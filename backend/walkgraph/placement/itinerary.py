@@ -16,7 +16,7 @@ from walkgraph.graph.structure import for_parts, lanes
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.facts import Facts, WalkFacts
 from walkgraph.placement.compiler.turns import turns_of
-from walkgraph.placement.request import Given, Part, by_name, fill_params, name_inputs, task_of
+from walkgraph.placement.request import Given, InputPart, by_name, fill_params, name_inputs, task_of
 from walkgraph.placement.tables import (
     Binding,
     FromInput,
@@ -38,7 +38,7 @@ def expand(
     task: str,
     params: Mapping[str, Scalar],
     inputs: Mapping[str, Sequence[Any]],
-    parts: Sequence[Part] = (),
+    parts: Sequence[InputPart] = (),
     outputs: Sequence[str] | None = None,
 ) -> Itinerary:
     """The steps of one request. `params` as the client gave them or filled in, with `seed`; `outputs` None for all.
@@ -64,8 +64,8 @@ def expanded(
 ) -> tuple["Expansion", list[int]]:
     """All that the task's steps come to, and which drafts give a wanted output or are needed by one that does."""
     expansion = Expansion(facts, task, fill_params(task, params), given)
-    for lane, steps in enumerate(lanes(task).values()):
-        expansion.add_all(steps, lane, None)
+    for partition, steps in enumerate(lanes(task).values()):
+        expansion.add_all(steps, partition, None)
     return expansion, _live(facts.plan, expansion.drafts, wanted)
 
 
@@ -86,7 +86,7 @@ def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class _Draft:
     walk: int
-    lane: int
+    partition: int
     facts: WalkFacts
     bindings: dict[str, Binding]
     """`FromStep` counts drafts, not yet steps."""
@@ -96,7 +96,7 @@ class Seen(NamedTuple):
     """A step that a request comes to."""
 
     step: WalkStep
-    lane: int
+    partition: int
     part: Given | None
     instead: WalkStep | None
     """The earlier choice of its `first` that is taken."""
@@ -114,44 +114,44 @@ class Expansion:
     latest: dict[str, int] = field(default_factory=dict[str, int])
     """Walk, or a step's `as` -> its latest draft."""
     seen: list[Seen] = field(default_factory=list[Seen])
-    room: int = MAX_STEPS
+    left: int = MAX_STEPS
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
         named = by_name(self.task)
         self.parts = tuple(value for value in self.given if value.input not in named)
 
-    def add_all(self, steps: Sequence[Step], lane: int, part: Given | None) -> None:
-        self.room -= 1 + len(steps)
-        if self.room < 0:
+    def add_all(self, steps: Sequence[Step], partition: int, part: Given | None) -> None:
+        self.left -= 1 + len(steps)
+        if self.left < 0:
             raise InvalidInput(f"this request comes to more than {MAX_STEPS} steps; give fewer parts", "/parts")
         for step in steps:
             match step:
                 case WalkStep():
-                    self._add_first((step,), lane, part)
+                    self._add_first((step,), partition, part)
                 case FirstStep():
-                    self._add_first(step.first, lane, part)
+                    self._add_first(step.first, partition, part)
                 case ForStep():
-                    self._add_parts(step, lane)
+                    self._add_parts(step, partition)
 
-    def _add_first(self, options: Sequence[WalkStep], lane: int, part: Given | None) -> None:
+    def _add_first(self, options: Sequence[WalkStep], partition: int, part: Given | None) -> None:
         taken: WalkStep | None = None
         for option in options:
             if taken is None and self._holds(option):
-                self.seen.append(Seen(option, lane, part, None, len(self.drafts)))
-                self._add(option, lane, part)
+                self.seen.append(Seen(option, partition, part, None, len(self.drafts)))
+                self._add(option, partition, part)
                 taken = option
             else:
-                self.seen.append(Seen(option, lane, part, taken, None))
+                self.seen.append(Seen(option, partition, part, taken, None))
 
-    def _add_parts(self, step: ForStep, lane: int) -> None:
+    def _add_parts(self, step: ForStep, partition: int) -> None:
         choices = for_parts(step)
         for part in self.parts:
             if part.modality not in choices:
                 kinds = ", ".join(f"`{kind}`" for kind in choices) or "none"
                 message = f"the task does nothing with parts of modality `{part.modality[:80]}`; it walks {kinds}"
                 raise InvalidInput(message, part.pointer)
-            self.add_all(choices[part.modality], lane, part)
+            self.add_all(choices[part.modality], partition, part)
 
     def _holds(self, step: WalkStep) -> bool:
         if step.when is None:
@@ -162,7 +162,7 @@ class Expansion:
             message = f"whether `{step.walk}` runs has no answer with these parameters: {error}"
             raise InvalidInput(message, "/params") from None
 
-    def _add(self, step: WalkStep, lane: int, part: Given | None) -> None:
+    def _add(self, step: WalkStep, partition: int, part: Given | None) -> None:
         walk = self.walks[step.walk, step.per == "chunk"]
         facts = self.facts[walk]
         bindings: dict[str, Binding] = {}
@@ -176,7 +176,7 @@ class Expansion:
         self.latest[step.walk] = len(self.drafts)
         if step.as_ is not None:
             self.latest[step.as_] = len(self.drafts)
-        self.drafts.append(_Draft(walk, lane, facts, bindings))
+        self.drafts.append(_Draft(walk, partition, facts, bindings))
 
     def _bind(self, binding: Scalar, part: Given | None) -> Binding | None:
         """None where what is bound isn't there: an input that wasn't given, a step that doesn't run."""
@@ -273,23 +273,23 @@ def _with_moves(facts: Facts, drafts: list[_Draft], kept: list[int]) -> tuple[St
     steps: list[StepPlan] = []
     numbers: dict[int, int] = {}
 
-    def carry(state: int, source: Rank, target: Rank, lane: int) -> None:
+    def carry(state: int, source: Rank, target: Rank, partition: int) -> None:
         walk = moves.get(f"move:{plan.states[state].name}:{source}>{target}")
         if walk is not None:
-            steps.append(StepPlan(index=len(steps), walk=walk, lane=lane, bindings={}))
+            steps.append(StepPlan(index=len(steps), walk=walk, partition=partition, bindings={}))
 
     for number, draft in zip(kept, drafts, strict=True):
         for state, rank in draft.facts.homes.items() if moves else ():
             source = places.get(state)
             if source is not None and source != rank and state not in draft.facts.replaced:
-                carry(state, source, rank, draft.lane)
+                carry(state, source, rank, draft.partition)
             places[state] = rank
         numbers[number] = len(steps)
         bindings = {name: _renumbered(binding, numbers) for name, binding in draft.bindings.items()}
-        steps.append(StepPlan(index=len(steps), walk=draft.walk, lane=draft.lane, bindings=bindings))
+        steps.append(StepPlan(index=len(steps), walk=draft.walk, partition=draft.partition, bindings=bindings))
     for state, rank in rests.items():
         if places[state] != rank:
-            carry(state, places[state], rank, _last_lane(facts, steps, state))
+            carry(state, places[state], rank, _last_partition(facts, steps, state))
     return tuple(steps)
 
 
@@ -303,8 +303,8 @@ def _rests(facts: Facts) -> dict[int, Rank]:
     return found
 
 
-def _last_lane(facts: Facts, steps: list[StepPlan], state: int) -> int:
-    return next(s.lane for s in reversed(steps) if state in facts[s.walk].homes)
+def _last_partition(facts: Facts, steps: list[StepPlan], state: int) -> int:
+    return next(s.partition for s in reversed(steps) if state in facts[s.walk].homes)
 
 
 def _renumbered(binding: Binding, numbers: Mapping[int, int]) -> Binding:

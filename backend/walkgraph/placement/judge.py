@@ -36,7 +36,7 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
             yield _warn("idle_gpu", "/ranks", message)
     for walk in plan.walks:
         if not walk.chunked:
-            yield from _crossing_loops(plan, walk)
+            yield from _spanning_loops(plan, walk)
 
 
 def _warn(code: str, pointer: str, message: str) -> Problem:
@@ -139,7 +139,7 @@ def _list(items: Iterable[object]) -> str:
 # ── loops across ranks ──────────────────────────────────────────────────────────────────────────
 
 
-def _crossing_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
+def _spanning_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
     """Loops in which one iteration's values go over to another rank and back, through their hosts, before the next can
     start."""
     told: set[int] = set()
@@ -172,10 +172,10 @@ def _cycle(walk: WalkPlan, carried: EdgePlan, loop: int) -> set[int]:
     return _reach(start, after) & _reach(goal, before)
 
 
-def _reach(start: int, ways: dict[int, list[int]]) -> set[int]:
+def _reach(start: int, edges: dict[int, list[int]]) -> set[int]:
     seen, queue = {start}, [start]
     while queue:
-        for use in ways.get(queue.pop(), ()):
+        for use in edges.get(queue.pop(), ()):
             if use not in seen:
                 seen.add(use)
                 queue.append(use)

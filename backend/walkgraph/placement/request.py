@@ -15,7 +15,7 @@ SEED = TaskParam(type="integer", min=0, description="Of all that is drawn at ran
 MAX_SEED = 2**63 - 1
 
 
-class Part(Protocol):
+class InputPart(Protocol):
     @property
     def modality(self) -> str: ...
 
@@ -106,7 +106,7 @@ def _at(name: str) -> str:
 # ── inputs ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence[Part] = ()) -> tuple[Given, ...]:
+def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence[InputPart] = ()) -> tuple[Given, ...]:
     """The request's values under names of their own, in the order in which parts are walked: those of `parts`, after
     the inputs by name in the order of the task's declaration. A part is a value of the first input of its modality
     that has room. Raises InvalidInput."""
@@ -122,7 +122,7 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
     ]
     counts = {name: len(inputs.get(name, ())) for name in task.inputs}
     for i, part in enumerate(parts):
-        name = _room(task, counts, part.modality, f"/parts/{i}")
+        name = _input_for(task, counts, part.modality, f"/parts/{i}")
         counts[name] += 1
         found.append(Given(f"part.{i}", name, part.modality, f"/parts/{i}", part.value))
     for name, declared in task.inputs.items():
@@ -139,7 +139,7 @@ def by_name(task: Task) -> frozenset[str]:
     return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
 
 
-def _room(task: Task, counts: Mapping[str, int], modality: str, pointer: str) -> str:
+def _input_for(task: Task, counts: Mapping[str, int], modality: str, pointer: str) -> str:
     fitting = [name for name, declared in task.inputs.items() if declared.modality == modality]
     for name in fitting:
         if task.inputs[name].many or counts[name] == 0:

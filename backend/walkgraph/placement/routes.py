@@ -46,12 +46,12 @@ def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
         for at, name, producer, result in handings(declared):
             pointer = f"/tasks/{task}{at.pointer}/with/{name}"
             given, read = f"{producer}.{result}", f"{at.step.walk}.{name}"
-            for source, target, way in _hands(walks.get(producer), result, walks.get(at.step.walk), name):
-                found.append(HandedRoute(task, pointer, given, read, source, target, way))
+            for source, target, transport in _handovers(walks.get(producer), result, walks.get(at.step.walk), name):
+                found.append(HandedRoute(task, pointer, given, read, source, target, transport))
     return found
 
 
-def _hands(
+def _handovers(
     producer: WalkPlan | None, result: str, reader: WalkPlan | None, name: str
 ) -> Iterator[tuple[Rank, Rank, str]]:
     """From the rank that a result comes from to each of those whose uses read it as an input."""
@@ -94,11 +94,13 @@ def _ranks(walk: WalkPlan, edge: EdgePlan) -> tuple[Rank, Rank]:
 
 def _streams(plan: Plan) -> Iterator[TravelRoute]:
     for stream in plan.streams:
-        ways: dict[tuple[Rank, Rank], str] = {}
+        transports: dict[tuple[Rank, Rank], str] = {}
         for walk in plan.walks:
             for edge in walk.edges:
                 if edge.target.kind == "stream" and edge.target.index == stream.index:
                     here = walk.uses[edge.source.use].rank
-                    ways |= {(here, there): LOCAL if here == there else edge.transport for there in stream.consumers}
+                    transports |= {
+                        (here, there): LOCAL if here == there else edge.transport for there in stream.consumers
+                    }
         pointer = f"/streams/{stream.index}"
-        yield from (TravelRoute(None, stream.name, pointer, *pair, way) for pair, way in ways.items())
+        yield from (TravelRoute(None, stream.name, pointer, *pair, transport) for pair, transport in transports.items())

@@ -82,7 +82,7 @@ def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
         yield f"  {'  ' * depth}  loop {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
         yield f"  {'  ' * depth}    {loop.why}"
     for edge in crossing:
-        yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_way(walk, edge)}  {edge.transport}"
+        yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_path(walk, edge)}  {edge.transport}"
 
 
 def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:
@@ -108,7 +108,7 @@ def _target(walk: WalkPlan, edge: EdgePlan) -> str:
             return f"{edge.target.kind} {edge.target.port}"
 
 
-def _way(walk: WalkPlan, edge: EdgePlan) -> str:
+def _path(walk: WalkPlan, edge: EdgePlan) -> str:
     source = walk.uses[edge.source.use].rank
     return f"{source}>{walk.uses[edge.target.use].rank}" if edge.target.kind == "use" else f"from {source}"
 
@@ -130,13 +130,13 @@ def _stream(plan: Plan, stream: StreamPlan) -> Iterator[str]:
     after = ", goes on after the end" if stream.continue_after_done else ""
     policy = stream.policy + (f"({settings})" if settings else "") + after
     walks = ", ".join(dict.fromkeys(plan.walks[walk].name for walk in stream.walks))
-    ways = f"{_ranks(stream.producers)} to {_ranks(stream.consumers)}"
-    yield f"  {stream.name}  {policy} · {_count(stream.credits, 'credit')} · {ways} · from {walks}"
+    ranks = f"{_ranks(stream.producers)} to {_ranks(stream.consumers)}"
+    yield f"  {stream.name}  {policy} · {_count(stream.credits, 'credit')} · {ranks} · from {walks}"
 
 
 def _handed(route: HandedRoute) -> str:
-    way = f"{route.source}>{route.target}  {route.transport}"
-    return f"  {route.result} → {route.input}  {way}  in task {route.task}"
+    path = f"{route.source}>{route.target}  {route.transport}"
+    return f"  {route.result} → {route.input}  {path}  in task {route.task}"
 
 
 def _copy(plan: Plan, copy: Copy) -> str:

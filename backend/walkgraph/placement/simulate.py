@@ -74,7 +74,7 @@ class StepSeen:
 
 
 @dataclass(frozen=True)
-class LaneSeen:
+class PartitionSeen:
     lane: str
     """Empty where the task has a single list of steps."""
     steps: tuple[StepSeen, ...]
@@ -84,7 +84,7 @@ class LaneSeen:
 class Simulation:
     params: Mapping[str, Scalar]
     """All of the task's parameters; a seed that isn't given is 0 here, and drawn in a real request."""
-    lanes: tuple[LaneSeen, ...]
+    lanes: tuple[PartitionSeen, ...]
 
 
 def simulate(
@@ -114,12 +114,12 @@ def simulate(
     pointers = {id(at.step): at.pointer for at in steps_of(found)}
     named = by_name(found)
     walked = [value.name for value in given if value.input not in named]
-    teller = _Teller(plan, filled, {i: drafts[i].walk for i in kept})
+    explainer = _Explainer(plan, filled, {i: drafts[i].walk for i in kept})
     shown: list[list[StepSeen]] = [[] for _ in lanes(found)]
     for seen in expansion.seen:
         part = PartAt(seen.part.modality, walked.index(seen.part.name)) if seen.part else None
-        shown[seen.lane].append(teller.step(seen, pointers[id(seen.step)], part))
-    return Simulation(filled, tuple(LaneSeen(n, tuple(s)) for n, s in zip(lanes(found), shown, strict=True)))
+        shown[seen.partition].append(explainer.step(seen, pointers[id(seen.step)], part))
+    return Simulation(filled, tuple(PartitionSeen(n, tuple(s)) for n, s in zip(lanes(found), shown, strict=True)))
 
 
 _ONE_RANK = Placement(
@@ -136,7 +136,7 @@ def _bounded(inputs: Mapping[str, int], modalities: Sequence[str]) -> None:
         raise InvalidInput(f"{total} values and parts are given and may be {MAX_VALUES}; give fewer", "/parts")
 
 
-class _Teller:
+class _Explainer:
     """Reasons in words. What a Walk does depends on the parameters alone, so each is worked out once."""
 
     def __init__(self, plan: Plan, params: Mapping[str, Scalar], live: Mapping[int, int]) -> None:

@@ -126,7 +126,7 @@ class UsePlan(Table, frozen=True):
     """States that it may change."""
 
 
-class Source(Table, frozen=True):
+class EdgeSource(Table, frozen=True):
     kind: Literal["use", "input", "loop", "stream"]
     use: int = -1
     port: str = ""
@@ -148,7 +148,7 @@ class Target(Table, frozen=True):
 
 class EdgePlan(Table, frozen=True):
     index: int
-    source: Source
+    source: EdgeSource
     target: Target
     common: int
     """How many loops hold both ends; 0 for inputs, outputs and results."""
@@ -248,14 +248,14 @@ Binding = FromInput | FromStep | FromLiteral
 class StepPlan(Table, frozen=True):
     index: int
     walk: int
-    lane: int
-    """Partition; steps of one lane run in order on each rank, lanes run side by side."""
+    partition: int
+    """Steps of one run in order on each rank; partitions run side by side."""
     bindings: dict[str, Binding]
     """Walk input -> where its value comes from; an optional input that is bound to nothing is absent."""
 
 
 class Turns(Table, frozen=True):
-    """Steps of one lane that send one output from several ranks: the client gets what they send in this order."""
+    """Steps of one partition that send one output from several ranks: the client gets what they send in this order."""
 
     output: str
     steps: tuple[int, ...]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from walkgraph.placement.tables import EdgePlan, Plan, Source, WalkPlan
+from walkgraph.placement.tables import EdgePlan, EdgeSource, Plan, WalkPlan
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Places:
         return self.edges.get((walk, edge), f"edge {edge}")
 
 
-def source_name(uses: Mapping[int, str], source: Source, streams: Mapping[int, str]) -> str:
+def source_name(uses: Mapping[int, str], source: EdgeSource, streams: Mapping[int, str]) -> str:
     """Where an edge begins, as documents name it. `uses`, `streams`: names by index."""
     match source.kind:
         case "use":

@@ -14,9 +14,9 @@ from walkgraph.wire.watching import Watch
 from walkgraph.worker import events
 from walkgraph.worker.events import Arrived, Command, Event, Release, Started
 from walkgraph.worker.loops.templates import loop_templates
+from walkgraph.worker.plan_variants import Variants
+from walkgraph.worker.run_status import standing
 from walkgraph.worker.walk.local_run import LocalRun
-from walkgraph.worker.walk.standing import standing
-from walkgraph.worker.walk.variants import Variants
 
 REMEMBERED = 4096
 """Ended runs whose late messages are still known to be late."""

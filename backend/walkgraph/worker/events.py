@@ -14,14 +14,14 @@ from walkgraph.wire.messages import BetweenWorkers, FromWorker
 from walkgraph.wire.watching import Gate, Tap, Watch
 
 
-class _Absent:
+class _AbsentValue:
     """The value that is explicitly not there: of a skipped use, an unbound input, a finished stream."""
 
     def __repr__(self) -> str:
         return "ABSENT"
 
 
-ABSENT: Final = _Absent()
+ABSENT: Final = _AbsentValue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ Event = Arrived | Started | Cancelled | Gated | Watched | CallBegun | CallDone |
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCall:
     call: Call
 
 
@@ -201,4 +201,4 @@ class Observe:
     taps: tuple[Tap, ...] = ()
 
 
-Command = Run | RunLoop | Allow | MoveState | Send | Report | DropStates | Release | HoldLoops | FreeLoops | Observe
+Command = RunCall | RunLoop | Allow | MoveState | Send | Report | DropStates | Release | HoldLoops | FreeLoops | Observe

@@ -30,20 +30,19 @@ from walkgraph.worker.events import (
     Observe,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Send,
     Started,
     Watched,
 )
+from walkgraph.worker.idle import IdleMoments
+from walkgraph.worker.interfaces import CoreLike, EngineLike, LoopParts, NoParts, called
 from walkgraph.worker.io import moving, values
-from walkgraph.worker.io.links import Links
-from walkgraph.worker.loops.parts import Parts
-from walkgraph.worker.observe.looking import Looking
+from walkgraph.worker.io.links import FromPart, Links
 from walkgraph.worker.observe.probes import Probes
-from walkgraph.worker.observe.telling import Teller
-from walkgraph.worker.parties import Core, Engine, called
-from walkgraph.worker.quiet import Quiet
+from walkgraph.worker.observe.samples import Samples
+from walkgraph.worker.observe.work_telemetry import WorkTelemetry
 from walkgraph.worker.suspension import Suspension
 
 WAIT = 0.05
@@ -52,25 +51,26 @@ IDLE_SECONDS = 30.0
 """The longest wait for a message, after which gauges are told all the same."""
 
 
-class Loop:
+class WorkerLoop:
     def __init__(
         self,
         rank: Rank,
-        core: Core,
-        engine: Engine,
+        core: CoreLike,
+        engine: EngineLike,
         links: Links,
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
+        parts: LoopParts | None = None,
     ) -> None:
+        """`parts`: of loops that span devices."""
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
-        self._clock, self._teller = clock, Teller(rank, emitter, clock, engine, links)
-        self._suspension, self._looking = Suspension(), Looking(rank, engine.states, emitter, clock)
+        self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
+        self._suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
         self._probes = Probes(rank, core, links, self._suspension)
         self._commands: deque[Command] = deque()
-        self.parts: Parts | None = None
-        """Of loops that span devices."""
-        self._quiet = Quiet()
+        self._parts = parts or NoParts()
+        self._quiet = IdleMoments()
 
     def run(self) -> None:
         while not self.stopping:
@@ -83,8 +83,10 @@ class Loop:
             self._obey(message[1])
         for arrival in self._links.arrivals():
             if isinstance(arrival, Arrived):
-                self._teller.arrived(arrival)
+                self._telemetry.arrived(arrival)
                 self._handle(arrival)
+            elif isinstance(arrival, FromPart):
+                self._parts.take(arrival.rank, arrival.message)
             else:
                 self._fail(*arrival)
         if not self._engine.idle:
@@ -94,11 +96,11 @@ class Loop:
         self._links.flush()
         for run, error in self._links.failures():
             self._fail(run, error)
-        self._teller.departed(self._links.departures())
+        self._telemetry.departed(self._links.departures())
         self._probes.answer()
         self._links.conductor.flush()
-        self._looking.tell()
-        self._teller.flush(len(self._core.runs))
+        self._samples.tell()
+        self._telemetry.flush(len(self._core.runs))
         if self._quiet.now(len(self._core.runs), self._clock()):
             self._engine.states.audit()
 
@@ -106,11 +108,10 @@ class Loop:
 
     def _wait(self) -> None:
         if not self._engine.idle:
-            if self.parts is not None:
-                self.parts.wait(self._links.poller)
+            self._parts.wait(self._links.poller)
             return
-        longest = self._looking.wait(WAIT if self._core.runs else IDLE_SECONDS)
-        self._links.wait(0.0 if self._links.copying else self._teller.wait(longest))
+        longest = self._samples.wait(WAIT if self._core.runs else IDLE_SECONDS)
+        self._links.wait(0.0 if self._links.copying else self._telemetry.wait(longest))
 
     def _obey(self, message: m.ToWorker) -> None:
         match message:
@@ -124,13 +125,13 @@ class Loop:
             case m.Resume(run=run):
                 self._engine.swap.resume(run)
             case m.Watch():
-                self._teller.set_level(message.level)
-                self._looking.keep(message.taps)
+                self._telemetry.set_level(message.level)
+                self._samples.keep(message.taps)
                 self._handle(Watched(message))
             case m.Gate():
                 self._handle(Gated(message))
             case m.Peers():
-                self._links.set_peers(message.peers)
+                self._set_peers(message.peers)
             case m.Ping():
                 self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
             case m.Probe():
@@ -139,6 +140,11 @@ class Loop:
                 self.stopping = True
             case m.Load():
                 pass  # taken before the loop was made
+
+    def _set_peers(self, peers: dict[Rank, m.Peer]) -> None:
+        for rank in self._links.peers.replaced(peers):
+            self._parts.gone(rank)
+        self._links.set_peers(peers)
 
     def _start(self, message: m.Start) -> None:
         try:
@@ -166,17 +172,17 @@ class Loop:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case Run(call=call):
+            case RunCall(call=call):
                 call.ready_at = self._clock()
                 self._engine.add(call)
             case RunLoop(call=loop):
                 loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
-                self._teller.began(loop)
+                self._telemetry.began(loop)
             case Allow(ref=ref, upto=upto):
                 self._engine.loops.allow(ref.run, ref.step, ref.use, ref.iteration, upto)
             case Send():
-                self._links.send(command, self._teller.transfer(command))
+                self._links.send(command, self._telemetry.transfer(command))
             case Report(message=message, value=value):
                 self._links.conductor.send(message, value)
             case MoveState():
@@ -186,7 +192,7 @@ class Loop:
             case FreeLoops(run=run):
                 self._engine.holds.release_loops(run)
             case Observe():
-                self._looking.look(command)
+                self._samples.look(command)
             case DropStates(keys=keys):
                 self._engine.states.drop(keys)
             case Release(run=run):
@@ -200,8 +206,7 @@ class Loop:
 
     def _step(self) -> None:
         events = self._engine.step()
-        if self.parts is not None:
-            self.parts.stepped(quiet=not events)
+        self._parts.stepped(quiet=not events)
         for event in events:
             match event:
                 case Items():
@@ -209,9 +214,9 @@ class Loop:
                 case Swapped():
                     self._swapped(event)
                 case Stepped() | Forwarded():
-                    self._teller.worked(event)
+                    self._telemetry.worked(event)
                 case LoopDone():
-                    self._teller.ended(event)
+                    self._telemetry.ended(event)
                     self._handle(called(event))
                 case Begun() | Done():
                     self._handle(called(event))

@@ -22,9 +22,10 @@ from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
 from walkgraph.worker.core import Core
+from walkgraph.worker.interfaces import LoopParts, NoParts
 from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
-from walkgraph.worker.loop import Loop
+from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.loops.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
@@ -45,8 +46,8 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     # A rank from whose GPU nothing leaves may read what others have.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory)
-    links = Links(rank, start, conductor, inbox, context, carrier)
-    links.held.places = Places.of(spec.plan)
+    links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan))
+    parts: LoopParts = NoParts()
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.peer(address, start)))
         plan, peers = _load_order(links)
@@ -61,13 +62,15 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
         core = Core(plan, rank)
         if _load(engine, core, rank, conductor):
             emitter = _emitter(spec, rank, start, context)
-            loop = Loop(rank, core, engine, links, emitter)
-            loop.parts = links.parts = spanning_parts(plan, rank, engine, links, carrier)
+            parts = spanning_parts(plan, rank, engine, links, carrier) or parts
+            loop = WorkerLoop(rank, core, engine, links, emitter, parts=parts)
             # What was loaded stays: a collection would go through all of it, in the middle of a request.
             gc.collect()
             gc.freeze()
             run(loop, rank, links)
     finally:
+        for peer in links.peers.known:
+            parts.gone(peer)
         links.close()
         context.destroy(linger=200)
 
@@ -87,7 +90,7 @@ def _stand_on(device: str) -> None:
         torch.cuda.set_device(device)
 
 
-def run(loop: Loop, rank: Rank, links: Links) -> None:
+def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
     """Until the loop is told to stop. What it can't go on after is told to the conductor, and raised."""
     try:
         loop.run()

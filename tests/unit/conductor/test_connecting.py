@@ -7,7 +7,7 @@ import pytest
 from tests.support.conductor_world import POOL, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService
-from walkgraph.conductor.ranks import CONNECT, CONNECT_DEADLINES
+from walkgraph.conductor.watchdog import CONNECT, CONNECT_DEADLINES
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits

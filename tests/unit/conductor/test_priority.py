@@ -7,7 +7,7 @@ import pytest
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.priority import Holder, to_suspend
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
@@ -132,7 +132,7 @@ def test_a_suspended_run_can_end_in_every_way(when: str, how: str) -> None:
     assert w.finished["low"].error is not None
     assert w.finished["low"].error.code == ("cancelled" if how == "abort" else "deadline_exceeded")
     assert w.core.pages.promised[POOL] == PAGES, "what `high` holds"
-    assert w.core.runs.running == 1
+    assert w.core.runs.table.running == 1
 
 
 def test_one_that_room_was_made_for_and_that_is_gone_lets_the_other_go_on() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.conductor_world import PAGES, World
 from tests.support.deployment import plan_named
 from walkgraph.conductor.events import FromRank, FromService, ToRank
-from walkgraph.conductor.runs.stalls import AGAIN_SECONDS, LOST_PROBES, PROBES, QUIET_SECONDS, Quiet, Stalls
+from walkgraph.conductor.runs.stalls import AGAIN_SECONDS, LOST_PROBES, PROBES, QUIET_SECONDS, QuietRun, Stalls
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
@@ -31,7 +31,7 @@ class Watched:
     def __init__(self, *runs: RunId) -> None:
         self.now = 100.0
         self.stalls = Stalls()
-        self.runs = [Quiet(run, frozenset((ZERO, ONE)), self.now) for run in runs or (A,)]
+        self.runs = [QuietRun(run, frozenset((ZERO, ONE)), self.now) for run in runs or (A,)]
         self.probes: list[tuple[Rank, Probe]] = []
         self.stalls.begin(self.now)
 

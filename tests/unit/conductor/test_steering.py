@@ -299,7 +299,7 @@ SHAPES, RESIDENT = plan_named("shapes", ranks=1)
 
 def itinerary(plan: Plan, *walks: str) -> Itinerary:
     index = {walk.name: walk.index for walk in plan.walks}
-    steps = tuple(StepPlan(index=i, walk=index[name], lane=0, bindings={}) for i, name in enumerate(walks))
+    steps = tuple(StepPlan(index=i, walk=index[name], partition=0, bindings={}) for i, name in enumerate(walks))
     return Itinerary(steps=steps, outputs=(), ranks=(Rank(0),), streams=())
 
 

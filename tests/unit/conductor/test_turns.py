@@ -6,7 +6,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.conductor.runs.turns import InTurn
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Turns
 from walkgraph.wire import messages as m
@@ -35,7 +35,7 @@ def test_any_mix_of_the_ranks_gives_one_order(run: tuple[Turns, list[int]], chan
         link = links.setdefault(rank, deque())
         link.extend(emit("x", step, 10 * step + i, rank) for i in range(count))
         link.append(m.Sent(rank=rank, run=RunId("r"), step=step))
-    line, found = InTurn([turns]), list[m.Emit]()
+    line, found = OrderedOutputs([turns]), list[m.Emit]()
     while links:
         rank = chance.choice(list(links))
         message = links[rank].popleft()
@@ -47,7 +47,7 @@ def test_any_mix_of_the_ranks_gives_one_order(run: tuple[Turns, list[int]], chan
 
 
 def test_what_the_step_sends_whose_turn_it_is_leaves_at_once() -> None:
-    line = InTurn([Turns(output="x", steps=(1, 4), ranks=(Rank(0), Rank(1)))])
+    line = OrderedOutputs([Turns(output="x", steps=(1, 4), ranks=(Rank(0), Rank(1)))])
     assert line.emit(emit("x", 4, 0)) == []
     assert line.emit(emit("x", 1, 1)) == [emit("x", 1, 1)]
     assert line.emit(emit("y", 4, 2)) == [emit("y", 4, 2)], "of another output"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.deployment import plan_named
-from walkgraph.conductor import ways
-from walkgraph.conductor.ways import Way, Ways
+from walkgraph.conductor import itinerary_cache
+from walkgraph.conductor.itinerary_cache import CachedItinerary, ItineraryCache
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.ids import RunId
@@ -54,9 +54,9 @@ def request(name: str, task: Task, rng: random.Random) -> m.Submit:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "REMEMBERED", 20)
+    monkeypatch.setattr(itinerary_cache, "REMEMBERED", 20)
     graph, plan = plan_named(name, 1)
-    kept, rng, found = Ways(graph, plan), random.Random(name), 0
+    kept, rng, found = ItineraryCache(graph, plan), random.Random(name), 0
     for key, task in graph.tasks.items():
         for _ in range(30):
             submit = request(key, task, rng)
@@ -66,7 +66,7 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
                 itinerary = expand(graph, plan, key, params, submit.inputs, submit.parts, submit.outputs)
             except WalkgraphError:
                 continue
-            anew = Way(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+            anew = CachedItinerary(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
             for _ in range(2):
                 assert kept.of(submit, params, given) == anew
                 assert repr(kept.of(submit, params, given)) == repr(anew)
@@ -75,9 +75,9 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_no_more_are_remembered_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "REMEMBERED", 3)
+    monkeypatch.setattr(itinerary_cache, "REMEMBERED", 3)
     graph, plan = plan_named("synthetic_loops", 1)
-    kept, task = Ways(graph, plan), graph.tasks["climb"]
+    kept, task = ItineraryCache(graph, plan), graph.tasks["climb"]
     for value in range(10):
         submit = m.Submit(run=RunId("r"), task="climb", params={"start": value}, inputs={})
         kept.of(submit, fill_params(task, {"seed": 0, "start": value}), ())

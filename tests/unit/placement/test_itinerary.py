@@ -55,7 +55,7 @@ def draw(params: dict[str, Any], inputs: dict[str, Any] | None = None, split: st
 def test_parts_are_walked_in_their_order_and_bindings_resolved() -> None:
     found = talk()
     assert walk_names(found) == ["prefill", "prefill", "decode", "speak"]
-    assert [step.lane for step in found.steps] == [0, 0, 0, 1]
+    assert [step.partition for step in found.steps] == [0, 0, 0, 1]
     assert [step.bindings for step in found.steps] == [
         {"text": FromInput("prompt.0")},
         {"text": FromInput("prompt.1")},
@@ -110,7 +110,7 @@ def test_a_session_is_kept_though_nobody_waits() -> None:
 def test_states_move_when_their_node_does() -> None:
     found = talk(split="decode")
     assert walk_names(found, "decode") == ["prefill", "prefill", "move:main:0>1", "decode", "speak"]
-    assert [(step.index, step.lane) for step in found.steps] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
+    assert [(step.index, step.partition) for step in found.steps] == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1)]
     assert found.steps[3].bindings == {"token": FromStep(1, "token")}
     assert found.ranks == (0, 1)
 

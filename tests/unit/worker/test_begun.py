@@ -11,7 +11,7 @@ from tests.unit.worker.test_core import CONSUMERS, plan_of
 from walkgraph.ids import RunId
 from walkgraph.wire.messages import RankDone
 from walkgraph.worker.core import Core
-from walkgraph.worker.events import CallBegun, CallDone, Ref, Report, Run, Started
+from walkgraph.worker.events import CallBegun, CallDone, Ref, Report, RunCall, Started
 
 WALKS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nested": ({"rows": 3, "columns": 2}, {"start": 10}),
@@ -68,7 +68,7 @@ def test_times_and_the_end_wait_for_what_was_followed() -> None:
     params = {"seed": 0, "rows": 1, "columns": 1}
     commands = core.handle(Started(RunId("r"), one_walk(plan, "nested"), params, {"start": 1}))
     later: list[CallDone] = []
-    while calls := [command.call for command in commands if isinstance(command, Run)]:
+    while calls := [command.call for command in commands if isinstance(command, RunCall)]:
         commands = []
         for call in calls:
             ref, outputs = Ref(call.run, call.step, call.use, call.iteration), serve[call.node](call)

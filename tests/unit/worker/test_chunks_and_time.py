@@ -160,7 +160,7 @@ def test_a_stream_has_the_items_of_its_steps_in_the_order_of_the_steps(apart: bo
     cluster = Cluster(plan, given, seed)
     itinerary = lanes(plan, [("before", False), ("produce", False), ("batches", True)])
     # The first two are one list of steps.
-    steps = tuple(replace(step, lane=max(step.lane, 1)) for step in itinerary.steps)
+    steps = tuple(replace(step, partition=max(step.partition, 1)) for step in itinerary.steps)
     cluster.start("r", replace(itinerary, steps=steps), {"items": 20, "stop_at": 2**31 - 1, "work": 0, "side": 1}, {})
     cluster.run()
     assert cluster.done("r") == set(itinerary.ranks), {r: c.waiting_for("r") for r, c in cluster.cores.items()}

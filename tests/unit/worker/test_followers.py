@@ -30,7 +30,7 @@ from walkgraph.worker.events import (
     Ref,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Send,
     Started,
@@ -78,7 +78,7 @@ def entered(plan: Plan, **params: Any) -> tuple[Core, LoopCall]:
 
 
 def runs(commands: Sequence[Command]) -> list[Call]:
-    return [command.call for command in commands if isinstance(command, Run)]
+    return [command.call for command in commands if isinstance(command, RunCall)]
 
 
 def when(use: str, text: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ from walkgraph.worker.events import (
     Ref,
     Release,
     Report,
-    Run,
+    RunCall,
     RunLoop,
     Started,
     Watched,
@@ -47,7 +47,7 @@ from walkgraph.worker.observe.gate import Gate
 
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 R = RunId("r")
-STEPS = tuple(StepPlan(index=i, walk=0, lane=lane, bindings={}) for i, lane in enumerate((0, 0, 1)))
+STEPS = tuple(StepPlan(index=i, walk=0, partition=lane, bindings={}) for i, lane in enumerate((0, 0, 1)))
 Path = tuple[tuple[float, ...], ...]
 
 
@@ -93,7 +93,7 @@ class Naive:
 
     def inside(self, call: HeldCall) -> bool:
         last = self.until
-        if last is None or STEPS[call.step].lane != STEPS[last.step].lane or call.step > last.step:
+        if last is None or STEPS[call.step].partition != STEPS[last.step].partition or call.step > last.step:
             return False
         end = self.path(last)[:-1]
         return call.step < last.step or self.path(call)[: len(end)] <= end
@@ -132,7 +132,7 @@ def test_a_gate_does_what_its_twin_does(graph: Graph, data: st.DataObject) -> No
             if (step, use.index, iteration) in seen:
                 continue
             seen.add((step, use.index, iteration))
-            out = gate.take([Run(made(call, use.index))])
+            out = gate.take([RunCall(made(call, use.index))])
             passed = [call] if naive.come(call) else []
         else:
             if kind != "open" and data.draw(st.booleans()) and naive.held:
@@ -140,7 +140,7 @@ def test_a_gate_does_what_its_twin_does(graph: Graph, data: st.DataObject) -> No
             asked = None if kind == "one" and naive.held and data.draw(st.booleans()) else call
             out = gate.obey(Order(run=R, mode=kind, call=asked, number=number))
             passed = naive.obey(kind, asked)
-        runs = [(c.call.step, c.call.use, c.call.iteration) for c in out if isinstance(c, Run)]
+        runs = [(c.call.step, c.call.use, c.call.iteration) for c in out if isinstance(c, RunCall)]
         assert runs == [(c.step, use_of(plan, c), c.iteration) for c in passed]
         halted = [c.message for c in out if isinstance(c, Report) and isinstance(c.message, Halted)]
         now = tuple(sorted(naive.held, key=naive.order))
@@ -284,20 +284,20 @@ def order(core: Core, mode: Any, call: HeldCall | None = None, number: int = 1) 
 
 def served_on(core: Core, commands: Sequence[Command]) -> tuple[list[Call], list[Halted]]:
     """All calls that are let pass from here on, and what is told meanwhile."""
-    how, todo = functions(drawn("synthetic_loops")), [c.call for c in commands if isinstance(c, Run)]
+    how, todo = functions(drawn("synthetic_loops")), [c.call for c in commands if isinstance(c, RunCall)]
     calls, told = list(todo), halts(commands)
     while todo:
         one = todo.pop(0)
         out = core.handle(CallDone(Ref(one.run, one.step, one.use, one.iteration), how[one.node](one)))
-        todo += [c.call for c in out if isinstance(c, Run)]
-        calls += [c.call for c in out if isinstance(c, Run)]
+        todo += [c.call for c in out if isinstance(c, RunCall)]
+        calls += [c.call for c in out if isinstance(c, RunCall)]
         told += halts(out)
     return calls, told
 
 
 def test_a_held_run_waits_before_its_first_calls() -> None:
     core, commands = climbing(stepped=True, hold=True)
-    assert not [c for c in commands if isinstance(c, Run)]
+    assert not [c for c in commands if isinstance(c, RunCall)]
     (halted,) = halts(commands)
     assert [(c.use, c.node, c.iteration, c.loop) for c in halted.held] == [
         ("one", "one", (), ""),
@@ -307,18 +307,18 @@ def test_a_held_run_waits_before_its_first_calls() -> None:
     looked = [(c.why, c.source, c.modality, c.value) for c in commands if isinstance(c, Observe)]
     assert looked == [("held", "first_pass.count", "tensor", StateKey("r", "passes", (0, 0)))]
     out = order(core, "one")
-    assert [c.call.node for c in out if isinstance(c, Run)] == ["one"]
+    assert [c.call.node for c in out if isinstance(c, RunCall)] == ["one"]
     assert [(one.gate, [c.use for c in one.held]) for one in halts(out)] == [(1, ["first_pass"])]
     _, told = served_on(core, out)
     assert [c.use for c in told[-1].held] == ["grow", "first_pass"]
     grow = told[-1].held[0]
-    assert [type(c) for c in order(core, "one", grow)] == [Run, Report]
+    assert [type(c) for c in order(core, "one", grow)] == [RunCall, Report]
     assert order(core, "one", grow) == []
 
 
 def test_inputs_of_held_calls_are_looked_at_once_and_anew_for_who_asks() -> None:
     core, _ = climbing(stepped=True, hold=True)
-    (one,) = (c.call for c in order(core, "one") if isinstance(c, Run))
+    (one,) = (c.call for c in order(core, "one") if isinstance(c, RunCall))
     out = core.handle(CallDone(Ref("r", 0, one.use, ()), {"value": 7}))
     looked = {(c.source, c.modality): c.value for c in out if isinstance(c, Observe)}
     assert looked == {("grow.a", "scalar"): 0, ("grow.b", "scalar"): 7}
@@ -418,7 +418,7 @@ def test_a_run_that_failed_lets_nothing_pass() -> None:
     core = Core(plan_of(graph), Rank(0))
     params = {"seed": 0, "times": 6, "at": 0, "work": 0, "side": 1}
     commands = core.handle(Started(R, one_walk(core.plan, "fail"), params, {}, stepped=True))
-    (first,) = (c.call for c in commands if isinstance(c, Run))
+    (first,) = (c.call for c in commands if isinstance(c, RunCall))
     order(core, "close")
     error = ErrorInfo(code="node_error", message="no")
     out = core.handle(CallDone(Ref("r", first.step, first.use, first.iteration), error=error))

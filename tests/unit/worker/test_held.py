@@ -11,11 +11,11 @@ from tests.support.deployment import plan_named
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
-from walkgraph.wire.standing import Held as Told
+from walkgraph.wire.standing import Held
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import pending as held_module
-from walkgraph.worker.io.outbox import Waiting
-from walkgraph.worker.io.pending import Held
+from walkgraph.worker.io.outbox import OutgoingMessage
+from walkgraph.worker.io.pending import HeldMessages
 
 _, PLAN = plan_named("synthetic_loops")
 WALK = next(walk for walk in PLAN.walks if any(edge.transport != "local" for edge in walk.edges))
@@ -24,14 +24,12 @@ R, Q = RunId("r"), RunId("q")
 ONE, TWO = Rank(1), Rank(2)
 
 
-def made() -> Held:
-    held = Held(Rank(0))
-    held.places = PLACES
-    return held
+def made() -> HeldMessages:
+    return HeldMessages(Rank(0), PLACES)
 
 
-def deliver(run: RunId = R, key: int = 0, value: Any = ABSENT) -> Waiting:
-    return Waiting(m.Deliver(run=run, step=0, edge=0, key=(key,), value=m.Absent()), value)
+def deliver(run: RunId = R, key: int = 0, value: Any = ABSENT) -> OutgoingMessage:
+    return OutgoingMessage(m.Deliver(run=run, step=0, edge=0, key=(key,), value=m.Absent()), value)
 
 
 def test_all_for_a_peer_comes_in_its_order_and_once() -> None:
@@ -48,10 +46,10 @@ def test_what_is_held_for_a_run_is_told_and_dropped_with_it() -> None:
     held = made()
     held.keep(ONE, deliver(R), WALK.name)
     held.keep(ONE, deliver(Q), WALK.name)
-    held.keep(TWO, Waiting(m.Rest(run=R)))
+    held.keep(TWO, OutgoingMessage(m.Rest(run=R)))
     edge = PLACES.hop(WALK.name, 0, stream=False)
     assert "->" in edge
-    assert held.of(R) == (Told(to=ONE, edge=edge),)
+    assert held.of(R) == (Held(to=ONE, edge=edge),)
     held.forget(R)
     assert held.of(R) == ()
     assert [waiting.message.run for waiting in held.take(ONE)] == [Q]
@@ -86,5 +84,5 @@ def test_over_the_bound_a_run_fails_with_the_edge_and_the_rank(large: bool, monk
 
 def test_items_of_streams_are_named_by_their_stream() -> None:
     held = made()
-    held.keep(ONE, Waiting(m.StreamItem(run=R, stream=4, step=0, index=0, value=m.Absent())))
+    held.keep(ONE, OutgoingMessage(m.StreamItem(run=R, stream=4, step=0, index=0, value=m.Absent())))
     assert held.of(R)[0].edge == "stream 4"

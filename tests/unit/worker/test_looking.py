@@ -14,7 +14,7 @@ from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Off
 from walkgraph.wire.watching import Tap
 from walkgraph.worker.events import ABSENT, Observe
-from walkgraph.worker.observe.looking import Looking
+from walkgraph.worker.observe.samples import Samples
 
 KEY = StateKey("r", "main")
 
@@ -36,7 +36,7 @@ class States:
 class Desk:
     def __init__(self) -> None:
         self.now, self.heard = 100.0, Heard()
-        self.looking = Looking(Rank(2), States(), self.heard, lambda: self.now)
+        self.looking = Samples(Rank(2), States(), self.heard, lambda: self.now)
         self.armed: dict[str, Tap] = {}
 
     def look(self, why: Any, value: Any, *taps: Tap, modality: str = "features") -> Sequence[t.Sample]:

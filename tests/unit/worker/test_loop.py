@@ -37,13 +37,13 @@ from walkgraph.worker.events import (
     Ref,
     Release,
     Report,
-    Run,
+    RunCall,
     Send,
     Started,
 )
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.links import Links
-from walkgraph.worker.loop import Loop
+from walkgraph.worker.loop import WorkerLoop
 
 ITINERARY = Itinerary(steps=(), outputs=(), ranks=(), streams=())
 R = RunId("r")
@@ -171,7 +171,7 @@ class Worker:
         inbox = sockets.pull(context, self.address)
         conductor = sockets.dealer(context, sockets.address(folder, "workers"), self.identity)
         self.links = Links(self.rank, start, conductor, inbox, context, self.arena)
-        self.loop = Loop(self.rank, self.core, self.engine, self.links, emitter or Off())
+        self.loop = WorkerLoop(self.rank, self.core, self.engine, self.links, emitter or Off())
         self.peer = self.arena.peer(self.address, start)
 
     def turn(self) -> None:
@@ -269,7 +269,7 @@ def start(worker: Worker, desk: Desk, answer: list[Command]) -> None:
 
 def test_start_call_done_and_report(trio: Trio) -> None:
     desk, one, _ = trio
-    start(one, desk, [Run(call())])
+    start(one, desk, [RunCall(call())])
     done = m.RankDone(rank=one.rank, run=R, times=())
     emit = m.Emit(rank=one.rank, run=R, name="x", value=m.Absent(), iteration=())
     one.core.answers.append([Report(emit, torch.tensor([7])), Report(done)])
@@ -326,7 +326,7 @@ def test_a_ping_is_answered_and_stop_ends_the_loop(trio: Trio) -> None:
 def test_the_books_are_checked_once_after_every_spell_of_work(trio: Trio) -> None:
     desk, one, _ = trio
     now = [0.0]
-    loop = Loop(one.rank, one.core, one.engine, one.links, Off(), lambda: now[0])
+    loop = WorkerLoop(one.rank, one.core, one.engine, one.links, Off(), lambda: now[0])
     audits: list[int] = []
     for now[0], one.core.runs in (0.0, (R,)), (0.5, (R,)), (1.9, ()), (10.0, ()), (10.5, (R,)), (11.5, ()):
         desk.say(one, m.Ping(number=0))
@@ -339,7 +339,7 @@ def test_a_worker_that_can_not_go_on_says_why_and_ends(trio: Trio) -> None:
     desk, one, _ = trio
     one.engine.states.lost_page = True
     times = iter(range(1000))
-    loop = Loop(one.rank, one.core, one.engine, one.links, Off(), lambda: float(next(times)))
+    loop = WorkerLoop(one.rank, one.core, one.engine, one.links, Off(), lambda: float(next(times)))
     one.core.runs = (R,)
     desk.say(one, m.Ping(number=0))
     loop.turn()
@@ -429,7 +429,7 @@ def test_what_waits_for_a_run_that_ends_is_dropped(trio: Trio) -> None:
 
 def test_a_value_that_cannot_travel_fails_its_run_alone(trio: Trio) -> None:
     desk, _, two = trio
-    start(two, desk, [Send(Rank(0), deliver(), torch.zeros(1 << 17, dtype=torch.uint8), "shm"), Run(call())])
+    start(two, desk, [Send(Rank(0), deliver(), torch.zeros(1 << 17, dtype=torch.uint8), "shm"), RunCall(call())])
     two.turn()
     said = desk.hear()
     assert isinstance(said, m.RankFailed)

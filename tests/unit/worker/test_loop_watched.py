@@ -7,7 +7,7 @@ from walkgraph.telemetry.emit import Buffered
 from walkgraph.telemetry.events import Sample, decode
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import FreeLoops, Gated, HoldLoops, Observe, Report, Started, Watched
-from walkgraph.worker.loop import Loop
+from walkgraph.worker.loop import WorkerLoop
 
 __all__ = ["trio"]
 
@@ -49,7 +49,7 @@ def test_a_gate_of_a_suspended_run_waits_with_all_else_and_a_watch_does_not(trio
 def test_what_is_looked_at_is_told_as_samples(trio: Trio) -> None:
     desk, one, _ = trio
     told: list[bytes] = []
-    loop = Loop(
+    loop = WorkerLoop(
         one.rank, one.core, one.engine, one.links, Buffered("d", "rank 0.1", "off", lambda p: not told.append(p))
     )
     one.core.answers.append([Observe("record", R, "w", 0, "n.out", (), "tensor", torch.ones(2))])

@@ -24,9 +24,9 @@ from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import RunLoop
 from walkgraph.worker.loops.unrolling import MOST
+from walkgraph.worker.observe.call_aggregates import calls_of
+from walkgraph.worker.observe.launch_groups import LaunchGroup
 from walkgraph.worker.observe.observing import held_values
-from walkgraph.worker.observe.riding import Party
-from walkgraph.worker.observe.summing import calls_of
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -311,7 +311,7 @@ def test_uses_inside_are_told_under_their_name_and_summed() -> None:
     assert [use.name for use in call.body] == ["u", *["v", "w"] * 3]
     done = LoopDone(call, {}, None, 4, stopped=False, busy=0.0, queued=0.0, batch=1)
     assert [(use.name, count) for use, count in calls_of(done)] == [("u", 4), ("v", 12), ("w", 6)]
-    uses = Party("w", "l", [loop_run(call).member]).uses(tuple(range(len(call.body))))
+    uses = LaunchGroup("w", "l", [loop_run(call).member]).uses(tuple(range(len(call.body))))
     assert (uses.names, uses.nodes) == (("u", "v", "w"),) * 2
 
 

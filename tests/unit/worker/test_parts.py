@@ -15,7 +15,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
 from walkgraph.worker.io.carrier import Carrier
-from walkgraph.worker.io.outbox import Outbox, Waiting
+from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.loops.parts import Parts
 
 KEY = PeerKey("r", 3, "denoise", (1, 2))
@@ -115,7 +115,7 @@ def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
     outbox = Outbox(here, Rank(1), (b"head",), carrier, left)
     monkeypatch.setattr(carrier, "there", lambda ticket: False)
     deliver = m.Deliver(run=RunId("r"), step=0, edge=0, key=(), value=m.Absent())
-    outbox.send(Waiting(deliver, torch.ones(1 << 15), shared=True, note="it"))
+    outbox.send(OutgoingMessage(deliver, torch.ones(1 << 15), shared=True, note="it"))
     outbox.urge(m.Rest(run=RunId("r")))
     outbox.forget("r")
     assert there.poll(1000)

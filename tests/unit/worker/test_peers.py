@@ -141,12 +141,12 @@ def test_a_start_is_heard_once_it_is_named_and_an_older_one_no_more(trio: Trio, 
     desk, one, two = trio
     sender = sockets.push(outside, one.address)
     sender.send_multipart([sender_of(1, 2), codec.encode(deliver(2))])
-    until(desk, one, lambda: len(one.links._strangers) == 1)
+    until(desk, one, lambda: len(one.links.peers.strangers) == 1)
     assert not one.core.events
     one.links.set_peers({one.rank: one.peer, two.rank: restarted(two.peer)})
     until(desk, one, lambda: one.core.events == [Arrived(deliver(2), ABSENT)])
     sender.send_multipart([sender_of(1, 1), codec.encode(deliver(3))])
-    until(desk, one, lambda: one.links.stale == 1)
+    until(desk, one, lambda: one.links.peers.stale == 1)
     sender.close()
     assert one.core.events == [Arrived(deliver(2), ABSENT)]
 
@@ -255,7 +255,7 @@ class Deployment:
                     self.perform(self.ranks.heard(Rank(rank), message, self.now))
         if self.ranks.all_ready:
             for worker in self.workers.values():
-                known = {rank: peer.start for rank, peer in worker.links._peers.items()}
+                known = {rank: peer.start for rank, peer in worker.links.peers.known.items()}
                 assert known == {o.rank: o.peer.start for o in self.workers.values() if o is not worker}
 
     def say(self, rank: Rank) -> None:

@@ -29,8 +29,8 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
-from walkgraph.worker.events import Arrived, CallDone, Ref, Run, RunLoop, Send, Started
-from walkgraph.worker.walk.streams import Outgoing
+from walkgraph.worker.events import Arrived, CallDone, Ref, RunCall, RunLoop, Send, Started
+from walkgraph.worker.walk.run_streams import Outgoing
 
 INPUTS = {"x": 5, "xs": [7, 8]}
 QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -81,7 +81,7 @@ def results(cluster: Cluster) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for core in cluster.cores.values():
         for run in core._runs.values():  # type: ignore[attr-defined]
-            found |= {name: plain(value) for name, value in run._results.items()}
+            found |= {name: plain(value) for name, value in run.steps.results.items()}
     return found
 
 
@@ -179,7 +179,7 @@ def test_items_of_one_chunk_travel_in_one_message() -> None:
     call = next(command.call for command in commands if isinstance(command, RunLoop))
     (key,) = (out.key for out in call.outputs)
     commands = core.handle(Items(call, 0, 3, {key: torch.arange(3.0).view(3, 1)}))
-    (sums,) = (command.call for command in commands if isinstance(command, Run))
+    (sums,) = (command.call for command in commands if isinstance(command, RunCall))
     assert torch.equal(sums.inputs["items"], torch.tensor([0.0, 1.0, 2.0]))
     assert sums.chunks["items"].valid == 3
 
@@ -203,7 +203,7 @@ def test_items_for_another_rank_are_one_message_and_single_ones_are_as_ever() ->
     )
     assert [(c.message.index, c.message.count, tuple(c.value.shape)) for c in many] == [(0, 3, (3, 1))]
     assert [(c.message.index, c.message.count, tuple(c.value.shape)) for c in one] == [(3, 1, (1,))]
-    run = next(c for c in cores[1].handle(Arrived(many[0].message, many[0].value)) if isinstance(c, Run))
+    run = next(c for c in cores[1].handle(Arrived(many[0].message, many[0].value)) if isinstance(c, RunCall))
     assert torch.equal(run.call.inputs["items"], torch.tensor([0.0, 1.0, 2.0]))
 
 

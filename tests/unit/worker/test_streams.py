@@ -4,7 +4,7 @@ import random
 
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import StreamPlan
-from walkgraph.worker.walk.streams import Feeder, Incoming
+from walkgraph.worker.walk.run_streams import Feeder, Incoming
 
 STREAM = StreamPlan(
     index=0,

@@ -26,8 +26,8 @@ from walkgraph.telemetry.emit import INTERVAL, Buffered, Off
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import ABSENT, Arrived, Send
-from walkgraph.worker.observe import folding, summing
-from walkgraph.worker.observe.telling import GAUGE_SECONDS, Teller
+from walkgraph.worker.observe import aggregates, call_aggregates
+from walkgraph.worker.observe.work_telemetry import GAUGE_SECONDS, WorkTelemetry
 
 R = Rank(0)
 
@@ -72,7 +72,7 @@ class World:
         self.frames: list[bytes] = []
         self.engine = Engine()
         self.emitter = Buffered("d", "rank 0.1", level, lambda frame: not self.frames.append(frame))
-        self.teller = Teller(R, self.emitter, self.clock, self.engine, Links())
+        self.teller = WorkTelemetry(R, self.emitter, self.clock, self.engine, Links())
 
     def clock(self) -> float:
         self.reads += 1
@@ -386,7 +386,7 @@ def test_what_arrives_is_told_on_full_and_names_what_was_sent() -> None:
 # ── levels, gauges, packets ──
 
 
-def everything(teller: Teller) -> None:
+def everything(teller: WorkTelemetry) -> None:
     of = loop_call("r")
     teller.began(of)
     teller.worked(stepped(LaunchBatch([loop_run(of)]), (0,), 1, Timing(1, 2, 3, 4)))
@@ -434,7 +434,7 @@ def test_what_was_added_up_before_a_change_leaves_all_the_same(level: Level) -> 
 
 def test_where_nobody_listens_the_engine_is_not_asked_to_time() -> None:
     engine = Engine()
-    teller = Teller(R, Off(), lambda: 0.0, engine, Links())
+    teller = WorkTelemetry(R, Off(), lambda: 0.0, engine, Links())
     teller.set_level("full")
     assert engine.timed == [False, False]
 
@@ -481,8 +481,8 @@ def test_the_first_change_leaves_at_once_and_the_next_waits_for_its_packet() -> 
 
 
 def test_what_finds_no_room_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MOST", 3)
-    monkeypatch.setattr(summing, "MOST", 3)
+    monkeypatch.setattr(aggregates, "MOST", 3)
+    monkeypatch.setattr(call_aggregates, "MOST", 3)
     world = World()
     for number in range(5):
         world.teller.worked(Forwarded([call(f"r{number}")], [4.0], (), Timing(5, 5, 5, 6)))

@@ -14,7 +14,7 @@ from walkgraph.telemetry.emit import INTERVAL, Buffered
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level, Watch
 from walkgraph.worker.events import RunLoop
-from walkgraph.worker.loop import Loop
+from walkgraph.worker.loop import WorkerLoop
 
 __all__ = ["outside", "trio"]  # fixtures
 
@@ -37,7 +37,7 @@ class Told:
         worker.engine = Gauged()
         worker.core.runs = (R,)
         emitter = Buffered("d", "rank 0.1", level, lambda frame: not self.frames.append(frame))
-        worker.loop = Loop(worker.rank, worker.core, worker.engine, worker.links, emitter)
+        worker.loop = WorkerLoop(worker.rank, worker.core, worker.engine, worker.links, emitter)
 
     @property
     def events(self) -> list[e.Any]:

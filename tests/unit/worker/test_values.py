@@ -91,7 +91,7 @@ def test_small_tensors_ride_inside_and_large_ones_as_tickets() -> None:
 
 def test_without_room_nothing_stays_behind() -> None:
     store = Store(2)
-    with pytest.raises(values.NoRoom):
+    with pytest.raises(values.TransportFull):
         values.pack([torch.zeros(2000)] * 3, store.put, store.take_back)
     assert store.taken_back == [1, 2]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.page_budget import Demand
 
 
 class Holder(NamedTuple):

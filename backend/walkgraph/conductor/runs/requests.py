@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from walkgraph.conductor.ways import Ways
+from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
 from walkgraph.ids import Rank, RunId
@@ -23,10 +23,10 @@ class Request:
     """The task's, where the request names a session."""
 
 
-def judge(graph: Graph, ways: Ways, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
+def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
     """`room`: how many more runs may wait."""
     try:
-        request = resolve(graph, ways, submit, seed)
+        request = resolve(graph, itineraries, submit, seed)
         if room <= 0:
             raise Overloaded("as many runs as may are waiting already; try again later")
     except WalkgraphError as error:
@@ -45,13 +45,13 @@ def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
     return None
 
 
-def resolve(graph: Graph, ways: Ways, submit: m.Submit, seed: int) -> Request:
+def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int) -> Request:
     """`seed` is used where the client gives none. Raises InvalidInput or NotFound with a pointer into the request."""
     task = task_of(graph, submit.task)
     params = fill_params(task, {"seed": seed, **submit.params})
     given = name_inputs(task, submit.inputs, submit.parts)
-    way = ways.of(submit, params, given)
+    found = itineraries.of(submit, params, given)
     values = {one.name: one.value for one in given}
-    inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in way.reads.items()}
+    inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
-    return Request(way.itinerary, params, inputs, way.tokens, session)
+    return Request(found.itinerary, params, inputs, found.tokens, session)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from walkgraph.conductor.runs.pages import Demand
+from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire.sessions import SessionState
@@ -102,7 +102,7 @@ class Sessions:
         ends = (s.end for s in self._sessions.values() if s.busy is None and not s.releasing)
         return min(ends, default=float("inf"))
 
-    def told(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
+    def states(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
         """`waiting`: runs by session; `kept`: bytes of pages."""
         return tuple(
             SessionState(

@@ -32,7 +32,7 @@ LOST_PROBES = 10
 _NEVER = float("inf")
 
 
-class Quiet(NamedTuple):
+class QuietRun(NamedTuple):
     """A run that should make progress."""
 
     run: RunId
@@ -61,7 +61,7 @@ class Stalls:
         self._look = _NEVER
         """When it is looked for quiet runs next."""
         self._number = 0
-        self._asked: dict[RunId, Quiet] = {}
+        self._asked: dict[RunId, QuietRun] = {}
         """By the probe that is under way."""
         self._missing: set[Rank] = set()
         """Ranks that have not answered it."""
@@ -77,7 +77,7 @@ class Stalls:
         if not self._missing:
             self._look = min(self._look, now + QUIET_SECONDS)
 
-    def tick(self, runs: Iterable[Quiet], now: float) -> list[Command]:
+    def tick(self, runs: Iterable[QuietRun], now: float) -> list[Command]:
         """`runs`: those that should make progress."""
         if now < self._look:
             return []
@@ -92,7 +92,7 @@ class Stalls:
         self._missing = {rank for run in self._asked.values() for rank in run.ranks}
         return [ToRank(rank, Probe(number=self._number, runs=self._of(rank))) for rank in sorted(self._missing)]
 
-    def probed(self, message: m.Probed, now: float) -> list[tuple[Quiet, ErrorInfo]]:
+    def probed(self, message: m.Probed, now: float) -> list[tuple[QuietRun, ErrorInfo]]:
         """Runs that have stalled, each with the error that it ends with if nothing was heard of it since."""
         if message.number != self._number or message.rank not in self._missing:
             return []
@@ -101,7 +101,7 @@ class Stalls:
         if self._missing:
             return []
         resting: dict[RunId, _Rest] = {}
-        stalled: list[tuple[Quiet, ErrorInfo]] = []
+        stalled: list[tuple[QuietRun, ErrorInfo]] = []
         for run in self._asked.values():
             parts = self._parts(run)
             if len(parts) < len(run.ranks) or any(part.busy for part in parts.values()):
@@ -125,7 +125,7 @@ class Stalls:
     def _of(self, rank: Rank) -> tuple[RunId, ...]:
         return tuple(name for name, run in self._asked.items() if rank in run.ranks)
 
-    def _parts(self, run: Quiet) -> dict[Rank, Standing]:
+    def _parts(self, run: QuietRun) -> dict[Rank, Standing]:
         answers = ((rank, self._answers[rank].runs) for rank in sorted(run.ranks))
         return {rank: one for rank, told in answers for one in told if one.run == run.run}
 

@@ -12,7 +12,7 @@ from walkgraph.graph.document import Fork, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, LoopPlan, Op, Source, Target, UsePlan, WalkPlan
+from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, EdgeSource, LoopPlan, Op, Target, UsePlan, WalkPlan
 
 CHUNK = "chunk"
 
@@ -70,7 +70,7 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
     transport = context.transport(source, (target,), None)
     edge = EdgePlan(
         index=0,
-        source=Source(kind="use", use=0, port="state"),
+        source=EdgeSource(kind="use", use=0, port="state"),
         target=Target(kind="use", use=1, port="state"),
         common=0,
         transport=transport,
@@ -253,17 +253,17 @@ class _Walk:
             on_device=self.context.on_device(transport),
         )
 
-    def _source(self, route: Route) -> Source | None:
+    def _source(self, route: Route) -> EdgeSource | None:
         end = route.source
         match end.kind:
             case "use" if end.entry is not None and end.entry.index in self.at:
-                return Source(kind="use", use=self.at[end.entry.index], port=end.port)
+                return EdgeSource(kind="use", use=self.at[end.entry.index], port=end.port)
             case "in" if end.name in self.walk.walk.inputs:
-                return Source(kind="input", port=end.name)
+                return EdgeSource(kind="input", port=end.name)
             case "stream" if end.name in self.context.stream_index:
-                return Source(kind="stream", port=end.name, index=self.context.stream_index[end.name])
+                return EdgeSource(kind="stream", port=end.name, index=self.context.stream_index[end.name])
             case "loop" if route.target.entry is not None and route.common > 0:
-                return Source(kind="loop", port="index", index=route.target.entry.loop_indices[route.common - 1])
+                return EdgeSource(kind="loop", port="index", index=route.target.entry.loop_indices[route.common - 1])
             case _:
                 return None
 
@@ -288,7 +288,7 @@ class _Walk:
         transport = self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True)
         return EdgePlan(
             index=index,
-            source=Source(kind="use", use=self.at[entry.index], port=port),
+            source=EdgeSource(kind="use", use=self.at[entry.index], port=port),
             target=Target(kind="stream", port=name, index=self.context.stream_index[name]),
             common=0,
             leave="each" if entry.loops else "none",
@@ -301,7 +301,7 @@ class _Walk:
         transport = self.context.transport(source.rank, (target.rank,), None)
         return EdgePlan(
             index=index,
-            source=Source(kind="use", use=export, port="state"),
+            source=EdgeSource(kind="use", use=export, port="state"),
             target=Target(kind="use", use=take, port="state"),
             common=len(source.loops),
             transport=transport,

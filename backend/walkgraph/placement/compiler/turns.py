@@ -14,7 +14,7 @@ def turns_of(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tu
         for edge in walk.edges:
             if edge.target.kind == "out" and edge.target.port in wanted:
                 sender = step.index, walk.uses[edge.source.use].rank
-                senders.setdefault((edge.target.port, step.lane), []).append(sender)
+                senders.setdefault((edge.target.port, step.partition), []).append(sender)
     return tuple(
         Turns(output=output, steps=tuple(step for step, _ in found), ranks=tuple(rank for _, rank in found))
         for (output, _), found in senders.items()

@@ -13,7 +13,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
-from walkgraph.placement.simulate import LaneSeen
+from walkgraph.placement.simulate import PartitionSeen
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
 from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
@@ -73,7 +73,7 @@ def _simulated(document: Any, request: SimulateRequest) -> answers.Simulation:
     return answers.Simulation(ok=True, problems=[], params=dict(found.params), lanes=lanes)
 
 
-def _lane(lane: LaneSeen) -> answers.Lane:
+def _lane(lane: PartitionSeen) -> answers.Lane:
     steps = [asdict(step) for step in lane.steps]
     return answers.Lane(lane=lane.lane, steps=[cast(answers.Step, {**step, "as": step.pop("as_")}) for step in steps])
 

@@ -54,7 +54,7 @@ def encode(trace: Trace) -> bytes:
         file.extend(encoder.encode(event))
         file.extend(b",\n")
 
-    _Writer(trace, take).write()
+    _Writer(trace, _Timeline(trace.devices, take)).write()
     # A run's process is always named.
     del file[-2:]
     file.extend(b'],"displayTimeUnit":"ms","otherData":' + encoder.encode(about) + b"}")
@@ -64,43 +64,33 @@ def encode(trace: Trace) -> bytes:
 def events(trace: Trace) -> list[Event]:
     """Of a thread, the slice around comes before those inside."""
     found: list[Event] = []
-    _Writer(trace, found.append).write()
+    _Writer(trace, _Timeline(trace.devices, found.append)).write()
     return found
 
 
-class _Writer:
-    def __init__(self, trace: Trace, take: Callable[[Event], None]) -> None:
-        self._trace, self._take = trace, take
+class _Timeline:
+    """The events of a file: processes and threads, made and named when they are first used, and what stands on them."""
+
+    def __init__(self, devices: Sequence[str], take: Callable[[Event], None]) -> None:
+        """`devices`: by rank."""
+        self._devices, self._take = devices, take
         self._threads: dict[tuple[int, str], int] = {}
         self._processes: dict[int, str] = {}
         self._flows = 0
-        self._at: dict[int, Spot] = {}
-        """Block -> where it stands."""
 
-    def write(self) -> None:
-        self._run()
-        self._lanes()
-        self._batches()
-        self._hops()
-        self._counters()
-        self._loop_ends()
-
-    # ── processes and threads ───────────────────────────────────────────────────────────────────
-
-    def _process(self, rank: int) -> int:
+    def process(self, rank: int) -> int:
         pid = RANKS_FROM + rank
         if pid not in self._processes:
-            devices = self._trace.devices
-            device = f" ({devices[rank]})" if rank < len(devices) else ""
-            self._name_process(pid, f"rank {rank}{device}")
+            device = f" ({self._devices[rank]})" if rank < len(self._devices) else ""
+            self.name_process(pid, f"rank {rank}{device}")
         return pid
 
-    def _name_process(self, pid: int, name: str) -> None:
+    def name_process(self, pid: int, name: str) -> None:
         self._processes[pid] = name
         self._meta("process_name", pid, 0, {"name": name})
         self._meta("process_sort_index", pid, 0, {"sort_index": pid})
 
-    def _thread(self, pid: int, name: str, line: int = 0) -> int:
+    def thread(self, pid: int, name: str, line: int = 0) -> int:
         """A thread's number; `line` counts those that share a name."""
         key = (pid, name if line == 0 else f"{name} +{line}")
         if key not in self._threads:
@@ -112,39 +102,69 @@ class _Writer:
     def _meta(self, name: str, pid: int, tid: int, args: Event) -> None:
         self._take({"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
-    def _slice(self, name: str, kind: str, pid: int, tid: int, span: tuple[int, int], **args: Any) -> None:
+    def slice(self, name: str, kind: str, pid: int, tid: int, span: tuple[int, int], **args: Any) -> None:
         start, end = span
         place = {"ts": start, "dur": end - start, "pid": pid, "tid": tid}
         self._take({"ph": "X", "name": name, "cat": kind, **place, "args": args})
 
-    def _flow(self, kind: str, source: Spot, target: Spot) -> None:
+    def flow(self, kind: str, source: Spot, target: Spot) -> None:
         self._flows += 1
         common = {"name": kind, "cat": kind, "id": self._flows}
         for phase, (pid, tid, ts) in (("s", source), ("f", target)):
             binding = {"bp": "e"} if phase == "f" else {}
             self._take({"ph": phase, **common, "ts": ts, "pid": pid, "tid": tid, **binding})
 
-    def _mark(self, name: str, pid: int, tid: int, at: int, **args: Any) -> None:
+    def mark(self, name: str, pid: int, tid: int, at: int, **args: Any) -> None:
         place = {"ts": at, "pid": pid, "tid": tid}
         self._take({"ph": "i", "name": name, "cat": "mark", "s": "t", **place, "args": args})
+
+    def counter(self, name: str, pid: int, at: int, values: Event) -> None:
+        self._take({"ph": "C", "name": name, "ts": at, "pid": pid, "tid": 0, "args": values})
+
+    def line_up(self, rank: int, name: str, spans: Sequence[tuple[int, int]]) -> list[Spot]:
+        """Where each span stands on threads of this name."""
+        pid = self.process(rank)
+        order = sorted(range(len(spans)), key=lambda i: spans[i])
+        lines = spread([spans[i] for i in order])
+        spots: dict[int, Spot] = {
+            i: (pid, self.thread(pid, name, line), spans[i][0]) for i, line in zip(order, lines, strict=True)
+        }
+        return [spots[i] for i in range(len(spans))]
+
+
+class _Writer:
+    """Puts a trace on a timeline."""
+
+    def __init__(self, trace: Trace, timeline: _Timeline) -> None:
+        self._trace, self._timeline = trace, timeline
+        self._at: dict[int, Spot] = {}
+        """Block -> where it stands."""
+
+    def write(self) -> None:
+        self._run()
+        self._lanes()
+        self._batches()
+        self._hops()
+        self._counters()
+        self._loop_ends()
 
     # ── the run ─────────────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
         trace, phases = self._trace, self._trace.phases
-        self._name_process(RUN_PID, f"run {trace.run[:8]}")
-        tid = self._thread(RUN_PID, "run")
+        self._timeline.name_process(RUN_PID, f"run {trace.run[:8]}")
+        tid = self._timeline.thread(RUN_PID, "run")
         end = max(0, round(trace.seconds * 1e6))
         args = {"run": trace.run, "deployment": trace.deployment, "state": trace.state, "error": trace.error}
-        self._slice(trace.task or "run", "run", RUN_PID, tid, (0, end), **args)
+        self._timeline.slice(trace.task or "run", "run", RUN_PID, tid, (0, end), **args)
         began = min(max(0, phases.get("started", end)), end)
         ended = min(max(began, phases.get("finished", end)), end)
         queued = min(max(0, phases.get("queued", 0)), began)
-        self._slice("queued", "phase", RUN_PID, tid, (queued, began))
+        self._timeline.slice("queued", "phase", RUN_PID, tid, (queued, began))
         if "started" in phases:
-            self._slice("running", "phase", RUN_PID, tid, (began, ended))
+            self._timeline.slice("running", "phase", RUN_PID, tid, (began, ended))
         if "first_output" in phases:
-            self._mark("first output", RUN_PID, tid, phases["first_output"])
+            self._timeline.mark("first output", RUN_PID, tid, phases["first_output"])
         self._steps((began, ended) if "started" in phases else (0, -1))
 
     def _steps(self, around: tuple[int, int]) -> None:
@@ -158,8 +178,8 @@ class _Writer:
         for ((walk, step), span), line in zip(ordered, lines, strict=True):
             inside = line == 0 and around[0] <= span[0] and span[1] <= around[1]
             # A line of its own for what sticks out: it may not overlap the run's phases.
-            tid = self._thread(RUN_PID, "run") if inside else self._thread(RUN_PID, "walks", line)
-            self._slice(self._step_name(walk, step), "step", RUN_PID, tid, span, step=step)
+            tid = self._timeline.thread(RUN_PID, "run") if inside else self._timeline.thread(RUN_PID, "walks", line)
+            self._timeline.slice(self._step_name(walk, step), "step", RUN_PID, tid, span, step=step)
 
     def _step_name(self, walk: int, step: int) -> str:
         return f"{self._trace.names[walk]} #{step}"
@@ -174,7 +194,7 @@ class _Writer:
             rows = by_lane.get(number, [])
             lines = spread([self._span(row) for row in rows])
             for line in range(1 + max(lines, default=-1)):
-                tid = self._thread(self._process(lane.rank), lane.name, line)
+                tid = self._timeline.thread(self._timeline.process(lane.rank), lane.name, line)
                 self._line(tid, [row for row, its in zip(rows, lines, strict=True) if its == line])
 
     def _line(self, tid: int, rows: Sequence[int]) -> None:
@@ -184,9 +204,9 @@ class _Writer:
         for together in _neighbours(rows, steps):
             first = together[0]
             span = (blocks.started[first], max(self._span(row)[1] for row in together))
-            pid = self._process(self._trace.lanes[blocks.lane[first]].rank)
+            pid = self._timeline.process(self._trace.lanes[blocks.lane[first]].rank)
             name = self._step_name(blocks.walk[first], blocks.step[first])
-            self._slice(name, "step", pid, tid, span, step=blocks.step[first])
+            self._timeline.slice(name, "step", pid, tid, span, step=blocks.step[first])
             for row in together:
                 self._block(row, pid, tid)
 
@@ -214,7 +234,7 @@ class _Writer:
         if name != lane.name:
             args["node"] = lane.name
         span = self._span(row)
-        self._slice(name, _KINDS.get(blocks.kind[row], "call"), pid, tid, span, **args)
+        self._timeline.slice(name, _KINDS.get(blocks.kind[row], "call"), pid, tid, span, **args)
         self._at[row] = (pid, tid, span[0])
 
     def _span(self, row: int) -> tuple[int, int]:
@@ -233,8 +253,8 @@ class _Writer:
         for rank, batches in sorted(by_rank.items()):
             firsts = [rows[0] for rows in batches]
             prepared = [(blocks.taken[row], max(blocks.taken[row], blocks.launched[row])) for row in firsts]
-            hosts = self._line_up(rank, "host", prepared)
-            devices = self._line_up(rank, "device", [self._span(row) for row in firsts])
+            hosts = self._timeline.line_up(rank, "host", prepared)
+            devices = self._timeline.line_up(rank, "device", [self._span(row) for row in firsts])
             for rows, span, host, device in zip(batches, prepared, hosts, devices, strict=True):
                 self._batch(rows, span, host, device)
 
@@ -242,21 +262,11 @@ class _Writer:
         blocks, first = self._trace.blocks, rows[0]
         kind = "launch" if blocks.kind[first] == LAUNCH else "forward"
         args = {"number": blocks.number[first], "batch": blocks.batch[first]}
-        self._slice("prepare", "host", host[0], host[1], prepared, **args)
-        self._slice(kind, "device", device[0], device[1], self._span(first), **args)
-        self._flow("batch", host, device)
+        self._timeline.slice("prepare", "host", host[0], host[1], prepared, **args)
+        self._timeline.slice(kind, "device", device[0], device[1], self._span(first), **args)
+        self._timeline.flow("batch", host, device)
         for row in rows if len(rows) > 1 else ():
-            self._flow("batch", device, self._at[row])
-
-    def _line_up(self, rank: int, name: str, spans: Sequence[tuple[int, int]]) -> list[Spot]:
-        """Where each span stands on threads of this name."""
-        pid = self._process(rank)
-        order = sorted(range(len(spans)), key=lambda i: spans[i])
-        lines = spread([spans[i] for i in order])
-        spots: dict[int, Spot] = {
-            i: (pid, self._thread(pid, name, line), spans[i][0]) for i, line in zip(order, lines, strict=True)
-        }
-        return [spots[i] for i in range(len(spans))]
+            self._timeline.flow("batch", device, self._at[row])
 
     # ── hops ────────────────────────────────────────────────────────────────────────────────────
 
@@ -266,10 +276,10 @@ class _Writer:
         sends, receives = dict[int, Spot](), dict[int, Spot]()
         for rank, mine in _by(rows, hops.source):
             spans = [(hops.sent[row], ends[row]) for row in mine]
-            sends |= zip(mine, self._line_up(rank, "sends", spans), strict=True)
+            sends |= zip(mine, self._timeline.line_up(rank, "sends", spans), strict=True)
         for rank, mine in _by([row for row in rows if hops.arrived[row] >= 0], hops.target):
             spans = [(hops.arrived[row], hops.arrived[row] + 1) for row in mine]
-            receives |= zip(mine, self._line_up(rank, "receives", spans), strict=True)
+            receives |= zip(mine, self._timeline.line_up(rank, "receives", spans), strict=True)
         calls = _Calls(self._trace)
         for row in rows:
             self._hop(row, ends[row], sends[row], receives.get(row), calls)
@@ -286,24 +296,24 @@ class _Writer:
             "count": hops.count[row],
             "bytes": hops.nbytes[row],
         }
-        self._slice(name, "transfer", leaves[0], leaves[1], (hops.sent[row], end), **args)
+        self._timeline.slice(name, "transfer", leaves[0], leaves[1], (hops.sent[row], end), **args)
         source = calls.before(row)
         if source is not None:
-            self._flow("value", self._at[source], leaves)
+            self._timeline.flow("value", self._at[source], leaves)
         if comes is None:
             return
-        self._slice(name, "transfer", comes[0], comes[1], (comes[2], comes[2] + 1), source=hops.source[row])
-        self._flow("hop", leaves, comes)
+        self._timeline.slice(name, "transfer", comes[0], comes[1], (comes[2], comes[2] + 1), source=hops.source[row])
+        self._timeline.flow("hop", leaves, comes)
         target = calls.after(row)
         if target is not None:
-            self._flow("value", comes, self._at[target])
+            self._timeline.flow("value", comes, self._at[target])
 
     # ── the rest ────────────────────────────────────────────────────────────────────────────────
 
     def _counters(self) -> None:
         counters = self._trace.counters
         for row, (rank, at) in enumerate(zip(counters.rank, counters.at, strict=True)):
-            pid = self._process(rank)
+            pid = self._timeline.process(rank)
             told: dict[str, dict[str, float]] = {
                 "queue": {"calls": counters.queue[row]},
                 "runs": {"runs": counters.runs[row]},
@@ -314,13 +324,13 @@ class _Writer:
                 used, total = counters.pages_used[row], counters.pages_total[row]
                 told["KV pages"] = {"used": used, "free": total - used}
             for name, values in told.items():
-                self._take({"ph": "C", "name": name, "ts": at, "pid": pid, "tid": 0, "args": values})
+                self._timeline.counter(name, pid, at, values)
 
     def _loop_ends(self) -> None:
         for end in self._trace.loops:
-            pid = self._process(end.rank)
+            pid = self._timeline.process(end.rank)
             args = {"walk": end.walk, "iterations": end.iterations, "reason": end.reason}
-            self._mark(f"{end.loop} ended", pid, self._thread(pid, "loops"), end.at, **args)
+            self._timeline.mark(f"{end.loop} ended", pid, self._timeline.thread(pid, "loops"), end.at, **args)
 
 
 class _Calls:

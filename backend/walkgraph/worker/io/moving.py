@@ -9,7 +9,7 @@ from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.worker.events import CallDone, MoveState
 
 
-class Keeper(Protocol):
+class StateMover(Protocol):
     """Of states: the engine."""
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
@@ -19,7 +19,7 @@ class Keeper(Protocol):
     def import_state(self, key: StateKey, value: Mapping[str, Any]) -> None: ...
 
 
-def move(states: Keeper, command: MoveState) -> CallDone:
+def move(states: StateMover, command: MoveState) -> CallDone:
     """What can't be moved ends its run alone."""
     outputs: dict[str, Any] = {}
     try:

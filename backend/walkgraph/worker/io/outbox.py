@@ -22,7 +22,7 @@ AHEAD = 8
 
 
 @dataclass(slots=True)
-class Waiting:
+class OutgoingMessage:
     message: Any
     value: Any = ABSENT
     shared: bool = False
@@ -52,7 +52,7 @@ class Outbox:
         self._transport = transport
         self._left = left
         self._packed: deque[_Packed] = deque()
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[OutgoingMessage] = deque()
         """Behind those that are packed."""
         self._urgent: deque[list[bytes]] = deque()
         """Before all others."""
@@ -61,7 +61,7 @@ class Outbox:
         self.failed: list[tuple[Any, WalkgraphError]] = []
         """Messages whose value can't travel at all."""
 
-    def send(self, waiting: Waiting) -> None:
+    def send(self, waiting: OutgoingMessage) -> None:
         self._queue.append(waiting)
         if len(self) == 1:
             self.flush()
@@ -112,7 +112,7 @@ class Outbox:
         waiting, alone = self._queue[0], not self._transport.out
         try:
             self._packed.append(self._encode(waiting, alone))
-        except values.NoRoom:
+        except values.TransportFull:
             if not alone:
                 return False
             what = "a value's tensors are together over the arena for what leaves a worker; raise `arena_bytes`"
@@ -122,7 +122,7 @@ class Outbox:
         self._queue.popleft()
         return True
 
-    def _encode(self, waiting: Waiting, alone: bool) -> _Packed:
+    def _encode(self, waiting: OutgoingMessage, alone: bool) -> _Packed:
         message, tickets = waiting.message, list[int]()
         if waiting.value is not ABSENT:
             put = (lambda one: self._transport.put(one, self._to, alone=alone)) if waiting.shared else None
@@ -135,5 +135,5 @@ class Outbox:
         self._transport.free(ticket.id, self._to)
 
 
-def _run(waiting: Waiting) -> str:
+def _run(waiting: OutgoingMessage) -> str:
     return getattr(waiting.message, "run", "")

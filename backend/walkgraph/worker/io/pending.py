@@ -7,27 +7,26 @@ from walkgraph.errors import ErrorInfo, RunFailed, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
-from walkgraph.wire.standing import Held as Told
+from walkgraph.wire.standing import Held
 from walkgraph.worker.io import values
-from walkgraph.worker.io.outbox import Waiting
+from walkgraph.worker.io.outbox import OutgoingMessage
 
 MESSAGES = 1024
 BYTES = 64 * 1024 * 1024
 """Of the values together."""
 
 
-class Held:
-    def __init__(self, rank: Rank) -> None:
-        self.places = Places()
-        """Names of the plan's edges."""
+class HeldMessages:
+    def __init__(self, rank: Rank, places: Places) -> None:
+        """`places`: names of the plan's edges."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
         """Messages for which there was no room."""
-        self._rank = rank
-        self._waiting: dict[Rank, list[tuple[Waiting, str]]] = defaultdict(list)
+        self._rank, self._places = rank, places
+        self._waiting: dict[Rank, list[tuple[OutgoingMessage, str]]] = defaultdict(list)
         """With the Walk of each."""
         self._count = self._bytes = 0
 
-    def keep(self, rank: Rank, waiting: Waiting, walk: str = "") -> None:
+    def keep(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:
         size = values.size(waiting.value)
         if self._count >= MESSAGES or self._bytes + size > BYTES:
             self.failed.append((waiting.message, self._refused(rank, waiting.message, walk)))
@@ -36,7 +35,7 @@ class Held:
         self._bytes += size
         self._waiting[rank].append((waiting, walk))
 
-    def take(self, rank: Rank) -> list[Waiting]:
+    def take(self, rank: Rank) -> list[OutgoingMessage]:
         """All for a peer that is known from now on."""
         taken = [waiting for waiting, _ in self._waiting.pop(rank, ())]
         self._give_back(taken)
@@ -47,25 +46,25 @@ class Held:
             self._give_back([one for one, _ in waiting if _run(one) == run])
             self._waiting[rank] = [(one, walk) for one, walk in waiting if _run(one) != run]
 
-    def of(self, run: str) -> tuple[Told, ...]:
+    def of(self, run: str) -> tuple[Held, ...]:
         """Without messages about loops that span devices: their run is at work."""
         return tuple(
-            Told(to=rank, edge=self._edge(one.message, walk))
+            Held(to=rank, edge=self._edge(one.message, walk))
             for rank, waiting in self._waiting.items()
             for one, walk in waiting
             if _run(one) == run and not isinstance(one.message, m.BetweenParts)
         )
 
-    def _give_back(self, waiting: list[Waiting]) -> None:
+    def _give_back(self, waiting: list[OutgoingMessage]) -> None:
         self._count -= len(waiting)
         self._bytes -= sum(values.size(one.value) for one in waiting)
 
     def _edge(self, message: Any, walk: str) -> str:
         match message:
             case m.Deliver(edge=edge):
-                return self.places.hop(walk, edge, stream=False)
+                return self._places.hop(walk, edge, stream=False)
             case m.StreamItem(stream=stream) | m.StreamDone(stream=stream) | m.Credit(stream=stream):
-                return self.places.hop(walk, stream, stream=True)
+                return self._places.hop(walk, stream, stream=True)
             case _:
                 return ""
 
@@ -79,5 +78,5 @@ class Held:
         return RunFailed(ErrorInfo(code="stalled", message=said, walk=walk or None, rank=self._rank))
 
 
-def _run(waiting: Waiting) -> str:
+def _run(waiting: OutgoingMessage) -> str:
     return getattr(waiting.message, "run", "")

@@ -20,7 +20,7 @@ MAX_DEPTH = 8
 """Lists in lists."""
 
 
-class NoRoom(Exception):
+class TransportFull(Exception):
     """The transport is full: nothing was put, try again after a `Freed`."""
 
 
@@ -29,8 +29,8 @@ def pack(
     put: Callable[[Tensor], m.Ticket | None] | None = None,
     take_back: Callable[[m.Ticket], None] = lambda ticket: None,
 ) -> m.Value:
-    """`put` takes larger tensors to a transport (None: all ride in the message). Raises NoRoom, and InvalidInput for
-    a value of a kind that doesn't travel."""
+    """`put` takes larger tensors to a transport (None: all ride in the message). Raises TransportFull, and
+    InvalidInput for a value of a kind that doesn't travel."""
     tickets: list[m.Ticket] = []
     try:
         return _pack(value, put, tickets, 0)
@@ -112,7 +112,7 @@ def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tick
     if put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
         ticket = put(value)
         if ticket is None:
-            raise NoRoom
+            raise TransportFull
         tickets.append(ticket)
         return ticket
     flat = value.cpu().contiguous().view(-1)

@@ -12,9 +12,10 @@ from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.loops.unrolling import Unrolled
 from walkgraph.worker.walk import shaping
-from walkgraph.worker.walk.calls import Calls, Lacking, no_value
+from walkgraph.worker.walk.call_arguments import Calls, Lacking, no_value
+from walkgraph.worker.walk.cursor import Vector, indices
 from walkgraph.worker.walk.walk_tables import Conditions, RegionTable, UseTable
-from walkgraph.worker.walk.walker import Vector, Walker, indices
+from walkgraph.worker.walk.walker import Walker
 
 Taken = tuple[bool, ...]
 """Iteration by iteration."""

@@ -16,7 +16,7 @@ from walkgraph.engine.loops.spec import LoopOutput
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.inside import common_conditions
 from walkgraph.placement.compiler.spanning import leader
-from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, Source, Target, UsePlan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, Plan, Target, UsePlan, WalkPlan
 from walkgraph.worker.loops.unrolling import Link, Port
 
 _NOWHERE = -1
@@ -175,10 +175,10 @@ class _Folding:
 
     def _edge(self, edge: EdgePlan) -> EdgePlan:
         if self._comes_across(edge) or self._goes_across(edge):
-            return replace(edge, source=Source(kind="use"), target=Target(kind="use"))
+            return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
         if edge.target.kind == "use" and edge.target.use in self.place:
             if self._inside(edge):
-                return replace(edge, source=Source(kind="use"), target=Target(kind="use"))
+                return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
             target = replace(edge.target, use=self.first, port=self._entry(edge))
             return replace(edge, target=target, enter_each=edge.enter_each and edge.common < len(self.outer))
         if edge.source.kind == "use" and edge.source.use in self.place:
@@ -193,7 +193,7 @@ class _Folding:
         key = f"{kind} {self.walk.uses[edge.source.use].name}.{edge.source.port}"
         self.outputs.setdefault(key, LoopOutput(key, self.place[edge.source.use], edge.source.port, kind))
         here = edge.common == len(self.outer)
-        source = Source(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
+        source = EdgeSource(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
 
     def _to_follower(self, edge: EdgePlan) -> bool:

@@ -16,10 +16,12 @@ from walkgraph.worker.loops.bodies import Bodies, Bound, Entering, Taken
 from walkgraph.worker.loops.fold import PARTS
 from walkgraph.worker.loops.unrolling import Unrolled, part_key
 from walkgraph.worker.walk import shaping
-from walkgraph.worker.walk.calls import Calls, Lacking
-from walkgraph.worker.walk.streams import Outgoing
+from walkgraph.worker.walk.call_arguments import Calls, Lacking
+from walkgraph.worker.walk.cursor import Vector
+from walkgraph.worker.walk.edge_values import CollectedParts
+from walkgraph.worker.walk.run_streams import Outgoing
 from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
-from walkgraph.worker.walk.walker import Parts, Vector, Walker
+from walkgraph.worker.walk.walker import Walker
 
 
 class Leaving(NamedTuple):
@@ -55,7 +57,7 @@ class _Running:
 
     def room(self) -> int | None:
         """Iterations that its streams have credit for, from the loop's start."""
-        rooms = [stream.room for stream in self.streams if stream.room is not None]
+        rooms = [stream.free for stream in self.streams if stream.free is not None]
         return self.done + max(0, min(rooms)) if rooms else None
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
@@ -269,8 +271,8 @@ def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Taken | None],
 def _collected(value: Tensor | Sequence[Any], port: str) -> Any:
     """As one value, or for an outer loop to go on with."""
     if isinstance(value, Tensor):
-        return Parts(value.unbind()) if port.startswith(PARTS) else value
+        return CollectedParts(value.unbind()) if port.startswith(PARTS) else value
     there = [one for one in value if one is not None]
     if port.startswith(PARTS):
-        return Parts(there)
+        return CollectedParts(there)
     return shaping.stack(there) if there else ABSENT

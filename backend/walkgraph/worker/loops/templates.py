@@ -10,8 +10,8 @@ from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.placement.compiler.inside import INDEX
 from walkgraph.placement.tables import EdgePlan, Plan
 from walkgraph.worker.loops.unrolling import Instance, Unrolled, unrolls
+from walkgraph.worker.walk.cursor import indices
 from walkgraph.worker.walk.walk_tables import Params, RegionTable, UseTable, WalkTable, evaluator
-from walkgraph.worker.walk.walker import indices
 
 _RUN = "warm-up"
 Active = Mapping[int, tuple[bool, ...]]

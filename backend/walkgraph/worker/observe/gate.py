@@ -15,13 +15,13 @@ from walkgraph.placement.tables import Plan, StepPlan
 from walkgraph.wire.messages import Halted
 from walkgraph.wire.watching import Break, HeldCall
 from walkgraph.wire.watching import Gate as Order
-from walkgraph.worker.events import Command, FreeLoops, HoldLoops, MoveState, Ref, Report, Run, RunLoop
+from walkgraph.worker.events import Command, FreeLoops, HoldLoops, MoveState, Ref, Report, RunCall, RunLoop
 from walkgraph.worker.observe.observing import held_values
 
-_Called = Run | RunLoop | MoveState
+_Called = RunCall | RunLoop | MoveState
 
 
-class _Held(NamedTuple):
+class _HeldCommand(NamedTuple):
     command: _Called
     told: HeldCall
 
@@ -42,7 +42,7 @@ class Gate:
         self._plan, self._rank, self._run, self._steps, self._loops = plan, rank, run, steps, loops
         self._open, self._through = True, None
         self._through: HeldCall | None
-        self._held: dict[Ref, _Held] = {}
+        self._held: dict[Ref, _HeldCommand] = {}
         """In the order in which they came."""
         self._parked = False
         """The engine holds the run's loops."""
@@ -98,7 +98,7 @@ class Gate:
         if self._open or self._within(told):
             self._pass(command, out)
         else:
-            self._held[_ref(command)] = _Held(command, told)
+            self._held[_ref(command)] = _HeldCommand(command, told)
             out += held_values(self._plan, self._steps, command)
 
     def _close(self, out: list[Command]) -> None:
@@ -110,7 +110,7 @@ class Gate:
     # ── what goes on ──
 
     def _let(self, out: list[Command], which: Callable[[HeldCall], bool]) -> None:
-        if self._parked and any(which(told) for told in self._under_way()):
+        if self._parked and any(which(told) for told in self._on_device()):
             self._free(out)
         for ref, held in list(self._held.items()):
             if which(held.told):
@@ -134,7 +134,7 @@ class Gate:
             return False
         here, there = self._steps[told.step], self._steps[last.step]
         if told.step != last.step:
-            return here.lane == there.lane and told.step < last.step
+            return here.partition == there.partition and told.step < last.step
         walk = self._plan.walks[here.walk]
         place = {use.name: use for use in walk.uses}
         use, end = place[told.use], place.get(last.use)
@@ -160,13 +160,13 @@ class Gate:
 
     def _list(self) -> tuple[HeldCall, ...]:
         told = [held.told for held in self._held.values()]
-        return tuple(sorted([*told, *(self._under_way() if self._parked else ())], key=self._order))
+        return tuple(sorted([*told, *(self._on_device() if self._parked else ())], key=self._order))
 
     def _order(self, told: HeldCall) -> tuple[int, tuple[int, ...], int]:
         uses = self._plan.walks[self._steps[told.step].walk].uses
         return told.step, told.iteration, next(use.index for use in uses if use.name == told.use)
 
-    def _under_way(self) -> list[HeldCall]:
+    def _on_device(self) -> list[HeldCall]:
         """Loops on the device that were let pass."""
         return [self._loop(ref) for ref in self._loops() if ref not in self._held]
 
@@ -174,7 +174,7 @@ class Gate:
         if isinstance(command, RunLoop):
             return self._loop(_ref(command))
         ref = _ref(command)
-        node = command.call.node if isinstance(command, Run) else ""
+        node = command.call.node if isinstance(command, RunCall) else ""
         walk = self._plan.walks[self._steps[ref.step].walk]
         return self._call(ref, node, "", walk.name, walk.uses[ref.use].name)
 

@@ -7,7 +7,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.ends import source_of, target_of
 from walkgraph.placement.tables import EdgePlan, NodePlan, Plan, StepPlan, UsePlan, WalkPlan
 from walkgraph.wire.watching import Tap
-from walkgraph.worker.events import ABSENT, MoveState, Observe, Run, RunLoop
+from walkgraph.worker.events import ABSENT, MoveState, Observe, RunCall, RunLoop
 
 Vector = tuple[int, ...]
 
@@ -90,13 +90,13 @@ class Observed:
         return ""
 
 
-def held_values(plan: Plan, steps: Sequence[StepPlan], command: Run | RunLoop | MoveState) -> Iterator[Observe]:
+def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoop | MoveState) -> Iterator[Observe]:
     """Inputs and states of a call that is held: as `use.port`, and `use.slot`."""
     if isinstance(command, MoveState):
         return
     call = command.call
     walk = plan.walks[steps[call.step].walk]
-    if isinstance(command, Run):
+    if isinstance(command, RunCall):
         uses = [(walk.uses[call.use], command.call.inputs, command.call.states)]
     else:
         places = {use.name: use for use in walk.uses}

@@ -7,23 +7,23 @@ from msgspec.structs import replace
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import Probed
 from walkgraph.wire.standing import Probe, Standing
-from walkgraph.worker.io.pending import Held
+from walkgraph.worker.interfaces import CoreLike
+from walkgraph.worker.io.pending import HeldMessages
 from walkgraph.worker.io.reports import Reports
-from walkgraph.worker.parties import Core
 from walkgraph.worker.suspension import Suspension
 
 
-class Links(Protocol):
+class ProbedLinks(Protocol):
     """The ways to others."""
 
     conductor: Reports
-    held: Held
+    held: HeldMessages
 
     def sends(self, run: str) -> bool: ...
 
 
 class Probes:
-    def __init__(self, rank: Rank, core: Core, links: Links, suspension: Suspension) -> None:
+    def __init__(self, rank: Rank, core: CoreLike, links: ProbedLinks, suspension: Suspension) -> None:
         self._rank, self._core, self._links, self._suspension = rank, core, links, suspension
         self._asked: Probe | None = None
 

@@ -1,13 +1,13 @@
 """What a walker asks of the run that it belongs to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from walkgraph.abi.calls import ChunkInfo
 from walkgraph.placement.tables import EdgePlan, Scalar
+from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.walk_tables import UseTable
 
-Vector = tuple[int, ...]
 W_contra = TypeVar("W_contra", contravariant=True)
 """The walker."""
 
@@ -15,7 +15,8 @@ W_contra = TypeVar("W_contra", contravariant=True)
 class Host(Protocol[W_contra]):
     """What a walker asks of the run it belongs to."""
 
-    params: dict[str, Scalar]
+    @property
+    def params(self) -> Mapping[str, Scalar]: ...
 
     def call(
         self, walker: W_contra, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]

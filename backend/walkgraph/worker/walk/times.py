@@ -22,7 +22,7 @@ class _Sum:
 
 
 @dataclass(slots=True)
-class _Loop:
+class _LoopTime:
     iterations: int = 0
     busy: float = 0.0
     queued: float = 0.0
@@ -39,7 +39,7 @@ class _End:
 class Times:
     def __init__(self) -> None:
         self._nodes: dict[str, _Sum] = defaultdict(_Sum)
-        self._loops: dict[tuple[str, str], _Loop] = defaultdict(_Loop)
+        self._loops: dict[tuple[str, str], _LoopTime] = defaultdict(_LoopTime)
         """By Walk and name."""
         self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
 

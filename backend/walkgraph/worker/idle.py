@@ -1,10 +1,10 @@
 """When a rank has a moment that no run waits for."""
 
-QUIET_SECONDS = 1.0
+IDLE_AFTER_SECONDS = 1.0
 """Without a run for so long."""
 
 
-class Quiet:
+class IdleMoments:
     """Once after every spell of work."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Quiet:
         if runs:
             self._worked = at
             return False
-        if self._worked is None or at - self._worked < QUIET_SECONDS:
+        if self._worked is None or at - self._worked < IDLE_AFTER_SECONDS:
             return False
         self._worked = None
         return True

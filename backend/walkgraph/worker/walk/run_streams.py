@@ -23,7 +23,7 @@ from walkgraph.worker.walk.walk_tables import WalkTable
 Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""
 Chunk = tuple[Any, ChunkInfo]
-Sender = Callable[[Rank, m.StreamItem | m.StreamDone | m.Credit, Any, str], None]
+Sender = Callable[[Rank, m.BetweenWorkers, Any, str], None]
 """Takes a message to a rank, perhaps this one, with its value and how that travels."""
 
 
@@ -182,10 +182,10 @@ class Outgoing:
     @property
     def open(self) -> bool:
         """Whether another item may be sent."""
-        return self.room is None or self.room > 0
+        return self.free is None or self.free > 0
 
     @property
-    def room(self) -> int | None:
+    def free(self) -> int | None:
         """Items that may be sent; None: any number."""
         if self._limit is None:
             return None

@@ -18,20 +18,20 @@ _SOON = 0.002
 """Seconds until it is looked again what has come of the device."""
 
 
-class Keeper(Protocol):
+class StateReader(Protocol):
     """Of states: the engine."""
 
     def glance(self, key: StateKey) -> Any: ...
 
 
-class _Asked(NamedTuple):
+class _SampleRequest(NamedTuple):
     observe: Observe
     taps: tuple[Tap, ...]
     at: float
 
 
-class Looking:
-    def __init__(self, rank: Rank, states: Keeper, emitter: Emitter, clock: Callable[[], float]) -> None:
+class Samples:
+    def __init__(self, rank: Rank, states: StateReader, emitter: Emitter, clock: Callable[[], float]) -> None:
         self._rank, self._states, self._emitter, self._clock = rank, states, emitter, clock
         self._looker = ValueProbe()
         self._armed: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Looking:
         record = observe.why == "record"
         preview = observe.why == "held" or any(tap.preview for tap in taps)
         wants = ProbeRequest(histogram=not record, preview=preview, record=record)
-        asked = _Asked(observe, taps, now)
+        asked = _SampleRequest(observe, taps, now)
         self._looker.take(asked, None if value is ABSENT else value, observe.modality, wants)
 
     def keep(self, taps: Iterable[Tap]) -> None:
@@ -65,14 +65,14 @@ class Looking:
     def tell(self) -> None:
         if self._looker.pending:
             for looked in self._looker.ready():
-                asked: _Asked = looked.token
+                asked: _SampleRequest = looked.token
                 if asked.observe.why == "tap":
                     for tap in [tap for tap in asked.taps if tap.id in self._armed]:
                         self._tell(asked, looked, tap.id, preview=tap.preview)
                 else:
                     self._tell(asked, looked, "", preview=True)
 
-    def _tell(self, asked: _Asked, looked: ProbedValue, tap: str, *, preview: bool) -> None:
+    def _tell(self, asked: _SampleRequest, looked: ProbedValue, tap: str, *, preview: bool) -> None:
         observe = asked.observe
         self._emitter.emit(
             t.Sample(

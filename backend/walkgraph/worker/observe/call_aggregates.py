@@ -21,7 +21,7 @@ _Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Runs, Walks, uses."""
 
 
-class _Group:
+class _BatchAggregate:
     """Batches of the same rows since something was told last."""
 
     __slots__ = ("busy", "calls", "count", "finished", "launched", "nodes", "ready", "started")
@@ -40,10 +40,10 @@ class _Group:
         self.calls, self.count, self.started, self.busy = (), 0, 0.0, 0.0
 
 
-class Sums:
+class CallAggregates:
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._groups: dict[_Columns, _Group] = {}
+        self._groups: dict[_Columns, _BatchAggregate] = {}
         self._rows = 0
         self.lost = 0
         """Rows that found no room."""
@@ -57,10 +57,10 @@ class Sums:
         key = tuple([c.run for c in calls]), tuple([c.walk for c in calls]), tuple([c.name for c in calls])
         one = self._groups.get(key)
         if one is None or not one.count:
-            if not self._room(len(calls)):
+            if not self._fits(len(calls)):
                 return
             if one is None:
-                one = self._groups[key] = _Group(calls)
+                one = self._groups[key] = _BatchAggregate(calls)
             one.launched, one.ready = event.timing.started, event.ready
         else:
             one.ready = list(map(add, one.ready, event.ready))
@@ -83,7 +83,7 @@ class Sums:
         names = {(one.run, one.walk, one.use) for one in found}
         return found if len(names) == len(found) else merged(found)
 
-    def _told(self, columns: _Columns, one: _Group) -> list[Activity]:
+    def _told(self, columns: _Columns, one: _BatchAggregate) -> list[Activity]:
         rank, count, busy, batch, started = self._rank, one.count, one.busy, len(one.calls), one.started
         launched, finished = one.launched, one.finished
         return [
@@ -104,7 +104,7 @@ class Sums:
             for run, walk, use, node, call, ready in zip(*columns, one.nodes, one.calls, one.ready, strict=True)
         ]
 
-    def _room(self, rows: int) -> bool:
+    def _fits(self, rows: int) -> bool:
         if self._rows + rows > MOST:
             self.lost += rows
             return False

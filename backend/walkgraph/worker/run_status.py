@@ -25,7 +25,7 @@ def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
     for walker in run.walkers:
         walk = walker.table.plan
         uses = {use.index: use.name for use in walk.uses}
-        for table, at, state in walker.standing():
+        for table, at, state in walker.progress.standing():
             for port, source in _lacks(run, walker, table, at, state):
                 name = source if isinstance(source, str) else source_name(uses, source.source, streams)
                 yield Wait(walk=walk.name, use=table.plan.name, iteration=at, port=port, source=name)
@@ -37,8 +37,8 @@ def _lacks(
     """What a use of a run that isn't busy waits for: its port, and the edge; or no port, and in words what else."""
     walk = walker.table.plan
     if state == "moving":
-        way = walker.way(table.plan.index)
-        loop = None if way is None else walk.loops[table.plan.loops[len(way.prefix) - (not way.entering)]]
+        cursor = walker.progress.cursors.get(table.plan.index)
+        loop = None if cursor is None else walk.loops[table.plan.loops[len(cursor.prefix) - (not cursor.entering)]]
         if loop is not None and loop.until is not None:
             yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
         return
@@ -55,4 +55,4 @@ def _missing(walker: Walker, edge: EdgePlan, at: Vector) -> bool:
     if edge.source.kind in ("loop", "stream"):
         return edge.source.kind == "stream"
     key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]
-    return not walker.has(edge.index, key)
+    return not walker.arrived.has(edge.index, key)

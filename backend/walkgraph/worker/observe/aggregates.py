@@ -9,20 +9,20 @@ from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, LoopMember, Step
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
-from walkgraph.worker.observe.riding import Parties, Party, Uses
-from walkgraph.worker.observe.summing import Sums, calls_of
+from walkgraph.worker.observe.call_aggregates import CallAggregates, calls_of
+from walkgraph.worker.observe.launch_groups import LaunchGroup, LaunchGroups, LaunchUses
 
 MOST = 4096
 """Transfers, and loops that have begun, that are held at a time."""
 
 
 @dataclass(slots=True)
-class _Loops:
+class _LoopAggregate:
     """Of one name in one Walk."""
 
     members: dict[LoopMember, None] = field(default_factory=dict[LoopMember, None])
-    latest: Party | None = None
-    called: Uses | None = None
+    latest: LaunchGroup | None = None
+    called: LaunchUses | None = None
     """By its latest launch."""
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     uses: dict[str, None] = field(default_factory=dict[str, None])
@@ -40,11 +40,11 @@ class Slots(Protocol):
     def positions(self) -> Mapping[LoopKey, int]: ...
 
 
-class Folds:
-    def __init__(self, rank: Rank, parties: Parties, slots: Slots) -> None:
-        self._rank, self._parties, self._slots = rank, parties, slots
-        self._work = Sums(rank)
-        self._loops: dict[tuple[str, str], _Loops] = {}
+class Aggregates:
+    def __init__(self, rank: Rank, groups: LaunchGroups, slots: Slots) -> None:
+        self._rank, self._groups, self._slots = rank, groups, slots
+        self._work = CallAggregates(rank)
+        self._loops: dict[tuple[str, str], _LoopAggregate] = {}
         """By Walk and name."""
         self._begun: dict[LoopKey, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
@@ -67,20 +67,20 @@ class Folds:
             self._begun[_key(call)] = call, call.ready_at
 
     def stepped(self, event: Stepped) -> None:
-        for party in self._parties.of(event.members):
-            place, uses = (party.walk, party.loop), party.uses(event.uses)
+        for group in self._groups.of(event.members):
+            place, uses = (group.walk, group.loop), group.uses(event.uses)
             one = self._loops.get(place)
             if one is None:
-                one = self._loops[place] = _Loops(spans=party.spans)
-            if party is not one.latest:
-                one.latest = party
-                one.members.update(dict.fromkeys(party.members))
+                one = self._loops[place] = _LoopAggregate(spans=group.spans)
+            if group is not one.latest:
+                one.latest = group
+                one.members.update(dict.fromkeys(group.members))
             if uses is not one.called:
                 one.called = uses
                 one.nodes.update(dict.fromkeys(uses.nodes))
                 one.uses.update(dict.fromkeys(uses.names))
             one.launches += 1
-            one.calls += len(party.members) * event.iterations
+            one.calls += len(group.members) * event.iterations
             one.busy += event.timing.busy
             one.batch, one.at = len(event.members), event.timing.finished
 
@@ -129,7 +129,7 @@ class Folds:
             yield self._entered(call, at)
         yield from sent.values()
 
-    def _looping(self, name: str, one: _Loops, done: Mapping[LoopKey, int]) -> t.Looping:
+    def _looping(self, name: str, one: _LoopAggregate, done: Mapping[LoopKey, int]) -> t.Looping:
         here = [member for member in one.members if member.key in done]
         return t.Looping(
             rank=self._rank,

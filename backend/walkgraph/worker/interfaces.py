@@ -1,18 +1,22 @@
-"""Whom a rank's loop works with: what it asks of its core and its engine, and what the one is told of the other."""
+"""Interfaces of what a rank's loop works with: its core, its engine, its parts of loops that span devices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import zmq
+
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
 from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.ids import Rank
+from walkgraph.wire.messages import BetweenParts
 from walkgraph.wire.standing import Standing
 from walkgraph.worker.events import CallBegun, CallDone, Command, Event, Ref
 from walkgraph.worker.io import moving
-from walkgraph.worker.observe import looking, telling
+from walkgraph.worker.observe import samples, work_telemetry
 
 
-class Core(Protocol):
+class CoreLike(Protocol):
     @property
     def runs(self) -> tuple[str, ...]: ...
 
@@ -21,7 +25,7 @@ class Core(Protocol):
     def standing(self, run: str) -> Standing | None: ...
 
 
-class StateTableLike(looking.Keeper, Protocol):
+class StateTableLike(samples.StateReader, Protocol):
     """What the loop asks of `engine.states`."""
 
     def drop(self, keys: Iterable[StateKey]) -> None: ...
@@ -49,7 +53,7 @@ class HoldsLike(Protocol):
     def release_loops(self, run: str) -> None: ...
 
 
-class Engine(telling.Engine, Protocol):
+class EngineLike(work_telemetry.MeasuredEngine, Protocol):
     """What the loop asks of `engine.Engine`."""
 
     @property
@@ -59,7 +63,7 @@ class Engine(telling.Engine, Protocol):
     def states(self) -> StateTableLike: ...
 
     @property
-    def transfers(self) -> moving.Keeper: ...
+    def transfers(self) -> moving.StateMover: ...
 
     @property
     def limits(self) -> LimitsLike: ...
@@ -80,6 +84,38 @@ class Engine(telling.Engine, Protocol):
     def step(self) -> Sequence[Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped]: ...
 
     def drop(self, run: str) -> None: ...
+
+
+class LoopParts(Protocol):
+    """This rank's parts of loops that span devices."""
+
+    def take(self, rank: Rank, message: BetweenParts) -> None:
+        """A peer's word."""
+        ...
+
+    def gone(self, rank: Rank) -> None:
+        """A peer is no more; what touches its memory is over when this returns."""
+        ...
+
+    def wait(self, poller: zmq.Poller) -> None:
+        """For a message, while nothing but the device can go on and what it does may need peers."""
+        ...
+
+    def stepped(self, *, quiet: bool) -> None:
+        """`quiet`: nothing has come of the engine's last step."""
+        ...
+
+
+class NoParts:
+    """Of a rank that has none."""
+
+    def take(self, rank: Rank, message: BetweenParts) -> None: ...
+
+    def gone(self, rank: Rank) -> None: ...
+
+    def wait(self, poller: zmq.Poller) -> None: ...
+
+    def stepped(self, *, quiet: bool) -> None: ...
 
 
 def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:

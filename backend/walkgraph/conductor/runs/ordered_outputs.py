@@ -36,7 +36,7 @@ class _Line:
         return found
 
 
-class InTurn:
+class OrderedOutputs:
     """Those of one run."""
 
     def __init__(self, turns: Sequence[Turns]) -> None:

@@ -8,9 +8,10 @@ from walkgraph.abi.calls import Call, ChunkInfo, Scalar, StateKey
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
-from walkgraph.worker.events import ABSENT, MoveState, Ref, Run
+from walkgraph.worker.events import ABSENT, MoveState, Ref, RunCall
+from walkgraph.worker.walk.cursor import Vector, indices
 from walkgraph.worker.walk.walk_tables import UseTable, evaluator
-from walkgraph.worker.walk.walker import Vector, Walker, indices
+from walkgraph.worker.walk.walker import Walker
 
 
 class Lacking(NamedTuple):
@@ -37,14 +38,14 @@ class Calls:
 
     def made(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
-    ) -> Run | MoveState | Lacking:
+    ) -> RunCall | MoveState | Lacking:
         """What is to be done at an iteration of a use that no device loops over."""
         if use.node is None:
             return self._move(walker, use, at, inputs)
         missing = self.missing(use, inputs)
         if missing:
             return self.lacks(use, missing[0], at)
-        return Run(
+        return RunCall(
             Call(
                 run=self.run,
                 node=use.node.name,

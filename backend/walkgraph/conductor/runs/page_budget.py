@@ -16,7 +16,7 @@ Demand = Counter[tuple[Rank, int]]
 """Pages by pool."""
 
 
-class Pages:
+class PageBudget:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._pools: dict[Rank, tuple[PoolSize, ...]] = {}

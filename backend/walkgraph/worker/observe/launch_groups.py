@@ -1,5 +1,5 @@
-"""Who is in launches of loops, as telemetry names them. The same runs are launched again and again, so that what was
-found for them is kept."""
+"""Runs in launches of loops, grouped by Walk and loop as telemetry names them. Consecutive launches mostly hold the
+same runs, so that what was found for them is kept."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,47 +8,49 @@ from walkgraph.engine.loops.loop_runs import LoopMember
 from walkgraph.ids import RunId
 
 
-class Columns(NamedTuple):
+class LaunchColumns(NamedTuple):
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     steps: tuple[int, ...]
     outer: tuple[tuple[int, ...], ...]
 
 
-class Uses(NamedTuple):
+class LaunchUses(NamedTuple):
     """Of a launch, each once."""
 
     names: tuple[str, ...]
     nodes: tuple[str, ...]
 
 
-class Party:
+class LaunchGroup:
     """Members of a launch whose loops have one name, in one Walk."""
 
     def __init__(self, walk: str, loop: str, members: Sequence[LoopMember]) -> None:
         self.walk, self.loop, self.members = walk, loop, members
         self.spans = members[0].spans
         """Loops of one body do so alike."""
-        self._columns: Columns | None = None
-        self._uses: dict[tuple[int, ...], Uses] = {}
+        self._columns: LaunchColumns | None = None
+        self._uses: dict[tuple[int, ...], LaunchUses] = {}
 
     def has(self, member: LoopMember) -> bool:
-        """Of a launch of this party."""
+        """Of a launch of this group."""
         return (member.walk, member.loop) == (self.walk, self.loop)
 
-    def uses(self, places: tuple[int, ...]) -> Uses:
+    def uses(self, places: tuple[int, ...]) -> LaunchUses:
         """Those at these places of the body."""
         found = self._uses.get(places)
         if found is None:
             first = self.members[0]
             names = tuple(dict.fromkeys([first.names[place] for place in places]))
-            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([first.nodes[place] for place in places])))
+            found = self._uses[places] = LaunchUses(
+                names, tuple(dict.fromkeys([first.nodes[place] for place in places]))
+            )
         return found
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> LaunchColumns:
         if self._columns is None:
-            self._columns = Columns(
+            self._columns = LaunchColumns(
                 tuple([RunId(one.key.run) for one in self.members]),
                 tuple([one.walk for one in self.members]),
                 tuple([one.key.step for one in self.members]),
@@ -57,17 +59,17 @@ class Party:
         return self._columns
 
 
-class Parties:
+class LaunchGroups:
     def __init__(self) -> None:
         self._members: tuple[LoopMember, ...] = ()
-        self._found: list[Party] = []
+        self._found: list[LaunchGroup] = []
 
-    def of(self, members: tuple[LoopMember, ...]) -> Sequence[Party]:
+    def of(self, members: tuple[LoopMember, ...]) -> Sequence[LaunchGroup]:
         """Loops of one body may have several names. The same objects as the last time, if the members are."""
         if self._members is not members:
             self._members = members
             named: dict[tuple[str, str], list[LoopMember]] = {}
             for member in members:
                 named.setdefault((member.walk, member.loop), []).append(member)
-            self._found = [Party(walk, loop, found) for (walk, loop), found in named.items()]
+            self._found = [LaunchGroup(walk, loop, found) for (walk, loop), found in named.items()]
         return self._found

@@ -1,4 +1,4 @@
-"""Ways through the plan, remembered: most requests differ from earlier ones in values that are no part of their way."""
+"""Itineraries of earlier requests, remembered: most requests differ only in values that no itinerary depends on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
 
 REMEMBERED = 256
-"""Ways, each of at most so many steps:"""
+"""Itineraries, each of at most so many steps:"""
 STEPS = 256
 
 _TASK = "@task."
 _Key = tuple[object, ...]
 
 
-class Way(NamedTuple):
+class CachedItinerary(NamedTuple):
     itinerary: Itinerary
     reads: Mapping[Rank, frozenset[str]]
     """Rank -> names of the input values that its steps read."""
@@ -29,15 +29,15 @@ class Way(NamedTuple):
     """Rank -> paged state -> tokens kept there at most."""
 
 
-class Ways:
+class ItineraryCache:
     """Of one graph and plan."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self._graph, self._plan = graph, plan
-        self._known: dict[_Key, Way] = {}
+        self._known: dict[_Key, CachedItinerary] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
 
-    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> Way:
+    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> CachedItinerary:
         """`params`: filled in; `given`: what `submit` gives, named. Raises as `expand` and `page_demand` do."""
         # 1, 1.0 and True are equal, and no step takes one for the other.
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
@@ -52,14 +52,14 @@ class Ways:
                 self._known[key] = found
         return found
 
-    def _found(self, submit: m.Submit, params: Mapping[str, Scalar]) -> Way:
+    def _found(self, submit: m.Submit, params: Mapping[str, Scalar]) -> CachedItinerary:
         plan = self._plan
         itinerary = expand(self._graph, plan, submit.task, params, submit.inputs, submit.parts, submit.outputs)
-        return Way(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+        return CachedItinerary(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
 
 
 def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:
-    """Parameters that a way may follow from: of the steps' conditions and bindings, and of the states' sizes."""
+    """Parameters that an itinerary may follow from: of the steps' conditions and bindings, and of the states' sizes."""
     names: set[str] = set()
     for at in steps_of(task):
         if at.step.when is not None:

@@ -1,6 +1,6 @@
 """What a rank tells of its work: forwards, launches, loops, tensors that leave and come, gauges.
 
-Nothing is made where telemetry is off. What is told at level `summary` is added up in `Folds`.
+Nothing is made where telemetry is off. What is told at level `summary` is added up in `Aggregates`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Level
 from walkgraph.worker.events import Arrived, Send
-from walkgraph.worker.observe.folding import Folds
-from walkgraph.worker.observe.riding import Parties, Party
+from walkgraph.worker.observe.aggregates import Aggregates
+from walkgraph.worker.observe.launch_groups import LaunchGroup, LaunchGroups
 
 GAUGE_SECONDS = 1.0
 
@@ -28,7 +28,7 @@ class PoolsLike(Protocol):
         ...
 
 
-class Engine(Protocol):
+class MeasuredEngine(Protocol):
     """What is told of the engine."""
 
     @property
@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
 
-class Links(Protocol):
+class LinkCounters(Protocol):
     """What is told of the ways to others."""
 
     @property
@@ -53,12 +53,14 @@ class Links(Protocol):
     def rejected(self) -> int: ...
 
 
-class Teller:
-    def __init__(self, rank: Rank, emitter: Emitter, clock: Callable[[], float], engine: Engine, links: Links) -> None:
+class WorkTelemetry:
+    def __init__(
+        self, rank: Rank, emitter: Emitter, clock: Callable[[], float], engine: MeasuredEngine, links: LinkCounters
+    ) -> None:
         self._rank, self._emitter, self._clock = rank, emitter, clock
         self._engine, self._links = engine, links
-        self._parties = Parties()
-        self._folds = Folds(rank, self._parties, engine)
+        self._groups = LaunchGroups()
+        self._aggregates = Aggregates(rank, self._groups, engine)
         self._number = 0
         self._gauged = 0.0
         self._working = False
@@ -68,7 +70,7 @@ class Teller:
 
     def set_level(self, level: Level) -> None:
         """From now on; what was added up before leaves as it is."""
-        for one in self._folds.take():
+        for one in self._aggregates.take():
             self._emitter.emit(one)
         self._emitter.set_level(level)
         self._level = self._emitter.level
@@ -81,20 +83,20 @@ class Teller:
             for one in self._rows(event):
                 self._emitter.emit(one)
         elif isinstance(event, Stepped):
-            self._folds.stepped(event)
+            self._aggregates.stepped(event)
         else:
-            self._folds.forwarded(event)
+            self._aggregates.forwarded(event)
 
     def began(self, call: LoopCall) -> None:
         """A loop was handed to the device."""
         if self._level == "summary":
-            self._folds.began(call)
+            self._aggregates.began(call)
 
     def ended(self, done: LoopDone) -> None:
         if self._level == "off":
             return
         now, call = self._clock(), done.call
-        work = self._folds.ended(done, now) if self._level == "summary" else None
+        work = self._aggregates.ended(done, now) if self._level == "summary" else None
         self._emitter.emit(
             t.LoopEnded(
                 run=RunId(call.run),
@@ -138,7 +140,7 @@ class Teller:
             if self._level == "full":
                 self._emitter.emit(one)
             elif self._level != "off":
-                self._folds.sent(one)
+                self._aggregates.sent(one)
 
     def arrived(self, arrival: Arrived) -> None:
         message = arrival.message
@@ -161,7 +163,7 @@ class Teller:
         if self._level == "off" and self._emitter.wait(0.0) is None:
             return longest
         now = self._clock()
-        told = self._emitter.rest(now) if self._folds else self._emitter.wait(now)
+        told = self._emitter.rest(now) if self._aggregates else self._emitter.wait(now)
         longest = min(longest, GAUGE_SECONDS) if self._working else longest
         return longest if told is None else min(longest, told)
 
@@ -175,7 +177,7 @@ class Teller:
             self._emitter.emit(self._gauge(runs, now))
         if runs and self._emitter.rest(now):
             return
-        for one in self._folds.take():
+        for one in self._aggregates.take():
             self._emitter.emit(one)
         self._emitter.flush(now, force=True)
 
@@ -189,14 +191,14 @@ class Teller:
             **gauges._asdict(),
             out_tickets=self._links.tickets_out,
             rejected=self._links.rejected,
-            dropped=self._emitter.dropped + self._folds.lost,
+            dropped=self._emitter.dropped + self._aggregates.lost,
         )
 
     def _rows(self, event: Forwarded | Stepped) -> Sequence[t.Forward | t.Launch]:
         free, _ = self._engine.pools.pages()
         if isinstance(event, Forwarded):
             return [self._forward(event, free)]
-        return [self._launch(event, party, free) for party in self._parties.of(event.members)]
+        return [self._launch(event, group, free) for group in self._groups.of(event.members)]
 
     def _forward(self, event: Forwarded, pages_free: int) -> t.Forward:
         calls, timing = event.calls, event.timing
@@ -218,19 +220,19 @@ class Teller:
             failed=event.failed,
         )
 
-    def _launch(self, event: Stepped, party: Party, pages_free: int) -> t.Launch:
-        timing, columns, uses = event.timing, party.columns, party.uses(event.uses)
+    def _launch(self, event: Stepped, group: LaunchGroup, pages_free: int) -> t.Launch:
+        timing, columns, uses = event.timing, group.columns, group.uses(event.uses)
         first, ready = event.first, event.ready
-        if len(party.members) < len(event.members):
-            mine = [row for row, member in enumerate(event.members) if party.has(member)]
+        if len(group.members) < len(event.members):
+            mine = [row for row, member in enumerate(event.members) if group.has(member)]
             first, ready = [first[row] for row in mine], [ready[row] for row in mine]
         return t.Launch(
             rank=self._rank,
             number=self._number,
-            loop=party.loop,
+            loop=group.loop,
             nodes=uses.nodes,
             uses=uses.names,
-            spans=party.spans,
+            spans=group.spans,
             count=event.iterations,
             runs=columns.runs,
             walks=columns.walks,

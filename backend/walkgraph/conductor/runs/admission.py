@@ -1,0 +1,166 @@
+"""Which runs start or go on, and which are suspended for one of higher priority.
+
+    waiting ──admit──> running ──one of higher priority lacks its pages──> suspending ──all suspended──> suspended
+                          ^──────────────────────────────admit──────────────────────────────────────────────┘
+
+A run that is suspended keeps its place in the order of arrival.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from walkgraph.conductor.events import Command, ToRank
+from walkgraph.conductor.runs.endings import Endings
+from walkgraph.conductor.runs.page_budget import Demand, PageBudget
+from walkgraph.conductor.runs.priority import Holder, to_suspend
+from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
+from walkgraph.conductor.runs.sessions import Sessions
+from walkgraph.conductor.runs.stalls import Stalls
+from walkgraph.conductor.runs.steering import Steering
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import Itinerary
+from walkgraph.wire import messages as m
+
+
+class AdmissionRules(NamedTuple):
+    """What admission follows besides the runs."""
+
+    ready: Callable[[Rank], bool]
+    most_running: int
+    steps: Callable[[RunId, Itinerary], bool]
+    """Whether a run that starts now must be stepped."""
+
+
+class Admission:
+    def __init__(
+        self,
+        table: RunTable,
+        pages: PageBudget,
+        sessions: Sessions,
+        steering: Steering,
+        stalls: Stalls,
+        endings: Endings,
+        rules: AdmissionRules,
+    ) -> None:
+        self._table, self._pages, self._sessions, self._steering = table, pages, sessions, steering
+        self._stalls, self._endings, self._rules = stalls, endings, rules
+
+    def admit(self, now: float) -> list[Command]:
+        """Start what fits, and go on with what was suspended: higher priorities first, then in order of arrival. One
+        that waits for pages holds back those behind it, so that it isn't starved, and lets those of lower priority be
+        suspended; one that waits for its session or a rank doesn't."""
+        commands: list[Command] = []
+        for run in self._table.queued():
+            if run.state == "suspended" and run.demand is not None:
+                if not self._pages.fits(run.demand[0]):
+                    commands.extend(self._suspend_others(run, run.demand[0]))
+                    break
+                commands.extend(self._resume(run, run.demand[0], now))
+                continue
+            if run.state != "waiting":
+                continue  # ended by one before it
+            if not all(map(self._rules.ready, run.request.itinerary.ranks)):
+                continue
+            if run.session is not None and not self._sessions.free(run.session):
+                continue
+            if self._table.running >= self._rules.most_running:
+                break
+            if run.demand is None:
+                session = run.session is not None
+                run.demand = self._pages.demand(run.request.tokens, run.request.params, session)
+            own, lasting = run.demand
+            fault = self._never_fits(run, own, lasting)
+            if fault is not None:
+                commands.extend(self._endings.end(run, run_error("refused", fault), now))
+                continue
+            more = self._sessions.missing(run.session, lasting) if run.session is not None else lasting
+            if not self._pages.fits(own + more):
+                commands.extend(self._suspend_others(run, own + more))
+                break
+            commands.extend(self._start(run, own, more, now))
+        return commands
+
+    def suspended(self, message: m.Suspended) -> None:
+        """A rank has moved what it keeps of a run out of the way."""
+        run = self._table.get(message.run)
+        if run is not None and run.state == "suspending":
+            run.away.add(message.rank)
+            if run.holding <= run.away:
+                self._pages.give(run.own)
+                run.state, run.own = "suspended", Demand()
+                self._table.queue(run)
+
+    def _never_fits(self, run: RunRecord, own: Demand, lasting: Demand) -> str | None:
+        """Why the run could not start even if nothing else ran."""
+        pool = self._pages.never_fits(own + lasting)
+        if pool is not None:
+            return (
+                f"the run may need {(own + lasting)[pool]} cache pages on rank {pool[0]}, which has "
+                f"{self._pages.size(pool)}; ask for less or give the rank more `memory`"
+            )
+        policy = run.request.session
+        if run.session is None or policy is None or policy.max_bytes is None:
+            return None
+        kept = self._pages.bytes(self._sessions.held(run.session) | lasting)
+        if kept <= policy.max_bytes:
+            return None
+        return f"the session may keep {kept} bytes and is given {policy.max_bytes}; ask for less or raise `max_bytes`"
+
+    def _suspend_others(self, run: RunRecord, demand: Demand) -> list[Command]:
+        """Suspend runs of lower priority, unless what ends or is being suspended already gives enough."""
+        coming = Demand()
+        for other in self._table:
+            if other.state in ("ending", "suspending"):
+                coming.update(other.own)
+        lacking = self._pages.lacking(demand, coming)
+        holders = [
+            Holder(other.id, other.submit.priority, other.started or 0.0, other.order, other.own)
+            for other in self._table
+            if other.state == "running"
+        ]
+        commands: list[Command] = []
+        for name in to_suspend(lacking, run.submit.priority, holders):
+            chosen = self._table[name]
+            chosen.state, chosen.away = "suspending", set()
+            commands += [ToRank(rank, m.Suspend(run=chosen.id)) for rank in sorted(chosen.holding)]
+        return commands
+
+    def _resume(self, run: RunRecord, own: Demand, now: float) -> list[Command]:
+        self._pages.take(own)
+        self._table.dequeue(run)
+        run.state, run.own, run.heard = "running", own, now
+        self._stalls.begin(now)
+        return [ToRank(rank, m.Resume(run=run.id)) for rank in sorted(run.holding)]
+
+    def _start(self, run: RunRecord, own: Demand, more: Demand, now: float) -> list[Command]:
+        request = run.request
+        self._pages.take(own + more)
+        self._table.dequeue(run)
+        run.own, run.state, run.started, run.heard = own, "running", now, now
+        self._stalls.begin(now)
+        run.holding = set(request.itinerary.ranks)
+        if run.session is not None and request.session is not None:
+            self._sessions.enter(run.session, request.session, run.id, more, request.itinerary.ranks)
+        stepped = run.submit.record or run.hold or self._rules.steps(run.id, request.itinerary)
+        starts: list[Command] = [
+            ToRank(
+                rank,
+                m.Start(
+                    run=run.id,
+                    itinerary=request.itinerary,
+                    params=request.params,
+                    inputs=request.inputs.get(rank, {}),
+                    session=run.session,
+                    priority=run.submit.priority,
+                    stepped=stepped,
+                    record=run.submit.record,
+                    hold=run.hold,
+                ),
+            )
+            for rank in request.itinerary.ranks
+        ]
+        # A task without a step has nothing to wait for.
+        over = [] if run.holding else self._endings.end(run, None, now)
+        if run.hold and run.holding:
+            self._steering.begin(run.id, now)
+        return [*starts, run.phase("started", now), *over]

@@ -1,0 +1,83 @@
+"""How runs end: their ranks are told to let go, their pages come back, their clients are told once.
+
+A run that ends keeps its promise of pages until every rank that took part has freed its own.
+"""
+
+from collections.abc import Iterable
+
+from walkgraph.conductor.events import Command, ToRank, ToService
+from walkgraph.conductor.runs.page_budget import PageBudget
+from walkgraph.conductor.runs.records import RunRecord, RunTable
+from walkgraph.conductor.runs.sessions import KEY, Sessions
+from walkgraph.conductor.runs.steering import Steering
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.wire import messages as m
+
+
+class Endings:
+    def __init__(self, table: RunTable, pages: PageBudget, sessions: Sessions, steering: Steering) -> None:
+        self._table, self._pages, self._sessions, self._steering = table, pages, sessions, steering
+
+    def end(self, run: RunRecord, error: ErrorInfo | None, now: float) -> list[Command]:
+        if run.state == "ending":
+            return []
+        self._table.dequeue(run)
+        run.state, run.error = "ending", error
+        finished = [] if error else self.finish(run, now)
+        cancels: list[Command] = [ToRank(rank, m.Cancel(run=run.id)) for rank in sorted(run.holding)]
+        return [*finished, *cancels, *self.settle(run, now)]
+
+    def settle(self, run: RunRecord, now: float) -> list[Command]:
+        """When no rank holds anything of it, its pages are free and it is over."""
+        if run.holding:
+            return []
+        self._pages.give(run.own)
+        if run.session is not None:
+            self._sessions.leave(run.session, run.id, now)
+            self.forget_sessions()
+        self._table.remove(run)
+        self._steering.forget(run.id)
+        return self.finish(run, now)
+
+    def finish(self, run: RunRecord, now: float) -> list[Command]:
+        """Its client is told, once."""
+        if run.finished:
+            return []
+        run.finished = True
+        finished = m.Finished(
+            run=run.id,
+            error=run.error,
+            seconds=now - run.arrived,
+            queued=(now if run.started is None else run.started) - run.arrived,
+            times=tuple(run.times),
+            loops=tuple(run.loops),
+            read=run.read,
+            found=run.found,
+        )
+        return [ToService(finished), run.phase("finished", now, run.error)]
+
+    def released(self, message: m.Released, now: float) -> list[Command]:
+        """A rank has freed all of a run, or of a session."""
+        if message.run.startswith(KEY):
+            freed = self._sessions.released(message.run.removeprefix(KEY), message.rank)
+            if freed:
+                self._pages.give(freed)
+            return []
+        run = self._table.get(message.run)
+        if run is None or run.state != "ending":
+            return []
+        run.holding.discard(message.rank)
+        return self.settle(run, now)
+
+    def free_sessions(self, sessions: Iterable[tuple[str, set[Rank]]]) -> list[Command]:
+        """What these sessions keep is freed on these ranks."""
+        commands: list[Command] = [
+            ToRank(rank, m.Cancel(run=RunId(KEY + name))) for name, ranks in sessions for rank in sorted(ranks)
+        ]
+        self.forget_sessions()
+        return commands
+
+    def forget_sessions(self) -> None:
+        for freed in self._sessions.take_gone():
+            self._pages.give(freed)

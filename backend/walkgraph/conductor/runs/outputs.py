@@ -1,0 +1,40 @@
+"""What runs give to their clients while they run: outputs, in the order that the task's steps have."""
+
+from walkgraph.conductor.events import Command, ToService
+from walkgraph.conductor.runs.records import RunRecord, RunTable
+from walkgraph.wire import messages as m
+
+
+class Outputs:
+    def __init__(self, table: RunTable) -> None:
+        self._table = table
+
+    def emit(self, message: m.Emit, now: float) -> list[Command]:
+        run = self._table.admitted(message.run)
+        if run is None or message.name not in run.request.itinerary.outputs:
+            return []
+        run.heard = now
+        return [command for one in run.in_turn.emit(message) for command in _output(run, one, now)]
+
+    def sent(self, message: m.Sent, now: float) -> list[Command]:
+        """A rank has sent all outputs of a step."""
+        run = self._table.admitted(message.run)
+        if run is None:
+            return []
+        run.heard = now
+        return [command for one in run.in_turn.sent(message.step) for command in _output(run, one, now)]
+
+
+def _output(run: RunRecord, message: m.Emit, now: float) -> list[Command]:
+    index = run.emitted[message.name]
+    run.emitted[message.name] += 1
+    output = m.Output(
+        run=message.run,
+        name=message.name,
+        index=index,
+        value=message.value,
+        iteration=message.iteration,
+        modality=message.modality,
+    )
+    first = [run.phase("first_output", now)] if run.emitted.total() == 1 else []
+    return [ToService(output), *first]

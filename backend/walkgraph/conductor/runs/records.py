@@ -1,0 +1,141 @@
+"""What a conductor knows of each run that isn't over, and which of them wait."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from walkgraph.conductor.events import Command, Tell
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
+from walkgraph.conductor.runs.page_budget import Demand
+from walkgraph.conductor.runs.requests import Request
+from walkgraph.errors import ErrorCode, ErrorInfo
+from walkgraph.ids import Rank, RunId
+from walkgraph.telemetry import events as t
+from walkgraph.wire import messages as m
+
+_ADMITTED = ("running", "suspending", "suspended")
+_MESSAGES: dict[ErrorCode, str] = {
+    "cancelled": "the run was cancelled",
+    "deadline_exceeded": "the run's time was over; give it a longer deadline or ask for less",
+    "shutting_down": "the deployment is being stopped; send the request again once it is back",
+    "worker_lost": "a worker of this deployment was lost; it is being started again, send the request again shortly",
+}
+
+
+@dataclass(slots=True)
+class RunRecord:
+    submit: m.Submit
+    request: Request
+    order: int
+    arrived: float
+    state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
+    started: float | None = None
+    demand: tuple[Demand, Demand] | None = None
+    """Pages it may need for itself and for its session, once its ranks have told what they have."""
+    own: Demand = field(default_factory=Demand)
+    """Pages promised to it alone."""
+    holding: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that took part and haven't released it."""
+    away: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that have suspended it."""
+    done: set[Rank] = field(default_factory=set[Rank])
+    emitted: Counter[str] = field(default_factory=Counter[str])
+    times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
+    loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
+    read: int = 0
+    """By the rank that read most: the others read the same, or what it made."""
+    found: int = 0
+    error: ErrorInfo | None = None
+    heard: float = 0.0
+    """When a rank last sent something about it, or was sent something."""
+    hold: bool = False
+    """It starts paused."""
+    finished: bool = False
+    """The client has its `Finished`."""
+    in_turn: OrderedOutputs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.in_turn = OrderedOutputs(self.request.itinerary.turns)
+
+    @property
+    def id(self) -> RunId:
+        return self.submit.run
+
+    @property
+    def session(self) -> str | None:
+        return self.submit.session if self.request.session is not None else None
+
+    @property
+    def deadline(self) -> float:
+        return float("inf") if self.submit.deadline is None else self.arrived + self.submit.deadline
+
+    def phase(
+        self,
+        phase: Literal["queued", "started", "first_output", "finished"],
+        now: float,
+        error: ErrorInfo | None = None,
+    ) -> Command:
+        code = error.code if error else None
+        return Tell(t.RunPhase(run=self.id, task=self.submit.task, phase=phase, at=now, error=code))
+
+
+class RunTable:
+    """Of all runs that aren't over."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunRecord] = {}
+        self._queue: dict[str, RunRecord] = {}
+        """Of these, those that wait, for the first time or suspended."""
+        self._order = 0
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._runs
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        return iter(self._runs.values())
+
+    @property
+    def waiting(self) -> int:
+        return sum(run.state == "waiting" for run in self._queue.values())
+
+    @property
+    def running(self) -> int:
+        """Those that were admitted, suspended and ending ones included."""
+        return len(self._runs) - self.waiting
+
+    def __getitem__(self, run: str) -> RunRecord:
+        return self._runs[run]
+
+    def get(self, run: str) -> RunRecord | None:
+        return self._runs.get(run)
+
+    def admitted(self, run: str) -> RunRecord | None:
+        """One that was admitted and isn't ending."""
+        found = self._runs.get(run)
+        return found if found is not None and found.state in _ADMITTED else None
+
+    def add(self, submit: m.Submit, request: Request, now: float) -> RunRecord:
+        self._order += 1
+        run = RunRecord(submit, request, self._order, now, hold=submit.hold)
+        self._runs[submit.run] = run
+        self.queue(run)
+        return run
+
+    def queue(self, run: RunRecord) -> None:
+        self._queue[run.id] = run
+
+    def dequeue(self, run: RunRecord) -> None:
+        self._queue.pop(run.id, None)
+
+    def remove(self, run: RunRecord) -> None:
+        del self._runs[run.id]
+
+    def queued(self) -> list[RunRecord]:
+        """Higher priorities first, then in order of arrival."""
+        return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, run.order))
+
+
+def run_error(code: ErrorCode, message: str | None = None, rank: Rank | None = None) -> ErrorInfo:
+    retryable = code in ("worker_lost", "shutting_down")
+    return ErrorInfo(code=code, message=message or _MESSAGES[code], rank=rank, retryable=retryable)

@@ -1,0 +1,99 @@
+"""What a conductor knows of each rank's worker, and how it finds those that no longer answer."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from walkgraph.conductor.events import Command, Kill, ToRank
+from walkgraph.ids import Rank
+from walkgraph.wire import messages as m
+from walkgraph.wire.spec import Limits
+
+PING_SECONDS = 0.5
+"""A worker that has loaded and was silent for so long is asked whether it still turns."""
+CONNECT = "connect"
+"""Phase of a worker that has loaded and isn't ready."""
+CONNECT_DEADLINES = 3
+"""Times `step_deadline` in which it must be: a peer reads a greeting, and an answer, between two steps."""
+
+State = Literal["starting", "loading", "warming", "ready", "lost", "failed"]
+
+
+@dataclass(slots=True)
+class RankRecord:
+    rank: Rank
+    state: State = "starting"
+    start: int = 0
+    pid: int | None = None
+    peer: m.Peer | None = None
+    phase: str = ""
+    fraction: float = 0.0
+    loaded: float | None = None
+    """When it was."""
+    connected: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
+    """Starts of the ranks that it reaches, and that reach it, as it says."""
+    reason: str | None = None
+    """Why it is not ready, or was not before."""
+    fault: str | None = None
+    """What is known of why this start ends, before it does."""
+    heard: float = 0.0
+    asked: float | None = None
+    """When the ping was sent that waits for its answer."""
+    retry: float | None = None
+    """When it will be started anew."""
+    deaths: list[float] = field(default_factory=list[float])
+    restarts: int = 0
+    served: bool = False
+    """This start has ended a run well: its death begins no loop of crashes."""
+    hopeless: bool = False
+    killed: bool = False
+
+    def kill(self) -> Command:
+        self.killed = True
+        return Kill(self.rank)
+
+    def reaches(self, other: "RankRecord") -> bool:
+        """Each reaches the other, and both have said so."""
+        if self is other:
+            return True
+        return self.connected.get(other.rank) == other.start and other.connected.get(self.rank) == self.start
+
+
+class Watchdog:
+    """Asks silent workers whether they still turn, and kills those that don't answer or can't be connected."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pings = 0
+
+    def due(self, worker: RankRecord) -> float:
+        """When `watch` has something to do for a worker, unless something is heard of it."""
+        return min(self._deadline(worker), self._connect_deadline(worker))
+
+    def watch(self, worker: RankRecord, others: Iterable[RankRecord], now: float) -> Iterable[Command]:
+        if now >= self._connect_deadline(worker):
+            unreached = ", ".join(
+                f"rank {other.rank}" for other in others if other.loaded is not None and not worker.reaches(other)
+            )
+            worker.fault = f"the worker of rank {worker.rank} can't be connected with {unreached}"
+            yield worker.kill()
+        elif worker.loaded is not None and worker.asked is None:
+            if now - worker.heard >= PING_SECONDS:
+                worker.asked = now
+                self._pings += 1
+                yield ToRank(worker.rank, m.Ping(number=self._pings))
+        elif now >= self._deadline(worker):
+            worker.fault = f"the worker of rank {worker.rank} didn't answer for {now - worker.heard:.0f} s"
+            yield worker.kill()
+
+    def _deadline(self, worker: RankRecord) -> float:
+        if worker.loaded is None:
+            return worker.heard + self._limits.load_deadline
+        if worker.asked is None:
+            return worker.heard + PING_SECONDS
+        return worker.asked + self._limits.step_deadline
+
+    def _connect_deadline(self, worker: RankRecord) -> float:
+        if worker.loaded is None or worker.state == "ready":
+            return float("inf")
+        return worker.loaded + CONNECT_DEADLINES * self._limits.step_deadline

@@ -1,0 +1,121 @@
+"""Values on a step's edges: on the target's side until no iteration reads them, on the source's until they leave."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from walkgraph.placement.tables import EdgePlan
+from walkgraph.worker.events import ABSENT
+from walkgraph.worker.walk.cursor import Vector
+from walkgraph.worker.walk.progress import Progress
+from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
+
+EMPTY: Final[dict[str, Any]] = {}
+"""Outputs of a resident loop that had no iteration."""
+_KEPT, _GONE = 1, 2
+
+Give = Callable[[EdgePlan, Vector, Any], None]
+
+
+class CollectedParts(list[Any]):
+    """What a resident loop gives to a loop around it that goes on collecting."""
+
+
+class ArrivedValues:
+    """On the target's side."""
+
+    def __init__(self) -> None:
+        self.by_edge: dict[int, dict[Vector, Any]] = {}
+        """Edge -> key -> value."""
+
+    def put(self, edge: int, key: Vector, value: Any) -> None:
+        self.by_edge.setdefault(edge, {})[key] = value
+
+    def has(self, edge: int, key: Vector) -> bool:
+        return key in self.by_edge.get(edge, ())
+
+    def forget(self, table: UseTable, to: Vector | None) -> None:
+        """Drop values on the use's input edges that no later iteration of it reads."""
+        for _, edges in table.inputs:
+            for edge in edges:
+                values = self.by_edge.get(edge.index)
+                if not values:
+                    continue
+                if to is None:
+                    del self.by_edge[edge.index]
+                elif edge.common:
+                    oldest = (*to[: edge.common - 1], to[edge.common - 1] - 1) if edge.carried else to[: edge.common]
+                    # Values come in the order of their keys.
+                    while values and (key := next(iter(values))) < oldest:
+                        del values[key]
+
+
+class LeavingValues:
+    """On the source's side: what a use has given and its loops still hold back."""
+
+    def __init__(self, table: WalkTable, progress: Progress, stack: Callable[[Sequence[Any]], Any]) -> None:
+        """`stack`: makes one value of those that a loop collected."""
+        self._loops, self._progress, self._stack = table.plan.loops, progress, stack
+        self._held: dict[int, list[Any]] = {}
+        """Edge -> values of the iterations so far."""
+        self._outputs: dict[int, dict[str, Any]] = {}
+        """Use -> outputs of the iteration it stands at, until it moves on."""
+        self._left: dict[int, int] = {}
+        """Leaving edge of a use that hasn't moved on -> whether its value was kept, or is gone."""
+
+    def put(self, use: int, outputs: dict[str, Any]) -> None:
+        self._outputs[use] = outputs
+
+    def leave(self, index: int, table: UseTable, at: Vector, ended: int, give: Give) -> None:
+        """Values of iteration `at` go out, those of a loop once it has ended: all calls under `at[:ended]` are over."""
+        outputs = self._outputs.get(index)
+        if outputs is None:
+            return
+        for edge in table.outputs:
+            left = self._left.get(edge.index)
+            if edge.leave == "none" or left == _GONE:
+                continue
+            if edge.leave == "each":
+                drop = self._dropped(table, edge, at)
+                if drop is None:
+                    continue
+                if not drop:
+                    give(edge, at, outputs.get(edge.source.port, ABSENT))
+                self._left[edge.index] = _GONE
+                continue
+            if left is None and outputs is not EMPTY:
+                self._keep(edge, outputs.get(edge.source.port, ABSENT))
+                self._left[edge.index] = _KEPT
+            if ended <= edge.common:
+                self._left[edge.index] = _GONE
+                give(edge, at[: edge.common], self.drain(edge))
+
+    def drain(self, edge: EdgePlan) -> Any:
+        held = self._held.pop(edge.index, [])
+        if not held:
+            return ABSENT
+        return self._stack(held) if edge.leave == "collect" else held[-1]
+
+    def forget(self, index: int, table: UseTable) -> None:
+        """The use moves on."""
+        self._outputs.pop(index, None)
+        for edge in table.outputs:
+            self._left.pop(edge.index, None)
+
+    def _keep(self, edge: EdgePlan, value: Any) -> None:
+        held = self._held.setdefault(edge.index, [])
+        if edge.leave == "last":
+            held.clear()
+        if isinstance(value, CollectedParts):
+            held.extend(value)
+        elif value is not ABSENT:
+            held.append(value)
+
+    def _dropped(self, table: UseTable, edge: EdgePlan, at: Vector) -> bool | None:
+        """Whether the iteration's value is suppressed; None while its innermost loop isn't judged.
+
+        Only that loop counts: what an inner loop gave has left before an outer one is judged.
+        """
+        loops = table.plan.loops
+        if len(loops) == edge.common or not self._loops[loops[-1]].drop_last:
+            return False
+        return self._progress.verdict(loops[-1], at)

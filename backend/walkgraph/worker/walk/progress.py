@@ -1,0 +1,145 @@
+"""How far one step of a run has come on one rank: the iteration that each use stands at, and the verdicts on loops.
+
+A verdict says whether an iteration of a loop was the last. Pure: it holds no values.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from walkgraph.placement.tables import Scalar
+from walkgraph.worker.walk.cursor import WAIT, Cursor, Next, Vector, following, indices
+from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
+
+VERDICTS = 64
+"""Verdicts on a loop that are kept before those are dropped that no use can ask for any more."""
+
+
+class Progress:
+    def __init__(self, table: WalkTable, params: Mapping[str, Scalar]) -> None:
+        self.at: dict[int, Vector | None] = dict.fromkeys(table.uses)
+        """Use -> the iteration it stands at; None before its first."""
+        self.state: dict[int, str] = dict.fromkeys(table.uses, "moving")
+        """moving: at the iteration before its next; waiting: for inputs; running; ended."""
+        self.unfinished = len(table.uses)
+        """Uses that have not ended."""
+        self.cursors: dict[int, Cursor] = {}
+        """Of uses that wait for an `until`."""
+        self._table, self._params = table, params
+        self._until: list[dict[Vector, bool]] = [{} for _ in table.loops]
+        """Per loop: parents' indices and iteration -> whether it was the last."""
+        self._most: list[int] = [VERDICTS for _ in table.loops]
+        """Per loop: verdicts at which old ones are dropped."""
+        self._closing: Vector | None = None
+        """Iteration of the loop `chunk` whose chunk has no new items."""
+
+    def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
+        """Of all uses that have not ended: the iteration that each stands at, and its state there."""
+        return ((self._table.uses[u], self.at[u] or (), s) for u, s in self.state.items() if s != "ended")
+
+    # ── verdicts ──
+
+    def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool) -> None:
+        known = self._until[loop]
+        known[key] = stop
+        if closing:
+            self._closing = key
+        if len(known) > self._most[loop]:
+            self._until[loop] = kept = self._still_asked(loop)
+            self._most[loop] = max(VERDICTS, 2 * len(kept))
+
+    def verdict(self, loop: int, key: Vector) -> bool | None:
+        """Whether an iteration was the last; None while that isn't known."""
+        return self._until[loop].get(key)
+
+    def closes(self, at: Vector) -> bool:
+        """Whether an iteration is there only so that its uses can flush: what has nothing to work on is skipped."""
+        return self._closing is not None and at[:1] == self._closing
+
+    def awaits_verdict(self, table: UseTable, at: Vector) -> bool:
+        """Whether it isn't known yet if a call that lacks inputs is one of a closing chunk."""
+        loops = table.plan.loops
+        return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]]
+
+    # ── from one iteration to the next ──
+
+    def next(self, index: int, table: UseTable, at: Vector | None) -> Next:
+        prefix, entering, ended = self.cursors.get(index) or Cursor(at or (), at is None, len(at or ()))
+        loops, empties = table.plan.loops, list[Vector]()
+        while entering or prefix:
+            if entering and len(prefix) == len(loops):
+                return Next(prefix, empties, Cursor(prefix, entering, ended))
+            go = self._enters(loops[len(prefix)], prefix) if entering else self._goes_on(loops[len(prefix) - 1], prefix)
+            if go is None:
+                return Next(WAIT, empties, Cursor(prefix, entering, ended))
+            if entering and go:
+                prefix = (*prefix, 0)
+            elif entering:
+                empties.append(prefix)
+                entering = False
+            elif go:
+                prefix, entering = following(prefix), True
+            else:
+                prefix = prefix[:-1]
+                ended = min(ended, len(prefix))
+                if at is None or at[: len(prefix)] != prefix:
+                    empties.append(prefix)
+        return Next(None, empties, Cursor((), False, 0))
+
+    def times(self, loop: int, prefix: Vector) -> int:
+        table = self._table.loops[loop]
+        if table.times is None:
+            raise RuntimeError("the loop `chunk` has no count")
+        return int(table.times(self._params, indices(table.outer, prefix)))
+
+    # ── the order of calls ──
+
+    def wanted(self, table: UseTable, at: Vector) -> bool:
+        if not table.when:
+            return True
+        where = indices(table.loop_names, at)
+        return all(when(self._params, where) for when in table.when)
+
+    def in_order(self, table: UseTable, at: Vector) -> bool:
+        for other, common in table.before:
+            if not self.is_past(other, at[:common]):
+                return False
+        for other, common in table.after:
+            if self.state[other] != "ended" and (*self._reached(other), *[0] * common)[:common] < at[:common]:
+                return False
+        return True
+
+    def is_past(self, use: int, prefix: Vector) -> bool:
+        """All calls of the use under the prefix are over."""
+        reached = self._reached(use)
+        return self.state[use] == "ended" or reached[: len(prefix)] > prefix[: len(reached)]
+
+    # ── inside ──
+
+    def _reached(self, use: int) -> Vector:
+        """Calls of the use before this, which may be a prefix, are over."""
+        cursor = self.cursors.get(use)
+        if cursor is None:
+            return self.at[use] or ()
+        return cursor.prefix if cursor.entering else following(cursor.prefix)
+
+    def _enters(self, loop: int, prefix: Vector) -> bool:
+        """A stream has a chunk always."""
+        return self._table.loops[loop].times is None or self.times(loop, prefix) > 0
+
+    def _goes_on(self, loop: int, key: Vector) -> bool | None:
+        table = self._table.loops[loop]
+        more = table.times is None or key[-1] + 1 < self.times(loop, key[:-1])
+        if table.plan.until is None and table.times is not None:
+            return more
+        if not more and not table.plan.drop_last:
+            return False
+        stop = self._until[loop].get(key)
+        return None if stop is None else more and not stop
+
+    def _still_asked(self, loop: int) -> dict[Vector, bool]:
+        """Verdicts on a loop that a use inside may still ask for: none asks for what lies behind it."""
+        uses = [use for use in self._table.loops[loop].uses if self.state[use] != "ended"]
+        places = [self.cursors[use].prefix if use in self.cursors else self.at[use] or () for use in uses]
+        oldest = min(places, default=None)
+        if oldest is None:
+            return {}
+        return {key: stop for key, stop in self._until[loop].items() if key >= oldest[: len(key)]}

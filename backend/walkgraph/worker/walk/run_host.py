@@ -1,0 +1,119 @@
+"""What a run does for its walkers: calls are made, values leave the rank, streams are read and fed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from walkgraph.abi.calls import ChunkInfo, StateKey
+from walkgraph.errors import ErrorInfo
+from walkgraph.placement.tables import EdgePlan, FromStep, Plan
+from walkgraph.wire import messages as m
+from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
+from walkgraph.worker.loops.regions import Loops
+from walkgraph.worker.observe.control import Control
+from walkgraph.worker.walk import shaping
+from walkgraph.worker.walk.call_arguments import Calls, Lacking
+from walkgraph.worker.walk.cursor import Vector
+from walkgraph.worker.walk.effects import Effects
+from walkgraph.worker.walk.run_streams import Sender, Streams
+from walkgraph.worker.walk.steps import Steps
+from walkgraph.worker.walk.walk_tables import UseTable, result_readers
+from walkgraph.worker.walk.walker import Walker
+
+
+class RunHost:
+    """Implements `host.Host`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        steps: Steps,
+        calls: Calls,
+        loops: Loops,
+        streams: Streams,
+        control: Control,
+        effects: Effects,
+        send: Sender,
+    ) -> None:
+        self.params = calls.given
+        self._plan, self._rank, self._run = plan, calls.rank, calls.run
+        self._steps, self._calls, self._loops, self._streams = steps, calls, loops, streams
+        self._control, self._effects, self._send = control, effects, send
+
+    def call(
+        self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
+    ) -> None:
+        if use.region is not None:
+            match self._loops.enter(walker, use, use.region, at, inputs):
+                case Lacking() if walker.progress.closes(at):
+                    walker.skip(use, at)
+                case Lacking(error=failure) | (ErrorInfo() as failure):
+                    self._effects.failure = failure
+                case call:
+                    self._effects.commands.append(RunLoop(call))
+            return
+        match self._calls.made(walker, use, at, inputs, chunks):
+            case Lacking() if walker.progress.closes(at):
+                walker.skip(use, at)
+            case Lacking(error=failure):
+                self._effects.failure = failure
+            case command:
+                self._effects.commands.append(command)
+
+    def release(self, walker: Walker, edge: EdgePlan, key: Vector, value: Any) -> None:
+        target = edge.target
+        if target.kind == "use":
+            rank = walker.table.plan.uses[target.use].rank
+            message = m.Deliver(run=self._run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
+            self._send(rank, message, value, edge.transport)
+        elif target.kind == "result":
+            self._steps.store(walker.step, target.port, value)
+            message = m.Deliver(run=self._run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
+            for rank in result_readers(self._plan, self._steps.all, FromStep(step=walker.step, result=target.port)):
+                if rank != self._rank:
+                    self._send(rank, message, value, edge.transport)
+        elif value is ABSENT:
+            return
+        elif target.kind == "out":
+            if walker.table.plan.chunked and shaping.empty(value):
+                return
+            emit = m.Emit(
+                rank=self._rank,
+                run=self._run,
+                name=target.port,
+                value=m.Absent(),
+                iteration=key,
+                modality=target.modality,
+                step=walker.step,
+            )
+            self._effects.commands.append(Report(emit, value))
+        else:
+            self._streams.give(walker.step, edge, (value,))
+
+    def passing(self, walker: Walker, edge: EdgePlan, key: Vector, value: Any) -> None:
+        self._effects.commands += self._control.passing(walker.step, edge.index, key, value)
+
+    def judged(self, walker: Walker, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
+        message = m.Until(run=self._run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)
+        for rank in walker.table.plan.loops[loop].ranks:
+            if rank != self._rank:
+                self._send(rank, message, ABSENT, "inline")
+
+    def chunk(self, walker: Walker, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
+        fresh, found = self._streams.chunk(use, stream, (walker.step, *key))
+        if found is not None and fresh:
+            for loop in walker.table.plan.loops:
+                if loop.stream == stream:
+                    walker.verdict(loop.index, key[:1], found[1].last, closing=found[1].closing)
+        return found
+
+    def credit(self, edges: Sequence[EdgePlan]) -> bool:
+        return self._streams.open(edges)
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        return shaping.stack(values)
+
+    def part(self, value: Any, index: int) -> Any:
+        return shaping.part(value, index)
+
+    def passed(self, walker: Walker, state: str, key: Vector) -> None:
+        self._effects.commands.append(DropStates((StateKey(self._run, state, (walker.step, *key)),)))
