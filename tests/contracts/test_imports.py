@@ -73,6 +73,11 @@ def test_importing_the_control_side_leaves_torch_out(repository: Path) -> None:
     assert heavy_after_importing(repository / "backend", modules) == []
 
 
+def test_the_data_of_calls_and_loops_leaves_torch_out(repository: Path) -> None:
+    modules = ["walkgraph.abi.calls", "walkgraph.engine.loops.spec"]
+    assert heavy_after_importing(repository / "backend", modules) == []
+
+
 def test_a_planted_torch_is_seen(tmp_path: Path) -> None:
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "__init__.py").write_text("")

@@ -1,10 +1,16 @@
-"""A call of an operator: what it is made with, what it gives, how it fails."""
+"""A call of an operator: what it is made with, what it gives, how it fails.
+
+It imports no torch: what plans and schedules calls runs without it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Scalar = bool | int | float | str
 
@@ -60,14 +66,16 @@ class Call:
     """Monotonic seconds; for the queueing figure."""
     name: str = ""
     """Of the use in its Walk, for who watches."""
-    host: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
+    host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
     """Inputs of whole numbers `[n]` that came from the host's memory, as they are there; filled by the engine when it
     brings them to the device."""
 
     def numbers(self, port: str) -> list[int] | None:
         """The whole numbers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""
         value = self.host.get(port, self.inputs.get(port))
-        if not isinstance(value, Tensor) or value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
+        if value is None or not hasattr(value, "is_floating_point"):
+            return None  # no tensor
+        if value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
             return None
         return value.tolist()
 

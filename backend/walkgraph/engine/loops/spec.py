@@ -1,17 +1,20 @@
 """A loop as the engine is handed it whole: its body, what feeds it, and what it hands out.
 
 Uses are told by their place in the body. Loops inside are unrolled: the body has a use of theirs once for each of their
-iterations, in the order of the calls.
+iterations, in the order of the calls. It imports no torch: what schedules loops runs without it.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from walkgraph.abi.calls import Scalar, StateKey
 from walkgraph.ids import Rank
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Channel(NamedTuple):
