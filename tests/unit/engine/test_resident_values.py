@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.support.loop_calls import LoopInput, WrittenUse, body_of, written
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive, serve
 from tests.unit.engine.test_resident import engine as walking
@@ -20,7 +21,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
 from walkgraph.engine.loops.program import Program
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.networks import operators_synthetic as synthetic
 
 NUMBER = Row((), torch.float64)
@@ -57,12 +58,13 @@ def sums(
     times: int, *ports: Sequence[LoopInput], run: str = "r", more: Mapping[str, Any] | None = None, **changes: Any
 ) -> LoopCall:
     """Uses `one`, `two` with these ports."""
+    params = {"more": 0} | dict(more or {})
     body = tuple(
-        LoopUse(node=node, inputs=tuple(inputs), params={"more": 0} | dict(more or {}), varying={}, states={}, seed=0)
+        WrittenUse(node=node, inputs=tuple(inputs), params=params, varying={}, states={}, seed=0)
         for node, inputs in zip(("one", "two"), ports, strict=False)
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "sum", "each") for i in range(len(body)))
-    call = LoopCall(
+    call = written(
         run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=body, times=times, until=None,
          outputs=outputs,
     )  # fmt: skip
@@ -135,8 +137,8 @@ def test_a_carried_port_may_begin_with_the_index(summing: Engine) -> None:
 
 def test_a_whole_number_that_changes_with_the_index_stays_one(summing: Engine) -> None:
     call = sums(4, (given("a", 0), given("b", 0)))
-    use = call.body[0]
-    varying = LoopUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
+    use = body_of(call)[0]
+    varying = WrittenUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
     found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.outputs))
     assert error is None
     assert found["u0"] == [0, 1, 2, 3]

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from tests.support.loop_calls import WrittenUse, written
 from tests.support.telling import leave
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
@@ -18,7 +19,7 @@ from walkgraph.engine.device.clocks import Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.entering import Entered
 from walkgraph.engine.loops.riders import LoopDone, Rider, Stepped, Waiting, stepped
-from walkgraph.engine.loops.spec import LoopCall, LoopUse
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as e
@@ -87,10 +88,10 @@ def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> 
     """Of two nodes, the second of which is called in the first and the third iteration."""
     active = (True, False, True, *(False,) * (times - 3))
     body = (
-        LoopUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
-        LoopUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
+        WrittenUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
+        WrittenUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
     )
-    return LoopCall(
+    return written(
         run=run, walk=f"w_{name}", step=1, use=0, loop=name, iteration=(3,), body=body, times=times, until=None,
         outputs=(), ready_at=ready,
     )  # fmt: skip

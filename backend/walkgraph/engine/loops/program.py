@@ -26,8 +26,6 @@ from walkgraph.engine.loops.body import (
     Entry,
     Form,
     Grown,
-    Place,
-    Source,
     UseStep,
     columns_of,
     fed_ports,
@@ -35,6 +33,7 @@ from walkgraph.engine.loops.body import (
 )
 from walkgraph.engine.loops.layout import aligned, bytes_of, cells_in, fields_of
 from walkgraph.engine.loops.sequences import NOTHING, Moment, Sequences, most_pages
+from walkgraph.engine.loops.spec import LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, Tables, gather_rows, settle_rows
 
@@ -324,7 +323,7 @@ class Program:
             **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
         }
 
-    def _input(self, use: int, port: str, source: Source, now: Now) -> Tensor:
+    def _input(self, use: int, port: str, source: LoopSource, now: Now) -> Tensor:
         at, given = now.at, now.given
         if source.kind == "internal" and source.place is not None:
             value = given[source.place]

@@ -457,7 +457,7 @@ class Resident:
             for out in call.outputs:
                 if out.kind == "last" and form.gives((out.use, out.port)):
                     value = lane.program.value((out.use, out.port), rider.row)
-                    moved |= out.port in self._host_ports(call.body[out.use].node)
+                    moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
                     outputs[out.key] = lines.to_host(value) if moved else value
             self._entrance.leave(lane.program, rider.row, rider.entered, rider.done, over=True)
         self._finish(lane, rider, outputs, None, stopped=stopped, mark=lines.mark() if moved else None)

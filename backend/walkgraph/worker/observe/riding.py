@@ -39,9 +39,9 @@ class Party:
         """Those at these places of the body."""
         found = self._uses.get(places)
         if found is None:
-            body = self.riders[0].call.body
-            names = tuple(dict.fromkeys([body[place].name for place in places]))
-            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([body[place].node for place in places])))
+            uses = self.riders[0].call.spec.uses
+            names = tuple(dict.fromkeys([uses[place].name for place in places]))
+            found = self._uses[places] = Uses(names, tuple(dict.fromkeys([uses[place].node for place in places])))
         return found
 
     @property

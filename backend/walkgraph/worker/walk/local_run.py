@@ -26,7 +26,7 @@ from walkgraph.worker.events import (
     Send,
     Started,
 )
-from walkgraph.worker.loops.regions import Loops
+from walkgraph.worker.loops.loop_runs import LoopRuns
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.calls import Calls, Lacking, no_value
@@ -58,7 +58,7 @@ class LocalRun:
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         self._calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
-        self._loops = Loops(self._calls, self._streams.outgoing)
+        self._loops = LoopRuns(self._calls, self._streams.outgoing)
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls under way that were followed already: what becomes of them is told."""
@@ -111,10 +111,10 @@ class LocalRun:
         walk = self._tables[self._steps[event.ref.step].walk]
         table = walk.uses[event.ref.use]
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
-        if table.region is None:
+        if table.device_loop is None:
             self._times.add(walk.plan.name, table, event)
         else:
-            self._times.add_loop(walk.plan.name, table.region, self._loops.calls(event), event)
+            self._times.add_loop(walk.plan.name, table.device_loop, self._loops.calls(event), event)
             outputs = self._loops.end(event)
         if event.error is not None:
             self._failure = event.error
@@ -123,7 +123,7 @@ class LocalRun:
         elif begun:
             self._close_streams(event.ref.step)
         elif walker is not None:
-            if self._watched is not None and table.region is None:
+            if self._watched is not None and table.device_loop is None:
                 self._out += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
         return self._progress()
@@ -259,8 +259,8 @@ class LocalRun:
     def call(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> None:
-        if use.region is not None:
-            match self._loops.enter(walker, use, use.region, at, inputs):
+        if use.device_loop is not None:
+            match self._loops.enter(walker, use, use.device_loop, at, inputs):
                 case Lacking() if walker.closes(at):
                     walker.skip(use, at)
                 case Lacking(error=failure) | (ErrorInfo() as failure):

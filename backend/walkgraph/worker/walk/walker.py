@@ -13,19 +13,20 @@ from typing import Any, Final
 from walkgraph.abi.calls import ChunkInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.loops.lowering import DeviceLoop
 from walkgraph.worker.walk.cursor import WAIT, Next, Way, following
 from walkgraph.worker.walk.host import Host, Vector
-from walkgraph.worker.walk.walk_tables import RegionTable, UseTable, WalkTable
+from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 JUDGED = 64
 """Verdicts of a loop that are kept before it is looked for those that nobody can ask for again."""
 KEPT, GONE = 1, 2
 EMPTY: Final[dict[str, Any]] = {}
-"""Outputs of a resident loop that had no iteration."""
+"""Outputs of a device loop that had no iteration."""
 
 
 class Parts(list[Any]):
-    """What a resident loop gives to a loop around it that collects on."""
+    """What a device loop gives to a loop around it that collects on."""
 
 
 class Walker:
@@ -220,7 +221,7 @@ class Walker:
         at = self._at[index]
         if at is None or not self._in_order(table, at):
             return False
-        if table.region is not None and self.times(table.region.plan.loop.index, at) <= 0:
+        if table.device_loop is not None and self.times(table.device_loop.loop.plan.index, at) <= 0:
             self._state[index] = "running"
             self.finish(index, EMPTY)
             return True
@@ -252,18 +253,18 @@ class Walker:
 
     def skip(self, table: UseTable, at: Vector) -> None:
         """A call that isn't made gives nothing."""
-        if table.region is not None:
-            self._skip_loop(table.region, at)
+        if table.device_loop is not None:
+            self._skip_loop(table.device_loop.loop, at)
         self.finish(table.plan.index, {})
 
-    def _skip_loop(self, region: RegionTable, at: Vector) -> None:
-        """Followers go through all iterations of a loop whose core is skipped."""
-        loop = region.plan.loop
-        for i in range(self.times(loop.index, at) if region.plan.followed else 0):
-            for edge in region.plan.follows:
+    def _skip_loop(self, loop: DeviceLoop, at: Vector) -> None:
+        """Followers go through all iterations of a device loop that is skipped."""
+        index = loop.plan.index
+        for i in range(self.times(index, at) if loop.followed else 0):
+            for edge in loop.follows:
                 self.give(edge, (*at, i), ABSENT)
             if loop.until is not None:
-                self.verdict(loop.index, (*at, i), stop=False)
+                self.verdict(index, (*at, i), stop=False)
 
     def _awaits_verdict(self, table: UseTable, at: Vector) -> bool:
         """Whether it isn't known yet if a call that lacks inputs is one of a closing chunk."""
