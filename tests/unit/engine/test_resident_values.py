@@ -64,13 +64,8 @@ def sums(
         for node, inputs in zip(("one", "two"), ports, strict=False)
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "sum", "each") for i in range(len(body)))
-    call = written(
-        run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=body, times=times, until=None,
-         outputs=outputs,
-    )  # fmt: skip
-    for name, value in changes.items():
-        setattr(call, name, value)
-    return call
+    fields: dict[str, Any] = {"body": body, "until": None, "outputs": outputs, **changes}
+    return written(run=run, walk="w", step=0, use=0, loop="l", iteration=(), times=times, **fields)
 
 
 def told(engine: Engine, call: LoopCall) -> tuple[dict[str, list[float]], Any]:
