@@ -45,7 +45,7 @@ from walkgraph.placement.tables import Plan
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.io.carrier import Carrier
-from walkgraph.worker.loops.loop_peers import Parts
+from walkgraph.worker.loops.parts import Parts
 
 MIB = 1 << 20
 ROOMS, ARENA = 64 * MIB, 96 * MIB

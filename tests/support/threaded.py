@@ -22,7 +22,7 @@ from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, Command, Send, Started
-from walkgraph.worker.loops.loop_peers import Parts
+from walkgraph.worker.loops.parts import Parts
 from walkgraph.worker.parties import called
 
 

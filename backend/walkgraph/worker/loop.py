@@ -38,7 +38,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.io import moving, values
 from walkgraph.worker.io.links import Links
-from walkgraph.worker.loops.loop_peers import Parts
+from walkgraph.worker.loops.parts import Parts
 from walkgraph.worker.observe.looking import Looking
 from walkgraph.worker.observe.probes import Probes
 from walkgraph.worker.observe.telling import Teller

@@ -24,7 +24,7 @@ from walkgraph.worker.core import Core
 from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import Loop
-from walkgraph.worker.loops.loop_peers import spanning_parts
+from walkgraph.worker.loops.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4

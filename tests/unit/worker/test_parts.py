@@ -17,7 +17,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.outbox import Outbox, Waiting
-from walkgraph.worker.loops.loop_peers import Parts
+from walkgraph.worker.loops.parts import Parts
 
 KEY = Key("r", 3, "denoise", (1, 2))
 INBOXES = (Inbox(5, 640, 128, 7, 4096),)

@@ -26,7 +26,7 @@ from walkgraph.worker.events import (
     Send,
     Started,
 )
-from walkgraph.worker.loops.loop_runs import LoopRuns
+from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.calls import Calls, Lacking, no_value
@@ -58,7 +58,7 @@ class LocalRun:
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         self._calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
-        self._loops = LoopRuns(self._calls, self._streams.outgoing)
+        self._loops = DeviceLoops(self._calls, self._streams.outgoing)
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls under way that were followed already: what becomes of them is told."""

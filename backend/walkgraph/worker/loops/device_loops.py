@@ -75,7 +75,7 @@ class _Running:
             self.judged = upto
 
 
-class LoopRuns:
+class DeviceLoops:
     def __init__(self, calls: Calls, outgoing: Mapping[int, Outgoing]) -> None:
         self._calls = calls
         self._outgoing = outgoing
