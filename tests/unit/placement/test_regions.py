@@ -13,7 +13,7 @@ from walkgraph.graph.reading import codec
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.compiler.regions import apart
+from walkgraph.placement.compiler.loop_decisions import apart
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled

@@ -122,9 +122,8 @@ class Body:
 
     @property
     def whole(self) -> Form:
-        ways = range(len(self.reads), self.channels)
         comes = tuple(source.channel for _, source in self.reads if source.kind == "channel")
-        return Form(tuple(range(len(self.uses))), self.each, comes, tuple(ways))
+        return Form(tuple(range(len(self.uses))), self.each, comes, tuple(range(len(self.reads), self.channels)))
 
     @cached_property
     def reads(self) -> list[tuple[Place, LoopSource]]:
@@ -307,11 +306,11 @@ def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
     """Entering values are the caller's to compare."""
 
-    def told(source: LoopSource | None) -> object:
+    def read(source: LoopSource | None) -> object:
         if source is None or source.kind in ("entering", "each"):
             return source and source.kind
         now = [(runs[use], port) for use, port in source.now]
         carried = source.place if source.kind == "carried" else None
-        return source.kind, now, source.part, carried, source.channel, told(source.first)
+        return source.kind, now, source.part, carried, source.channel, read(source.first)
 
-    return all(told(source) == told(other.sources[port]) for port, source in one.sources.items())
+    return all(read(source) == read(other.sources[port]) for port, source in one.sources.items())

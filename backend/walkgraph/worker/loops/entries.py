@@ -12,7 +12,7 @@ from walkgraph.engine.loops.spec import Anew, LoopCall, LoopSource, LoopSpec, Lo
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.compiler.inside import INDEX
+from walkgraph.placement.compiler.loop_contents import INDEX
 from walkgraph.placement.tables import EdgePlan, Plan
 from walkgraph.worker.loops.lowering import Instance, unrolls
 from walkgraph.worker.walk import shaping

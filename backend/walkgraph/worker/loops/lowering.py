@@ -28,8 +28,8 @@ from walkgraph.engine.loops.spec import (
     state_name,
 )
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.inside import common_conditions
-from walkgraph.placement.compiler.spanning import leader
+from walkgraph.placement.compiler.loop_contents import common_conditions
+from walkgraph.placement.compiler.loop_decisions import leader
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, Source, Target, UsePlan, WalkPlan
 
 K = TypeVar("K")
@@ -304,15 +304,11 @@ class Instance(NamedTuple):
     inner: tuple[int, ...]
 
 
-def instances(inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> list[Instance]:
-    """In the order of the calls. `inside`: of each use, the loops inside that hold it."""
-    return list(_block(inside, times, range(len(inside)), ()))
-
-
 def _block(
     inside: Sequence[tuple[int, ...]], times: Mapping[int, int], places: Sequence[int], at: tuple[int, ...]
 ) -> Iterator[Instance]:
-    """One iteration of what is around these places: uses, and loops with all of theirs."""
+    """One iteration of what is around these places, in the order of the calls: uses, and loops with all of theirs.
+    `inside`: of each use, the loops inside that hold it."""
     begun: set[int] = set()
     for place in places:
         loops = inside[place]
@@ -341,7 +337,7 @@ class Unrolled:
 
     def __init__(self, inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> None:
         self.counts = tuple(times.values())
-        self.order = instances(inside, times)
+        self.order = list(_block(inside, times, range(len(inside)), ()))
         self._at: dict[int, list[int]] = {}
         """Place of a use -> those of its instances."""
         for at, one in enumerate(self.order):

@@ -15,7 +15,7 @@ from walkgraph.engine.loops.resident import Resident
 from walkgraph.engine.loops.spanning import Inbox, Key, Memory, Spans
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.budget import ROOM_BYTES
-from walkgraph.placement.compiler.spanning import spanning_ranks
+from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire import spanning

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.regions import apart, stepped
+from walkgraph.placement.compiler.loop_decisions import apart, stepped
 from walkgraph.placement.tables import Plan, WalkPlan
 from walkgraph.worker.events import Started
 from walkgraph.worker.loops.lowering import unrolls

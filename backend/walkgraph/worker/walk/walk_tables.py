@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.inside import index_names
+from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
 
