@@ -91,10 +91,7 @@ def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> 
         WrittenUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
         WrittenUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
     )
-    return written(
-        run=run, walk=f"w_{name}", step=1, use=0, loop=name, iteration=(3,), body=body, times=times, until=None,
-        outputs=(), ready_at=ready,
-    )  # fmt: skip
+    return written(run, f"w_{name}", 1, 0, name, (3,), body, times, None, (), ready_at=ready)
 
 
 def rider(of: LoopCall, row: int = 0, done: int = 0) -> Rider:
