@@ -295,16 +295,25 @@ class Decoder:
             iteration=(),
             inputs=inputs,
             params=self._params(case),
-            states={slot: key._replace(run=run) for slot, key in self._template.body[0].states.items()},
+            states={slot: self._states(run)[name] for slot, name in self._template.spec.uses[0].states.items()},
             seed=hash_of(run),
         )
 
     def _loop(self, run: str, token: Any, case: Case, times: int) -> LoopCall:
-        (use,) = self._template.body
-        states = {slot: StateKey(run, key.state) for slot, key in use.states.items()}
-        inputs = tuple(replace(port, value=token) if port.port == "token" else port for port in use.inputs)
-        body = replace(use, inputs=inputs, states=states, params=self._params(case), seed=hash_of(run))
-        return replace(self._template, run=run, body=(body,), times=times, grain=self._model.grain)
+        (source,) = [use.sources["token"] for use in self._template.spec.uses]
+        (use,) = self._template.uses
+        return replace(
+            self._template,
+            run=run,
+            uses=(use._replace(params=self._params(case), seed=hash_of(run)),),
+            values={**self._template.values, source.entry: token},
+            states=self._states(run),
+            times=times,
+            grain=self._model.grain,
+        )
+
+    def _states(self, run: str) -> dict[str, StateKey]:
+        return {name: StateKey(run, key.state) for name, key in self._template.states.items()}
 
     def _params(self, case: Case) -> dict[str, Any]:
         return self._model.params | ({} if case.penalty else self._model.plain)

@@ -28,12 +28,13 @@ from _common import show, write
 from _runtime import bundled_graph
 from msgspec import structs
 
+from tests.support.loop_calls import LoopInput, WrittenSend, WrittenUse, written
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
+from walkgraph.engine.loops.spec import Channel, LoopCall, LoopOutput
 from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
 from walkgraph.placement.compiler.assemble import assemble
@@ -160,21 +161,21 @@ def looped(run: str, kind: str, side: int, times: int, channels: int) -> LoopCal
     latents = LoopInput("latents", "value", x, carried=(last, "latents"))
     if kind == "follows":
         port = LoopInput("latents", "value", x, channel=Channel(THERE, Rank(0)))
-        use = LoopUse("llm_cfg_text", (port,), {}, pace, {"kv": StateKey(run, "cfg_text")}, 0)
-        back = LoopSend(0, "velocity", Channel(BACK, Rank(0)), None)
-        return LoopCall(run, "w", 0, 0, "denoise", (), (use,), times, None, (), sends=(back,), leads=False)
-    uses = [LoopUse("llm", (latents,), {}, pace, {"kv": StateKey(run, "main")}, 0)]
+        use = WrittenUse("llm_cfg_text", (port,), {}, pace, {"kv": StateKey(run, "cfg_text")}, 0)
+        back = WrittenSend(0, "velocity", Channel(BACK, Rank(0)), None)
+        return written(run, "w", 0, 0, "denoise", (), (use,), times, None, (), sends=(back,), leads=False)
+    uses = [WrittenUse("llm", (latents,), {}, pace, {"kv": StateKey(run, "main")}, 0)]
     fed = [latents, LoopInput("velocity", "use", use=0, output="velocity")]
-    sends: tuple[LoopSend, ...] = ()
+    sends: tuple[WrittenSend, ...] = ()
     if kind == "one":
-        uses.append(LoopUse("llm", (latents,), {}, pace, {"kv": StateKey(f"{run} text", "main")}, 0))
+        uses.append(WrittenUse("llm", (latents,), {}, pace, {"kv": StateKey(f"{run} text", "main")}, 0))
         fed.append(LoopInput("velocity_text", "use", use=1, output="velocity"))
     elif kind == "leads":
         fed.append(LoopInput("velocity_text", "channel", channel=Channel(BACK, Rank(1))))
-        sends = (LoopSend(1, "latents", Channel(THERE, Rank(1)), None),)
-    uses.append(LoopUse("combine_cfg", tuple(fed), scales, steps, {}, 0))
+        sends = (WrittenSend(1, "latents", Channel(THERE, Rank(1)), None),)
+    uses.append(WrittenUse("combine_cfg", tuple(fed), scales, steps, {}, 0))
     outputs = (LoopOutput("x", last, "latents", "last"),)
-    return LoopCall(run, "w", 0, 0, "denoise", (), tuple(uses), times, None, outputs, sends=sends)
+    return written(run, "w", 0, 0, "denoise", (), tuple(uses), times, None, outputs, sends=sends)
 
 
 class Two:

@@ -16,6 +16,7 @@ import torch
 from _common import ROOT, Row, show, write
 from _runtime import device_name
 
+from tests.support.loop_calls import WrittenUse, written
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.device.clocks import Stopwatch
@@ -23,7 +24,6 @@ from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.collection import stepped
 from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopKey, LoopRun, Stepped
-from walkgraph.engine.loops.spec import LoopCall, LoopUse
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import Buffered
 from walkgraph.wire.watching import Level
@@ -80,10 +80,10 @@ def main() -> None:
 
 
 def launches(count: int) -> Step:
-    body = tuple(LoopUse(node, (), {}, {}, {}, 0, name=node) for node in NODES)
+    body = tuple(WrittenUse(node, (), {}, {}, {}, 0, name=node) for node in NODES)
     runs, places = list[LoopRun](), tuple(range(len(NODES)))
     for row in range(count):
-        call = LoopCall(
+        call = written(
             run=f"run_{row:020}", walk="speak", step=0, use=0, loop="decode", iteration=(), body=body,
             times=1 << 40, until=None, outputs=(),
         )  # fmt: skip

@@ -7,6 +7,7 @@ import torch
 from msgspec.structs import replace as with_fields
 from torch import Tensor
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import plan_of
 from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, SEED, stream, windows
 from walkgraph.abi.calls import Call
@@ -14,7 +15,7 @@ from walkgraph.chunking import sliding
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
-from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import LoopCall, LoopOutput
 from walkgraph.ids import Rank
 from walkgraph.layers import snake
 
@@ -45,9 +46,9 @@ def insides(count: int) -> list[Call]:
 
 def loop(times: int) -> LoopCall:
     token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
-    use = LoopUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
+    use = WrittenUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
     outputs = (LoopOutput("token", 0, "token", "last"),)
-    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=0)
+    return written("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=0)
 
 
 def sounds(here: Engine, calls: list[Call]) -> list[Tensor]:

@@ -10,13 +10,14 @@ import torch
 from msgspec.structs import replace as with_fields
 
 from tests.support import nested as support
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine import test_nested
 from tests.unit.engine.plans import call, graphs_of, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.ids import Rank
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.synthetic import operators
@@ -73,8 +74,8 @@ def prefilled(here: Engine, runs: dict[str, int]) -> dict[str, torch.Tensor]:
 
 
 def loop(run: str, token: torch.Tensor, times: int, seed: int) -> LoopCall:
-    use = LoopUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states(run), seed)
-    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), times, (0, "stop"), OUTPUTS, grain=7)
+    use = WrittenUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states(run), seed)
+    return written(run, "decode", 1, 0, "tokens", (), (use,), times, (0, "stop"), OUTPUTS, grain=7)
 
 
 def codes(here: Engine, runs: dict[str, int], times: dict[str, int]) -> dict[str, list[int]]:

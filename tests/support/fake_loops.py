@@ -1,10 +1,10 @@
-"""An engine's way with a resident loop, by the book: one iteration after the other, use by use, on plain values."""
+"""An engine's way with a device loop, by the book: one iteration after the other, use by use, on plain values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import Call
-from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopInput, LoopUse
+from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopSource, LoopUse, LoopUseSpec
 from walkgraph.errors import ErrorInfo
 from walkgraph.worker.events import CallDone, Ref
 from walkgraph.worker.walk import shaping
@@ -55,7 +55,8 @@ class FakeLoop:
             failure = ErrorInfo(code="node_error", message=str(error))
             return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
         self.before = now
-        stop = call.until is not None and bool(now[call.until[0]].get(call.until[1]))
+        until = call.spec.until
+        stop = until is not None and bool(now[until[0]].get(until[1]))
         for out in call.outputs:
             if out.kind == "collect" and not now[out.use]:
                 continue  # of iterations that call it alone
@@ -91,20 +92,21 @@ class FakeLoop:
         now = self.now
         if not now:
             self.begin()
-        for place, use in list(enumerate(self.call.body))[len(now) :]:
-            assert use.active is None or len(use.active) == self.call.times
-            if use.active is not None and not use.active[self.done]:
+        uses = enumerate(zip(self.call.spec.uses, self.call.uses, strict=True))
+        for place, (use, own) in list(uses)[len(now) :]:
+            assert own.active is None or len(own.active) == self.call.times
+            if own.active is not None and not own.active[self.done]:
                 now.append({})
                 continue
-            found = {port.port: self.value(port, now) for port in use.inputs}
+            found = {port: self.value(source, now) for port, source in use.sources.items()}
             if _LATER in found.values():
                 return False
             given = {port: value for port, value in found.items() if value is not _NOTHING}
-            call = self.one(use, given)
+            call = self.one(use, own, given)
             self.calls.append(call)
             now.append(self.functions[use.node](call))
-            for send in self.call.sends:
-                if send.use == place and (send.active is None or send.active[self.done]):
+            for send, goes in zip(self.call.sends, self.call.goes, strict=True):
+                if send.use == place and (goes is None or goes[self.done]):
                     self.rooms[self.room(send.channel)] = self.done, now[place][send.port]
         return True
 
@@ -116,33 +118,42 @@ class FakeLoop:
         assert last <= iteration, "it was overwritten before it was read"
         return value if last == iteration else _LATER
 
-    def value(self, port: LoopInput, now: list[dict[str, Any]]) -> Any:
-        if port.channel is not None and port.source == "channel":
-            return self.came(port.channel, self.done) if port.comes is None or port.comes[self.done] else _NOTHING
-        if port.channel is not None and self.done > 0:
-            return self.came(port.channel, self.done - 1)
-        if port.carried is not None and self.done > 0:
-            return self.before[port.carried[0]].get(port.carried[1], _NOTHING)
-        match port.source:
-            case "value":
-                return port.value
-            case "each":
-                return port.value[self.done] if self.done < len(port.value) else _NOTHING
-            case "use":
-                found = now[port.use].get(port.output, _NOTHING)
-                if port.part is None or found is _NOTHING:
+    def value(self, source: LoopSource, now: list[dict[str, Any]]) -> Any:
+        if source.kind == "channel":
+            channel, comes = self.call.reads[source.channel].channel, self.call.comes[source.channel]
+            return self.came(channel, self.done) if comes is None or comes[self.done] else _NOTHING
+        if source.kind == "behind" and self.done > 0:
+            return self.came(self.call.reads[source.channel].channel, self.done - 1)
+        if source.kind == "carried" and self.done > 0:
+            assert source.place is not None
+            return self.before[source.place[0]].get(source.place[1], _NOTHING)
+        if source.first is not None:
+            return self.value(source.first, now)
+        return self.entering(source) if source.enters else self.given(source, now)
+
+    def entering(self, source: LoopSource) -> Any:
+        value = source.given(self.call.values)
+        if source.sliced:
+            return value[self.done] if self.done < len(value) else _NOTHING
+        return value
+
+    def given(self, source: LoopSource, now: list[dict[str, Any]]) -> Any:
+        match source.kind:
+            case "internal" if source.place is not None:
+                found = now[source.place[0]].get(source.place[1], _NOTHING)
+                if source.part is None or found is _NOTHING:
                     return found
-                return found[port.part] if port.part < len(found) else _NOTHING
+                return found[source.part] if source.part < len(found) else _NOTHING
             case "stack":
-                given = (now[use].get(output, _NOTHING) for use, output in port.stacked)
-                there = [value for value in given if value is not _NOTHING]
+                values = (now[use].get(output, _NOTHING) for use, output in source.places)
+                there = [value for value in values if value is not _NOTHING]
                 return shaping.stack(there) if there else _NOTHING
             case "index":
                 return self.done
             case _:
                 return _NOTHING
 
-    def one(self, use: LoopUse, given: dict[str, Any]) -> Call:
+    def one(self, use: LoopUseSpec, own: LoopUse, given: dict[str, Any]) -> Call:
         call = self.call
         return Call(
             run=call.run,
@@ -152,7 +163,7 @@ class FakeLoop:
             use=call.use,
             iteration=(*call.iteration, self.done, *use.inner),
             inputs=given,
-            params={**use.params, **{name: values[self.done] for name, values in use.varying.items()}},
-            states=use.states,
-            seed=use.seed,
+            params={**own.params, **{name: values[self.done] for name, values in own.varying.items()}},
+            states={slot: call.states[name] for slot, name in use.states.items()},
+            seed=own.seed,
         )

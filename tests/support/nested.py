@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import plan_of
 from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import CacheShape, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Anew, LoopCall, LoopOutput
 from walkgraph.placement.tables import Plan
 
 M = 9973
@@ -220,7 +221,7 @@ def kept(state: State, x: list[float], tokens: int, advance: int, index: int) ->
 
 def unrolled(run: str, nested: Nested, **more: Any) -> LoopCall:
     """As the engine is handed it."""
-    body: list[LoopUse] = []
+    body: list[WrittenUse] = []
     numbers = {"tokens": nested.tokens, "advance": nested.advance}
     samples, main = StateKey(run, "samples"), StateKey(run, "main")
 
@@ -234,7 +235,7 @@ def unrolled(run: str, nested: Nested, **more: Any) -> LoopCall:
     ) -> int:
         states = {"kv": state} if state else {}
         active, inner = None if mask is None or all(mask) else tuple(mask), (t,) if t >= 0 else ()
-        body.append(LoopUse(node, ports, params or {}, {}, states, 0, active, inner=inner))
+        body.append(WrittenUse(node, ports, params or {}, {}, states, 0, active, inner=inner))
         return len(body) - 1
 
     last = 4 + sum(3 for _ in range(nested.n))
@@ -257,7 +258,7 @@ def unrolled(run: str, nested: Nested, **more: Any) -> LoopCall:
     after = use("read", x, state=main)
     outputs = [LoopOutput(key, at, "y", "each") for key, at in (("x", keep), ("before", before), ("after", after))]
     outputs.append(LoopOutput("end", keep, "y", "last"))
-    return LoopCall(
+    return written(
         run=run, walk="w", step=0, use=0, loop="outer", iteration=(), body=tuple(body), times=nested.times, until=None,
         outputs=tuple(outputs), anew={samples: Anew(StateKey(run, "context"), nested.w)}, **more,
     )  # fmt: skip

@@ -68,7 +68,7 @@ class Failures:
             code=code,
             message=message,
             node=_nodes(call)[0],
-            use=call.name if isinstance(call, Call) else call.body[0].name,
+            use=call.name if isinstance(call, Call) else call.spec.uses[0].name,
             port=port,
             walk=call.walk,
             iteration=call.iteration if at is None else at,
@@ -83,10 +83,11 @@ class Failures:
             yield from ((port, described(value)) for port, value in call.inputs.items())
             yield from self._kept(call.states)
             return
-        for use in call.body:
-            entering = [port for port in use.inputs if port.source in ("value", "each")]
-            yield from ((f"{use.name}.{port.port}", described(port.value)) for port in entering)
-            yield from ((f"{use.name}.{slot}", kept) for slot, kept in self._kept(use.states))
+        for use in call.spec.uses:
+            entering = [(port, source) for port, source in use.sources.items() if source.enters]
+            yield from ((f"{use.name}.{port}", described(source.given(call.values))) for port, source in entering)
+            states = {slot: call.states[name] for slot, name in use.states.items()}
+            yield from ((f"{use.name}.{slot}", kept) for slot, kept in self._kept(states))
 
     def _kept(self, states: Mapping[str, StateKey]) -> Iterable[tuple[str, str]]:
         return [(slot, described(self._states.glance(key))) for slot, key in states.items()]
@@ -113,7 +114,7 @@ def described(value: Any) -> str:
 
 
 def _nodes(call: Call | LoopCall) -> list[str]:
-    return [call.node] if isinstance(call, Call) else list(dict.fromkeys(use.node for use in call.body))
+    return [call.node] if isinstance(call, Call) else list(dict.fromkeys(use.node for use in call.spec.uses))
 
 
 def is_memory(raised: Exception) -> bool:

@@ -13,7 +13,7 @@ from walkgraph.wire.standing import Standing
 from walkgraph.wire.watching import Watch
 from walkgraph.worker import events
 from walkgraph.worker.events import Arrived, Command, Event, Release, Started
-from walkgraph.worker.loops.templates import loop_templates
+from walkgraph.worker.loops.entries import loop_templates
 from walkgraph.worker.plan_variants import Variants
 from walkgraph.worker.run_status import standing
 from walkgraph.worker.walk.local_run import LocalRun
@@ -36,7 +36,7 @@ class Core:
 
     def loops(self) -> Iterator[LoopCall]:
         """Those that the engine can make ready before a run comes."""
-        return loop_templates(self.plan, self._walked.tables)
+        return loop_templates(self.plan, self.rank, self._walked.tables)
 
     @property
     def runs(self) -> tuple[str, ...]:

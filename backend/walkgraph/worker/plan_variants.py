@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.regions import apart, stepped
+from walkgraph.placement.compiler.loop_decisions import apart, stepped
 from walkgraph.placement.tables import Plan, WalkPlan
 from walkgraph.worker.events import Started
-from walkgraph.worker.loops.unrolling import unrolls
+from walkgraph.worker.loops.lowering import unrolls
 from walkgraph.worker.walk.walk_tables import Evaluator, Params, WalkTable, evaluator, walk_tables
 
 Walked = tuple[Plan, tuple[WalkTable, ...]]

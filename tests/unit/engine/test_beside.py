@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, plan_of
 from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, stream, windows
 from walkgraph.abi.calls import Call, Outputs, Scalar
@@ -25,7 +26,7 @@ from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.ids import Rank
 
 CPU = torch.device("cpu")
@@ -91,9 +92,9 @@ def window(run: str) -> Call:
 
 def loop(times: int) -> LoopCall:
     token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
-    use = LoopUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
+    use = WrittenUse("noop", (token,), {"stop_at": 1 << 40}, {}, {}, 0)
     outputs = (LoopOutput("token", 0, "token", "each"),)
-    return LoopCall("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=1)
+    return written("counter", "count", 0, 0, "tokens", (), (use,), times, (0, "stop"), outputs, grain=1)
 
 
 def test_a_loop_goes_on_while_a_window_is_under_way(engine: Beside) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.support import nested as support
+from tests.support.loop_calls import LoopInput, WrittenUse, body_of, rewritten, written
 from tests.support.nested import F64, drawn, feed, held, unrolled
 from tests.unit.engine import test_resident as walks
 from tests.unit.engine.plans import engine_of, graphs_of
@@ -19,7 +20,7 @@ from walkgraph.abi.step import StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.graphs import sizes_of, slots_of
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import Anew, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Anew, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
 SHAPE: dict[str, Any] = {"times": 3, "n": 2, "w": 3, "tokens": 7, "advance": 3}
@@ -56,10 +57,10 @@ def fill(engine: Engine, key: StateKey, *lengths: int) -> None:
 def grown(run: str, width: int, times: int = 3, tokens: int = 9) -> LoopCall:
     """Each iteration appends to `samples`, which stays, and has `width` sequences where it holds nothing yet."""
     x = LoopInput("x", "value", torch.arange(width, dtype=F64), carried=(0, "y"))
-    use = LoopUse("inner", (x,), {"tokens": tokens, "advance": 2}, {}, {"kv": StateKey(run, "samples")}, 0)
+    use = WrittenUse("inner", (x,), {"tokens": tokens, "advance": 2}, {}, {"kv": StateKey(run, "samples")}, 0)
     outputs = (LoopOutput("end", 0, "y", "last"),)
     widths = {StateKey(run, "samples"): width}
-    return LoopCall(run, "w", 0, 0, "l", (), (use,), times, None, outputs, widths=widths)
+    return written(run, "w", 0, 0, "l", (), (use,), times, None, outputs, widths=widths)
 
 
 @pytest.mark.parametrize("length", [0, 5, 16])
@@ -132,10 +133,10 @@ def test_a_loop_that_finds_no_room_for_one_state_holds_none_for_another() -> Non
     fill(here, first, 3)
     x = LoopInput("x", "value", torch.zeros(1, dtype=F64))
     body = [
-        LoopUse("keep", (x,), {"tokens": 16, "advance": 1}, {}, {"kv": first}, 0),
-        LoopUse("inner", (x,), {"tokens": 16 * total, "advance": 1}, {}, {"kv": second}, 0),
+        WrittenUse("keep", (x,), {"tokens": 16, "advance": 1}, {}, {"kv": first}, 0),
+        WrittenUse("inner", (x,), {"tokens": 16 * total, "advance": 1}, {}, {"kv": second}, 0),
     ]
-    call = LoopCall("a", "w", 0, 0, "l", (), tuple(body), 2, None, (LoopOutput("end", 1, "y", "last"),))
+    call = written("a", "w", 0, 0, "l", (), tuple(body), 2, None, (LoopOutput("end", 1, "y", "last"),))
     _, done = run_all(here, [call])
     assert done["a"].error is not None
     assert done["a"].error.code == "out_of_memory"
@@ -213,8 +214,8 @@ def test_a_loop_is_made_ready_from_examples_of_what_an_iteration_reads(
         monkeypatch.setattr(kind, "step_examples", lambda self: examples)
     one = drawn(1, **ALIKE)
     call = unrolled("a", one)
-    blank = [replace(use, inputs=tuple(replace(i, value=None) for i in use.inputs)) for use in call.body]
-    here.prepare(replace(call, run="warm-up", body=tuple(blank)))
+    blank = [replace(use, inputs=tuple(replace(i, value=None) for i in use.inputs)) for use in body_of(call)]
+    here.prepare(rewritten(call, run="warm-up", body=tuple(blank)))
     assert len(here.loops.groups) == 1
     check(here, {"a": one}, *run_all(here, entered(here, {"a": one})))
     assert len(here.loops.groups) == 1
@@ -237,14 +238,14 @@ def test_rows_of_wide_states_are_few_enough_for_their_tables(here: Engine) -> No
 
 
 def use_of(call: LoopCall, at: int, **changes: Any) -> LoopCall:
-    body = list(call.body)
+    body = list(body_of(call))
     body[at] = replace(body[at], **changes)
-    return replace(call, body=tuple(body))
+    return rewritten(call, body=tuple(body))
 
 
 def test_a_part_past_the_end_of_a_value_is_refused(here: Engine) -> None:
     call = unrolled("a", drawn(1, **ALIKE))
-    ports = tuple(replace(i, part=2) if i.part == 1 else i for i in call.body[5].inputs)
+    ports = tuple(replace(i, part=2) if i.part == 1 else i for i in body_of(call)[5].inputs)
     assert failed(here, use_of(call, 5, inputs=ports)) == (
         "invalid_input",
         "`inner.part` has 2 slices, and the loop goes on",
@@ -253,9 +254,9 @@ def test_a_part_past_the_end_of_a_value_is_refused(here: Engine) -> None:
 
 def test_a_stack_of_what_is_left_out_at_times_is_refused(here: Engine) -> None:
     call = unrolled("a", drawn(1, **ALIKE))
-    looks = next(at for at, use in enumerate(call.body) if use.node == "look" and use.inner == (1,))
-    folds = next(at for at, use in enumerate(call.body) if use.node == "fold")
-    stack = replace(call.body[folds].inputs[0], stacked=((looks - 3, "y"), (looks, "y")))
+    looks = next(at for at, use in enumerate(body_of(call)) if use.node == "look" and use.inner == (1,))
+    folds = next(at for at, use in enumerate(body_of(call)) if use.node == "fold")
+    stack = replace(body_of(call)[folds].inputs[0], stacked=((looks - 3, "y"), (looks, "y")))
     call = use_of(call, folds, inputs=(stack,))
     call = use_of(call, looks, active=(True, False, True))
     assert failed(here, call)[1] == "`fold.every` would have values of some iterations alone"
@@ -263,7 +264,7 @@ def test_a_stack_of_what_is_left_out_at_times_is_refused(here: Engine) -> None:
 
 def test_a_stack_of_several_shapes_is_refused(here: Engine) -> None:
     call = unrolled("a", drawn(1, **ALIKE))
-    folds = next(at for at, use in enumerate(call.body) if use.node == "fold")
+    folds = next(at for at, use in enumerate(body_of(call)) if use.node == "fold")
     stack = LoopInput("every", "stack", stacked=((0, "first"), (folds - 1, "y")))
     assert failed(here, use_of(call, folds, inputs=(stack,)))[1].endswith("made of values of several shapes")
 
@@ -271,7 +272,7 @@ def test_a_stack_of_several_shapes_is_refused(here: Engine) -> None:
 def test_a_carried_port_without_a_first_value_is_refused(here: Engine) -> None:
     call = unrolled("a", drawn(1, **ALIKE))
     port = replace(feed("x", (1, "y")), carried=(2, "y"))
-    call = use_of(call, 2, inputs=(port, *call.body[2].inputs[1:]))
+    call = use_of(call, 2, inputs=(port, *body_of(call)[2].inputs[1:]))
     call = use_of(call, 1, active=(False, True, True))
     assert failed(here, call)[1] == "`inner.x` has no value at the first iteration of a loop on the device"
 
@@ -299,12 +300,12 @@ def test_tables_of_a_group_over_several_states_stand_where_each_has_come_to(here
         here.transfers.import_state(key, {"counters": torch.tensor([[length, length]]), "kv.0": kv})
     x = LoopInput("x", "value", torch.tensor([1.0], dtype=F64))
     body = (
-        LoopUse("keep", (x,), {"tokens": 2, "advance": 1}, {}, {"kv": keys[0]}, 0),
-        LoopUse("look", (x,), {}, {}, {"kv": keys[0]}, 0),
-        LoopUse("look", (x,), {}, {}, {"kv": keys[1]}, 0),
+        WrittenUse("keep", (x,), {"tokens": 2, "advance": 1}, {}, {"kv": keys[0]}, 0),
+        WrittenUse("look", (x,), {}, {}, {"kv": keys[0]}, 0),
+        WrittenUse("look", (x,), {}, {}, {"kv": keys[1]}, 0),
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "y", "last") for i in range(3))
-    _, done = run_all(here, [LoopCall("a", "w", 0, 0, "l", (), body, 2, None, outputs)])
+    _, done = run_all(here, [written("a", "w", 0, 0, "l", (), body, 2, None, outputs)])
     (graphs,) = graphs_of(here)
     groups = graphs.program.body.groups(graphs.program.body.whole)
     assert groups == [(0,), (1, 2)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.support.loop_calls import LoopInput, WrittenUse, body_of, rewritten, written
 from tests.unit.engine.plans import engine_of, plan_of
 from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
@@ -19,7 +20,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import SKIPPED, Form, Forms
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
 N, D = 3, 4
@@ -128,20 +129,20 @@ def loop(
     together: bool = True,
     wanted: tuple[bool, ...] | None = None,
 ) -> LoopCall:
-    def branch(node: str, state: str, active: tuple[bool, ...] | None) -> LoopUse:
+    def branch(node: str, state: str, active: tuple[bool, ...] | None) -> WrittenUse:
         port = LoopInput("latents", "value", x, carried=(3, "latents"))
         params, varying = {"together": together}, {"time": tuple(times)}
-        return LoopUse(node, (port,), params, varying, {"kv": StateKey(run, state)}, hash(node) % 97, active)
+        return WrittenUse(node, (port,), params, varying, {"kv": StateKey(run, state)}, hash(node) % 97, active)
 
     feeds = tuple(LoopInput(port, "use", use=use, output="velocity") for use, port in enumerate(FEEDS))
-    combine = LoopUse("combine", (LoopInput("latents", "value", x, carried=(3, "latents")), *feeds), {}, {}, {}, 0)
+    combine = WrittenUse("combine", (LoopInput("latents", "value", x, carried=(3, "latents")), *feeds), {}, {}, {}, 0)
     body = (branch("llm", "main", None), branch("text", "cfg_text", text), branch("img", "cfg_img", img), combine)
     outputs = (
         LoopOutput("norm", 3, "norm", "each"),
         LoopOutput("x", 3, "latents", "last"),
         LoopOutput("v", 1, "velocity", "last"),
     )
-    return LoopCall(
+    return written(
         run, "w", 0, 0, "denoise", (), body, len(times), None, outputs, grain=1,
         wanted={} if wanted is None else {"norm": wanted},
     )  # fmt: skip
@@ -268,8 +269,8 @@ def test_slices_need_reach_only_as_far_as_they_are_read(here: Engine, slices: in
     filled(here, "a", "cfg_text", other)
     shown = torch.stack([latents(20 + k) for k in range(slices)])
     call = loop("a", latents(9), TIMES, text=GUIDED, img=NEVER)
-    fed = replace(call.body[1], inputs=(LoopInput("latents", "each", shown),))
-    here.add_loop(replace(call, body=(call.body[0], fed, *call.body[2:])))
+    fed = replace(body_of(call)[1], inputs=(LoopInput("latents", "each", shown),))
+    here.add_loop(rewritten(call, body=(body_of(call)[0], fed, *body_of(call)[2:])))
     events: list[Any] = []
     while not here.idle:
         events += here.step()

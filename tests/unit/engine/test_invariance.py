@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, engine_of, plan_of
 from walkgraph.abi.calls import StateKey
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.models.orpheus import operators as orpheus
 
@@ -63,8 +64,8 @@ def spoken(here: Engine, runs: dict[str, int]) -> tuple[dict[str, list[int]], li
 
 def loop(run: str, token: torch.Tensor, seed: int) -> LoopCall:
     states = {"kv": StateKey(run, "main"), "seen": StateKey(run, "seen")}
-    use = LoopUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states, seed)
-    return LoopCall(run, "decode", 1, 0, "tokens", (), (use,), TIMES, (0, "stop"), OUTPUTS, grain=7)
+    use = WrittenUse("llm", (LoopInput("token", "value", token, carried=(0, "token")),), PARAMS, {}, states, seed)
+    return written(run, "decode", 1, 0, "tokens", (), (use,), TIMES, (0, "stop"), OUTPUTS, grain=7)
 
 
 def test_a_run_says_alone_what_it_says_among_others() -> None:

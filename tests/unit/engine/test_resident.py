@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import engine_of, plan_of
 from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
@@ -16,7 +17,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.graphs import BUCKETS, SLOTS
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.slot_admission import MOST_GROUPS
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
 NUMBER = Row((1,), torch.float64)
@@ -67,7 +68,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 def loop(run: str, first: float, times: int, *, add: float = 1.0, bound: int = 10**18, **more: Any) -> LoopCall:
     more.setdefault("until", (0, "stop"))
     more.setdefault("outputs", (LoopOutput("each", 0, "value", "each"), LoopOutput("last", 0, "value", "last"), ALL))
-    use = LoopUse(
+    use = WrittenUse(
         node="walk",
         inputs=(LoopInput("value", "value", torch.tensor([first], dtype=torch.float64), carried=(0, "value")),),
         params={"add": add, "bound": bound},
@@ -75,7 +76,7 @@ def loop(run: str, first: float, times: int, *, add: float = 1.0, bound: int = 1
         states={"kv": StateKey(run, "main"), "count": StateKey(run, "count")},
         seed=7,
     )
-    return LoopCall(
+    return written(
         run=run, walk="w", step=0, use=0, loop="steps", iteration=(), body=(use,), times=times,
         **more,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.support.loop_calls import LoopInput, WrittenUse, body_of, written
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_resident import Walk, loop, naive, serve
 from tests.unit.engine.test_resident import engine as walking
@@ -21,7 +22,7 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
 from walkgraph.engine.loops.program import Program
 from walkgraph.engine.loops.slot_tables import SlotTables
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
 NUMBER = Row((), torch.float64)
@@ -60,18 +61,14 @@ def sums(
     times: int, *ports: Sequence[LoopInput], run: str = "r", more: Mapping[str, Any] | None = None, **changes: Any
 ) -> LoopCall:
     """Uses `one`, `two` with these ports."""
+    params = {"more": 0} | dict(more or {})
     body = tuple(
-        LoopUse(node=node, inputs=tuple(inputs), params={"more": 0} | dict(more or {}), varying={}, states={}, seed=0)
+        WrittenUse(node=node, inputs=tuple(inputs), params=params, varying={}, states={}, seed=0)
         for node, inputs in zip(("one", "two"), ports, strict=False)
     )
     outputs = tuple(LoopOutput(f"u{i}", i, "sum", "each") for i in range(len(body)))
-    call = LoopCall(
-        run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=body, times=times, until=None,
-         outputs=outputs,
-    )  # fmt: skip
-    for name, value in changes.items():
-        setattr(call, name, value)
-    return call
+    fields: dict[str, Any] = {"body": body, "until": None, "outputs": outputs, **changes}
+    return written(run=run, walk="w", step=0, use=0, loop="l", iteration=(), times=times, **fields)
 
 
 def told(engine: Engine, call: LoopCall) -> tuple[dict[str, list[float]], Any]:
@@ -138,8 +135,8 @@ def test_a_carried_port_may_begin_with_the_index(summing: Engine) -> None:
 
 def test_a_whole_number_that_changes_with_the_index_stays_one(summing: Engine) -> None:
     call = sums(4, (given("a", 0), given("b", 0)))
-    use = call.body[0]
-    varying = LoopUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
+    use = body_of(call)[0]
+    varying = WrittenUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
     found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.outputs))
     assert error is None
     assert found["u0"] == [0, 1, 2, 3]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call
 from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, StateKey
 from walkgraph.abi.operator import Operator
@@ -15,7 +16,6 @@ from walkgraph.engine.failures import MOST_GIVEN, Failures
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopUse
 
 CPU = torch.device("cpu")
 
@@ -168,11 +168,11 @@ def test_an_error_says_what_the_call_was_given_and_nothing_of_its_content() -> N
 def test_an_error_of_a_loop_names_all_that_may_be_at_fault() -> None:
     inputs = (LoopInput("x", "value", torch.zeros(4)), LoopInput("i", "index"), LoopInput("xs", "each", [1, 2]))
     body = (
-        LoopUse("net", inputs, {}, {}, {}, 0, name="first"),
-        LoopUse("net", (LoopInput("y", "use", None, 0, "x"),), {}, {}, {}, 0, name="second"),
-        LoopUse("head", (), {}, {}, {}, 0, name="head"),
+        WrittenUse("net", inputs, {}, {}, {}, 0, name="first"),
+        WrittenUse("net", (LoopInput("y", "use", None, 0, "x"),), {}, {}, {}, 0, name="second"),
+        WrittenUse("head", (), {}, {}, {}, 0, name="head"),
     )
-    loop = LoopCall(
+    loop = written(
         run="r", walk="w", step=0, use=0, loop="l", iteration=(7,), body=body, times=9, until=None, outputs=()
     )
     failures = Failures(StateTable(KVPools({}), AttentionBackends()), 3)

@@ -6,12 +6,12 @@ import itertools
 import random
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenSend, WrittenUse, rewritten, written
 from tests.support.spanning import Node, connected, quiet
 from tests.unit.engine.plans import engine_of, plan_of
 from tests.unit.engine.test_forms import FEEDS, TIMES, Branch, Combine, context, filled, latents, naive
@@ -30,7 +30,7 @@ from walkgraph.engine.loops.loop_peers import (
     RunRests,
     key_of,
 )
-from walkgraph.engine.loops.spec import Channel, LoopCall, LoopInput, LoopOutput, LoopSend, LoopUse
+from walkgraph.engine.loops.spec import Channel, LoopCall, LoopOutput
 from walkgraph.ids import Rank
 from walkgraph.layers.channels import StopFlags
 from walkgraph.models.synthetic import operators as synthetic
@@ -62,9 +62,9 @@ def engine() -> Engine:
     )
 
 
-def branch(run: str, which: int, port: LoopInput, times: Sequence[float], active: Mask) -> LoopUse:
+def branch(run: str, which: int, port: LoopInput, times: Sequence[float], active: Mask) -> WrittenUse:
     states = {"kv": StateKey(run, STATES[which])}
-    return LoopUse(NAMES[which], (port,), {"together": False}, {"time": tuple(times)}, states, which, active)
+    return WrittenUse(NAMES[which], (port,), {"together": False}, {"time": tuple(times)}, states, which, active)
 
 
 def parts(run: str, x: torch.Tensor, times: Sequence[float], masks: Sequence[Mask]) -> list[LoopCall]:
@@ -77,15 +77,15 @@ def parts(run: str, x: torch.Tensor, times: Sequence[float], masks: Sequence[Mas
     for rank in there:
         ports.append(LoopInput(FEEDS[rank], "channel", channel=Channel(10 + rank, Rank(rank)), comes=masks[rank - 1]))
     mine = LoopInput("latents", "value", x, carried=(1, "latents"))
-    body = (branch(run, 0, mine, times, None), LoopUse("combine", tuple(ports), {}, {}, {}, 0))
-    sends = tuple(LoopSend(1, "latents", Channel(rank, Rank(rank)), wanted(masks[rank - 1])) for rank in there)
-    call = LoopCall(run, "w", 0, 0, "denoise", (), body, len(times), None, OUTPUTS, grain=1, sends=sends)
+    body = (branch(run, 0, mine, times, None), WrittenUse("combine", tuple(ports), {}, {}, {}, 0))
+    sends = tuple(WrittenSend(1, "latents", Channel(rank, Rank(rank)), wanted(masks[rank - 1])) for rank in there)
+    call = written(run, "w", 0, 0, "denoise", (), body, len(times), None, OUTPUTS, grain=1, sends=sends)
     found = [call]
     for rank in there:
         port = LoopInput("latents", "value", x, channel=Channel(rank, Rank(0)), comes=masks[rank - 1])
         use = branch(run, rank, port, times, masks[rank - 1])
-        back = LoopSend(0, "velocity", Channel(10 + rank, Rank(0)), masks[rank - 1])
-        found.append(replace(call, use=rank, body=(use,), outputs=(), sends=(back,), leads=False))
+        back = WrittenSend(0, "velocity", Channel(10 + rank, Rank(0)), masks[rank - 1])
+        found.append(rewritten(call, use=rank, body=(use,), outputs=(), sends=(back,), leads=False))
     return found
 
 

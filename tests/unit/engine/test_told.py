@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, engine_of, plan_of
 from tests.unit.engine.test_engine import ATTEND, PAGE_BYTES, feed
 from walkgraph.abi.calls import Call
@@ -17,7 +18,7 @@ from walkgraph.engine.calls.chunked_prefill import Done, Forwarded
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
-from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import LoopCall, LoopOutput
 
 
 class Ticking:
@@ -46,11 +47,11 @@ def engine(rows: int = 10, *, on: bool = True) -> Engine:
 def loop(run: str, times: int, stop_at: int = 1 << 40) -> LoopCall:
     """The second node is called in every other iteration."""
     token = LoopInput("token", "value", torch.zeros(1, dtype=torch.int64), carried=(0, "token"))
-    first = LoopUse("noop", (token,), {"stop_at": stop_at}, {}, {}, 0)
+    first = WrittenUse("noop", (token,), {"stop_at": stop_at}, {}, {}, 0)
     active = tuple(k % 2 == 0 for k in range(times))
-    second = LoopUse("later", (LoopInput("token", "use", None, 0, "token"),), {"stop_at": 1}, {}, {}, 0, active)
+    second = WrittenUse("later", (LoopInput("token", "use", None, 0, "token"),), {"stop_at": 1}, {}, {}, 0, active)
     outputs = (LoopOutput("token", 0, "token", "last"),)
-    return LoopCall(run, "count", 3, 0, "tokens", (), (first, second), times, (0, "stop"), outputs, grain=0)
+    return written(run, "count", 3, 0, "tokens", (), (first, second), times, (0, "stop"), outputs, grain=0)
 
 
 def served(here: Engine) -> list[Any]:
@@ -153,7 +154,7 @@ def test_launches_add_up_to_the_loops(seed: int) -> None:
         for member, first in zip(one.members, one.first, strict=True):
             run = member.key.run
             assert first == made[run]
-            called = any(done[run].call.body[1].active[k] for k in range(first, first + one.iterations))
+            called = any(done[run].call.uses[1].active[k] for k in range(first, first + one.iterations))
             assert (1 in one.uses) == called
             made[run] += one.iterations
             busy[run] += one.timing.busy

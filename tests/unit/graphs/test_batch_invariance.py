@@ -172,7 +172,7 @@ class Recorded(Engine):
             case LoopDone(call=call, outputs=outputs, batch=batch):
                 self.rows = max(self.rows, batch)
                 place = (call.walk, call.step, call.use, call.iteration, "end")
-                nodes = [use.node for use in call.body]
+                nodes = [use.node for use in call.spec.uses]
             case _:
                 return
         self.called.update(nodes)

@@ -3,6 +3,7 @@ theirs waits for a capture."""
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,9 @@ from tests.unit.graphs import test_vjepa2_runs as vjepa2
 from tests.unit.graphs.test_bundled import GRAPHS, placement_of
 from tests.unit.graphs.test_orpheus_on_ranks import on_cpus
 from tests.unit.graphs.test_shapes_on_ranks import picture
+from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.graphs import GraphKey, LoopGraphs
+from walkgraph.engine.loops.spec import LoopCall, LoopSpec
 from walkgraph.graph import codec
 from walkgraph.placement.document import Placement, decode
 
@@ -93,14 +96,30 @@ def ready(local: LocalDeployment) -> dict[Any, set[GraphKey]]:
     return {group.key: set(cast("LoopGraphs", group.graphs).graphs) for group in groups}
 
 
+def watched(local: LocalDeployment, monkeypatch: pytest.MonkeyPatch) -> list[LoopSpec]:
+    """The specs that runs enter from now on."""
+    entered: list[LoopSpec] = []
+
+    def add_loop(engine: Engine, call: LoopCall, add: Callable[[LoopCall], None]) -> None:
+        entered.append(call.spec)
+        add(call)
+
+    for engine in local.engines.values():
+        monkeypatch.setattr(engine, "add_loop", partial(add_loop, engine, add=engine.add_loop))
+    return entered
+
+
 @pytest.mark.parametrize("graph", CASES)
-def test_requests_with_the_defaults_find_their_loops_ready(graph: str) -> None:
+def test_requests_with_the_defaults_find_their_loops_ready(graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
     local = deployed(graph)
+    lowered: list[LoopSpec] = []
     for rank, core in local.cores.items():
         for loop in core.loops():
             local.engines[rank].prepare(loop)
+            lowered.append(loop.spec)
     made = ready(local)
     assert made
+    entered = watched(local, monkeypatch)
     for number, (task, params, inputs) in enumerate(CASES[graph][1]()):
         session: dict[str, Any] = {"session": "s"} if local.graph.tasks[task].session else {}
         local.submit(str(number), task, params, inputs, **session)
@@ -110,3 +129,5 @@ def test_requests_with_the_defaults_find_their_loops_ready(graph: str) -> None:
         assert found.keys() == made.keys(), f"`{task}` entered a loop that was not made ready"
         fresh = {key for lane, keys in found.items() for key in keys - made[lane]}
         assert not fresh, f"`{task}` replayed what was not made ready"
+    assert entered
+    assert all(any(spec is one for one in lowered) for spec in entered), "a run lowered a loop of a size that was known"

@@ -13,7 +13,7 @@ from walkgraph.graph.catalogue import Catalogue, Param, StateUse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.compiler.regions import apart
+from walkgraph.placement.compiler.loop_decisions import apart
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
@@ -128,12 +128,12 @@ def test_conditions_that_all_share_skip_the_loop_and_others_skip_uses(whole: str
     body = [{"sequence": ["u", {"use": "v", "when": own}], "when": whole}]
     plan = planned({"body": [LOOP | {"body": body}]})
     assert plan.walks[0].loops[0].resident
-    folded = walk_tables(plan, Rank(0))[0].uses[0]
-    assert folded.region is not None
+    standing = walk_tables(plan, Rank(0))[0].uses[0]
+    assert standing.device_loop is not None
     common = [whole] if whole == "n > 1" else []
-    assert list(folded.plan.when) == common
+    assert list(standing.plan.when) == common
     every = [text for text in (whole,) if text and text not in common]
-    assert [list(use.when) for use in folded.region.plan.uses] == [every, every + [own] * (own is not None)]
+    assert [list(use.when) for use in standing.device_loop.loop.uses] == [every, every + [own] * (own is not None)]
 
 
 @pytest.mark.parametrize("name", ["bagel", "shapes"])
@@ -255,7 +255,7 @@ def test_a_stream_that_feeds_it_steps_it() -> None:
     assert whys(plan) == ["stepped: stream `s` feeds it"]
 
 
-def test_only_its_own_rank_folds_a_loop() -> None:
+def test_only_its_own_rank_has_one_use_for_a_loop() -> None:
     plan = planned(
         {"body": [LOOP, "w"], "edges": [["u.out", "v.a"], ["@in.x", "u.a"], ["v.out", "u.a"], ["v.out", "w.a"]]}
     )

@@ -100,7 +100,7 @@ def when(use: str, text: str) -> dict[str, str]:
 )
 def test_conditions_are_told_iteration_by_iteration(text: str, active: list[bool] | None) -> None:
     _, call = entered(planned({"body": [LOOP | {"body": ["u", when("v", text)]}]}))
-    assert [use.active for use in call.body] == [None, tuple(active) if active else None]
+    assert [use.active for use in call.uses] == [None, tuple(active) if active else None]
 
 
 def test_conditions_that_read_no_index_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_a_skipped_use_needs_no_parameters() -> None:
     nodes = {"v": {"params": {"time": "=1 / @loop.index"}}}
     _, call = entered(planned({"body": [LOOP | {"body": ["u", when("v", "@loop.index > 1")]}]}, nodes=nodes))
     assert call.times == 10
-    assert call.body[1].varying["time"] == (0, 0, *(1 / i for i in range(2, 10)))
+    assert call.uses[1].varying["time"] == (0, 0, *(1 / i for i in range(2, 10)))
 
 
 @pytest.mark.parametrize(("text", "times"), [("off", 10), ("@loop.index > 3", 4), ("@loop.index < 0", 10)])
@@ -129,14 +129,14 @@ def test_a_parameter_without_a_value_ends_the_loop_where_it_is_asked_for(text: s
     nodes = {"v": {"params": {"time": "=1 / (n - 2)"}}}
     _, call = entered(planned({"body": [LOOP | {"body": ["u", when("v", text)]}]}, nodes=nodes))
     assert call.times == times
-    assert call.body[1].params["time"] == 0.25
+    assert call.uses[1].params["time"] == 0.25
 
 
 def test_a_condition_without_a_value_ends_the_loop_there() -> None:
     body = [when("u", "@loop.index < 9"), when("v", "1 / (3 - @loop.index) > 0")]
     core, call = entered(planned({"body": [LOOP | {"body": body}]}))
     assert call.times == 3
-    assert all(use.active is None for use in call.body)
+    assert all(use.active is None for use in call.uses)
     (report,) = core.handle(CallDone(Ref("r", 0, 0, ()), {}, iterations=3))
     assert isinstance(report, Report)
     assert isinstance(report.message, m.RankFailed)
@@ -180,15 +180,15 @@ def test_what_is_made_ready_are_the_likely_iterations() -> None:
     nodes = {"u": {"params": {"time": "=@loop.index"}}}
     walk = {"body": [LOOP | {"body": body}], "edges": [["u.out", "f.a"], ["v.out", "g.a"]]}
     (call,) = Core(planned(walk, nodes=nodes), Rank(0)).loops()
-    assert [use.active for use in call.body] == [None, (False, True, True), (False, False, True), (False, True, True)]
+    assert [use.active for use in call.uses] == [None, (False, True, True), (False, False, True), (False, True, True)]
     assert call.times == 3
-    assert call.body[0].varying == {"time": (0.0, 0.0, 0.0)}
+    assert call.uses[0].varying == {"time": (0.0, 0.0, 0.0)}
     assert call.wanted == {"each u.out": (False, False, False)}
     (plain,) = Core(planned({"body": [LOOP | {"body": ["u"]}]}), Rank(0)).loops()
-    assert (plain.times, plain.body[0].active, plain.wanted) == (1, None, {})
+    assert (plain.times, plain.uses[0].active, plain.wanted) == (1, None, {})
     many = ["u", *(when(n, f"n > {i}") for i, n in enumerate("abcdexyz"))]
     (call,) = Core(planned({"body": [LOOP | {"body": many}]}), Rank(0)).loops()
-    assert [sum(use.active is None or use.active[k] for use in call.body) for k in range(call.times)] == [1, 2, 3, 9]
+    assert [sum(use.active is None or use.active[k] for use in call.uses) for k in range(call.times)] == [1, 2, 3, 9]
 
 
 # ── what follows ────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +210,7 @@ EVERY = {"from": "u.out", "to": "@out.own", "each": True}
 def test_only_values_that_are_read_are_asked_for(text: str | None, wanted: list[bool] | None, grain: int) -> None:
     walk = {"body": [LOOP | {"body": ["u", {"use": "f", "when": text} if text else "f"]}], "edges": BEHIND}
     core, call = entered(planned(walk))
-    assert [use.node for use in call.body] == ["u"]
+    assert [use.node for use in call.spec.uses] == ["u"]
     assert (call.grain, call.offset) == (grain, 0)
     assert call.wanted == ({"each u.out": tuple(wanted)} if wanted else {})
     values = [None if wanted and not read else i for i, read in enumerate(wanted or [True] * 10)]

@@ -20,7 +20,7 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.compiler.regions import stepped
+from walkgraph.placement.compiler.loop_decisions import stepped
 from walkgraph.placement.tables import Plan, StepPlan
 from walkgraph.wire.messages import Halted, RankFailed
 from walkgraph.wire.watching import Break, HeldCall, Watch

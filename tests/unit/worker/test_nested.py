@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster, Function
+from tests.support.loop_calls import body_of
 from tests.support.nested_walks import nested
 from tests.support.random_walks import PARAMS, RESIDENT
 from tests.support.synthetic import one_walk
@@ -23,7 +24,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import RunLoop
-from walkgraph.worker.loops.unrolling import MOST
+from walkgraph.worker.loops.lowering import MOST
 from walkgraph.worker.observe.call_aggregates import calls_of
 from walkgraph.worker.observe.launch_groups import LaunchGroup
 from walkgraph.worker.observe.observing import held_values
@@ -107,7 +108,7 @@ def test_a_parameter_may_have_no_value_in_an_iteration_inside() -> None:
     nodes = {"v": {"component": "test.mix", "params": {"time": "=1 / (3 - @loop.inner - @loop.l)"}}}
     fast = failing(nest([OUT], nodes), lambda call: {"out": call.params["time"]})
     assert fast.loops[0].times == 2
-    assert [use.varying for use in fast.loops[0].body] == [{}, {"time": (1 / 3, 1 / 2)}, {"time": (1 / 2, 1.0)}]
+    assert [use.varying for use in fast.loops[0].uses] == [{}, {"time": (1 / 3, 1 / 2)}, {"time": (1 / 2, 1.0)}]
     assert len(fast.failures) == 1
 
 
@@ -129,7 +130,7 @@ def test_a_port_without_a_value_is_named_with_its_iteration_inside() -> None:
 def test_parameters_inside_read_both_indices() -> None:
     nodes = {"v": {"component": "test.mix", "params": {"time": "=@loop.index + 10 * n", "word": "=@loop.inner"}}}
     fast, _ = both(nest([OUT], nodes), lambda call: {"out": call.params["seed"]})
-    assert [(use.inner, use.params.get("time"), use.params.get("word")) for use in fast.loops[0].body] == [
+    assert [(use.inner, use.params.get("time"), use.params.get("word")) for use in body_of(fast.loops[0])] == [
         ((), 0.0, ""),
         ((0,), 20, 0),
         ((1,), 21, 1),
@@ -180,7 +181,7 @@ def test_a_fork_in_the_loop_is_made_once_and_every_iteration_begins_with_the_cop
     fast, slow = (run_keeping(walk, FORKED, resident=flag, seed=seed) for flag in (True, False))
     (loop,) = fast.loops
     assert loop.anew == {StateKey("r", "copy"): Anew(StateKey("r", "main"), 2)}
-    assert [use.node for use in loop.body] == ["u", "v", "v"]
+    assert [use.node for use in loop.spec.uses] == ["u", "v", "v"]
     alike(fast, slow)
     (_, values), *_ = fast.emitted["r", "o"]
     first = (("empty", "w"), "v0")
@@ -222,10 +223,10 @@ def test_a_state_of_an_iteration_is_empty_in_each_and_goes_with_the_loop() -> No
 
 
 def called(call: LoopCall) -> list[Any]:
-    shapes = [[replace(i, value=None) for i in use.inputs] for use in call.body]
+    shapes = [[replace(i, value=None) for i in use.inputs] for use in body_of(call)]
     return [
         (use.node, use.name, use.inner, inputs, sorted(use.states))
-        for use, inputs in zip(call.body, shapes, strict=True)
+        for use, inputs in zip(body_of(call), shapes, strict=True)
     ]
 
 
@@ -241,7 +242,7 @@ def test_templates_have_the_sizes_of_the_tasks() -> None:
     tasks = {"one": task(2), "same": task(2), "other": task(4), "large": task(MOST)}
     plan = planned({"body": body, "edges": edges}, components=KEEPING, tasks=tasks, **FORKED)
     templates = list(Core(plan, Rank(0)).loops())
-    assert [len(call.body) for call in templates] == [3, 5]
+    assert [len(call.uses) for call in templates] == [3, 5]
     assert [call.usual for call in templates] == [(5, 7, MOST + 3)] * 2
     assert [anew.width for call in templates for anew in call.anew.values()] == [2, 4]
     cluster = Cluster(plan, {})
@@ -293,8 +294,8 @@ def test_templates_leave_out_what_indices_inside_leave_out() -> None:
     (template,) = Core(plan, Rank(0)).loops()
     call = run_of(plan)
     assert called(template) == called(call)
-    assert [use.active is None for use in template.body] == [use.active is None for use in call.body]
-    assert not all(use.active is None for use in call.body)
+    assert [use.active is None for use in template.uses] == [use.active is None for use in body_of(call)]
+    assert not all(use.active is None for use in call.uses)
 
 
 def run_of(plan: Any) -> LoopCall:
@@ -308,10 +309,10 @@ def run_of(plan: Any) -> LoopCall:
 def test_uses_inside_are_told_under_their_name_and_summed() -> None:
     body = ["u", INNER | {"times": "3", "body": ["v", {"use": "w", "when": "@loop.l > 0 and @loop.inner > 0"}]}]
     call = run_of(planned({"body": [around(*body)]}))
-    assert [use.name for use in call.body] == ["u", *["v", "w"] * 3]
+    assert [use.name for use in call.spec.uses] == ["u", *["v", "w"] * 3]
     done = LoopDone(call, {}, None, 4, stopped=False, busy=0.0, queued=0.0, batch=1)
     assert [(use.name, count) for use, count in calls_of(done)] == [("u", 4), ("v", 12), ("w", 6)]
-    uses = LaunchGroup("w", "l", [loop_run(call).member]).uses(tuple(range(len(call.body))))
+    uses = LaunchGroup("w", "l", [loop_run(call).member]).uses(tuple(range(len(call.uses))))
     assert (uses.names, uses.nodes) == (("u", "v", "w"),) * 2
 
 

@@ -329,7 +329,7 @@ def test_parameters_may_change_with_the_iteration_and_may_have_no_value(stop: in
     plans = small(nodes=nodes, walk={"body": [LOOP | {"until": "u.stop"}], "edges": [OUT]})
     fast, _ = both(plans, lambda c: {"out": c.params["time"], "stop": c.iteration[-1] == stop}, {"word": "w"})
     assert fast.loops[0].times == 3
-    assert fast.loops[0].body[0].varying == {"time": (1 / 3, 1 / 2, 1.0)}
+    assert fast.loops[0].uses[0].varying == {"time": (1 / 3, 1 / 2, 1.0)}
     assert len(fast.failures) == (stop > 1)
 
 

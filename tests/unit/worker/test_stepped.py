@@ -12,7 +12,7 @@ from tests.support.random_walks import PARAMS, followed, graphs, plain
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_of, served, told
 from walkgraph.graph.document import Graph
-from walkgraph.placement.compiler.regions import stepped
+from walkgraph.placement.compiler.loop_decisions import stepped
 
 QUICK = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 RANKS = st.lists(st.integers(0, 2), min_size=12, max_size=12)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.loop_calls import WrittenUse, written
 from tests.support.telling import leave
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
@@ -18,7 +19,7 @@ from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.collection import stepped
 from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone, LoopKey, LoopRun, Stepped
-from walkgraph.engine.loops.spec import LoopCall, LoopUse
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as e
@@ -96,13 +97,10 @@ def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> 
     """Of two nodes, the second of which is called in the first and the third iteration."""
     active = (True, False, True, *(False,) * (times - 3))
     body = (
-        LoopUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
-        LoopUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
+        WrittenUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),
+        WrittenUse(node="at_times", inputs=(), params={}, varying={}, states={}, seed=0, active=active, name="b"),
     )
-    return LoopCall(
-        run=run, walk=f"w_{name}", step=1, use=0, loop=name, iteration=(3,), body=body, times=times, until=None,
-        outputs=(), ready_at=ready,
-    )  # fmt: skip
+    return written(run, f"w_{name}", 1, 0, name, (3,), body, times, None, (), ready_at=ready)
 
 
 def loop_run(of: LoopCall, slot: int = 0, done: int = 0) -> LoopRun:

@@ -13,7 +13,7 @@ from walkgraph.engine.loops.loop_runs import LaunchBatch, LoopDone
 from walkgraph.errors import ErrorInfo
 from walkgraph.telemetry import events as e
 from walkgraph.wire.watching import Level
-from walkgraph.worker.observe.riding import Parties
+from walkgraph.worker.observe.launch_groups import LaunchGroups
 
 
 def test_the_summary_names_the_loops_that_are_in_slots_when_it_leaves() -> None:
@@ -27,14 +27,14 @@ def test_the_summary_names_the_loops_that_are_in_slots_when_it_leaves() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_found_for_a_batch_is_kept_while_it_is_the_same(seed: int) -> None:
-    draw, parties = random.Random(seed), Parties()
+    draw, groups = random.Random(seed), LaunchGroups()
     runs = [loop_run(loop_call(f"r{slot}", draw.choice(["l", "m"])), slot) for slot in range(4)]
     batch = LaunchBatch(runs)
-    first = parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
-    assert parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members) is first
+    first = groups.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
+    assert groups.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members) is first
     runs[1].slot = -1
-    fewer = parties.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
-    assert sum(len(party.members) for party in fewer) == 3
+    fewer = groups.of(stepped(batch, (0,), 1, Timing(1, 2, 3, 4)).members)
+    assert sum(len(group.members) for group in fewer) == 3
 
 
 @pytest.mark.parametrize("level", ["summary", "full"])

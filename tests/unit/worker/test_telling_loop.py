@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from tests.support.loop_calls import WrittenUse, written
 from tests.unit.worker.test_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
 from walkgraph.engine.gauges import Gauges
-from walkgraph.engine.loops.spec import LoopCall, LoopUse
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry.emit import INTERVAL, Buffered
 from walkgraph.wire import messages as m
@@ -45,10 +46,8 @@ class Told:
 
 
 def begin(worker: Worker, desk: Desk) -> None:
-    use = LoopUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0)
-    loop = LoopCall(
-        run=R, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=9, until=None, outputs=()
-    )
+    use = WrittenUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0)
+    loop = written(run=R, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=9, until=None, outputs=())
     worker.core.answers.append([RunLoop(loop)])
     desk.say(worker, m.Cancel(run=R))
 

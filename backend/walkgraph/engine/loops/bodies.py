@@ -1,4 +1,4 @@
-"""A loop's call as a body: the shapes of its uses, what feeds them, the states that they share."""
+"""An entry's spec and the shapes that it comes with, as a body: what a program is made for."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +12,13 @@ from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import Row, StepSpec
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.body import Body, Source, UseStep
-from walkgraph.engine.loops.spec import LoopCall, LoopInput, LoopUse
+from walkgraph.engine.loops.body import Body, UseStep
+from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopUseSpec
 
-_LEAST_ROOM = 64
-"""Iterations: loops of up to so many are in one lane, which is made ready before the first of them."""
+_LEAST_ITERATIONS = 64
+"""Entries of up to so many iterations share a program, which is made ready before the first of them."""
+_MOST_BODIES = 64
+"""Bodies that are kept; those that were not entered for longest go first."""
 
 
 class Loaded(NamedTuple):
@@ -32,109 +34,134 @@ class Made(NamedTuple):
     """Loops share it whose rows may lie in one table."""
     body: Body
     pools: Mapping[str, Pool]
-    """By alias."""
+    """By state."""
     device: torch.device
 
 
-def made_of(call: LoopCall, states: StateTable, loaded: Callable[[str], Loaded]) -> Made:
-    """What makes a loop's program. Raises `CallFailed`."""
-    alias = aliases(call)
-    uses = _uses(call, alias, loaded)
-    here = [loaded(use.node) for use in call.body]
-    outs = [(out.kind, (out.use, out.port)) for out in call.outputs]
-    widths = {alias[key]: _width(call, states, key) for key in alias}
+class Bodies:
+    """Of the specs and shapes that were entered lately: an entry looks its own up, and makes it where it is the
+    first."""
+
+    def __init__(self, states: StateTable, loaded: Callable[[str], Loaded]) -> None:
+        self._states, self._loaded = states, loaded
+        self._made: dict[Hashable, Made] = {}
+
+    def of(self, call: LoopCall) -> Made:
+        """Raises `CallFailed`."""
+        spec = call.spec
+        here = [self._loaded(use.node) for use in spec.uses]
+        steps = _steps(call, [one.operator for one in here])
+        widths = tuple((name, width) for name in spec.states if (width := self._width(call, call.states[name])) > 1)
+        anew = frozenset(name for name in spec.states if call.states[name] in call.anew)
+        pools = {
+            use.states[slot]: self._states.pools.of(call.states[use.states[slot]])
+            for use, step in zip(spec.uses, steps, strict=True)
+            for slot in step.appends
+            if slot in use.states
+        }
+        key = (
+            spec.key,
+            tuple((one.index, step.key) for one, step in zip(here, steps, strict=True)),
+            _table_iterations(call),
+            widths,
+            anew,
+            tuple((name, id(pool)) for name, pool in pools.items()),
+        )
+        made = self._made.pop(key, None)
+        if made is None:
+            body = _body(call, here, steps, dict(widths), anew)
+            made = Made(key, body, pools, here[0].device)
+        self._made[key] = made
+        if len(self._made) > _MOST_BODIES:
+            self._made.pop(next(iter(self._made)))
+        return made
+
+    def _width(self, call: LoopCall, key: StateKey) -> int:
+        """Sequences of a state while the loop runs."""
+        if key in call.anew:
+            return max(1, call.anew[key].width)
+        return self._states.width(key) if self._states.holds(key) else max(1, call.widths.get(key, 1))
+
+
+def _body(
+    call: LoopCall, here: Sequence[Loaded], steps: Sequence[StepSpec], widths: Mapping[str, int], anew: frozenset[str]
+) -> Body:
+    spec = call.spec
+    outs = [(out.kind, (out.use, out.port)) for out in spec.outputs]
     body = Body(
-        uses=uses,
-        until=call.until,
+        uses=tuple(_use(use, one.operator, step) for use, one, step in zip(spec.uses, here, steps, strict=True)),
+        until=spec.until,
         each=tuple(dict.fromkeys(place for kind, place in outs if kind != "last")),
         last=tuple(dict.fromkeys(place for kind, place in outs if kind == "last")),
-        steps=_room_for(call),
-        sends=tuple((send.use, send.port) for send in call.sends),
-        widths={name: width for name, width in widths.items() if width > 1},
-        anew=frozenset(alias[key] for key in call.anew if key in alias),
+        steps=_table_iterations(call),
+        sends=tuple((send.use, send.port) for send in spec.sends),
+        widths=widths,
+        anew=anew,
     )
     _check_blocks(body)
-    pools = {
-        alias[use.states[slot]]: states.pools.of(use.states[slot])
-        for use, made in zip(call.body, uses, strict=True)
-        for slot in made.paged
-    }
-    key = (
-        tuple(
-            (one.index, use.spec.key, tuple(use.sources.items()), tuple(use.states.items()), use.series, use.inner)
-            for one, use in zip(here, uses, strict=True)
-        ),
-        call.until,
-        call.outputs,
-        (body.sends, call.leads),
-        body.steps,
-        (tuple(body.widths.items()), body.anew),
-        tuple((name, id(pool)) for name, pool in pools.items()),
+    return body
+
+
+def _use(use: LoopUseSpec, operator: Operator, step: StepSpec) -> UseStep:
+    fixed = {name: kind for name, kind in step.params.items() if name not in use.varying}
+    return UseStep(
+        node=use.node,
+        operator=operator,
+        spec=step,
+        sources=use.sources,
+        states=use.states,
+        ints=tuple(sorted(name for name, kind in fixed.items() if kind == torch.int64)),
+        floats=tuple(sorted(name for name, kind in fixed.items() if kind == torch.float32)),
+        series=tuple(name for name in use.varying if name in step.params),
+        inner=use.inner,
     )
-    return Made(key, body, pools, here[0].device)
 
 
-def aliases(call: LoopCall) -> dict[StateKey, str]:
-    """States by the order in which the body names them: runs and views of one body have equal ones."""
-    keys = dict.fromkeys(key for use in call.body for _, key in sorted(use.states.items()))
-    return {key: f"state {index}" for index, key in enumerate(keys)}
-
-
-def _uses(call: LoopCall, alias: Mapping[StateKey, str], loaded: Callable[[str], Loaded]) -> tuple[UseStep, ...]:
-    order = {id(port): at for at, (_, port, _) in enumerate(call.reads)}
-    uses: list[UseStep] = []
-    for use in call.body:
-        operator = loaded(use.node).operator
-        empty = next((i.port for i in use.inputs if i.source == "absent" and (i.carried or i.channel)), None)
+def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
+    """Of each use. Raises `CallFailed`."""
+    steps: list[StepSpec] = []
+    for use, given, operator in zip(call.spec.uses, call.uses, operators, strict=True):
+        empty = next((port for port, source in use.sources.items() if not source.begins), None)
         if empty is not None:
             raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
-        values = values_of(use, [one.spec for one in uses])
-        spec = operator.step_spec(values, use.params)
-        if spec is None:
+        values = inputs_of(use, call.values, steps)
+        step = operator.step_spec(values, given.params)
+        if step is None:
             raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(use, values)}; feed it as it declares")
-        # A slot that the component declares optional may have no state.
-        spec = replace(spec, tensors={slot: row for slot, row in spec.tensors.items() if slot in use.states})
-        fixed = {name: kind for name, kind in spec.params.items() if name not in use.varying}
-        uses.append(
-            UseStep(
-                node=use.node,
-                operator=operator,
-                spec=spec,
-                sources={i.port: _source(i, order) for i in use.inputs if i.source != "absent"},
-                states={slot: alias[key] for slot, key in use.states.items()},
-                ints=tuple(sorted(name for name, kind in fixed.items() if kind == torch.int64)),
-                floats=tuple(sorted(name for name, kind in fixed.items() if kind == torch.float32)),
-                series=tuple(sorted(name for name in use.varying if name in spec.params)),
-                inner=use.inner,
-            )
-        )
-    return tuple(uses)
+        if not step.tensors.keys() <= use.states.keys():
+            # A slot that the component declares optional may have no state.
+            step = replace(step, tensors={slot: row for slot, row in step.tensors.items() if slot in use.states})
+        steps.append(step)
+    return steps
 
 
-def values_of(use: LoopUse, specs: Sequence[StepSpec]) -> dict[str, Any]:
-    """What `step_spec` is told of a use's inputs. `specs`: those of the uses before it."""
+def inputs_of(use: LoopUseSpec, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> dict[str, Any]:
+    """What `step_spec` is told of a use's inputs. `given`: entering values; `steps`: of the uses before it."""
     found: dict[str, Any] = {}
-    for port in use.inputs:
-        value = _value(use, port, specs)
+    for port, source in use.sources.items():
+        value = _input(use, port, source, given, steps)
         if value is not None:
-            found[port.port] = value
+            found[port] = value
     return found
 
 
-def _value(use: LoopUse, port: LoopInput, specs: Sequence[StepSpec]) -> Any:
-    match port.source:
-        case "value":
-            return port.value
-        case "each":
-            value = torch.as_tensor(port.value)
-            return _blank(Row(tuple(value.shape[1:]), value.dtype))
-        case "use":
-            row = specs[port.use].outputs.get(port.output)
-            return None if row is None else _blank(row if port.part is None else _part(use, port, row))
+def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> Any:
+    if source.enters:
+        value = source.given(given)
+        if value is None or not source.sliced:
+            return value
+        value = torch.as_tensor(value)
+        return _blank(Row(tuple(value.shape[1:]), value.dtype))
+    match source.kind:
+        case "carried" if source.first is not None:
+            return _input(use, port, source.first, given, steps)
+        case "internal" if source.place is not None:
+            row = steps[source.place[0]].outputs.get(source.place[1])
+            return None if row is None else _blank(row if source.part is None else _part(use, port, source.part, row))
         case "stack":
-            rows = [specs[at].outputs.get(output) for at, output in port.stacked]
+            rows = [steps[at].outputs.get(output) for at, output in source.places]
             if not rows or None in rows or len(set(rows)) > 1:
-                raise CallFailed(f"`{use.node}.{port.port}` is to be made of values of several shapes", port.port)
+                raise CallFailed(f"`{use.node}.{port}` is to be made of values of several shapes", port)
             first = rows[0] or Row((), torch.float32)
             return _blank(Row((len(rows), *first.shape), first.dtype))
         case "index":
@@ -143,11 +170,11 @@ def _value(use: LoopUse, port: LoopInput, specs: Sequence[StepSpec]) -> Any:
             return None
 
 
-def _part(use: LoopUse, port: LoopInput, row: Row) -> Row:
+def _part(use: LoopUseSpec, port: str, part: int, row: Row) -> Row:
     """A slice of a value."""
     slices = row.shape[0] if row.shape else 0
-    if port.part is None or port.part >= slices:
-        raise CallFailed(f"`{use.node}.{port.port}` has {slices} slices, and the loop goes on", code="invalid_input")
+    if part >= slices:
+        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, and the loop goes on", code="invalid_input")
     return Row(row.shape[1:], row.dtype)
 
 
@@ -155,42 +182,14 @@ def _blank(row: Row) -> Tensor:
     return torch.empty(row.shape, dtype=row.dtype, device="meta")
 
 
-def _shapes(use: LoopUse, values: Mapping[str, Any]) -> str:
+def _shapes(use: LoopUseSpec, values: Mapping[str, Any]) -> str:
     """What a use is entered with, for a client."""
-    inside = {port.port for port in use.inputs if port.source not in ("value", "each")}
     shown = [
         f"`{port}` {list(value.shape) if isinstance(value, Tensor) else value!r}"
         for port, value in values.items()
-        if port not in inside
+        if use.sources[port].enters
     ]
     return ", ".join(shown) or "no inputs from outside"
-
-
-def _source(port: LoopInput, order: Mapping[int, int]) -> Source:
-    if port.channel is not None:
-        return Source("channel" if port.source == "channel" else "behind", channel=order[id(port)])
-    if port.carried is not None:
-        inside = port.source in ("use", "stack", "index")
-        begins = _source(replace(port, carried=None), order) if inside else None
-        return Source("carried", port.carried, begins)
-    match port.source:
-        case "use":
-            return Source("internal", (port.use, port.output), part=port.part)
-        case "stack":
-            return Source("stack", places=port.stacked)
-        case "index":
-            return Source("index")
-        case "each":
-            return Source("each")
-        case _:
-            return Source("entering")
-
-
-def _width(call: LoopCall, states: StateTable, key: StateKey) -> int:
-    """Sequences of a state while the loop runs."""
-    if key in call.anew:
-        return max(1, call.anew[key].width)
-    return states.width(key) if states.holds(key) else max(1, call.widths.get(key, 1))
 
 
 def _check_blocks(body: Body) -> None:
@@ -205,7 +204,8 @@ def _check_blocks(body: Body) -> None:
                 raise CallFailed(f"`{use.node}` attends a block behind a state to which the same loop appends")
 
 
-def _room_for(call: LoopCall) -> int:
-    """Iterations that series have room for: calls whose counts are near share a program."""
-    needs = any(use.varying or any(i.source == "each" for i in use.inputs) for use in call.body)
-    return 1 << (max(call.times, _LEAST_ROOM) - 1).bit_length() if needs else 0
+def _table_iterations(call: LoopCall) -> int:
+    """Iterations that the tables have series and slices for: entries whose counts are near share a program."""
+    if not any(use.varying or any(s.kind == "each" for s in use.sources.values()) for use in call.spec.uses):
+        return 0
+    return 1 << (max(call.times, _LEAST_ITERATIONS) - 1).bit_length()

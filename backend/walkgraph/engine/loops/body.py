@@ -8,44 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import Row, StepSpec
+from walkgraph.engine.loops.spec import LoopSource, Place
 
-Place = tuple[int, str]
-"""A use of the body, and its port."""
 SKIPPED = -1
-
-
-class Source(NamedTuple):
-    """Where an input of a use comes from: an earlier use of the same iteration, several of them (`stack`), a value that
-    the loop was entered with, slice i of one, the iteration before (which for iteration 0 is the entering value), the
-    loop's index, or another rank: in the same iteration (`channel`), or in the one before (`behind`)."""
-
-    kind: Literal["internal", "stack", "entering", "each", "carried", "index", "channel", "behind"]
-    place: Place | None = None
-    """Of `internal` and `carried`: what gives the value."""
-    first: "Source | None" = None
-    """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
-    channel: int = -1
-    """Of `channel` and `behind`: its place among the loop's channels, those that are read first."""
-    part: int | None = None
-    """Of `internal`: the slice along the value's first axis that is read; None: all of it."""
-    places: tuple[Place, ...] = ()
-    """Of `stack`: what gives its slices."""
-
-    @property
-    def now(self) -> tuple[Place, ...]:
-        """Outputs of the same iteration without which it has no value."""
-        return (self.place,) if self.kind == "internal" and self.place else self.places
-
-    @property
-    def needs(self) -> tuple[Place, ...]:
-        """Outputs of the same iteration that it reads."""
-        return self.now if self.first is None else (*self.now, *self.first.needs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +24,7 @@ class UseStep:
     node: str
     operator: Operator
     spec: StepSpec
-    sources: Mapping[str, Source]
+    sources: Mapping[str, LoopSource]
     states: Mapping[str, str]
     """Slot -> state."""
     ints: tuple[str, ...]
@@ -151,12 +122,11 @@ class Body:
 
     @property
     def whole(self) -> Form:
-        ways = range(len(self.reads), self.channels)
         comes = tuple(source.channel for _, source in self.reads if source.kind == "channel")
-        return Form(tuple(range(len(self.uses))), self.each, comes, tuple(ways))
+        return Form(tuple(range(len(self.uses))), self.each, comes, tuple(range(len(self.reads), self.channels)))
 
     @cached_property
-    def reads(self) -> list[tuple[Place, Source]]:
+    def reads(self) -> list[tuple[Place, LoopSource]]:
         """What channels feed, in their order."""
         found = [((at, port), s) for at, use in enumerate(self.uses) for port, s in use.sources.items()]
         return sorted(((p, s) for p, s in found if s.channel >= 0), key=lambda one: one[1].channel)
@@ -222,7 +192,7 @@ class Body:
 def fed_ports(use: UseStep, form: Form) -> list[str]:
     """Input ports that have a value in iterations of a form."""
 
-    def fed(source: Source) -> bool:
+    def fed(source: LoopSource) -> bool:
         if source.kind == "channel":
             return source.channel in form.comes
         return all(form.gives(place) for place in source.now)
@@ -336,11 +306,11 @@ def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
     """Entering values are the caller's to compare."""
 
-    def told(source: Source | None) -> object:
+    def read(source: LoopSource | None) -> object:
         if source is None or source.kind in ("entering", "each"):
             return source and source.kind
         now = [(runs[use], port) for use, port in source.now]
         carried = source.place if source.kind == "carried" else None
-        return source.kind, now, source.part, carried, source.channel, told(source.first)
+        return source.kind, now, source.part, carried, source.channel, read(source.first)
 
-    return all(told(source) == told(other.sources[port]) for port, source in one.sources.items())
+    return all(read(source) == read(other.sources[port]) for port, source in one.sources.items())

@@ -13,10 +13,10 @@ from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.bodies import Loaded, Made, aliases, made_of
-from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, Place, Source, form_of
+from walkgraph.engine.loops.bodies import Bodies, Loaded, Made
+from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, form_of
 from walkgraph.engine.loops.slot_tables import SlotTables
-from walkgraph.engine.loops.spec import LoopCall, LoopInput
+from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place
 
 
 @dataclass(slots=True)
@@ -29,12 +29,12 @@ class Entered:
     """What is told where the states end it."""
     forms: Forms
     paged: dict[str, "Growth"]
-    """By alias."""
+    """By state of the spec; likewise `tensors` and `contexts`."""
     tensors: dict[str, StateKey]
     first: int = 0
     """The iteration that it was entered for."""
     contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
-    """By alias: what its caches held when it entered."""
+    """What its caches held when it entered."""
 
 
 class Growth(NamedTuple):
@@ -67,11 +67,9 @@ class Growth(NamedTuple):
 
 class Entrance:
     def __init__(self, states: StateTable, loaded: Callable[[str], Loaded]) -> None:
-        self._states, self._loaded = states, loaded
-
-    def made(self, call: LoopCall) -> Made:
-        """What makes its program. Raises `CallFailed`."""
-        return made_of(call, self._states, self._loaded)
+        self._states = states
+        self.made: Callable[[LoopCall], Made] = Bodies(states, loaded).of
+        """What makes a loop's program. Raises `CallFailed`."""
 
     def enter(
         self, call: LoopCall, program: SlotTables, row: int, first: int = 0, cells: Mapping[Place, Tensor] | None = None
@@ -79,20 +77,20 @@ class Entrance:
         """Fill a row of the program; raises `OutOfPages` and `CallFailed`, and then has changed no state but those that
         begin anew, or have sequences without content now. A loop that has left its row goes on from iteration `first`
         with the `cells` that it had there."""
-        alias = aliases(call)
         for key in call.anew:
             self._states.renew(key, *call.anew[key])
         for key in [key for key in call.widths if not self._states.holds(key)]:
             self._states.renew(key, None, call.widths[key])
         entered = Entered(call.times, "", self.forms(call, program.body), {}, {}, first)
         _check(call, program.body, entered.forms, first)
-        for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True)):
-            for slot in made.paged:
-                tokens, key = made.spec.appends[slot], use.states[slot]
-                grows = entered.paged.get(alias[key], Growth(key, (), key in call.anew))
-                more = index, tokens, made.spec.advances.get(slot, tokens)
-                entered.paged[alias[key]] = grows._replace(uses=(*grows.uses, more))
-            entered.tensors.update({alias[use.states[slot]]: use.states[slot] for slot in made.spec.tensors})
+        for index, use in enumerate(program.body.uses):
+            for slot in use.paged:
+                name, tokens = use.states[slot], use.spec.appends[slot]
+                key = call.states[name]
+                grows = entered.paged.get(name, Growth(key, (), key in call.anew))
+                more = index, tokens, use.spec.advances.get(slot, tokens)
+                entered.paged[name] = grows._replace(uses=(*grows.uses, more))
+            entered.tensors.update({use.states[slot]: call.states[use.states[slot]] for slot in use.spec.tensors})
         for name, growth in entered.paged.items():
             self._bound(entered, program, name, growth)
         self._slices(call, entered)
@@ -137,20 +135,20 @@ class Entrance:
 
     def forms(self, call: LoopCall, body: Body) -> Forms:
         """What every iteration does: which uses are called, and what is told of them."""
-        wanted: dict[Place, list[tuple[bool, ...] | None]] = {place: [] for place in body.each}
+        wanted: dict[Place, list[Mask | None]] = {place: [] for place in body.each}
         for out in call.outputs:
             if out.kind != "last":
                 wanted[out.use, out.port].append(call.wanted.get(out.key))
-        reads = [(at, port.comes) for at, (_, port, _) in enumerate(call.reads) if port.source == "channel"]
-        sends = [(at, send.active) for at, send in enumerate(call.sends, len(call.reads))]
-        masks = [use.active for use in call.body] + [mask for _, mask in (*reads, *sends)]
+        reads = [(source.channel, call.comes[source.channel]) for _, source in body.reads if source.kind == "channel"]
+        sends = list(enumerate(call.goes, len(body.reads)))
+        masks = [use.active for use in call.uses] + [mask for _, mask in (*reads, *sends)]
         always = all(mask is None for mask in masks) and not call.wanted
         known: dict[Asked, Form] = {}
         found: list[Form] = []
         for k in range(1 if always else call.times):
-            active = tuple(use.active is None or use.active[k] for use in call.body)
+            active = tuple(use.active is None or use.active[k] for use in call.uses)
             told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
-            comes, goes = (tuple(at for at, mask in ways if mask is None or mask[k]) for ways in (reads, sends))
+            comes, goes = (tuple(at for at, mask in masked if mask is None or mask[k]) for masked in (reads, sends))
             asked = Asked(active, told, comes, goes)
             if asked not in known:
                 known[asked] = form_of(body, asked, partial(self._equal, call, body))
@@ -159,26 +157,31 @@ class Entrance:
 
     def _equal(self, call: LoopCall, body: Body, one: int, other: int) -> bool:
         """Whether two uses of the body are entered with the same values, numbers and states."""
-        first, second = call.body[one], call.body[other]
-        values = {port.port: port.value for port in first.inputs if port.source in ("value", "each")}
-        numbers = body.uses[one].spec.params
+        first, second = call.uses[one], call.uses[other]
+        here, there = body.uses[one], body.uses[other]
+        numbers = here.spec.params
         return (
-            all(port.value is values.get(port.port) for port in second.inputs if port.source in ("value", "each"))
+            all(_same_value(call, here.sources[port], source) for port, source in there.sources.items())
             and all(first.params.get(name) == second.params.get(name) for name in numbers)
             and all(first.varying.get(name) == second.varying.get(name) for name in numbers)
-            and first.states.keys() == second.states.keys()
-            and all(self._states.alike(key, second.states[slot]) for slot, key in first.states.items())
+            and here.states.keys() == there.states.keys()
+            and all(
+                self._states.alike(call.states[name], call.states[there.states[slot]])
+                for slot, name in here.states.items()
+            )
         )
 
     def _slices(self, call: LoopCall, entered: Entered) -> None:
         """A loop ends where a sequence that it reads does."""
-        for index, port in ((index, port) for index, use in enumerate(call.body) for port in use.inputs):
-            slices = len(port.value) if port.source == "each" and port.carried is None else entered.times
-            asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
-            if (ends := next(asks, None)) is not None:
-                entered.times = ends
-                name = f"`{call.body[index].node}.{port.port}`"
-                entered.bound = f"{name} has {slices} slices, and the loop goes on"
+        for index, use in enumerate(call.spec.uses):
+            for port, source in use.sources.items():
+                if source.kind != "each":
+                    continue
+                slices = len(source.given(call.values))
+                asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
+                if (ends := next(asks, None)) is not None:
+                    entered.times = ends
+                    entered.bound = f"`{use.node}.{port}` has {slices} slices, and the loop goes on"
 
     def _bound(self, entered: Entered, program: SlotTables, name: str, growth: Growth) -> None:
         """A loop that may not hold what all its iterations append ends where that is full."""
@@ -206,11 +209,11 @@ class Entrance:
         held: Mapping[str, tuple[Sequence[Sequence[int]], int, int]],
         cells: Mapping[Place, Tensor] | None,
     ) -> Entry:
-        uses = list(zip(call.body, program.body.uses, strict=True))
+        uses = list(zip(call.uses, program.body.uses, strict=True))
         return Entry(
             times=entered.times,
             first=entered.first,
-            seeds=[use.seed for use in call.body],
+            seeds=[use.seed for use in call.uses],
             ints=[int(use.params[name]) for use, made in uses for name in made.ints],
             floats=[float(use.params[name]) for use, made in uses for name in made.floats],
             series=[[float(n) for n in use.varying[name]] for use, made in uses for name in made.series],
@@ -222,18 +225,24 @@ class Entrance:
 
 def _entering(call: LoopCall, program: SlotTables) -> dict[Place, Tensor]:
     return {
-        (index, port.port): torch.as_tensor(_seen(call, port), dtype=made.spec.inputs[port.port].dtype)
-        for index, (use, made) in enumerate(zip(call.body, program.body.uses, strict=True))
-        for port in use.inputs
-        if port.source in ("value", "each")
+        (index, port): torch.as_tensor(_read(call, source), dtype=use.spec.inputs[port].dtype)
+        for index, use in enumerate(program.body.uses)
+        for port, source in use.sources.items()
+        if source.enters
     }
 
 
-def _seen(call: LoopCall, port: LoopInput) -> Any:
+def _read(call: LoopCall, source: LoopSource) -> Any:
     """What the loop reads of an entering value."""
-    if port.source == "value":
-        return port.value
-    return port.value[: call.times] if port.carried is None else port.value[0]
+    value = source.given(call.values)
+    if not source.sliced:
+        return value
+    return value[: call.times] if source.kind == "each" else value[0]
+
+
+def _same_value(call: LoopCall, one: LoopSource, other: LoopSource) -> bool:
+    """Whether two ports are entered with the same value, if they are entered with any."""
+    return not other.enters or other.given(call.values) is one.given(call.values)
 
 
 def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:
@@ -249,7 +258,7 @@ def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:
             raise CallFailed(f"`{node}.{port}` has no value at the first iteration of a loop on the device", port)
 
 
-def _called(body: Body, form: Form) -> Iterator[tuple[str, str, Source]]:
+def _called(body: Body, form: Form) -> Iterator[tuple[str, str, LoopSource]]:
     """What feeds the uses that are called."""
     for index, use in enumerate(body.uses):
         if form.calls(index):

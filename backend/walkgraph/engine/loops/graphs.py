@@ -23,13 +23,13 @@ from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.bodies import Loaded, Made
-from walkgraph.engine.loops.body import Body, Form, Place
+from walkgraph.engine.loops.body import Body, Form
 from walkgraph.engine.loops.entering import Entered, Entrance
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.program import Buffers, Program
 from walkgraph.engine.loops.slot_tables import SlotTables, channel_bytes, fields_of, slot_bytes, table_bytes
-from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.engine.loops.spec import LoopCall, Place
 from walkgraph.errors import ErrorInfo
 from walkgraph.layers import invariance
 
@@ -182,7 +182,7 @@ class LoopSlots:
             for out in call.outputs:
                 if out.kind == "last" and form.gives((out.use, out.port)):
                     value = self._tables.value((out.use, out.port), run.slot)
-                    moved |= out.port in self._host_ports(call.body[out.use].node)
+                    moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
                     outputs[out.key] = lines.to_host(value) if moved else value
             self._entrance.leave(self._tables, run.slot, run.entered, run.done, over=True)
         return outputs, lines.mark() if moved else None

@@ -151,7 +151,7 @@ class LoopRun:
     def member(self) -> LoopMember:
         if self._member is None:
             call = self.call
-            names, nodes = tuple([use.name for use in call.body]), tuple([use.node for use in call.body])
+            names, nodes = tuple([use.name for use in call.spec.uses]), tuple([use.node for use in call.spec.uses])
             self._member = LoopMember(self.key, call.walk, call.loop, call.spans, names, nodes)
         return self._member
 

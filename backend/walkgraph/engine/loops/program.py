@@ -18,8 +18,9 @@ from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import SKIPPED, Form, Grown, Place, Source, UseStep, fed_ports
+from walkgraph.engine.loops.body import SKIPPED, Form, Grown, UseStep, fed_ports
 from walkgraph.engine.loops.slot_tables import NOTHING, IterationPages, SlotTables, aligned, bytes_of, fields_of
+from walkgraph.engine.loops.spec import LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
 
@@ -243,7 +244,7 @@ class Program:
             **{name: series[:, mine.series + i].to(use.spec.params[name]) for i, name in enumerate(use.series)},
         }
 
-    def _input(self, use: int, port: str, source: Source, now: BatchIteration) -> Tensor:
+    def _input(self, use: int, port: str, source: LoopSource, now: BatchIteration) -> Tensor:
         at, given = now.at, now.given
         if source.kind == "internal" and source.place is not None:
             value = given[source.place]

@@ -20,7 +20,8 @@ from torch import Tensor
 from walkgraph.abi.step import PagedRows, Row
 from walkgraph.engine.device.cuda_streams import listed, sent
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import Body, Entry, Grown, Place, columns_of, with_seeds
+from walkgraph.engine.loops.body import Body, Entry, Grown, columns_of, with_seeds
+from walkgraph.engine.loops.spec import Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
 

@@ -21,7 +21,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import state_tokens, whole_pages
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.compiler.spanning import spanning_ranks
+from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.document import size_in_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params

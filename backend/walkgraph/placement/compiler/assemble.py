@@ -12,7 +12,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.compile import chunked, compile_walk, move
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.compiler.regions import settle
+from walkgraph.placement.compiler.loop_decisions import settle
 from walkgraph.placement.compiler.usual import with_usual
 from walkgraph.placement.document import Placement
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan, Scalar, StatePlan, StreamPlan, WalkPlan, WeightsPlan

@@ -23,7 +23,7 @@ from walkgraph.engine.loops.loop_peers import (
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.budget import ROOM_BYTES
-from walkgraph.placement.compiler.spanning import spanning_ranks
+from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire import spanning

@@ -148,7 +148,8 @@ class Aggregates:
         )
 
     def _entered(self, call: LoopCall, at: float) -> t.Looping:
-        uses = [use for use in call.body if use.active is None or any(use.active)]
+        pairs = zip(call.spec.uses, call.uses, strict=True)
+        uses = [use for use, given in pairs if given.active is None or any(given.active)]
         return t.Looping(
             rank=self._rank,
             loop=call.loop,

@@ -10,7 +10,7 @@ from operator import add
 from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import LoopUse
+from walkgraph.engine.loops.spec import LoopUseSpec
 from walkgraph.ids import Rank
 from walkgraph.telemetry.events import Activity
 
@@ -139,12 +139,12 @@ def merged(rows: Sequence[Activity]) -> list[Activity]:
     return list(found.values())
 
 
-def calls_of(done: LoopDone) -> Sequence[tuple[LoopUse, int]]:
+def calls_of(done: LoopDone) -> Sequence[tuple[LoopUseSpec, int]]:
     """How often the loop has called its uses, those that it has, those of loops inside by their name; as if once where
     it failed before its first iteration."""
     tried = max(1, done.iterations)
     counts: dict[str, int] = {}
-    for use in done.call.body:
-        counts[use.name] = counts.get(use.name, 0) + (tried if use.active is None else sum(use.active[:tried]))
-    first = {use.name: use for use in reversed(done.call.body)}
+    for use, given in zip(done.call.spec.uses, done.call.uses, strict=True):
+        counts[use.name] = counts.get(use.name, 0) + (tried if given.active is None else sum(given.active[:tried]))
+    first = {use.name: use for use in reversed(done.call.spec.uses)}
     return [(first[name], count) for name, count in counts.items() if count]

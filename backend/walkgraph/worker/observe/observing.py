@@ -104,10 +104,10 @@ def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoo
         uses = [
             (
                 places[one.name],
-                {port.port: port.value for port in one.inputs if port.source in ("value", "each")},
-                one.states,
+                {p: source.given(command.call.values) for p, source in one.sources.items() if source.enters},
+                {slot: command.call.states[name] for slot, name in one.states.items()},
             )
-            for one in command.call.body
+            for one in command.call.spec.uses
             if not any(one.inner)
         ]
     kinds = {state.name: state.kind for state in plan.states}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import Call, ChunkInfo, Scalar, StateKey
 from walkgraph.errors import ErrorInfo
@@ -10,8 +10,17 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, RunCall
 from walkgraph.worker.walk.cursor import Vector, indices
-from walkgraph.worker.walk.walk_tables import UseTable, evaluator
-from walkgraph.worker.walk.walker import Walker
+from walkgraph.worker.walk.walk_tables import UseTable, WalkTable, evaluator
+
+
+class WalkStep(Protocol):
+    """A step of a run, where calls are made: a walker is one."""
+
+    @property
+    def table(self) -> WalkTable: ...
+
+    @property
+    def step(self) -> int: ...
 
 
 class Lacking(NamedTuple):
@@ -37,7 +46,7 @@ class Calls:
         self._seeds: dict[str, int] = {}
 
     def made(
-        self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
+        self, walker: WalkStep, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> RunCall | MoveState | Lacking:
         """What is to be done at an iteration of a use that no device loops over."""
         if use.node is None:
@@ -63,7 +72,7 @@ class Calls:
             )
         )
 
-    def _move(self, walker: Walker, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:
+    def _move(self, walker: WalkStep, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:
         ref = Ref(self.run, walker.step, use.plan.index, at)
         keys = [self.key(walker, state, at) for state in use.plan.states]
         match use.plan.op:
@@ -75,14 +84,14 @@ class Calls:
                 width = evaluator(self.plan.states[use.plan.states[1]].width)(self.given, {})
                 return MoveState(ref, "fork", source=keys[0], target=keys[1], width=int(width))
 
-    def params(self, walker: Walker, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
+    def params(self, walker: WalkStep, use: UseTable, at: Vector) -> Mapping[str, Scalar]:
         fixed = self.fixed(walker, use)
         if not use.computed:
             return fixed
         where = indices(use.loop_names, at)
         return {**fixed, **{name: value(self.given, where) for name, value in use.computed}}
 
-    def fixed(self, walker: Walker, use: UseTable) -> Mapping[str, Scalar]:
+    def fixed(self, walker: WalkStep, use: UseTable) -> Mapping[str, Scalar]:
         """Those that no loop's index changes."""
         place = walker.table.plan.index, use.plan.index
         if place not in self._fixed:
@@ -96,10 +105,10 @@ class Calls:
             self._seeds[node] = int.from_bytes(digest, "big") >> 1
         return self._seeds[node]
 
-    def states(self, walker: Walker, use: UseTable, at: Vector) -> dict[str, StateKey]:
+    def states(self, walker: WalkStep, use: UseTable, at: Vector) -> dict[str, StateKey]:
         return {slot: self.key(walker, state, at) for slot, state in use.node.states.items()} if use.node else {}
 
-    def key(self, walker: Walker, state: int, at: Vector) -> StateKey:
+    def key(self, walker: WalkStep, state: int, at: Vector) -> StateKey:
         plan = self.plan.states[state]
         if plan.scope == "session" and self._session is not None:
             return StateKey(f"session:{self._session}", plan.name)

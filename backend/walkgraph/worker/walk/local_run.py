@@ -23,7 +23,7 @@ from walkgraph.worker.events import (
     Send,
     Started,
 )
-from walkgraph.worker.loops.regions import Loops
+from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk.call_arguments import Calls, no_value
 from walkgraph.worker.walk.effects import Effects
@@ -47,7 +47,7 @@ class LocalRun:
         self._effects = Effects()
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
-        self._loops = Loops(calls, self._streams.outgoing)
+        self._loops = DeviceLoops(calls, self._streams.outgoing)
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls under way that were followed already: what becomes of them is told."""
@@ -98,10 +98,10 @@ class LocalRun:
         walk = self._tables[self.steps.all[event.ref.step].walk]
         table = walk.uses[event.ref.use]
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
-        if table.region is None:
+        if table.device_loop is None:
             self._times.add(walk.plan.name, table, event)
         else:
-            self._times.add_loop(walk.plan.name, table.region, self._loops.calls(event), event)
+            self._times.add_loop(walk.plan.name, table.device_loop, self._loops.calls(event), event)
             outputs = self._loops.end(event)
         if event.error is not None:
             self._effects.failure = event.error
@@ -110,7 +110,7 @@ class LocalRun:
         elif begun:
             self._close_streams(event.ref.step)
         elif walker is not None:
-            if self._watched is not None and table.region is None:
+            if self._watched is not None and table.device_loop is None:
                 self._effects.commands += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
         return self._progress()

@@ -8,7 +8,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.placement.tables import EdgePlan, FromStep, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
-from walkgraph.worker.loops.regions import Loops
+from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
@@ -28,7 +28,7 @@ class RunHost:
         plan: Plan,
         steps: Steps,
         calls: Calls,
-        loops: Loops,
+        loops: DeviceLoops,
         streams: Streams,
         control: Control,
         effects: Effects,
@@ -42,8 +42,8 @@ class RunHost:
     def call(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> None:
-        if use.region is not None:
-            match self._loops.enter(walker, use, use.region, at, inputs):
+        if use.device_loop is not None:
+            match self._loops.enter(walker, use, use.device_loop, at, inputs):
                 case Lacking() if walker.progress.closes(at):
                     walker.skip(use, at)
                 case Lacking(error=failure) | (ErrorInfo() as failure):

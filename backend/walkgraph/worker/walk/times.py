@@ -9,7 +9,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import LoopPlan
 from walkgraph.wire.messages import LoopEnd, NodeTime, RankDone
 from walkgraph.worker.events import CallDone
-from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
+from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
 
 
 @dataclass(slots=True)
@@ -56,18 +56,19 @@ class Times:
             node.read += done.read
             node.found += done.found
 
-    def add_loop(self, walk: str, region: RegionTable, calls: Sequence[int], done: CallDone) -> None:
+    def add_loop(self, walk: str, table: DeviceLoopTable, calls: Sequence[int], done: CallDone) -> None:
         """`calls` of each use inside. The time is the loop's: nothing tells apart what its uses took."""
-        loop = self._loops[walk, region.plan.loop.name]
+        device_loop = table.loop
+        loop = self._loops[walk, device_loop.plan.name]
         loop.iterations += done.iterations
         loop.busy += done.busy
         loop.queued += done.queued
-        loop.spans = bool(region.plan.others)
-        for use, count in zip(region.body, calls, strict=True):
+        loop.spans = bool(device_loop.others)
+        for use, count in zip(table.uses, calls, strict=True):
             if count:
                 loop.inside[_name(use)] = loop.inside.get(_name(use), 0) + count
-        if region.plan.leads and region.plan.loop.until is not None:
-            self._ended(walk, region.plan.loop, done.iterations, stopped=done.stopped)
+        if device_loop.leads and device_loop.until is not None:
+            self._ended(walk, device_loop.plan, done.iterations, stopped=done.stopped)
 
     def _ended(self, walk: str, loop: LoopPlan, iterations: int, *, stopped: bool) -> None:
         end = self._ends[walk, loop.name]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
-from walkgraph.placement.compiler.inside import index_names
+from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
-from walkgraph.worker.loops.fold import Region, fold
+from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -43,7 +43,7 @@ class UseTable:
     computed: tuple[tuple[str, Evaluator], ...]
     """Those that change with a loop's index."""
     varying: frozenset[str]
-    """Of these, the ones that read that of the resident loop that holds it."""
+    """Of these, the ones that read the index of the device loop that holds it."""
     inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
     """Port -> its edges: carried ones first, the one of the innermost loop leading."""
     streams: tuple[tuple[EdgePlan, ...], ...]
@@ -61,16 +61,16 @@ class UseTable:
     """Loops whose `until` is a port of this use."""
     scoped: tuple[tuple[str, int], ...]
     """(state name, leading indices of its key) of its `iteration` states."""
-    region: "RegionTable | None" = None
-    """What is run in place of a call, where it stands for a resident loop."""
+    device_loop: "DeviceLoopTable | None" = None
+    """What is run in place of a call, where it stands for a device loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of a use of a resident loop: all must hold, and are asked in their order."""
+    """Of a use in a device loop: all must hold, and are asked in their order."""
 
     fixed: tuple[Evaluator, ...]
-    """Those before the first that changes with the resident loop's index."""
+    """Those before the first that changes with the device loop's index."""
     varying: tuple[Evaluator, ...]
     loop_names: tuple[str, ...]
 
@@ -84,18 +84,17 @@ class Reader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RegionTable:
-    plan: Region
-    body: tuple[UseTable, ...]
-    """The core: its nodes and parameters."""
+class DeviceLoopTable:
+    loop: DeviceLoop
+    lowering: Lowering
+    uses: tuple[UseTable, ...]
+    """Those that it iterates: their nodes and parameters."""
     conditions: tuple[Conditions, ...]
     """Of each use."""
     readers: Mapping[int, Reader]
     """By edge."""
     others: Mapping[int, Conditions]
     """Of the uses in other ranks' parts."""
-    ranks: Mapping[int, Rank]
-    """Of these uses."""
     times: Mapping[int, Evaluator]
     """Counts of the loops inside."""
     widths: Mapping[int, Evaluator]
@@ -121,10 +120,10 @@ def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
 
 
 def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
-    walk, regions = fold(plan, stepped, rank)
+    walk, loops_here = device_loops(plan, stepped, rank)
     uses = {use.index: _use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
-    for index, region in regions.items():
-        uses[index] = _region_table(plan, stepped, uses[index], region)
+    for index, loop in loops_here.items():
+        uses[index] = _standing(plan, stepped, uses[index], loop)
     loops = tuple(_loop_table(walk, loop, uses) for loop in walk.loops)
     readers: dict[str, list[EdgePlan]] = defaultdict(list)
     for edge in walk.edges:
@@ -155,34 +154,39 @@ def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) ->
     )
 
 
-def _region_table(plan: Plan, stepped: WalkPlan, standing: UseTable, region: Region) -> UseTable:
-    """What leaves while the loop runs is the region's, not the walker's."""
+def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:
+    """The use that stands for a device loop. What leaves while the loop runs is not the walker's."""
     return replace(
-        standing,
-        outputs=tuple(edge for edge in standing.outputs if edge.leave != "each"),
-        paced=region.paced,
-        region=RegionTable(
-            region,
-            tuple(_use_table(plan, stepped, use, region.loop) for use in region.uses),
-            tuple(_conditions(stepped, use, region.loop) for use in region.uses),
-            {
-                edge.index: Reader(_conditions(stepped, use, region.loop), int(edge.carried))
-                for edge in region.follows
-                if (use := stepped.uses[edge.target.use]).when
-            },
-            {use.index: _conditions(stepped, use, region.loop) for use in region.others},
-            {use.index: use.rank for use in region.others},
-            {loop: evaluator(stepped.loops[loop].times) for inner in region.inside for loop in inner},
-            {s: evaluator(plan.states[s].width) for s in _sized(plan, region)},
-        ),
+        use,
+        outputs=tuple(edge for edge in use.outputs if edge.leave != "each"),
+        paced=loop.paced,
+        device_loop=_device_loop_table(plan, stepped, loop),
     )
 
 
-def _sized(plan: Plan, region: Region) -> set[int]:
+def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
+    uses = tuple(_use_table(plan, stepped, use, loop.plan) for use in loop.uses)
+    return DeviceLoopTable(
+        loop,
+        Lowering(loop, [use.varying for use in uses]),
+        uses,
+        tuple(_conditions(stepped, use, loop.plan) for use in loop.uses),
+        {
+            edge.index: Reader(_conditions(stepped, use, loop.plan), int(edge.carried))
+            for edge in loop.follows
+            if (use := stepped.uses[edge.target.use]).when
+        },
+        {use.index: _conditions(stepped, use, loop.plan) for use in loop.others},
+        {inner: evaluator(stepped.loops[inner].times) for inside in loop.inside for inner in inside},
+        {s: evaluator(plan.states[s].width) for s in _sized(plan, loop)},
+    )
+
+
+def _sized(plan: Plan, loop: DeviceLoop) -> set[int]:
     """States whose width is asked for."""
-    held = {state for use in region.uses for state in plan.nodes[use.node].states.values()}
+    held = {state for node in loop.nodes for state in node.states.values()}
     wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
-    return {*region.anew, *(fork.states[1] for fork in region.forks), *wide}
+    return {*loop.anew, *(fork.states[1] for fork in loop.forks), *wide}
 
 
 def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
@@ -193,7 +197,7 @@ def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
 
 
 def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
-    """`loop`: the resident one, of a use of its core."""
+    """`loop`: the device loop that iterates it."""
     node = plan.nodes[use.node] if use.op == "call" else None
     ports: dict[str, list[EdgePlan]] = defaultdict(list)
     for edge in walk.edges:
@@ -287,11 +291,11 @@ def result_readers(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> f
 
 __all__ = [
     "Conditions",
+    "DeviceLoopTable",
     "Evaluator",
     "ExpressionError",
     "LoopTable",
     "Reader",
-    "RegionTable",
     "UseTable",
     "WalkTable",
     "evaluator",

@@ -13,11 +13,12 @@ from typing import Any
 from walkgraph.abi.calls import ChunkInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.loops.lowering import DeviceLoop
 from walkgraph.worker.walk.cursor import WAIT, Vector
 from walkgraph.worker.walk.edge_values import EMPTY, ArrivedValues, LeavingValues
 from walkgraph.worker.walk.host import Host
 from walkgraph.worker.walk.progress import Progress
-from walkgraph.worker.walk.walk_tables import RegionTable, UseTable, WalkTable
+from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 
 class Walker:
@@ -134,7 +135,7 @@ class Walker:
         at = progress.at[index]
         if at is None or not progress.in_order(table, at):
             return False
-        if table.region is not None and progress.times(table.region.plan.loop.index, at) <= 0:
+        if table.device_loop is not None and progress.times(table.device_loop.loop.plan.index, at) <= 0:
             progress.state[index] = "running"
             self.finish(index, EMPTY)
             return True
@@ -166,18 +167,18 @@ class Walker:
 
     def skip(self, table: UseTable, at: Vector) -> None:
         """A call that isn't made gives nothing."""
-        if table.region is not None:
-            self._skip_loop(table.region, at)
+        if table.device_loop is not None:
+            self._skip_loop(table.device_loop.loop, at)
         self.finish(table.plan.index, {})
 
-    def _skip_loop(self, region: RegionTable, at: Vector) -> None:
-        """Followers go through all iterations of a loop whose core is skipped."""
-        loop = region.plan.loop
-        for i in range(self.times(loop.index, at) if region.plan.followed else 0):
-            for edge in region.plan.follows:
+    def _skip_loop(self, loop: DeviceLoop, at: Vector) -> None:
+        """Followers go through all iterations of a device loop that is skipped."""
+        index = loop.plan.index
+        for i in range(self.times(index, at) if loop.followed else 0):
+            for edge in loop.follows:
                 self.give(edge, (*at, i), ABSENT)
             if loop.until is not None:
-                self.verdict(loop.index, (*at, i), stop=False)
+                self.verdict(index, (*at, i), stop=False)
 
     def _input(self, use: int, edges: Sequence[EdgePlan], at: Vector) -> tuple[Any, ChunkInfo | None] | None:
         """The value of a port at this iteration, ABSENT where no edge has one; None: not there yet."""

@@ -11,7 +11,7 @@ INDEX = "index"
 """`@loop.index`: the innermost loop's."""
 
 
-class Inside(NamedTuple):
+class LoopContents(NamedTuple):
     context: Context
     nodes: Sequence[NodePlan]
     walk: WalkPlan
@@ -67,7 +67,7 @@ class Inside(NamedTuple):
         return reads(text, index_names(use, self.loop))
 
 
-def inside_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan) -> Inside:
+def contents_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan) -> LoopContents:
     uses = tuple(use for use in walk.uses if loop.index in use.loops)
     forks = {use.index for use in uses if use.op == "fork" and not _lasting(context, nodes, walk, loop, use)}
     while True:
@@ -77,7 +77,7 @@ def inside_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop:
         refused = {f for f in forks if _needed(nodes, walk, walk.uses[f], followers, common)}
         if not refused:
             found = tuple(walk.uses[fork] for fork in sorted(forks))
-            return Inside(context, nodes, walk, loop, core, followers, found, common)
+            return LoopContents(context, nodes, walk, loop, core, followers, found, common)
         forks -= refused
 
 

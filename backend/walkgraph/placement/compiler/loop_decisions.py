@@ -1,21 +1,21 @@
 """Which loops run on the device, decided when the plan is made, each with the reason in a sentence.
 
-Of a *resident* loop the engine of one rank, or those of several GPUs in step (`spanning`), iterate the *core* by
-themselves, without asking the worker: uses whose operators can `step`. Loops inside are unrolled (`nesting`). Whatever
-else is inside *follows*: the worker calls it use by use, as the core's values come. So nothing in the core may wait for
-a follower or for a stream, and what ends the loop lies in the core. Any other loop is *stepped*: the worker calls all
-of it, use by use. Where the outer one of two can't be resident, the inner one still may.
+A *device loop* (`resident` in the plan) is iterated by the engine of one rank, or by those of several GPUs in step,
+without asking the worker: its *core*, the uses whose operators can `step`. Loops inside are unrolled where their counts
+follow from parameters. Whatever else is inside *follows*: the worker calls it use by use, as the core's values come. So
+nothing in the core may wait for a follower or for a stream, and what ends the loop lies in the core. Any other loop is
+*stepped*: the worker calls all of it, use by use. Where the outer one of two can't run on the device, the inner one
+still may.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.compiler.inside import Inside, inside_of, joined, listed, touched
-from walkgraph.placement.compiler.nesting import against_nesting
-from walkgraph.placement.compiler.spanning import against_spanning
+from walkgraph.placement.compiler.loop_contents import LoopContents, contents_of, joined, listed, touched
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
 
 _ALL = "stepped: this plan steps every loop"
@@ -24,12 +24,12 @@ _PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
 
 
 def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resident: bool) -> WalkPlan:
-    """The Walk with every loop told how it runs. `resident` false: all are stepped."""
+    """The Walk with its loops as they run. `resident` false: all are stepped."""
     if not resident:
         return _stepped(walk)
     loops: list[LoopPlan] = []
     for loop in walk.loops:
-        inside = inside_of(context, nodes, walk, loop)
+        inside = contents_of(context, nodes, walk, loop)
         against = _against(inside)
         core, forks = tuple(use.index for use in inside.uses), tuple(use.index for use in inside.forks)
         root = _root(loops, loop)
@@ -84,10 +84,10 @@ def _apart(walk: WalkPlan) -> Iterator[LoopPlan]:
             yield replace(loop, within=-1)
 
 
-def _praise(inside: Inside) -> str:
+def _praise(inside: LoopContents) -> str:
     loop, walk = inside.loop, inside.walk
     ranks = sorted({use.rank for use in inside.uses})
-    names = [_told(walk, [use for use in inside.uses if use.rank == rank], inside.outer + 1) for rank in ranks]
+    names = [_named(walk, [use for use in inside.uses if use.rank == rank], inside.outer + 1) for rank in ranks]
     where = ", ".join(f"{found} on rank {rank}" for found, rank in zip(names, ranks, strict=True))
     how = "static: several iterations a launch"
     if loop.until is not None:
@@ -107,7 +107,7 @@ def _praise(inside: Inside) -> str:
     return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{behind}"
 
 
-def _scoped(inside: Inside) -> Iterator[str]:
+def _scoped(inside: LoopContents) -> Iterator[str]:
     """States of the core that are an iteration's own."""
     for use in inside.uses:
         for state in inside.node(use).states.values():
@@ -115,7 +115,7 @@ def _scoped(inside: Inside) -> Iterator[str]:
                 yield inside.state(state)
 
 
-def _told(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
+def _named(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
     """Uses of one rank, those of a loop at this depth together."""
     loops: dict[int, list[UsePlan]] = {}
     words: dict[str, None] = {}
@@ -127,17 +127,17 @@ def _told(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
             words[f"`{use.name}`"] = None
         else:
             inner = use.loops[depth]
-            words[f"`{walk.loops[inner].name}` unrolled ({_told(walk, loops[inner], depth + 1)})"] = None
+            words[f"`{walk.loops[inner].name}` unrolled ({_named(walk, loops[inner], depth + 1)})"] = None
     return joined(words)
 
 
-def _against(inside: Inside) -> str:
+def _against(inside: LoopContents) -> str:
     """The first reason to step it; empty where there is none."""
-    checks = (_shape, against_nesting, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
+    checks = (_shape, _against_nesting, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
     return next((reason for check in checks if (reason := check(inside))), "")
 
 
-def _shape(inside: Inside) -> str:
+def _shape(inside: LoopContents) -> str:
     loop = inside.loop
     if loop.stream is not None:
         return f"stream `{inside.context.assignment.graph.streams[loop.stream].name}` feeds and ends it"
@@ -146,7 +146,7 @@ def _shape(inside: Inside) -> str:
     return "" if inside.uses or inside.followers else "nothing is inside it"
 
 
-def _members(inside: Inside) -> str:
+def _members(inside: LoopContents) -> str:
     if not inside.uses:
         names: dict[str, dict[str, None]] = {}
         for use, why in sorted(inside.followers.items()):
@@ -161,11 +161,11 @@ def _members(inside: Inside) -> str:
     if not gpus.issuperset(ranks):
         return apart
     always = {use.index for use in inside.uses if not inside.conditional(use)}
-    why = against_spanning(inside.walk, inside.loop, inside.uses, always, min(gpus))
+    why = _against_spanning(inside.walk, inside.loop, inside.uses, always, min(gpus))
     return f"{apart}, and {why}" if why else ""
 
 
-def _endings(inside: Inside) -> str:
+def _endings(inside: LoopContents) -> str:
     until = inside.loop.until
     if until is not None and not inside.holds(until[0]):
         where = inside.followers.get(until[0], "is outside")
@@ -177,7 +177,7 @@ def _endings(inside: Inside) -> str:
     return ""
 
 
-def _conditions(inside: Inside) -> str:
+def _conditions(inside: LoopContents) -> str:
     """What is skipped at times can't tell whether to go on, and has nothing for the next iteration."""
     until = inside.loop.until
     if until is not None and inside.conditional(inside.walk.uses[until[0]]):
@@ -190,7 +190,7 @@ def _conditions(inside: Inside) -> str:
     return ""
 
 
-def _shared(inside: Inside) -> str:
+def _shared(inside: LoopContents) -> str:
     """Followers lag behind, so that neither they nor the core may change what the other reads."""
     for index in sorted(inside.followers):
         follower = inside.walk.uses[index]
@@ -203,7 +203,7 @@ def _shared(inside: Inside) -> str:
     return ""
 
 
-def _states(inside: Inside) -> str:
+def _states(inside: LoopContents) -> str:
     """One may begin every iteration anew, if nobody but the core of one rank has it."""
     apart = len({use.rank for use in inside.uses}) > 1
     if apart and inside.forks:
@@ -221,7 +221,7 @@ def _states(inside: Inside) -> str:
     return ""
 
 
-def _streams(inside: Inside) -> str:
+def _streams(inside: LoopContents) -> str:
     feeding: set[int] = set()
     for edge in inside.walk.edges:
         if edge.source.kind == "stream" and inside.holds(edge.target.use):
@@ -231,7 +231,7 @@ def _streams(inside: Inside) -> str:
     return "several of its uses feed streams, each at its own pace" if len(feeding) > 1 else ""
 
 
-def _params(inside: Inside) -> str:
+def _params(inside: LoopContents) -> str:
     for use in inside.uses:
         node = inside.node(use)
         texts = {name: str(value)[1:] for name, value in node.params.items() if str(value).startswith("=")}
@@ -241,7 +241,7 @@ def _params(inside: Inside) -> str:
     return ""
 
 
-def _ports(inside: Inside) -> str:
+def _ports(inside: LoopContents) -> str:
     ports: dict[tuple[int, str], list[EdgePlan]] = {}
     for edge in inside.walk.edges:
         if edge.target.kind == "use" and inside.holds(edge.target.use):
@@ -260,10 +260,191 @@ def _ports(inside: Inside) -> str:
     return ""
 
 
-def _plain_inside(inside: Inside, edge: EdgePlan) -> bool:
+def _plain_inside(inside: LoopContents, edge: EdgePlan) -> bool:
     return edge.common > inside.outer and not edge.carried
 
 
 def _plural(verb: str) -> str:
     first, _, rest = verb.partition(" ")
     return f"{_PLURALS.get(first, first)} {rest}"
+
+
+# ── loops inside ────────────────────────────────────────────────────────────────────────────────
+
+
+def _against_nesting(inside: LoopContents) -> str:
+    """The first reason against it; empty where there is none, or no loop is inside."""
+    inner = inside.inner
+    if not inner:
+        return ""
+    return next(
+        (reason for reason in (*_unrolled_counts(inside, inner), *_unrolled_members(inside), *_unrolled_edges(inside))),
+        "",
+    )
+
+
+def _unrolled_counts(inside: LoopContents, inner: tuple[LoopPlan, ...]) -> Iterator[str]:
+    for loop in inner:
+        if loop.until is not None:
+            yield f"`{loop.name}` is inside it, and `{inside.walk.uses[loop.until[0]].name}.{loop.until[1]}` ends that"
+        if _reads_an_index(loop.times):
+            yield f"`{loop.name}` is inside it, and its count changes with an index"
+
+
+def _unrolled_members(inside: LoopContents) -> Iterator[str]:
+    deep = {use: why for use, why in inside.followers.items() if inside.deep(inside.walk.uses[use])}
+    for use in sorted(deep, key=lambda use: deep[use].startswith("waits")):
+        first, why = use, deep[use]
+        if why.startswith("waits"):
+            first, why = _cause(inside, use)
+        place = inside.walk.uses[first]
+        where = f", in {inside.around(place)} inside it," if inside.deep(place) else ""
+        yield f"{inside.name(first)}{where} {why}"
+    ranks = sorted({use.rank for use in inside.uses})
+    if len(ranks) > 1:
+        *most, last = map(str, ranks)
+        loop = next(loop.name for loop in inside.inner)
+        yield f"`{loop}` is inside it, and its uses lie on ranks {', '.join(most)} and {last}"
+    until = inside.loop.until
+    if until is not None and inside.deep(inside.walk.uses[until[0]]):
+        use = inside.walk.uses[until[0]]
+        yield f"`{use.name}`, which ends it, is in {inside.around(use)}"
+
+
+def _cause(inside: LoopContents, use: int) -> tuple[int, str]:
+    """What a use waits for in the end, and why that can't be in the core."""
+    names = {f"waits for `{inside.walk.uses[other].name}`": other for other in inside.followers}
+    while (why := inside.followers[use]) in names:
+        use = names[why]
+    return use, why
+
+
+def _unrolled_edges(inside: LoopContents) -> Iterator[str]:
+    """Edges that an unrolled iteration can't express."""
+    for edge in inside.walk.edges:
+        if edge.source.kind != "use" or not inside.holds(edge.source.use):
+            continue
+        source = inside.walk.uses[edge.source.use]
+        here = edge.target.kind == "use" and inside.loop.index in inside.walk.uses[edge.target.use].loops
+        if inside.deep(source):
+            yield from _unrolled_leaving(inside, edge, source, here=here)
+        if here and edge.enter_each and edge.carried and edge.common == inside.outer + 1:
+            yield f"{_target_name(inside, edge)} is fed slice by slice from the iteration before"
+
+
+def _unrolled_leaving(inside: LoopContents, edge: EdgePlan, source: UsePlan, *, here: bool) -> Iterator[str]:
+    """`here`: to a use in the loop."""
+    port, where = f"`{source.name}.{edge.source.port}`", f"in {inside.around(source)} inside it"
+    if edge.leave == "each":
+        yield f"{port}, {where}, leaves one by one"
+    if edge.leave != "collect" or not here:
+        return
+    if not inside.holds(edge.target.use):
+        yield f"{port}, {where}, is collected for {inside.name(edge.target.use)}, which follows"
+    if edge.enter_each:
+        yield f"{_target_name(inside, edge)} is fed slice by slice with what is collected {where}"
+    if edge.carried and edge.common == inside.outer + 1:
+        yield f"{port}, {where}, is collected and carried"
+    if any(inside.varies(source, text) for text in source.when):
+        yield f"`{source.name}`, {where}, is skipped at times, and {port} is collected"
+
+
+def _target_name(inside: LoopContents, edge: EdgePlan) -> str:
+    return f"`{inside.walk.uses[edge.target.use].name}.{edge.target.port}`"
+
+
+def _reads_an_index(text: str) -> bool:
+    try:
+        return bool(parse(text).loops)
+    except ExpressionError:  # a check reports it where it stands
+        return True
+
+
+# ── several ranks ───────────────────────────────────────────────────────────────────────────────
+
+# Whoever reads a value has room for one at a time, so that nobody may be ahead of it. Therefore all values go through
+# one rank, which leads: it hands the next value to a use elsewhere only after it has read that use's answer.
+
+
+def leader(uses: Sequence[UsePlan]) -> Rank:
+    """Of a core."""
+    return min(use.rank for use in uses)
+
+
+def _edges_across(walk: WalkPlan, uses: Sequence[UsePlan]) -> list[EdgePlan]:
+    """Edges of a core whose ends are on two ranks."""
+    ranks = {use.index: use.rank for use in uses}
+    return [
+        edge
+        for edge in walk.edges
+        if edge.source.kind == "use"
+        and edge.source.use in ranks
+        and edge.target.use in ranks
+        and ranks[edge.source.use] != ranks[edge.target.use]
+    ]
+
+
+def _against_spanning(
+    walk: WalkPlan, loop: LoopPlan, uses: Sequence[UsePlan], always: Collection[int], leading: Rank
+) -> str:
+    """Why a core on GPUs of several ranks can't be iterated by them, as the end of a sentence about it; empty where it
+    can. `always`: uses without conditions of their own. `leading`: the only rank that leads such loops in the plan."""
+    leads = leader(uses)
+    if leads != leading:
+        return f"what spans GPUs is led from rank {leading}"
+    if loop.until is not None:
+        return "a value ends it"
+    edges = _edges_across(walk, uses)
+    for edge in edges:
+        if leads not in (walk.uses[edge.source.use].rank, walk.uses[edge.target.use].rank):
+            return f"{_ends(walk, edge)} meet without rank {leads}, which leads"
+        if why := _fed_otherwise(walk, loop, edge):
+            return why
+    for use in uses:
+        if use.rank != leads and (why := _unanswered(walk, use, edges, always)):
+            return why
+    return ""
+
+
+def _fed_otherwise(walk: WalkPlan, loop: LoopPlan, edge: EdgePlan) -> str:
+    """A port is fed from another rank alone, but for a whole value that it begins with."""
+    for other in walk.edges:
+        if other.index == edge.index or other.target != edge.target:
+            continue
+        outer = other.common < len(walk.uses[edge.target.use].loops) and other.source.index != loop.index
+        if not edge.carried or not outer or other.carried or other.enter_each:
+            name = walk.uses[edge.target.use].name
+            return f"`{name}.{edge.target.port}` is fed from another rank and in another way"
+    return ""
+
+
+def _unanswered(walk: WalkPlan, use: UsePlan, edges: Sequence[EdgePlan], always: Collection[int]) -> str:
+    """Every value for a use elsewhere comes behind an answer of it that is read in all its iterations."""
+    sent = [edge for edge in edges if edge.target.use == use.index]
+    answers = [
+        edge.target.use
+        for edge in edges
+        if edge.source.use == use.index and not edge.carried and edge.target.use in always
+    ]
+    if not any(edge.source.use in always for edge in sent):
+        return f"`{use.name}` is not told by the rank that leads, in all iterations, to go on"
+    if not answers:
+        return f"nothing waits for `{use.name}` in all iterations"
+    for edge in sent:
+        if edge.carried and min(answers) > edge.source.use:
+            return f"`{walk.uses[edge.source.use].name}` may be ahead of `{use.name}`"
+    return ""
+
+
+def _ends(walk: WalkPlan, edge: EdgePlan) -> str:
+    return f"`{walk.uses[edge.source.use].name}` and `{walk.uses[edge.target.use].name}`"
+
+
+def spanning_ranks(plan: Plan) -> set[Rank]:
+    """That have parts of such loops."""
+    found: set[Rank] = set()
+    for walk in plan.walks:
+        for loop in walk.loops:
+            ranks = {walk.uses[use].rank for use in loop.core}
+            found |= ranks if len(ranks) > 1 else set()
+    return found

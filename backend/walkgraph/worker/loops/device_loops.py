@@ -1,26 +1,25 @@
-"""Resident loops of one run: what the engine is told when one is entered, and what its answers mean for the walker."""
+"""Device loops of one run: what the engine is told when one is entered, and what its answers mean for the walker."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, Mask
 from walkgraph.errors import ErrorInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
-from walkgraph.worker.loops.bodies import Bodies, Bound, Entering, Taken
-from walkgraph.worker.loops.fold import PARTS
-from walkgraph.worker.loops.unrolling import Unrolled, part_key
+from walkgraph.worker.loops.entries import Bound, Handing, LoopEntry
+from walkgraph.worker.loops.lowering import PARTS, DeviceLoop, part_key
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.edge_values import CollectedParts
 from walkgraph.worker.walk.run_streams import Outgoing
-from walkgraph.worker.walk.walk_tables import RegionTable, UseTable
+from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
 from walkgraph.worker.walk.walker import Walker
 
 
@@ -36,14 +35,15 @@ class Leaving(NamedTuple):
 class _Running:
     walker: Walker
     use: UseTable
+    loop: DeviceLoop
     ref: Ref
     emits: tuple[EdgePlan, ...]
-    wanted: Mapping[int, Taken]
+    wanted: Mapping[int, Mask]
     """Edge to a follower that is skipped at times -> whether it reads an iteration's value."""
     streams: tuple[Outgoing, ...]
-    active: tuple[tuple[int, Taken | None], ...]
-    """Of each use in the body: its place in the core, and the iterations that call it."""
-    parts: Mapping[str, Sequence[Taken | None]]
+    active: tuple[tuple[int, Mask | None], ...]
+    """Of each use of the spec: its place in the loop, and the iterations that call it."""
+    parts: Mapping[str, Sequence[Mask | None]]
     """Output -> of the instances of a use that give it, each its own part: the iterations that call it."""
     bound: Bound | None
     times: int
@@ -66,96 +66,62 @@ class _Running:
         wanted = self.wanted.get(edge.index)
         if wanted is not None:
             return [i for i in range(event.count) if wanted[event.first + i]]
-        dropped = event.stopped and self.drops and edge.target.kind != "use"
+        dropped = event.stopped and self.loop.plan.drop_last and edge.target.kind != "use"
         return range(event.count - dropped)
-
-    @property
-    def drops(self) -> bool:
-        return self.use.region is not None and self.use.region.plan.loop.drop_last
 
     def judge(self, upto: int, *, stopped: bool) -> None:
         """Tell the followers that the iterations up to this are over."""
-        region = self.use.region.plan if self.use.region else None
-        if region is not None and region.followed and region.until is not None:
+        if self.loop.followed and self.loop.until is not None:
             for i in range(self.judged, upto):
-                self.walker.verdict(region.loop.index, (*self.ref.iteration, i), stop=stopped and i == upto - 1)
+                self.walker.verdict(self.loop.plan.index, (*self.ref.iteration, i), stop=stopped and i == upto - 1)
             self.judged = upto
 
 
-class Loops:
+class DeviceLoops:
     def __init__(self, calls: Calls, outgoing: Mapping[int, Outgoing]) -> None:
         self._calls = calls
-        self._bodies = Bodies(calls)
         self._outgoing = outgoing
         self._running: dict[tuple[int, int], _Running] = {}
-        """Step and folded use -> the loop that runs there."""
+        """Step and standing use -> the loop that runs there."""
 
     def enter(
-        self, walker: Walker, use: UseTable, table: RegionTable, at: Vector, inputs: Mapping[str, Any]
+        self, walker: Walker, use: UseTable, table: DeviceLoopTable, at: Vector, inputs: Mapping[str, Any]
     ) -> LoopCall | Lacking | ErrorInfo:
-        """`inputs`: those of the folded use. What is wrong where there can be no first iteration; raises
+        """`inputs`: those of the standing use. What is wrong where there can be no first iteration; raises
         ExpressionError."""
-        region, ref = table.plan, Ref(self._calls.run, walker.step, use.plan.index, at)
-        times = walker.times(region.loop.index, at)
-        unrolled = Unrolled(
-            region.inside, {loop: int(count(self._calls.given, {})) for loop, count in table.times.items()}
-        )
-        enters = Entering(walker, table, at, inputs, times, unrolled)
-        others = {use: self._bodies.taken(asked, at, times)[0] for use, asked in table.others.items()}
-        body, bound = self._bodies.body(enters, others)
+        times, emits = walker.times(table.loop.plan.index, at), self._emits(table.loop)
+        sent = frozenset(edge.source.port for edge in emits)
+        entry = LoopEntry(self._calls, walker, table, at, times, inputs, sent)
+        bound = entry.bound
         if bound is not None and bound.at == 0:
             # What spans ranks can't be skipped by one of them.
             return bound.info if table.others else bound.error
-        running = self._runs(enters, use, ref, body, bound)
+        running = self._runs(entry, walker, use, Ref(self._calls.run, walker.step, use.plan.index, at), emits)
         self._running[walker.step, use.plan.index] = running
-        emits, wanted = running.emits, running.wanted
-        grain, offset = _pace(emits, running.streams, wanted)
-        sent, anew = {edge.source.port for edge in emits}, self._bodies.anew(enters)
-        count = times if bound is None else bound.at
-        return LoopCall(
-            run=self._calls.run,
-            walk=walker.table.plan.name,
-            step=walker.step,
-            use=use.plan.index,
-            loop=region.loop.name,
-            iteration=at,
-            body=tuple(_cut(one, count) for one in body),
-            times=count,
-            until=(unrolled.last(region.until[0]), region.until[1]) if region.until is not None else None,
-            outputs=tuple(out for out in unrolled.outputs(region.outputs) if out.kind != "each" or out.key in sent),
-            grain=grain,
-            offset=offset,
-            allowed=running.allowed,
-            wanted={key: found[:count] for key, found in _by_key(emits, wanted).items()},
-            sends=self._bodies.sends(enters, body, others),
-            anew=anew,
-            widths=self._bodies.widths(enters, anew),
-            usual=region.loop.usual,
-            leads=region.leads,
-            priority=self._calls.priority,
-        )
+        grain, offset = _pace(emits, running.streams, running.wanted)
+        return entry.call(Handing(_by_key(emits, running.wanted), grain, offset, running.allowed))
 
-    def _runs(
-        self, enters: Entering, use: UseTable, ref: Ref, body: Sequence[LoopUse], bound: Bound | None
-    ) -> _Running:
-        region, unrolled = enters.table.plan, enters.unrolled
-        emits = tuple(e for e in region.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
-        reads = {e.index: self._bodies.read(enters.table, e, enters.at, enters.times) for e in region.follows}
+    def _emits(self, loop: DeviceLoop) -> tuple[EdgePlan, ...]:
+        """Edges whose values go out while this run has the loop."""
+        return tuple(e for e in loop.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
+
+    def _runs(self, entry: LoopEntry, walker: Walker, use: UseTable, ref: Ref, emits: tuple[EdgePlan, ...]) -> _Running:
+        loop, unrolled, masks = entry.table.loop, entry.unrolled, entry.masks
+        reads = {edge.index: entry.read(edge) for edge in loop.follows}
         running = _Running(
-            enters.walker,
+            walker,
             use,
+            loop,
             ref,
             emits,
             wanted={edge: asked for edge, asked in reads.items() if asked is not None},
             streams=tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream"),
-            active=tuple((one.place, made.active) for one, made in zip(unrolled.order, body, strict=True)),
+            active=tuple((one.place, mask) for one, mask in zip(unrolled.order, masks, strict=True)),
             parts={
-                out.key: [body[at].active for at in unrolled.of(out.use)]
-                for out in region.outputs
-                if out.kind == "collect"
+                out.key: [masks[at] for at in unrolled.of(out.use)] for out in loop.outputs if out.kind == "collect"
             },
-            bound=bound,
-            times=enters.times,
+            bound=entry.bound,
+            times=entry.times,
         )
         running.allowed = running.room()
         return running
@@ -207,7 +173,7 @@ class Loops:
         return [running.ref for running in self._running.values()]
 
     def calls(self, event: CallDone) -> list[int]:
-        """How often each use of the core was called in a loop that has ended."""
+        """How often each use of the loop was called in a loop that has ended."""
         running, count = self._running[event.ref.step, event.ref.use], event.iterations
         found = dict.fromkeys((place for place, _ in running.active), 0)
         for place, active in running.active:
@@ -215,7 +181,7 @@ class Loops:
         return [found[place] for place in sorted(found)]
 
     def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
-        """What the folded use gives to the walker, or why the run fails."""
+        """What the standing use gives to the walker, or why the run fails."""
         running = self._running.pop((event.ref.step, event.ref.use))
         if event.error is not None:
             return event.error
@@ -231,21 +197,15 @@ class Loops:
         return found
 
 
-def _cut(use: LoopUse, times: int) -> LoopUse:
-    """Told of no more iterations than there are."""
-    active = None if use.active is None or all(use.active[:times]) else use.active[:times]
-    return replace(use, active=active, varying={name: values[:times] for name, values in use.varying.items()})
-
-
-def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Taken]) -> dict[str, Taken]:
+def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Mask]) -> dict[str, Mask]:
     """Output -> in which iterations an edge reads it; without those that are always read."""
-    found: dict[str, list[Taken]] = {}
+    found: dict[str, list[Mask]] = {}
     for edge in emits:
         found.setdefault(edge.source.port, []).append(wanted.get(edge.index, ()))
     return {key: tuple(map(any, zip(*asked, strict=True))) for key, asked in found.items() if all(asked)}
 
 
-def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mapping[int, Taken]) -> tuple[int, int]:
+def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mapping[int, Mask]) -> tuple[int, int]:
     """`grain` and `offset` of a loop that sends on these edges: the client waits for every value, a stream for as many
     as its chunks have, a follower for those that it reads."""
     if any(edge.target.kind != "stream" and edge.index not in wanted for edge in emits):
@@ -256,7 +216,7 @@ def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mappin
     return (1, 0) if len(paces) > 1 else next(iter(paces), (0, 0))
 
 
-def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Taken | None], times: int) -> Any:
+def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Mask | None], times: int) -> Any:
     """An output, that of several instances of a use in the order of their calls; None where there is none."""
     if len(parts) <= 1:
         return given.get(key)

@@ -1,0 +1,499 @@
+"""Device loops lowered: from the plan to what a rank's walker sees of one, and to the specs that its engine runs.
+
+In a rank's own table all uses that a device loop iterates there are one use, at the place of the first, without inner
+edges; what follows the loop stays as it is, inside it. Edges keep their indices and, between ranks, their keys, so that
+peers know nothing of it. Entering edges feed ports named `use.port`; leaving ones come from ports named by what is
+wanted of a use's port (`last llm.token`). Those to followers leave with `each`, under the key of the iteration.
+
+A spec unrolls the loops inside. Their counts follow from parameters, so that there is a spec for each size.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal, NamedTuple, TypeVar, cast
+
+from msgspec.structs import replace
+
+from walkgraph.engine.loops.spec import (
+    Channel,
+    LoopOutput,
+    LoopRead,
+    LoopSend,
+    LoopSource,
+    LoopSpec,
+    LoopUseSpec,
+    Place,
+    state_name,
+)
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.loop_contents import common_conditions
+from walkgraph.placement.compiler.loop_decisions import leader
+from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, NodePlan, Plan, Target, UsePlan, WalkPlan
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NOWHERE = -1
+PARTS = "parts "
+"""Begins the port of what an outer loop goes on to collect."""
+MOST = 512
+"""Uses in an unrolled iteration; a loop with more has its inner ones run by themselves."""
+_MOST_SPECS = 64
+"""Of one loop; the sizes that were not entered for longest go first."""
+
+
+class Feed(NamedTuple):
+    """The edges into one port of a use that a device loop iterates."""
+
+    port: str
+    entry: str | None
+    """The port of the loop as a whole by which a value enters."""
+    sliced: bool
+    """What enters is a sequence: slice i goes to iteration i."""
+    plain: EdgePlan | None
+    """Within an iteration."""
+    carried: tuple[EdgePlan, ...]
+    """From an iteration before, of the innermost loop first; the last may be of the device loop itself."""
+    across: EdgePlan | None
+    """From another rank's part of the loop."""
+
+
+@dataclass(frozen=True)
+class DeviceLoop:
+    """What the use stands for that a rank's walker has in place of a device loop."""
+
+    plan: LoopPlan
+    walk: str
+    first: int
+    """The use that stands for it."""
+    depth: int
+    """Loops around it."""
+    uses: tuple[UsePlan, ...]
+    """Those that it iterates here, each with the conditions of its own: those of all are the standing use's."""
+    nodes: tuple[NodePlan, ...]
+    """Of these uses."""
+    inside: tuple[tuple[int, ...], ...]
+    """Of each use, the loops inside that hold it."""
+    feeds: tuple[tuple[Feed, ...], ...]
+    """Of each use."""
+    until: Place | None
+    outputs: tuple[LoopOutput, ...]
+    """Until it is unrolled, `until`, outputs and sends name a use by its place in `uses`."""
+    emits: tuple[EdgePlan, ...]
+    """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
+    followers."""
+    followed: bool
+    """Uses inside, on whatever rank, are not iterated here."""
+    forks: tuple[UsePlan, ...]
+    """Made when a run enters."""
+    anew: tuple[int, ...]
+    """States that begin every iteration empty."""
+    sends: tuple[tuple[int, EdgePlan], ...]
+    """Uses whose values go to another rank's part of the loop."""
+    others: tuple[UsePlan, ...]
+    """Those that it iterates on other ranks, with conditions as `uses` have them."""
+    leads: bool
+
+    @cached_property
+    def follows(self) -> tuple[EdgePlan, ...]:
+        """Edges to followers."""
+        return tuple(edge for edge in self.emits if edge.target.kind == "use")
+
+    @property
+    def paced(self) -> tuple[EdgePlan, ...]:
+        return tuple(edge for edge in self.emits if edge.target.kind == "stream")
+
+    @cached_property
+    def ranks(self) -> Mapping[int, Rank]:
+        """Of the uses on other ranks."""
+        return {use.index: use.rank for use in self.others}
+
+    @cached_property
+    def across(self) -> Mapping[int, EdgePlan]:
+        """By their indices, the edges from other ranks' parts."""
+        edges = (feed.across for feeds in self.feeds for feed in feeds)
+        return {edge.index: edge for edge in edges if edge is not None}
+
+    @cached_property
+    def collecting(self) -> frozenset[int]:
+        """Places of uses whose values of several inner iterations are stacked within one."""
+        return frozenset(
+            self.place(edge.source.use)
+            for feeds in self.feeds
+            for feed in feeds
+            for edge in (*feed.carried, *([feed.plain] if feed.plain is not None else []))
+            if edge.leave == "collect"
+        )
+
+    @cached_property
+    def _places(self) -> Mapping[int, int]:
+        return {use.index: place for place, use in enumerate(self.uses)}
+
+    def place(self, use: int) -> int:
+        return self._places[use]
+
+
+# ── what the walker sees ────────────────────────────────────────────────────────────────────────
+
+
+def device_loops(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, DeviceLoop]]:
+    """The Walk as this rank walks it, and what its standing uses stand for. Uses inside have no rank any more."""
+    found: dict[int, DeviceLoop] = {}
+    for loop in walk.loops:
+        if loop.within < 0 and any(walk.uses[use].rank == rank for use in loop.core):
+            split = _Split(plan, walk, loop, rank)
+            walk, found[split.first] = split.walked(), split.device_loop()
+    return walk, found
+
+
+class _Split:
+    """One loop of a Walk: what the device does, and what the walker goes on to see."""
+
+    def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan, rank: Rank) -> None:
+        self.plan, self.walk, self.loop = plan, walk, loop
+        iterated = tuple(walk.uses[index] for index in loop.core)
+        self.uses = tuple(use for use in iterated if use.rank == rank)
+        self.others = {use.index: use for use in iterated if use.rank != rank}
+        self.leads = leader(iterated) == rank
+        self.common = common_conditions(walk, iterated, loop)
+        self.place = {use.index: place for place, use in enumerate(self.uses)}
+        self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
+        self.gone = {*self.place, *loop.forks}
+        """Uses that the standing one stands for."""
+        self.first = self.uses[0].index
+        self.outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
+        self.inside = tuple(use.loops[len(self.outer) + 1 :] for use in self.uses)
+        self.outputs: dict[str, LoopOutput] = {}
+        self.edges = tuple(self._edge(edge) for edge in walk.edges)
+
+    def walked(self) -> WalkPlan:
+        return replace(self.walk, uses=tuple(self._use(use) for use in self.walk.uses), edges=self.edges)
+
+    def device_loop(self) -> DeviceLoop:
+        until = self.loop.until
+        return DeviceLoop(
+            plan=self.loop,
+            walk=self.walk.name,
+            first=self.first,
+            depth=len(self.outer),
+            uses=self._own(self.uses),
+            nodes=tuple(self.plan.nodes[use.node] for use in self.uses),
+            inside=self.inside,
+            feeds=tuple(tuple(self._feeds(use)) for use in self.uses),
+            until=(self.place[until[0]], until[1]) if until is not None else None,
+            outputs=tuple(self.outputs.values()),
+            emits=tuple(e for e in self.edges if e.source.use == self.first and e.leave == "each"),
+            followed=any(self.loop.index in use.loops and use.index not in self.gone for use in self.walk.uses),
+            forks=self.forks,
+            anew=self._anew(),
+            sends=tuple((self.place[e.source.use], e) for e in self.walk.edges if self._goes_across(e)),
+            others=self._own(self.others.values()),
+            leads=self.leads,
+        )
+
+    def _own(self, uses: Iterable[UsePlan]) -> tuple[UsePlan, ...]:
+        """With the conditions that not all of them have."""
+        return tuple(replace(use, when=use.when[len(self.common) :]) for use in uses)
+
+    def _anew(self) -> tuple[int, ...]:
+        copied = {fork.states[1] for fork in self.forks}
+        states = _unique(state for use in self.uses for state in self.plan.nodes[use.node].states.values())
+        return tuple(s for s in states if s not in copied and self.walk.state_scopes.get(s, 0) > len(self.outer))
+
+    # ── uses ──
+
+    def _use(self, use: UsePlan) -> UsePlan:
+        before = tuple(dict.fromkeys(self.first if earlier in self.gone else earlier for earlier in use.before))
+        if use.index == self.first:
+            return self._standing()
+        if use.index in self.gone:
+            return replace(use, rank=Rank(_NOWHERE), before=())
+        return replace(use, before=before)
+
+    def _standing(self) -> UsePlan:
+        nodes = [self.plan.nodes[use.node] for use in self.uses]
+        standing = (*self.uses, *self.forks)
+        before = {earlier for use in standing for earlier in use.before if earlier not in self.gone}
+        return UsePlan(
+            index=self.first,
+            name=self.loop.name,
+            op="loop",
+            node=-1,
+            rank=self.uses[0].rank,
+            loops=self.outer,
+            when=self.common,
+            before=tuple(sorted(before)),
+            states=_unique(
+                (*(s for node in nodes for s in node.states.values()), *(s for fork in self.forks for s in fork.states))
+            ),
+            writes=_unique(state for use in standing for state in use.writes),
+        )
+
+    # ── edges ──
+
+    def _inside(self, edge: EdgePlan) -> bool:
+        """Whether both ends of an edge to a use of the loop are in it."""
+        if edge.source.kind == "loop":
+            return edge.source.index == self.loop.index or any(edge.source.index in inner for inner in self.inside)
+        return edge.source.kind == "use" and edge.source.use in self.place
+
+    def _comes_across(self, edge: EdgePlan) -> bool:
+        return edge.source.kind == "use" and edge.source.use in self.others and edge.target.use in self.place
+
+    def _goes_across(self, edge: EdgePlan) -> bool:
+        return edge.source.kind == "use" and edge.source.use in self.place and edge.target.use in self.others
+
+    def _edge(self, edge: EdgePlan) -> EdgePlan:
+        if self._comes_across(edge) or self._goes_across(edge):
+            return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
+        if edge.target.kind == "use" and edge.target.use in self.place:
+            if self._inside(edge):
+                return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
+            target = replace(edge.target, use=self.first, port=self._entry(edge))
+            return replace(edge, target=target, enter_each=edge.enter_each and edge.common < len(self.outer))
+        if edge.source.kind == "use" and edge.source.use in self.place:
+            return self._leaving(edge)
+        return edge
+
+    def _entry(self, edge: EdgePlan) -> str:
+        return f"{self.walk.uses[edge.target.use].name}.{edge.target.port}"
+
+    def _leaving(self, edge: EdgePlan) -> EdgePlan:
+        kind = "each" if self._to_follower(edge) else cast(Literal["each", "last", "collect"], edge.leave)
+        key = f"{kind} {self.walk.uses[edge.source.use].name}.{edge.source.port}"
+        self.outputs.setdefault(key, LoopOutput(key, self.place[edge.source.use], edge.source.port, kind))
+        here = edge.common == len(self.outer)
+        source = EdgeSource(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
+        return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
+
+    def _to_follower(self, edge: EdgePlan) -> bool:
+        return edge.target.kind == "use" and self.loop.index in self.walk.uses[edge.target.use].loops
+
+    def _feeds(self, use: UsePlan) -> Iterator[Feed]:
+        feeding: dict[str, list[EdgePlan]] = {}
+        for edge in self.walk.edges:
+            if edge.target.kind == "use" and edge.target.use == use.index:
+                feeding.setdefault(edge.target.port, []).append(edge)
+        for port, edges in feeding.items():
+            inside = [edge for edge in edges if self._inside(edge)]
+            outside = [edge for edge in edges if not self._comes_across(edge) and not self._inside(edge)]
+            yield Feed(
+                port=port,
+                entry=self._entry(outside[0]) if outside else None,
+                sliced=any(edge.enter_each and edge.common == len(self.outer) for edge in outside),
+                plain=next((edge for edge in inside if not edge.carried), None),
+                carried=tuple(sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)),
+                across=next((edge for edge in reversed(edges) if self._comes_across(edge)), None),
+            )
+
+
+def _unique(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+# ── loops inside, unrolled ──────────────────────────────────────────────────────────────────────
+
+
+class Instance(NamedTuple):
+    """A use at indices of the loops inside, `()` for one that is in none of these."""
+
+    place: int
+    """Among the uses of the device loop."""
+    inner: tuple[int, ...]
+
+
+def _block(
+    inside: Sequence[tuple[int, ...]], times: Mapping[int, int], places: Sequence[int], at: tuple[int, ...]
+) -> Iterator[Instance]:
+    """One iteration of what is around these places, in the order of the calls: uses, and loops with all of theirs.
+    `inside`: of each use, the loops inside that hold it."""
+    begun: set[int] = set()
+    for place in places:
+        loops = inside[place]
+        if len(loops) == len(at):
+            yield Instance(place, at)
+        elif (loop := loops[len(at)]) not in begun:
+            begun.add(loop)
+            mine = [other for other in places if inside[other][len(at) : len(at) + 1] == (loop,)]
+            for index in range(times[loop]):
+                yield from _block(inside, times, mine, (*at, index))
+
+
+def unrolls(inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> bool:
+    """Whether each use has an instance, and they are not too many."""
+    counts = [prod(times[loop] for loop in loops) for loops in inside]
+    return min(times.values(), default=1) > 0 and sum(counts) <= MOST
+
+
+def part_key(key: str, number: int) -> str:
+    """Of an output that several instances give."""
+    return f"{key} #{number}"
+
+
+class Unrolled:
+    """An iteration at given counts of the loops inside. Each use has one instance at least."""
+
+    def __init__(self, inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> None:
+        self.counts = tuple(times.values())
+        self.order = list(_block(inside, times, range(len(inside)), ()))
+        self._at: dict[int, list[int]] = {}
+        """Place of a use -> those of its instances."""
+        for at, one in enumerate(self.order):
+            self._at.setdefault(one.place, []).append(at)
+
+    def of(self, place: int) -> list[int]:
+        """Places of a use's instances."""
+        return self._at[place]
+
+    def last(self, place: int) -> int:
+        return self._at[place][-1]
+
+    def under(self, place: int, inner: tuple[int, ...]) -> list[int]:
+        """Places of a use's instances at these leading indices."""
+        return [at for at in self._at[place] if self.order[at].inner[: len(inner)] == inner]
+
+
+# ── the spec ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Lowering:
+    """Of one device loop on one rank: its specs by what entries of it have, each made once."""
+
+    def __init__(self, loop: DeviceLoop, varying: Iterable[Collection[str]]) -> None:
+        """`varying`: of each use, the parameters that change with the loop's index."""
+        self.loop = loop
+        self._varying = [tuple(sorted(names)) for names in varying]
+        states = dict.fromkeys(state for node in loop.nodes for _, state in sorted(node.states.items()))
+        self.states = {state: state_name(index) for index, state in enumerate(states)}
+        """State of the plan -> its name in the specs."""
+        self._unrolled: dict[tuple[int, ...], Unrolled] = {}
+        self._specs: dict[object, LoopSpec] = {}
+
+    def unrolled(self, times: Mapping[int, int]) -> Unrolled:
+        """`times`: of the loops inside."""
+        key = tuple(times.values())
+        found = self._unrolled.get(key)
+        if found is None:
+            found = _kept(self._unrolled, key, Unrolled(self.loop.inside, times))
+        return found
+
+    def spec(
+        self, unrolled: Unrolled, entries: Collection[str], sent: Collection[str], called: Callable[[int], bool]
+    ) -> LoopSpec:
+        """`entries`: ports of the loop as a whole that have a value; `sent`: keys of the `each` outputs that somebody
+        reads; `called`: whether any iteration calls an instance, asked of those whose values are stacked."""
+        stacked = frozenset(at for place in self.loop.collecting for at in unrolled.of(place) if called(at))
+        key = unrolled.counts, frozenset(entries), frozenset(sent), stacked
+        found = self._specs.get(key)
+        if found is None:
+            found = _kept(self._specs, key, _Lowered(self, unrolled, entries, stacked).spec(sent))
+        return found
+
+    def use(self, place: int, inner: tuple[int, ...], sources: Mapping[str, LoopSource]) -> LoopUseSpec:
+        node, use = self.loop.nodes[place], self.loop.uses[place]
+        states = {slot: self.states[state] for slot, state in node.states.items()}
+        return LoopUseSpec(node.name, use.name, sources, states, self._varying[place], inner)
+
+
+class _Lowered:
+    """One spec in the making."""
+
+    def __init__(
+        self, lowering: Lowering, unrolled: Unrolled, entries: Collection[str], stacked: Collection[int]
+    ) -> None:
+        self.lowering, self.loop, self.unrolled = lowering, lowering.loop, unrolled
+        self.entries, self.stacked = entries, stacked
+        self.reads: list[LoopRead] = []
+
+    def spec(self, sent: Collection[str]) -> LoopSpec:
+        loop, last = self.loop, self.unrolled.last
+        uses = tuple(self._use(at, one) for at, one in enumerate(self.unrolled.order))
+        return LoopSpec(
+            walk=loop.walk,
+            use=loop.first,
+            loop=loop.plan.name,
+            uses=uses,
+            until=(last(loop.until[0]), loop.until[1]) if loop.until is not None else None,
+            outputs=tuple(out for out in self._outputs() if out.kind != "each" or out.key in sent),
+            reads=tuple(self.reads),
+            sends=tuple(
+                LoopSend(last(place), edge.source.port, Channel(edge.index, loop.ranks[edge.target.use]))
+                for place, edge in loop.sends
+            ),
+            usual=loop.plan.usual,
+            leads=loop.leads,
+        )
+
+    def _use(self, at: int, one: Instance) -> LoopUseSpec:
+        sources: dict[str, LoopSource] = {}
+        for feed in self.loop.feeds[one.place]:
+            source = self._source(feed, one) if feed.across is None else self._across(feed, feed.across, at)
+            if source is not None:
+                sources[feed.port] = source
+        return self.lowering.use(one.place, one.inner, sources)
+
+    def _outputs(self) -> Iterator[LoopOutput]:
+        """What several instances give to be collected has a key for each."""
+        for out in self.loop.outputs:
+            places = self.unrolled.of(out.use)
+            if out.kind == "collect" and len(places) > 1:
+                yield from (out._replace(key=part_key(out.key, n), use=at) for n, at in enumerate(places))
+            else:
+                yield out._replace(use=places[-1])
+
+    def _across(self, feed: Feed, edge: EdgePlan, at: int) -> LoopSource:
+        """What another rank's part gives; a loop with such parts has none inside."""
+        channel = Channel(edge.index, self.loop.ranks[edge.source.use])
+        self.reads.append(LoopRead(at, feed.port, channel))
+        number = len(self.reads) - 1
+        if not edge.carried:
+            return LoopSource("channel", channel=number)
+        entry = feed.entry if feed.entry in self.entries else None
+        return LoopSource("behind", channel=number, entry=entry, sliced=feed.sliced)
+
+    def _source(self, feed: Feed, one: Instance) -> LoopSource | None:
+        links = ((edge, self._common(edge)) for edge in feed.carried)
+        carried, common = next(((e, common) for e, common in links if not common or one.inner[common - 1]), (None, 0))
+        if carried is not None and common:
+            return self._linked(carried, one, (*one.inner[: common - 1], one.inner[common - 1] - 1))
+        plain = self._plain(feed, one)
+        if carried is None:
+            return plain
+        place = self.unrolled.last(self.loop.place(carried.source.use)), carried.source.port
+        if plain is None or not plain.enters:
+            return LoopSource("carried", place, first=plain)
+        return LoopSource("carried", place, entry=plain.entry, constant=plain.constant, sliced=plain.sliced)
+
+    def _plain(self, feed: Feed, one: Instance) -> LoopSource | None:
+        if feed.entry is not None and feed.entry in self.entries:
+            return LoopSource("each" if feed.sliced else "entering", entry=feed.entry, sliced=feed.sliced)
+        edge = feed.plain
+        if edge is None:
+            return None
+        common = self._common(edge)
+        if edge.source.kind == "use":
+            return self._linked(edge, one, one.inner[:common])
+        return LoopSource("entering", constant=one.inner[common - 1]) if common else LoopSource("index")
+
+    def _linked(self, edge: EdgePlan, one: Instance, under: tuple[int, ...]) -> LoopSource | None:
+        """What the edge's source gave under these indices."""
+        places, port = self.unrolled.under(self.loop.place(edge.source.use), under), edge.source.port
+        if edge.leave == "collect" and len(self.unrolled.order[places[-1]].inner) > len(under):
+            there = tuple((at, port) for at in places if at in self.stacked)
+            return LoopSource("stack", places=there) if there else None
+        common = self._common(edge)
+        part = one.inner[common] if edge.enter_each and len(one.inner) > common else None
+        return LoopSource("internal", (places[-1], port), part=part)
+
+    def _common(self, edge: EdgePlan) -> int:
+        """How many of the loops inside hold both ends; of an index, which loop's it is, 0 for the device loop's."""
+        return edge.common - self.loop.depth - 1
+
+
+def _kept(kept: dict[K, V], key: K, value: V) -> V:
+    if len(kept) >= _MOST_SPECS:
+        kept.pop(next(iter(kept)))
+    kept[key] = value
+    return value
