@@ -137,7 +137,7 @@ class InProcess:
             case Report(message=message, value=value):
                 self._report(message, value)
             case MoveState():
-                self._commands.extend(self.core.handle(moving.move(self.engine, command)))
+                self._commands.extend(self.core.handle(moving.move(self.engine.transfers, command)))
             case DropStates(keys=keys):
                 self.engine.states.drop(keys)
             case Release(run=run):

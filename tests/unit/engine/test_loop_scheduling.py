@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.loop_calls import WrittenUse, written
 from walkgraph.engine.loops.launch import DEPTH
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.slot_admission import MOST_GROUPS, NoPeers
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput, LoopUse
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.errors import ErrorInfo
 
 SLOTS = 4
@@ -216,10 +217,10 @@ class Watch:
 
 
 def call_of(draw: random.Random, run: str, ready: float) -> LoopCall:
-    use = LoopUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0, name="u")
+    use = WrittenUse(node="n", inputs=(), params={}, varying={}, states={}, seed=0, name="u")
     outputs = tuple(LoopOutput(kind, 0, "y", kind) for kind in ("each", "last", "collect"))
     times = draw.randrange(1, 20)
-    return LoopCall(
+    return written(
         run=run, walk="w", step=0, use=0, loop="l", iteration=(), body=(use,), times=times, until=(0, "stop"),
         outputs=outputs, grain=draw.randrange(4), allowed=draw.choice([None, None, draw.randrange(times)]),
         priority=draw.choice([0, 0, 0, 3]), ready_at=ready,

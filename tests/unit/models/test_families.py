@@ -93,18 +93,18 @@ def test_every_component_is_of_the_family_that_declares_it() -> None:
 
 
 @pytest.fixture
-def tint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tint(tmp_path: Path) -> Iterator[None]:
     """One more family: its folder, and nothing else."""
     folder = tmp_path / "tint"
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "components.py").write_text(TINT)
-    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    models.__path__.append(str(tmp_path))
     caches = (components.catalogue, components.families)
     for cached in caches:
         cached.cache_clear()
     yield
-    monkeypatch.undo()
+    models.__path__.remove(str(tmp_path))
     for cached in caches:
         cached.cache_clear()
     for name in [name for name in sys.modules if name.startswith(f"{plugins.MODELS}.tint")]:

@@ -62,6 +62,10 @@ class GalleryEntry(TypedDict):
 
 class Component(TypedDict):
     name: str
+    former: list[str]
+    """Names that it had; documents that hold them still load."""
+    category: str
+    """Its group in the palette."""
     description: str
     inputs: list[JsonObject]
     outputs: list[JsonObject]

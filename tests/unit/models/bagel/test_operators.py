@@ -232,7 +232,7 @@ def test_what_does_not_fit_is_said_and_ends_one_run(engine: Engine, bad: Call, p
 def test_a_text_in_parts_is_kept_as_the_whole() -> None:
     ids = torch.arange(70) % 256
     engines = [engine_of(plan_of(NODES, source="random:bagel-tiny:5"), mix=Mix(alone=rows)) for rows in (16, 1000)]
-    parts, whole = ([outputs(e, llm("ids", ids))[0], e.export(StateKey("r", "main"))] for e in engines)
+    parts, whole = ([outputs(e, llm("ids", ids))[0], e.transfers.export(StateKey("r", "main"))] for e in engines)
     assert parts[0]["token"].equal(whole[0]["token"])
     assert torch.equal(parts[1]["counters"], whole[1]["counters"])
     close(parts[1]["kv.0"], whole[1]["kv.0"])
@@ -252,6 +252,6 @@ def test_texts_that_begin_alike_are_read_once_and_pictures_end_what_is_shared() 
                 flows.append(outputs(made, llm("latents", x, time=0.4, **where))[0]["velocity"])
         told.append(flows)
         # Only the text at the beginning is found, by all but the first, in the other view too.
-        assert made.prefixes().saved == (3 * 32 if cached else 0)
-        made.audit()
+        assert made.pools.prefix_stats().saved == (3 * 32 if cached else 0)
+        made.states.audit()
     close(torch.stack(told[0]), torch.stack(told[1]))

@@ -164,7 +164,7 @@ def test_a_prompt_may_be_read_in_parts_and_calls_may_share_a_forward(engine: Eng
     whole, parts = (outputs(e, llm("ids", long, "p", PENALISED))[0] for e in (engine, small))
     assert whole["token"].tolist() == parts["token"].tolist()
     for state in ("main", "seen"):
-        a, b = (e.export(StateKey("p", state)) for e in (engine, small))
+        a, b = (e.transfers.export(StateKey("p", state)) for e in (engine, small))
         for name, value in a.items():
             torch.testing.assert_close(value, b[name], rtol=1e-4, atol=1e-5)
     alone = [spoken(engine, run, how, 1) for run, how in (("q", SAMPLED), ("r", NARROW))]
@@ -200,15 +200,15 @@ def test_what_prompts_have_in_common_is_read_once_and_changes_nothing(monkeypatc
         keys = [
             StateKey(f"{run}{also}", state) for run in prompts for also in ("", " too") for state in ("main", "seen")
         ]
-        told.append([[*logits], *(made.export(key) for key in keys)])
-        free, total = made.pages()
+        told.append([[*logits], *(made.transfers.export(key) for key in keys)])
+        free, total = made.pools.pages()
         if cached:
             # Two pages of `other`, four of `first` again, and three of each of the fifties.
-            assert (made.prefixes().saved, made.prefixes().hits) == (16 * (2 + 4 + 3 * 3), 5)
+            assert (made.pools.prefix_stats().saved, made.pools.prefix_stats().hits) == (16 * (2 + 4 + 3 * 3), 5)
             shared = total - free
         else:
             assert total - free == shared + 2 + 4 + 3 * 3
-        made.audit()
+        made.states.audit()
     torch.testing.assert_close(told[0], told[1], rtol=1e-5, atol=1e-5)
 
 
@@ -218,7 +218,7 @@ def test_a_prompt_of_unknown_tokens_is_nobody_elses() -> None:
     for run in ("a", "b"):
         [done] = serve(made, llm("ids", prompt, run, GREEDY))
         assert done.error is not None
-    assert made.prefixes().pages == made.prefixes().hits == 0
+    assert made.pools.prefix_stats().pages == made.pools.prefix_stats().hits == 0
 
 
 def test_codes_and_the_stop_follow_from_the_token(backbone: Backbone) -> None:

@@ -152,7 +152,7 @@ def test_captured_prefixes_are_plain_ones(engine: Engine, model: Pi05, monkeypat
         outputs(one, look(model, "two", "long captured"))
     assert len(replays) == 2
     for name in RUNS:
-        states = [one.export(StateKey(f"{name} captured", "main")) for one in (captured, engine)]
+        states = [one.transfers.export(StateKey(f"{name} captured", "main")) for one in (captured, engine)]
         assert states[0]["counters"].tolist() == states[1]["counters"].tolist()
         torch.testing.assert_close(states[0]["kv.0"], states[1]["kv.0"], **CLOSE)
 

@@ -41,11 +41,11 @@ def run(
 @pytest.mark.parametrize(
     ("name", "inputs", "params", "wanted"),
     [
-        ("source", {}, {"value": 7}, {"value": 7}),
+        ("constant", {}, {"value": 7}, {"value": 7}),
         ("add", {"a": 2, "b": torch.tensor(3)}, {}, {"sum": 5}),
         ("add", {}, {}, {"sum": 0}),
-        ("total", {"values": torch.tensor([[1, 2], [3, 4]])}, {}, {"sum": 10}),
-        ("total", {"values": [1, 2]}, {}, {"sum": 3}),
+        ("sum", {"values": torch.tensor([[1, 2], [3, 4]])}, {}, {"sum": 10}),
+        ("sum", {"values": [1, 2]}, {}, {"sum": 3}),
         ("compare", {"value": 3}, {"at": 3}, {"value": 3, "reached": True}),
         ("compare", {"value": 2}, {"at": 3}, {"value": 2, "reached": False}),
         ("delay", {"value": 4}, {"work": 2, "side": 3}, {"value": 4}),
@@ -74,13 +74,16 @@ def test_a_chunk_is_summed_without_its_padding(engine: Engine) -> None:
 
 
 def test_draws_follow_the_seed_and_go_on_after_a_fork(engine: Engine) -> None:
-    first = [run(engine, "draw", run="a", draws=5)["value"] for _ in range(3)]
+    first = [run(engine, "random_integer", run="a", draws=5)["value"] for _ in range(3)]
     assert len(set(first)) > 1
-    assert [run(engine, "draw", run="b", draws=5)["value"] for _ in range(3)] == first
-    assert [run(engine, "draw", run="c", draws=6)["value"] for _ in range(3)] != first
-    engine.transfers.fork(StateKey("a", "draw_rng"), StateKey("d", "draw_rng"))
-    assert run(engine, "draw", run="d", draws=5) == run(engine, "draw", run="a", draws=5)
-    assert all(0 <= value < 3 for value in [run(engine, "draw", run="a", draws=5, below=3)["value"] for _ in range(9)])
+    assert [run(engine, "random_integer", run="b", draws=5)["value"] for _ in range(3)] == first
+    assert [run(engine, "random_integer", run="c", draws=6)["value"] for _ in range(3)] != first
+    engine.transfers.fork(StateKey("a", "random_integer_rng"), StateKey("d", "random_integer_rng"))
+    assert run(engine, "random_integer", run="d", draws=5) == run(engine, "random_integer", run="a", draws=5)
+    assert all(
+        0 <= value < 3
+        for value in [run(engine, "random_integer", run="a", draws=5, below=3)["value"] for _ in range(9)]
+    )
 
 
 def test_a_cache_in_small_adds_what_it_sees(engine: Engine) -> None:
