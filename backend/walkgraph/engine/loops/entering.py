@@ -187,7 +187,11 @@ class Entrance:
         """A loop that may not hold what all its iterations append ends where that is full."""
         most = self._states.limits.most(growth.key)
         length, width = self._states.transaction().length(growth.key), program.body.width(name)
-        room = program.room(name) * PAGE if most is None else min(most // width, program.room(name) * PAGE)
+        room = (
+            program.pages_at_most(name) * PAGE
+            if most is None
+            else min(most // width, program.pages_at_most(name) * PAGE)
+        )
 
         def fits(times: int) -> bool:
             return length + growth.held(entered.forms, entered.first, times) <= room

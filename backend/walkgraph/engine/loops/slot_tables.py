@@ -74,7 +74,7 @@ class SlotTables:
         """As `layers.channels` has it."""
         self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
-    def room(self, state: str) -> int:
+    def pages_at_most(self, state: str) -> int:
         """Pages that a sequence has at most."""
         return most_pages(self.pages.pools[state])
 

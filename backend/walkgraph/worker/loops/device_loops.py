@@ -55,7 +55,7 @@ class _Running:
     """Iterations whose verdicts the followers know."""
     allowed: int | None = None
 
-    def room(self) -> int | None:
+    def credited(self) -> int | None:
         """Iterations that its streams have credit for, from the loop's start."""
         rooms = [stream.free for stream in self.streams if stream.free is not None]
         return self.done + max(0, min(rooms)) if rooms else None
@@ -123,7 +123,7 @@ class DeviceLoops:
             bound=entry.bound,
             times=entry.times,
         )
-        running.allowed = running.room()
+        running.allowed = running.credited()
         return running
 
     def items(self, event: Items) -> Iterator[Leaving]:
@@ -156,7 +156,7 @@ class DeviceLoops:
         """To loops whose streams have been credited."""
         for running in self._running.values():
             if running.allowed is not None and running.allowed < running.times:
-                upto = running.room()
+                upto = running.credited()
                 if upto is not None and upto > running.allowed:
                     running.allowed = upto
                     yield Allow(running.ref, upto)
