@@ -81,7 +81,7 @@ def taught(model: Llama, ids: Tensor, prefill: int) -> Tensor:
     transaction.settle()
     pages = []
     for key in keys:
-        held = table.paged[key].rows[0].pages
+        held = table.paged[key].sequences[0].pages
         pages.append(held + pool.pages.take(pages_for(length) - len(held)))
     at = torch.full((batch,), prefill, dtype=torch.int32, device=device)
     batch_rows = torch.arange(batch, dtype=torch.int32, device=device)

@@ -187,11 +187,9 @@ class Entrance:
         """A loop that may not hold what all its iterations append ends where that is full."""
         most = self._states.limits.most(growth.key)
         length, width = self._states.transaction().length(growth.key), program.body.width(name)
-        room = (
-            program.pages_at_most(name) * PAGE
-            if most is None
-            else min(most // width, program.pages_at_most(name) * PAGE)
-        )
+        room = program.pages_at_most(name) * PAGE
+        if most is not None:
+            room = min(most // width, room)
 
         def fits(times: int) -> bool:
             return length + growth.held(entered.forms, entered.first, times) <= room
