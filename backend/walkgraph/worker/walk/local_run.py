@@ -200,7 +200,8 @@ class LocalRun:
                 self.steps.judge(event, message)
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:
                 self._streams.take(message, event.value)
-            case m.Freed():
+            case _:
+                # The worker's links take the others.
                 pass
 
     def _send(self, rank: Rank, message: m.BetweenWorkers, value: Any, transport: str) -> None:
