@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from walkgraph.settings import Settings
-
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+SIZES = {"README.md": 9_000, "CONTRIBUTING.md": 8_000, "ARCHITECTURE.md": 10_000}
+"""Bytes at most."""
 EXAMPLES = {
     "x.py", "x.json", "operators_x.py", "v0002_x.py", "X.tsx", "XForm.tsx", "XNode.tsx", "NAME.py", "test_<module>.py",
     "*.txt", "x.md", "x.ipynb", "mailroom.py",
@@ -29,6 +29,13 @@ def test_every_path_in_the_documentation_leads_somewhere(repository: Path) -> No
 def paths_of(text: str) -> str:
     """A page without its links."""
     return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_pages_at_the_top_keep_their_sizes(repository: Path, name: str) -> None:
+    text = (repository / name).read_text()
+    assert len(text.encode()) <= SIZES[name]
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -52,27 +59,6 @@ def test_every_verb_of_dev_is_explained(repository: Path) -> None:
     ]
     explained = set(re.findall(r"^\| `\./dev (\w+)", (repository / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     assert explained == set(verbs)
-
-
-def test_every_setting_is_explained(repository: Path) -> None:
-    text = (repository / "README.md").read_text()
-    assert told_settings(text) == sorted(name.upper() for name in Settings.model_fields)
-
-
-def test_a_planted_setting_that_is_none_is_found() -> None:
-    assert told_settings(
-        "| `OTHER` | 1 |\n## Settings\n| `HOST`, `PORTS` | `no` | `X` |\n## Next\n| `LATER` | |\n"
-    ) == [
-        "HOST",
-        "PORTS",
-    ]
-
-
-def told_settings(text: str) -> list[str]:
-    """Return the names in the first column of the table below the heading `Settings`, sorted."""
-    section = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \|", section, re.MULTILINE)
-    return sorted(name for row in rows for name in re.findall(r"[A-Z_]+", row))
 
 
 def test_every_benchmark_is_explained(repository: Path) -> None:

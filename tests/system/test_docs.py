@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from PIL import Image
 
 from tests.support.documents import Block, Running, blocks_of
 from walkgraph import plugins
@@ -139,6 +140,29 @@ def test_every_block_runs(documented: Running, blocks: list[Block], tmp_path: Pa
     printed = documented.pages(pages, tmp_path)
     assert printed["extending/family.md"][-1] == "as the plain form\n"
     assert all(path.stat().st_size for path in (tmp_path / "calling_rest.md").iterdir())
+    filmed(printed["quickstart.md"], tmp_path / "quickstart.md")
+    watched(printed["operations/watching.md"], tmp_path / "operations_watching.md")
+
+
+def filmed(printed: list[str], folder: Path) -> None:
+    assert any("reached: yes" in text for text in printed)
+    for name, most in (("reach", 1 + 24), ("world", 16)):
+        with Image.open(folder / f"{name}.png") as film:
+            assert 3 <= getattr(film, "n_frames", 1) <= most
+
+
+def watched(printed: list[str], folder: Path) -> None:
+    _, traces, stopped = printed
+    assert "text_to_image on shapes: done" in traces
+    assert "identical: " in traces
+    assert json.loads((folder / "run.perfetto.json").read_text())["traceEvents"]
+    assert json.loads((folder / "run.otlp.json").read_text())["resourceSpans"]
+    held, why = stopped.splitlines()
+    assert held == "held before vae_decoder"
+    assert why.startswith("Of its ")
+    metrics = (folder / "metrics.txt").read_text()
+    for name in ("walkgraph_time_to_first_token_seconds_count", "walkgraph_kv_cache_usage_perc"):
+        assert f'{name}{{deployment="shapes"' in metrics
 
 
 def test_a_block_of_a_page_that_fails_is_named(tmp_path: Path) -> None:

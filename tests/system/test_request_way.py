@@ -10,7 +10,7 @@ from tests.golden import request_way
 from tests.golden.request_way import GOLDEN, Way
 
 HINT = (
-    "the way of a request has grown by over 2 %. Shorten it; or give the reason as a dated decision in docs/decisions.md "
+    "the way of a request has grown by over 2 %. Shorten it; or give the reason as a dated entry in docs/decisions.md "
     "and write the golden anew with `python -m tests.golden.request_way`"
 )
 
