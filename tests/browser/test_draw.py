@@ -363,7 +363,7 @@ def edit_text(person: Person, change: Callable[[str], str]) -> None:
     changed = change(text)
     assert changed != text
     field.fill(changed)
-    page.get_by_role("button", name="Apply").click()
+    page.get_by_role("button", name="Apply", exact=True).click()
     expect(field).to_have_count(0)
     page.get_by_role("tab", name="Inspector").click()
 

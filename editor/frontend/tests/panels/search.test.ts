@@ -15,12 +15,12 @@ describe("the palette", () => {
   });
 
   it("groups by what components do, where they say so", () => {
-    const does = (name: string, category: string | null) => ({ [name]: { ...catalogue[name]!, category } });
+    const does = (name: string, category: string | undefined) => ({ [name]: { ...catalogue[name]!, category } });
     const said = {
       ...catalogue,
       ...does("bagel.vae_decoder", "Image decoders"),
       ...does("flow.noise", "Sampling"),
-      ...does("text.tokenizer", null),
+      ...does("text.tokenizer", undefined),
     };
     const entries = paletteOf(said, graph("bagel"), "components");
     const groups = searched(entries, "");
