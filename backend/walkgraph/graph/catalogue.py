@@ -16,7 +16,7 @@ ParamKind = Literal["integer", "number", "boolean", "string"]
 Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
-Category = Literal["Text", "Picture", "Sound", "Model", "Flow", "Action", "World", "Testing", "Other"]
+Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Other"]
 ANY = "any"
 """As a component's `weights`."""
 

@@ -5,7 +5,7 @@ from walkgraph.graph.declaring import Declarations
 
 _LATENTS = "latents: float[h, w, c]"
 
-_component = Declarations("flow", category="Flow", cost="launch")
+_component = Declarations("flow", category="Flow matching", cost="launch")
 
 COMPONENTS: tuple[Component, ...] = (
     _component(

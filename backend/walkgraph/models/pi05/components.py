@@ -83,7 +83,7 @@ COMPONENTS: tuple[Component, ...] = (
         "operators:TimestepConditioning",
         "What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         former=("pi05.modulations",),
-        category="Flow",
+        category="Flow matching",
         outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
         params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
         cost="launch",
@@ -92,7 +92,7 @@ COMPONENTS: tuple[Component, ...] = (
         "pi05.noise",
         "operators:Noise",
         "A chunk of noised actions drawn from the run's seed.",
-        category="Flow",
+        category="Flow matching",
         outputs=(port("actions", _ACTIONS),),
         params={
             "horizon": Param(type="integer", default=50, min=1, max=1024, description="Actions in a chunk."),
@@ -108,7 +108,7 @@ COMPONENTS: tuple[Component, ...] = (
         "operators:ActionExpert",
         "One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         former=("pi05.expert",),
-        category="Flow",
+        category="Flow matching",
         inputs=(
             port("actions", _ACTIONS, description="attended, not kept"),
             port("modulation", "tensor: float[n]", description="of `time`"),
