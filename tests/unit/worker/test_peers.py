@@ -158,7 +158,8 @@ def probed(desk: Desk, worker: Worker) -> Probed:
     desk.say(worker, Probe(number=3, runs=(R, RunId("other"))))
     while True:
         worker.turn()
-        while desk.socket.poll(0) or desk._heard:
+        # What was sent may take a moment to arrive, and an idle worker's next turn waits long.
+        while desk._heard or desk.socket.poll(1000):
             if isinstance(said := desk.hear(), Probed):
                 return said
 
