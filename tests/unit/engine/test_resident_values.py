@@ -137,7 +137,7 @@ def test_a_whole_number_that_changes_with_the_index_stays_one(summing: Engine) -
     call = sums(4, (given("a", 0), given("b", 0)))
     use = body_of(call)[0]
     varying = WrittenUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
-    found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.outputs))
+    found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.spec.outputs))
     assert error is None
     assert found["u0"] == [0, 1, 2, 3]
 

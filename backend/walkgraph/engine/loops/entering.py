@@ -136,7 +136,7 @@ class Entrance:
     def forms(self, call: LoopCall, body: Body) -> Forms:
         """What every iteration does: which uses are called, and what is told of them."""
         wanted: dict[Place, list[Mask | None]] = {place: [] for place in body.each}
-        for out in call.outputs:
+        for out in call.spec.outputs:
             if out.kind != "last":
                 wanted[out.use, out.port].append(call.wanted.get(out.key))
         reads = [(source.channel, call.comes[source.channel]) for _, source in body.reads if source.kind == "channel"]

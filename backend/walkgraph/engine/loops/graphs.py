@@ -179,7 +179,7 @@ class LoopSlots:
         lines, moved = self._lines(self._tables.device), False
         outputs: Outputs = {}
         with torch.inference_mode():
-            for out in call.outputs:
+            for out in call.spec.outputs:
                 if out.kind == "last" and form.gives((out.use, out.port)):
                     value = self._tables.value((out.use, out.port), run.slot)
                     moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
@@ -356,7 +356,7 @@ class LoopDevice:
     def opened(self, made: Made, call: LoopCall) -> BatchGroup:
         spans = made.body.channels > 0
         slots = PEER_SLOTS if spans else slots_of(made.body, made.pools, self._slots)
-        outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
+        outputs = tuple((out.key, (out.use, out.port)) for out in call.spec.outputs if out.kind != "last")
         with torch.inference_mode():
             tables = SlotTables(made.body, made.pools, slots, made.device)
             capturer = self._capturer(made.device)

@@ -180,7 +180,7 @@ class PeerParts:
         key = key_of(call)
         halt, inboxes = self._halts.take(), dict[int, Inbox]()
         used = {channel.number for channel in call.used}
-        for (_, _, channel), size in zip(call.reads, nbytes, strict=True):
+        for (_, _, channel), size in zip(call.spec.reads, nbytes, strict=True):
             inbox = self._inboxes.take(channel.number, size) if channel.number in used else None
             if inbox is not None:
                 inboxes[channel.number] = inbox
@@ -207,11 +207,11 @@ class PeerParts:
         key = key_of(call)
         part, wanted = self._parts[key], self._wanted.get(key, {})
         found = [self._halts.address(part.halt)]
-        for _, _, channel in call.reads:
+        for _, _, channel in call.spec.reads:
             inbox = part.inboxes.get(channel.number)
             found += [0, 0, 0] if inbox is None else self._inboxes.place(inbox)
         sent = {send.channel.number for send in call.sent}
-        for send, size in zip(call.sends, nbytes, strict=True):
+        for send, size in zip(call.spec.sends, nbytes, strict=True):
             if send.channel.number not in sent:
                 found += [0, 0, 0]
                 continue
@@ -318,20 +318,20 @@ class LoopPeers(NoPeers):
     def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
         if key_of(call) in self.parts:
             return True
-        leading = sum(one.call.leads and not one.over and one.call.run not in self._held for one in self.parts.all)
-        if (call.leads and leading >= LEADING) or not (call.leads or self.parts.linked(call)):
+        leading = sum(one.call.spec.leads and not one.over and one.call.run not in self._held for one in self.parts.all)
+        if (call.spec.leads and leading >= LEADING) or not (call.spec.leads or self.parts.linked(call)):
             return False
         return self.parts.open(call, nbytes)
 
     def follow(self, call: LoopCall) -> Callable[[], int] | None:
-        return partial(self.order.upto, key_of(call)) if call.peers and not call.leads else None
+        return partial(self.order.upto, key_of(call)) if call.peers and not call.spec.leads else None
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int] | None:
         return self.parts.links(call, nbytes) if self.parts.linked(call) else None
 
     def launching(self, call: LoopCall, upto: int) -> None:
         key = key_of(call)
-        if call.leads:
+        if call.spec.leads:
             for rank in call.peers:
                 self._worker.send(rank, LaunchedTo(upto=upto, **key._asdict()))
         else:
@@ -339,10 +339,10 @@ class LoopPeers(NoPeers):
 
     def may_leave(self, call: LoopCall) -> bool:
         key = key_of(call)
-        return call.leads or key not in self.parts or (call.run in self._resting and not self.order.waits(key))
+        return call.spec.leads or key not in self.parts or (call.run in self._resting and not self.order.waits(key))
 
     def owes(self, call: LoopCall) -> bool:
-        return not call.leads and self.order.waits(key_of(call))
+        return not call.spec.leads and self.order.waits(key_of(call))
 
     def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
         self.parts.end(key_of(call), mark, halt=halt)
@@ -357,7 +357,7 @@ class LoopPeers(NoPeers):
 
     def hold(self, run: str) -> None:
         self._held.add(run)
-        leading = [one.call for one in self.parts.all if one.call.run == run and one.call.leads]
+        leading = [one.call for one in self.parts.all if one.call.run == run and one.call.spec.leads]
         for rank in sorted({rank for call in leading for rank in call.peers}):
             self._worker.send(rank, RunRests(run=RunId(run)))
 

@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from walkgraph.engine.loops.spec import (
     Channel,
+    ChannelPort,
     LoopOutput,
-    LoopRead,
-    LoopSend,
     LoopSource,
     LoopSpec,
     LoopUseSpec,
@@ -405,7 +404,7 @@ class _Lowered:
     ) -> None:
         self.lowering, self.loop, self.unrolled = lowering, lowering.loop, unrolled
         self.entries, self.stacked = entries, stacked
-        self.reads: list[LoopRead] = []
+        self.reads: list[ChannelPort] = []
 
     def spec(self, sent: Collection[str]) -> LoopSpec:
         loop, last = self.loop, self.unrolled.last
@@ -419,7 +418,7 @@ class _Lowered:
             outputs=tuple(out for out in self._outputs() if out.kind != "each" or out.key in sent),
             reads=tuple(self.reads),
             sends=tuple(
-                LoopSend(last(place), edge.source.port, Channel(edge.index, loop.ranks[edge.target.use]))
+                ChannelPort(last(place), edge.source.port, Channel(edge.index, loop.ranks[edge.target.use]))
                 for place, edge in loop.sends
             ),
             usual=loop.plan.usual,
@@ -446,7 +445,7 @@ class _Lowered:
     def _across(self, feed: Feed, edge: EdgePlan, at: int) -> LoopSource:
         """What another rank's part gives; a loop with such parts has none inside."""
         channel = Channel(edge.index, self.loop.ranks[edge.source.use])
-        self.reads.append(LoopRead(at, feed.port, channel))
+        self.reads.append(ChannelPort(at, feed.port, channel))
         number = len(self.reads) - 1
         if not edge.carried:
             return LoopSource("channel", channel=number)
