@@ -13,9 +13,8 @@ from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.bodies import Bodies, Loaded, Made
-from walkgraph.engine.loops.body import SKIPPED, Asked, Body, Entry, Form, Forms, form_of
-from walkgraph.engine.loops.slot_tables import SlotTables
+from walkgraph.engine.loops.body import SKIPPED, Bodies, Body, Form, Forms, Loaded, Made, form_of
+from walkgraph.engine.loops.slot_tables import Entry, SlotTables
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place
 
 
@@ -143,13 +142,13 @@ class Entrance:
         sends = list(enumerate(call.goes, len(body.reads)))
         masks = [use.active for use in call.uses] + [mask for _, mask in (*reads, *sends)]
         always = all(mask is None for mask in masks) and not call.wanted
-        known: dict[Asked, Form] = {}
+        known: dict[Form, Form] = {}
         found: list[Form] = []
         for k in range(1 if always else call.times):
-            active = tuple(use.active is None or use.active[k] for use in call.uses)
+            runs = tuple(n if use.active is None or use.active[k] else SKIPPED for n, use in enumerate(call.uses))
             told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
             comes, goes = (tuple(at for at, mask in masked if mask is None or mask[k]) for masked in (reads, sends))
-            asked = Asked(active, told, comes, goes)
+            asked = Form(runs, told, comes, goes)
             if asked not in known:
                 known[asked] = form_of(body, asked, partial(self._equal, call, body))
             found.append(known[asked])
@@ -215,8 +214,7 @@ class Entrance:
         return Entry(
             times=entered.times,
             first=entered.first,
-            seeds=[use.seed for use in call.uses],
-            ints=[int(use.params[name]) for use, made in uses for name in made.ints],
+            ints=[n for use, made in uses for n in (use.seed, *(int(use.params[name]) for name in made.ints))],
             floats=[float(use.params[name]) for use, made in uses for name in made.floats],
             series=[[float(n) for n in use.varying[name]] for use, made in uses for name in made.series],
             cells=_entering(call, program) if cells is None else cells,

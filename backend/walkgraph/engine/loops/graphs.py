@@ -22,8 +22,7 @@ from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.bodies import Loaded, Made
-from walkgraph.engine.loops.body import Body, Form
+from walkgraph.engine.loops.body import Body, Form, Loaded, Made
 from walkgraph.engine.loops.entering import Entered, Entrance
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
@@ -227,7 +226,7 @@ class LoopGraphs:
 
     def counts_at(self, size: int) -> list[int]:
         """Iterations that launches of a batch size may have."""
-        return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.until is not None)
+        return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.spec.until is not None)
 
     def ready(self, runs: Sequence[LoopRun], iterations: int) -> LoopGraph:
         graph = self._graph(runs[0].forms.at(runs[0].launched), bucket(len(runs), self.sizes), iterations, runs)

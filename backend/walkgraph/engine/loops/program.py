@@ -228,7 +228,7 @@ class Program:
             value = given.get(self.tables.layout.writes.get(place, (-1, "")))
             if value is not None:
                 cell.index_copy_(0, at.wide, value.to(cell.dtype))
-        until = None if self.body.until is None else given.get(self.body.until)
+        until = None if self.body.spec.until is None else given.get(self.body.spec.until)
         stopped = None if until is None else until.view(-1)
         flags = buffers.stopped[k], buffers.sound[k]
         settle_rows(buffers.rows, at, self.tables.counted, self._growth(buffers.form)[1], stopped, sound, flags)

@@ -13,6 +13,7 @@ sequences of all states and slots.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch import Tensor
 from walkgraph.abi.step import PagedRows, Row
 from walkgraph.engine.device.cuda_streams import listed, sent
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import Body, Entry, Grown, columns_of, with_seeds
+from walkgraph.engine.loops.body import Body, Grown, UseStep
 from walkgraph.engine.loops.spec import Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
@@ -38,6 +39,42 @@ def most_pages(pool: Pool) -> int:
 def table_bytes(pools: Mapping[str, Pool], widths: Mapping[str, int]) -> int:
     """Of the pages of one row's wide states."""
     return sum(4 * width * most_pages(pools[name]) for name, width in widths.items() if name in pools and width > 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What a row begins with."""
+
+    times: int
+    first: int
+    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
+    ints: Sequence[int]
+    """For each use its seed, then its `ints`."""
+    floats: Sequence[float]
+    """In the order of the uses and their `floats`; series likewise."""
+    series: Sequence[Sequence[float]]
+    cells: Mapping[Place, Tensor]
+    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
+    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
+    """State -> the pages of its sequences, and what all of these have: their length, their position."""
+    tensors: Mapping[str, Tensor | None]
+
+
+class Columns(NamedTuple):
+    """Where a use's parameters begin in the tables."""
+
+    ints: int
+    """Its seed, then those of its `ints`."""
+    floats: int
+    series: int
+
+
+def columns_of(uses: Sequence[UseStep]) -> list[Columns]:
+    found = [Columns(0, 0, 0)]
+    for use in uses:
+        at = found[-1]
+        found.append(Columns(at.ints + 1 + len(use.ints), at.floats + len(use.floats), at.series + len(use.series)))
+    return found
 
 
 class SlotTables:
@@ -85,7 +122,7 @@ class SlotTables:
         lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
         counters = listed([entry.first, *lengths, *positions], self.device, torch.int32)
         self.counters[:, slot].copy_(counters, non_blocking=True)
-        self.ints[slot].copy_(listed(with_seeds(self.body.uses, entry), self.device), non_blocking=True)
+        self.ints[slot].copy_(listed(entry.ints, self.device), non_blocking=True)
         if entry.floats:
             self.floats[slot].copy_(listed(entry.floats, self.device), non_blocking=True)
         for index, numbers in enumerate(entry.series):
