@@ -4,6 +4,7 @@ A body has *forms*: conditions leave uses out of some iterations, of two uses th
 not every value is wanted by someone. What is captured is one form of a body.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -88,6 +89,9 @@ class Grown(NamedTuple):
     positions: int
 
 
+NOTHING = Grown(0, 0)
+
+
 class Forms:
     """Of every iteration of one loop."""
 
@@ -107,17 +111,11 @@ class Forms:
         end = next(end for end in self._ends if end > iteration)
         return most if end == len(self._found) else min(most, end - iteration)
 
-    def kinds(self, first: int, end: int) -> dict[Form, int]:
-        """Forms of iterations `first` to `end`, each with one of these."""
+    def counts(self, first: int, end: int) -> Mapping[Form, int]:
+        """Forms of iterations `first` to `end`, and how many of these have each."""
         if len(self._found) == 1:
-            return {self._found[0]: first} if end > first else {}
-        return {self.at(k): k for k in range(first, end)}
-
-    def calls(self, use: int, first: int, end: int) -> int:
-        """How often a use is called in iterations `first` to `end`."""
-        if len(self._found) == 1:
-            return (end - first) * self._found[0].calls(use)
-        return sum(self.at(k).calls(use) for k in range(first, end))
+            return {self._found[0]: end - first} if end > first else {}
+        return Counter(self._found[first:end])
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,13 +169,22 @@ class Body:
 
     def grown(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
         """By state: what an iteration has appended before each use, and in all."""
+        if form.runs not in self._grown:
+            self._grown[form.runs] = self._growth(form)
+        return self._grown[form.runs]
+
+    @cached_property
+    def _grown(self) -> dict[tuple[int, ...], tuple[list[dict[str, Grown]], dict[str, Grown]]]:
+        return {}
+
+    def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
         so_far: dict[str, Grown] = {}
         before: list[dict[str, Grown]] = []
         for index, use in enumerate(self.uses):
             before.append(dict(so_far))
             for slot in use.paged if form.calls(index) else ():
                 tokens, state = use.spec.appends[slot], use.states[slot]
-                had = so_far.get(state, Grown(0, 0))
+                had = so_far.get(state, NOTHING)
                 so_far[state] = Grown(had.tokens + tokens, had.positions + use.spec.advances.get(slot, tokens))
         return before, so_far
 

@@ -18,8 +18,8 @@ from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import SKIPPED, Form, Grown, UseStep, fed_ports
-from walkgraph.engine.loops.slot_tables import NOTHING, IterationPages, SlotTables, aligned, bytes_of, fields_of
+from walkgraph.engine.loops.body import NOTHING, SKIPPED, Form, Grown, UseStep, fed_ports
+from walkgraph.engine.loops.slot_tables import IterationPages, SlotTables, aligned, bytes_of, fields_of
 from walkgraph.engine.loops.spec import LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows

@@ -21,14 +21,13 @@ from torch import Tensor
 from walkgraph.abi.step import PagedRows, Row
 from walkgraph.engine.device.cuda_streams import listed, sent
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import Body, Grown, UseStep
+from walkgraph.engine.loops.body import NOTHING, Body, Grown, UseStep
 from walkgraph.engine.loops.spec import Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
 
 MOST_PAGES = 4096
 """Of one sequence; longer ones are not served in a loop on the device."""
-NOTHING = Grown(0, 0)
 
 
 def most_pages(pool: Pool) -> int:
