@@ -247,7 +247,7 @@ def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatc
         def step(self, batch: StepBatch) -> StepOutputs:
             return StepOutputs({"value": batch.inputs["value"], "stop": batch.inputs["value"][:, 0] > 0})
 
-    monkeypatch.setattr("walkgraph.engine.loops.slot_tables.MOST_PAGES", 1)
+    monkeypatch.setattr("walkgraph.engine.kv.slot_pages.MOST_PAGES", 1)
     monkeypatch.setattr(synthetic, "WalkForTest", Reader)
     here = walking()
     kv = torch.zeros(2, 1, 17, 1, 1, dtype=torch.float64)

@@ -18,6 +18,7 @@ from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import Row, StepSpec
 from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
@@ -80,16 +81,6 @@ class Form(NamedTuple):
 
     def gives(self, place: Place) -> bool:
         return self.runs[place[0]] != SKIPPED
-
-
-class Grown(NamedTuple):
-    """What was appended to a cache."""
-
-    tokens: int
-    positions: int
-
-
-NOTHING = Grown(0, 0)
 
 
 class Forms:
@@ -155,6 +146,11 @@ class Body:
     @cached_property
     def channels(self) -> int:
         return len(self.reads) + len(self.sends)
+
+    @cached_property
+    def tensors(self) -> dict[str, Row]:
+        """States that are kept as rows of a table."""
+        return {use.states[slot]: row for use in self.uses for slot, row in use.spec.tensors.items()}
 
     @property
     def whole(self) -> Form:

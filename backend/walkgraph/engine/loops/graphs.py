@@ -20,13 +20,14 @@ from walkgraph.engine.device.cuda_streams import HostCopies, listed
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.slot_pages import table_bytes
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.body import Bodies, Body, Form, Forms, Loaded, Made
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.loop_slots import LoopSlots
 from walkgraph.engine.loops.program import Buffers, Program
-from walkgraph.engine.loops.slot_tables import SlotTables, fields_of, slot_bytes, table_bytes
+from walkgraph.engine.loops.slot_tables import SlotTables, fields_of, slot_bytes
 from walkgraph.engine.loops.spec import LoopCall, Place
 from walkgraph.errors import ErrorInfo
 from walkgraph.layers import invariance

@@ -14,8 +14,9 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.kv.dense_context import ContextSequence
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.body import NOTHING, SKIPPED, Body, Form, Forms, Grown, form_of
+from walkgraph.engine.loops.body import SKIPPED, Body, Form, Forms, form_of
 from walkgraph.engine.loops.loop_runs import LoopRun
 from walkgraph.engine.loops.slot_tables import Entry, SlotTables, channel_bytes
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place

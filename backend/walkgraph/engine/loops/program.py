@@ -18,8 +18,9 @@ from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import NOTHING, SKIPPED, Form, Grown, UseStep, fed_ports
-from walkgraph.engine.loops.slot_tables import IterationPages, SlotTables, aligned, bytes_of, fields_of
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown, IterationPages
+from walkgraph.engine.loops.body import SKIPPED, Form, UseStep, fed_ports
+from walkgraph.engine.loops.slot_tables import SlotTables, aligned, bytes_of, fields_of
 from walkgraph.engine.loops.spec import LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
@@ -157,7 +158,7 @@ class Program:
         stays: dict[Place, Tensor] = {}
         for k in range(buffers.stopped.shape[0]):
             at = gather_rows(buffers.rows, self.tables.counted)
-            now = BatchIteration(at, self._pages.iteration(at.rows), self._series_at(at), {}, stays)
+            now = BatchIteration(at, IterationPages(self._pages, at.rows), self._series_at(at), {}, stays)
             given, sound = now.given, None
             for name, begins in self.tables.begins.items():
                 self._states[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
