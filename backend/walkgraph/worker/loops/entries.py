@@ -36,15 +36,6 @@ class Bound(NamedTuple):
         return self.error.error if isinstance(self.error, Lacking) else self.error
 
 
-class Handing(NamedTuple):
-    """When an entry hands out what of its values: see `LoopCall`."""
-
-    wanted: Mapping[str, Mask]
-    grain: int = 1
-    offset: int = 0
-    allowed: int | None = None
-
-
 class LoopEntry:
     """Of a run. Making one raises ExpressionError where a count has no value."""
 
@@ -72,8 +63,9 @@ class LoopEntry:
         self._uses, self.bound = self._filled([failed for _, failed in active])
         """The bound: the first iteration that can't be."""
 
-    def call(self, handing: Handing) -> LoopCall:
-        """Raises ExpressionError where the width of a state has no value."""
+    def call(self, wanted: Mapping[str, Mask], grain: int = 1, offset: int = 0, allowed: int | None = None) -> LoopCall:
+        """When what of its values is handed out: see `LoopCall`. Raises ExpressionError where the width of a state has
+        no value."""
         calls, anew, count = self._calls, self._anew(), self._until(self.bound)
         spec = self._spec if self.bound is None else self._lowered(count)
         return LoopCall(
@@ -87,10 +79,10 @@ class LoopEntry:
             states={name: self._key(state) for state, name in self.table.lowering.states.items()},
             comes=self._comes(spec),
             goes=self._goes(spec),
-            grain=handing.grain,
-            offset=handing.offset,
-            allowed=handing.allowed,
-            wanted={key: mask[:count] for key, mask in handing.wanted.items()},
+            grain=grain,
+            offset=offset,
+            allowed=allowed,
+            wanted={key: mask[:count] for key, mask in wanted.items()},
             anew=anew,
             widths=self._widths(anew),
             priority=calls.priority,
@@ -335,7 +327,7 @@ def loop_templates(plan: Plan, rank: Rank, tables: Sequence[WalkTable]) -> Itera
                 for params in _kinds(table, use.device_loop):
                     calls = Calls(plan, rank, _WARM_UP, None, {"seed": 0, **params})
                     entry = _WarmUp(calls, _WarmUpStep(table), use.device_loop, _forms(use.device_loop))
-                    yield entry.call(_handing(use.device_loop, entry.times))
+                    yield entry.call(_unread(use.device_loop, entry.times))
 
 
 def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
@@ -351,10 +343,11 @@ def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
                 yield params
 
 
-def _handing(table: DeviceLoopTable, times: int) -> Handing:
+def _unread(table: DeviceLoopTable, times: int) -> dict[str, Mask]:
+    """Outputs that nobody reads in each iteration: they are handed out in none."""
     emits = table.loop.emits
     always = {edge.source.port for edge in emits if edge.index not in table.readers}
-    return Handing({edge.source.port: (False,) * times for edge in emits if edge.source.port not in always})
+    return {edge.source.port: (False,) * times for edge in emits if edge.source.port not in always}
 
 
 def _forms(table: DeviceLoopTable) -> list[_Form]:
