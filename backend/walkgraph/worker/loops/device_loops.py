@@ -171,7 +171,7 @@ class DeviceLoops:
         if entry.bound is not None and times >= entry.bound.at and not event.stopped:
             return entry.bound.info
         running.judge(times, stopped=event.stopped)
-        uses = {out.key: out.use for out in running.loop.outputs if out.kind == "collect"}
+        uses = {out.key: out.use for out in running.loop.outputs.values() if out.kind == "collect"}
         given, found = event.outputs or {}, dict[str, Any]()
         for port in {edge.source.port for edge in running.use.outputs}:
             key = port.removeprefix(PARTS)

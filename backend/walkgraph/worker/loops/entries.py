@@ -354,7 +354,7 @@ def _forms(table: DeviceLoopTable) -> list[_Form]:
     """Which uses are called in an iteration: those without conditions of their own, then one condition after the other
     holds, in the order of the body; in the last one all do. What indices of loops inside decide is no matter of the
     iteration."""
-    whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in table.loop.others}
+    whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in table.loop.others.values()}
     for use, inside in zip(table.uses, table.loop.inside, strict=True):
         whens[use.plan.index] = tuple(text for text in use.plan.when if not _decided(use, len(inside), text))
     asked = list(dict.fromkeys(when for _, when in sorted(whens.items()) if when))
