@@ -20,8 +20,8 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
+from walkgraph.engine.loops.loop_slots import SlotTables
 from walkgraph.engine.loops.program import Program
-from walkgraph.engine.loops.slot_tables import SlotTables
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.abi.step import Row
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.cuda_streams import HostCopies, listed
@@ -25,9 +24,8 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.body import Bodies, Body, Form, Forms, Loaded, Made
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
-from walkgraph.engine.loops.loop_slots import LoopSlots
+from walkgraph.engine.loops.loop_slots import LoopSlots, SlotTables, slot_bytes
 from walkgraph.engine.loops.program import Buffers, Program
-from walkgraph.engine.loops.slot_tables import SlotTables, fields_of, slot_bytes
 from walkgraph.engine.loops.spec import LoopCall, Place
 from walkgraph.errors import ErrorInfo
 from walkgraph.layers import invariance
@@ -121,18 +119,14 @@ class LoopLaunch:
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
-        count, batch = self._buffers.stopped.shape
-        body, form = self._group.program.body, self._buffers.form
-        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
-        views = fields_of(self._host, rows, self._buffers.sizes, count, batch)
-        values = dict(zip(form.told, views[2:], strict=True))
+        stopped, sound, values = self._buffers.views(self._host)
         own = self.mark is not None
         given = {
             key: values[place] if own else values[place].clone()
             for key, place in self._group.outputs
             if place in values
         }
-        return views[0].tolist(), views[1].tolist(), given
+        return stopped.tolist(), sound.tolist(), given
 
     def span(self, began: float, now: float) -> tuple[float, float]:
         return self._watch.span(self._group.program.tables.device, self.mark, began, now)
