@@ -337,8 +337,8 @@ class LoopSlots:
         found = [(n, self._body.grown(form)[1].get(name, NOTHING)) for form, n in forms.counts(first, end).items()]
         return Grown(sum(n * one.tokens for n, one in found), sum(n * one.positions for n, one in found))
 
-    def _room(self, entered: Entered, name: str, end: int) -> int:
-        """Tokens of a state that iterations up to `end` need room for."""
+    def _needed(self, entered: Entered, name: str, end: int) -> int:
+        """Tokens of a state that iterations up to `end` must have room for."""
         if name not in self._body.anew:
             return self._grown(entered.forms, name, entered.first, end).tokens
         forms = entered.forms.counts(entered.first, end)
@@ -351,7 +351,7 @@ class LoopSlots:
         try:
             for name in self._tables.pages.order:
                 key = call.states[name]
-                kept = self._states.hold(key, self._room(entered, name, entered.times))
+                kept = self._states.hold(key, self._needed(entered, name, entered.times))
                 taken.append(key)
                 one = kept[0]
                 if any((row.length, row.position) != (one.length, one.position) for row in kept):
@@ -404,7 +404,7 @@ class LoopSlots:
             room = min(most // width, room)
 
         def fits(times: int) -> bool:
-            return length + self._room(entered, name, times) <= room
+            return length + self._needed(entered, name, times) <= room
 
         if not fits(entered.times):
             ends = range(entered.first, entered.times)
