@@ -38,7 +38,7 @@ class FakeLoop:
         self.told = 0
         """Iterations that were handed out."""
         self.before: list[dict[str, Any]] = []
-        self.kept: dict[str, list[Any]] = {out.key: [] for out in call.outputs}
+        self.kept: dict[str, list[Any]] = {out.key: [] for out in call.spec.outputs}
 
     @property
     def blocked(self) -> bool:
@@ -57,7 +57,7 @@ class FakeLoop:
         self.before = now
         until = call.spec.until
         stop = until is not None and bool(now[until[0]].get(until[1]))
-        for out in call.outputs:
+        for out in call.spec.outputs:
             if out.kind == "collect" and not now[out.use]:
                 continue  # of iterations that call it alone
             wanted = call.wanted.get(out.key) if out.kind == "each" else None
@@ -70,7 +70,7 @@ class FakeLoop:
         return self.items(stop) if due or self.blocked else []
 
     def items(self, stop: bool) -> list[Items]:
-        each = [out.key for out in self.call.outputs if out.kind == "each"]
+        each = [out.key for out in self.call.spec.outputs if out.kind == "each"]
         if self.done == self.told or not each:
             return []
         values = {key: self.kept[key][self.told : self.done] for key in each}
@@ -80,7 +80,7 @@ class FakeLoop:
 
     def end(self, stop: bool) -> CallDone:
         outputs: dict[str, Any] = {}
-        for out in self.call.outputs:
+        for out in self.call.spec.outputs:
             if out.kind == "collect" and self.kept[out.key]:
                 outputs[out.key] = self.kept[out.key]
             elif out.kind == "last" and self.kept[out.key][-1] is not None:
@@ -105,7 +105,7 @@ class FakeLoop:
             call = self.one(use, own, given)
             self.calls.append(call)
             now.append(self.functions[use.node](call))
-            for send, goes in zip(self.call.sends, self.call.goes, strict=True):
+            for send, goes in zip(self.call.spec.sends, self.call.goes, strict=True):
                 if send.use == place and (goes is None or goes[self.done]):
                     self.rooms[self.room(send.channel)] = self.done, now[place][send.port]
         return True
@@ -120,10 +120,10 @@ class FakeLoop:
 
     def value(self, source: LoopSource, now: list[dict[str, Any]]) -> Any:
         if source.kind == "channel":
-            channel, comes = self.call.reads[source.channel].channel, self.call.comes[source.channel]
+            channel, comes = self.call.spec.reads[source.channel].channel, self.call.comes[source.channel]
             return self.came(channel, self.done) if comes is None or comes[self.done] else _NOTHING
         if source.kind == "behind" and self.done > 0:
-            return self.came(self.call.reads[source.channel].channel, self.done - 1)
+            return self.came(self.call.spec.reads[source.channel].channel, self.done - 1)
         if source.kind == "carried" and self.done > 0:
             assert source.place is not None
             return self.before[source.place[0]].get(source.place[1], _NOTHING)
