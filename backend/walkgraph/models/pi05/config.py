@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.checkpoints.decoder import DecoderShape, layer_shape
 from walkgraph.checkpoints.fields import (
     BASE,
     EPS,
@@ -94,16 +94,7 @@ class Pi05Config:
         return 2 * self.layers + 1
 
     def shape(self, of: Widths) -> DecoderShape:
-        return DecoderShape(
-            width=of.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=of.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=False,
-            qk_norm=False,
-        )
+        return layer_shape(self, width=of.width, hidden=of.hidden)
 
 
 PI05_BASE = Pi05Config(

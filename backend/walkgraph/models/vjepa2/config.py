@@ -43,6 +43,11 @@ class TransformerConfig:
     def head_dim(self) -> int:
         return self.width // self.heads
 
+    @property
+    def kv_heads(self) -> int:
+        """Every head has keys and values of its own."""
+        return self.heads
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vjepa2Config:
