@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from walkgraph.checkpoints.fields import BASE, HEAD_DIM, HEADS, HIDDEN, LAYERS, VOCAB, WIDTH, Fields
 
@@ -25,58 +24,46 @@ class LongContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderShape:
-    width: int
+class AttentionSizes:
+    """What the layers of a stack have in common."""
+
     heads: int
     kv_heads: int
     head_dim: int
+    norm_eps: float
+
+    def layer_of(self, *, width: int, hidden: int, qkv_bias: bool = False, qk_norm: bool = False) -> "DecoderShape":
+        return DecoderShape(
+            width=width,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            hidden=hidden,
+            norm_eps=self.norm_eps,
+            qkv_bias=qkv_bias,
+            qk_norm=qk_norm,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape(AttentionSizes):
+    width: int
     hidden: int
     """Width between the two matrices of the MLP."""
-    norm_eps: float
     qkv_bias: bool
     qk_norm: bool
     """RMS norm of every query and key head, before the rotation."""
 
 
-class Heads(Protocol):
-    """What the layers of a stack have in common."""
-
-    @property
-    def heads(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def norm_eps(self) -> float: ...
-
-
-def layer_shape(of: Heads, *, width: int, hidden: int, qkv_bias: bool = False, qk_norm: bool = False) -> DecoderShape:
-    return DecoderShape(
-        width=width,
-        heads=of.heads,
-        kv_heads=of.kv_heads,
-        head_dim=of.head_dim,
-        hidden=hidden,
-        norm_eps=of.norm_eps,
-        qkv_bias=qkv_bias,
-        qk_norm=qk_norm,
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
-class DecoderSizes:
+class DecoderSizes(AttentionSizes):
     """Of a stack of layers with a vocabulary. Raises ValueError for sizes that don't go together."""
 
     width: int
     hidden: int
     layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
     vocab: int
     rope_theta: float
-    norm_eps: float
 
     def __post_init__(self) -> None:
         sizes = (self.width, self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.vocab)
@@ -86,7 +73,7 @@ class DecoderSizes:
             raise ValueError(f"`head_dim` {self.head_dim} must be even for rotary positions")
 
     def layer(self, *, qkv_bias: bool, qk_norm: bool) -> DecoderShape:
-        return layer_shape(self, width=self.width, hidden=self.hidden, qkv_bias=qkv_bias, qk_norm=qk_norm)
+        return self.layer_of(width=self.width, hidden=self.hidden, qkv_bias=qkv_bias, qk_norm=qk_norm)
 
 
 def sizes_of(config: Fields) -> dict[str, int]:

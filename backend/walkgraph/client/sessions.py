@@ -124,6 +124,18 @@ class _Dialogue:
             return request, Answer(request, gathered.result)
         return None if output is None else (request, output)
 
+    def take_for(self, asked: Request, event: Event, frames: Sequence[bytes]) -> Output | Answer | None:
+        """What a message says of one request; answers to others are kept."""
+        taken = self.take(event, frames)
+        if taken is None:
+            return None
+        request, found = taken
+        if request == asked:
+            return found
+        if isinstance(found, Answer):
+            self.keep(found)
+        return None
+
     def kept(self, request: Request | None) -> Answer | None:
         """One that came already; None of `request`: the first."""
         for answer in self._answers:
@@ -189,19 +201,10 @@ class Session(_Dialogue):
     def stream(self, /, **given: Any) -> Iterator[Output]:
         """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
         asked = self.send(**given)
-        while True:
-            told = self.take(*self._receive())
-            if told is None:
-                continue
-            request, found = told
-            if isinstance(found, Output):
-                if request == asked:
-                    yield found
-            elif request == asked:
-                found.check()
-                return
-            else:
-                self.keep(found)
+        while not isinstance(found := self.take_for(asked, *self._receive()), Answer):
+            if found is not None:
+                yield found
+        found.check()
 
     def cancel(self) -> None:
         """End what is under way; its answers say so."""
@@ -287,19 +290,10 @@ class AsyncSession(_Dialogue):
     async def stream(self, /, **given: Any) -> AsyncIterator[Output]:
         """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
         asked = await self.send(**given)
-        while True:
-            told = self.take(*await self._receive())
-            if told is None:
-                continue
-            request, found = told
-            if isinstance(found, Output):
-                if request == asked:
-                    yield found
-            elif request == asked:
-                found.check()
-                return
-            else:
-                self.keep(found)
+        while not isinstance(found := self.take_for(asked, *await self._receive()), Answer):
+            if found is not None:
+                yield found
+        found.check()
 
     async def cancel(self) -> None:
         """End what is under way; its answers say so."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from walkgraph.checkpoints.decoder import DecoderShape, layer_shape
+from walkgraph.checkpoints.decoder import AttentionSizes, DecoderShape
 from walkgraph.checkpoints.fields import (
     BASE,
     EPS,
@@ -42,16 +42,13 @@ class Widths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pi05Config:
+class Pi05Config(AttentionSizes):
     """Raises ValueError for sizes that don't go together."""
 
     vision: SiglipConfig
     prefix: Widths
     expert: Widths
     layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
     vocab: int
     action_width: int = 32
     """Numbers of an action, padding included."""
@@ -94,7 +91,7 @@ class Pi05Config:
         return 2 * self.layers + 1
 
     def shape(self, of: Widths) -> DecoderShape:
-        return layer_shape(self, width=of.width, hidden=of.hidden)
+        return self.layer_of(width=of.width, hidden=of.hidden)
 
 
 PI05_BASE = Pi05Config(

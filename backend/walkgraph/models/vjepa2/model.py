@@ -173,7 +173,6 @@ class Vjepa2Predictor(nn.Module):
 class Vjepa2(nn.Module):
     def __init__(self, config: Vjepa2Config) -> None:
         super().__init__()
-        self.config = config
         self.encoder = Vjepa2Encoder(config)
         self.predictor = Vjepa2Predictor(config)
 
