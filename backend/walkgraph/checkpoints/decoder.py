@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from walkgraph.checkpoints.fields import BASE, HEAD_DIM, HEADS, HIDDEN, LAYERS, VOCAB, WIDTH, Fields
+from walkgraph.checkpoints import limits
+from walkgraph.checkpoints.fields import Fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,11 @@ class AttentionSizes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StackSizes(AttentionSizes):
+    layers: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class DecoderShape(AttentionSizes):
     width: int
     hidden: int
@@ -56,12 +62,11 @@ class DecoderShape(AttentionSizes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderSizes(AttentionSizes):
+class DecoderSizes(StackSizes):
     """Of a stack of layers with a vocabulary. Raises ValueError for sizes that don't go together."""
 
     width: int
     hidden: int
-    layers: int
     vocab: int
     rope_theta: float
 
@@ -78,15 +83,15 @@ class DecoderSizes(AttentionSizes):
 
 def sizes_of(config: Fields) -> dict[str, int]:
     """What `DecoderSizes` has of a public `config.json`, but for the numbers of its norms and positions."""
-    width, heads = config.whole("hidden_size", WIDTH), config.whole("num_attention_heads", HEADS)
+    width, heads = config.whole("hidden_size", limits.WIDTH), config.whole("num_attention_heads", limits.HEADS)
     return {
         "width": width,
-        "hidden": config.whole("intermediate_size", HIDDEN),
-        "layers": config.whole("num_hidden_layers", LAYERS),
+        "hidden": config.whole("intermediate_size", limits.HIDDEN),
+        "layers": config.whole("num_hidden_layers", limits.LAYERS),
         "heads": heads,
-        "kv_heads": config.whole("num_key_value_heads", HEADS),
-        "head_dim": config.whole("head_dim", HEAD_DIM, default=width // heads),
-        "vocab": config.whole("vocab_size", VOCAB),
+        "kv_heads": config.whole("num_key_value_heads", limits.HEADS),
+        "head_dim": config.whole("head_dim", limits.HEAD_DIM, default=width // heads),
+        "vocab": config.whole("vocab_size", limits.VOCAB),
     }
 
 
@@ -101,4 +106,4 @@ def rope_kind(rope: Fields, known: Collection[str]) -> str:
 
 def rope_base(config: Fields, rope: Fields, default: float | None = None) -> float:
     at = rope if rope.values.get("rope_theta") is not None else config
-    return at.number("rope_theta", BASE, default=default)
+    return at.number("rope_theta", limits.BASE, default=default)

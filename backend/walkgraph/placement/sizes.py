@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import walkgraph
+from walkgraph.checkpoints.decoder import StackSizes
 from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.catalogue import Catalogue
@@ -78,23 +78,12 @@ class WeightSizes:
         return self.numbers.get(part, 0) * (4 if part in self.exact else itemsize)
 
 
-class CachedLayers(Protocol):
-    """A stack of layers that keeps keys and values."""
-
-    @property
-    def layers(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-
-
 def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
     """What one token takes in a paged state: a key and a value for every layer and key/value head."""
     return 2 * layers * kv_heads * head_dim
 
 
-def token_numbers_of(stack: CachedLayers) -> int:
+def token_numbers_of(stack: StackSizes) -> int:
     return token_numbers(stack.layers, stack.kv_heads, stack.head_dim)
 
 

@@ -4,11 +4,12 @@ Shapes with `...` have a leading axis of samples where the node's state has a wi
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from walkgraph.graph.catalogue import Component, Param, StateUse, port
 from walkgraph.graph.declaring import PIXELS, Declarations, integer, kv_cache, number
 from walkgraph.models.vjepa2.config import read_vjepa2
-from walkgraph.placement.sizes import MIB, FamilySizes, Part, Shape, token_numbers, token_numbers_of
+from walkgraph.placement.sizes import MIB, FamilySizes, Part, Shape, token_numbers
 
 _FRAME = "features: float[..., n, d]"
 _ACTION = "actions: float[..., 7]"
@@ -132,6 +133,12 @@ COMPONENTS: tuple[Component, ...] = (
     ),
 )
 
+
+def _caches(folder: Path) -> Mapping[str, int]:
+    sizes = read_vjepa2(folder).predictor
+    return {"vjepa2.predictor": token_numbers(sizes.layers, sizes.heads, sizes.head_dim)}
+
+
 SIZES: Mapping[str, FamilySizes] = {
     "vjepa2": FamilySizes(
         parts={name: Part(stem=name) for name in ("encoder", "predictor")},
@@ -149,6 +156,6 @@ SIZES: Mapping[str, FamilySizes] = {
                 parts={"encoder": 50_288, "predictor": 18_960}, caches={"vjepa2.predictor": token_numbers(2, 2, 16)}
             ),
         },
-        caches_of=lambda folder: {"vjepa2.predictor": token_numbers_of(read_vjepa2(folder).predictor)},
+        caches_of=_caches,
     ),
 }
