@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
+from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidHandshake
+from websockets.sync.client import ClientConnection
 
 from walkgraph.client.connection import reaching
 from walkgraph.client.errors import ClientError, ProblemError, Unreachable, of_run
@@ -154,7 +156,7 @@ class _Dialogue(Generic[Socket]):
         return self._socket
 
 
-class Session(_Dialogue["ClientConnection"]):
+class Session(_Dialogue[ClientConnection]):
     """with client.session("reach", "act") as robot:
         robot.send(camera=picture, instruction="reach the red ball", state=[0.4, -0.8])
         for answer in robot:
@@ -243,7 +245,7 @@ class Session(_Dialogue["ClientConnection"]):
                 self._opened.send(message)
 
 
-class AsyncSession(_Dialogue["AsyncConnection"]):
+class AsyncSession(_Dialogue[AsyncConnection]):
     """As `Session`, with `async with`, `await` and `async for`."""
 
     _opened_by = "async with"
