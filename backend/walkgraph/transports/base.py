@@ -21,6 +21,7 @@ import fcntl
 import mmap
 import os
 import secrets
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -300,7 +301,7 @@ class Out(NamedTuple, Generic[V]):
     """What its sender holds for it: a block, or the tensor."""
 
 
-class Tickets(Generic[V]):
+class Tickets(ABC, Generic[V]):
     """The sender's side of a transport whose copies are over at once."""
 
     def __init__(self, rank: Rank, numbers: Iterator[int] | None) -> None:
@@ -334,6 +335,6 @@ class Tickets(Generic[V]):
     def copying(self) -> bool:
         return False
 
+    @abstractmethod
     def _give_back(self, ticket: int, held: V) -> None:
         """The ticket is not out any more."""
-        raise NotImplementedError

@@ -1,5 +1,6 @@
 """Several linear maps of one input as one matrix, whose parts stay parameters under their own names."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
@@ -34,16 +35,16 @@ class Packed(NamedTuple):
         return cls(weight, bias)
 
 
-class Packable(nn.Module):
+class Packable(nn.Module, ABC):
     """Lays its weights out another way for serving: again whenever it is moved or cast, which makes its parameters
     anew."""
 
     @property
-    def is_packed(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_packed(self) -> bool: ...
 
-    def pack(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def pack(self) -> None: ...
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
