@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.safety.plugin"]
+
 TESTS = Path(__file__).resolve().parent
 TIERS = {
     "unit": "unit",
@@ -19,6 +21,7 @@ TIERS = {
     "golden": "unit",
     "contracts": "contract",
     "system": "system",
+    "safety": "system",
     "browser": "browser",
     "gpu": "gpu",
 }

@@ -36,6 +36,7 @@ def mixed(deployment: Deployment, chance: random.Random) -> str:
     return deployment.submit(task, LONG if task == "write" else {"prompt": chance.randrange(1, 60)})
 
 
+@pytest.mark.safety("R6")
 async def test_a_storm_of_cancels_leaves_nothing(watched: Watched) -> None:
     deployment, gauges = watched
     chance = random.Random(4)
@@ -55,6 +56,7 @@ async def test_a_storm_of_cancels_leaves_nothing(watched: Watched) -> None:
     await gauges.all_free(2)
 
 
+@pytest.mark.safety("R1")
 async def test_kills_under_load_touch_one_deployment_and_leave_nothing(watched: Watched) -> None:
     """Rounds at random moments, the ranks in turn; a second deployment doesn't notice."""
     deployment, gauges = watched
@@ -98,6 +100,7 @@ async def test_a_run_larger_than_its_rank_is_refused_and_others_go_on() -> None:
         assert (await deployment.end(deployment.submit("write"))).error is None
 
 
+@pytest.mark.safety("R20")
 async def test_equal_seeds_give_equal_answers_before_and_after_a_restart(watched: Watched) -> None:
     deployment, _ = watched
     await deployment.ready()

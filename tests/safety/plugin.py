@@ -1,0 +1,114 @@
+"""`--safety-scale` and what tests of a row use: how far to go, and where a measured figure is kept.
+
+    @pytest.mark.safety("R3")
+    def test_...(scale: Scale, figure: Figure) -> None:
+        for _ in range(scale(2, 50)): ...
+        figure("workers gone", seconds, "s", at_most=1.0)
+
+A bar is enforced at the long scale alone: load must not decide a test of everyday.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.safety.report import about
+from tests.safety.rows import ROWS
+
+T = TypeVar("T")
+FIGURES = pytest.StashKey[list[dict[str, Any]]]()
+RESULTS = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
+
+
+class Scale:
+    def __init__(self, *, long: bool) -> None:
+        self.long = long
+
+    def __call__(self, short: T, long: T) -> T:
+        return long if self.long else short
+
+
+class Figure:
+    """Keeps figures of one test's rows."""
+
+    def __init__(self, rows: tuple[str, ...], kept: list[dict[str, Any]], *, judged: bool) -> None:
+        self._rows, self._kept, self._judged = rows, kept, judged
+
+    def __call__(
+        self,
+        name: str,
+        value: float,
+        unit: str = "",
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        row: str | None = None,
+    ) -> None:
+        """`row`: which of the test's, where it has several; otherwise its first."""
+        bar = None if at_most is None and at_least is None else at_most if at_most is not None else at_least
+        within = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
+        sign = "≤" if at_most is not None else "≥"
+        said = "" if bar is None else f"{sign} {bar:g} {unit}".strip()
+        self._kept.append(
+            {"row": row or self._rows[0], "name": name, "value": value, "unit": unit, "bar": said, "within": within}
+        )
+        assert within or not self._judged, f"{name}: {value:g} {unit}, the bar is {said}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("safety")
+    group.addoption("--safety-scale", choices=("short", "long"), default="short", help="how far tests of a row go")
+    group.addoption("--safety-report", type=Path, help="a JSON file for rows, results and figures")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = []
+    config.stash[RESULTS] = {}
+
+
+@pytest.fixture(scope="session")
+def scale(request: pytest.FixtureRequest) -> Scale:
+    return Scale(long=request.config.getoption("--safety-scale") == "long")
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest, scale: Scale) -> Figure:
+    return Figure(rows_of(request.node), request.config.stash[FIGURES], judged=scale.long)
+
+
+def rows_of(item: pytest.Item) -> tuple[str, ...]:
+    rows = tuple(row for mark in item.iter_markers("safety") for row in mark.args)
+    unknown = [row for row in rows if row not in ROWS]
+    if unknown:
+        raise pytest.UsageError(f"{item.nodeid}: no row {', '.join(unknown)}")
+    return rows
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    began = time.monotonic()
+    failed = item.session.testsfailed
+    answer = yield
+    for row in rows_of(item):
+        passed = item.session.testsfailed == failed
+        item.config.stash[RESULTS].setdefault(row, []).append(
+            {"test": item.nodeid, "passed": passed, "seconds": round(time.monotonic() - began, 1)}
+        )
+    return answer
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path: Path | None = session.config.getoption("--safety-report")
+    if path is None:
+        return
+    figures, results = session.config.stash[FIGURES], session.config.stash[RESULTS]
+    rows = {
+        row: {"tests": results.get(row, []), "figures": [one for one in figures if one["row"] == row]} for row in ROWS
+    }
+    path.write_text(json.dumps({"about": about(), "rows": rows}, indent=1, ensure_ascii=False) + "\n")
