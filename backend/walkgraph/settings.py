@@ -1,4 +1,7 @@
-"""Every environment variable, typed and read once: `WALKGRAPH_*`. Nothing else reads the environment."""
+"""Every environment variable, typed and read once: `WALKGRAPH_*`, and CUDA's own choice of GPUs.
+
+Nothing else reads the environment.
+"""
 
 from __future__ import annotations
 
@@ -234,9 +237,16 @@ def write_private(path: Path, text: str) -> None:
 
 
 def worker_environment() -> dict[str, str]:
-    """What a worker process inherits: ours, and OpenMP threads that spin for some 10 us and then sleep while they wait.
+    """The environment of a worker process: ours, with CUDA's and OpenMP's choices made.
 
-    Unbounded spinning beside another process on the same two cores made a step 30 times slower; no spinning at all
-    makes one on idle cores twice as slow. libgomp reads it once, when torch is imported.
+    GPUs are numbered as the driver's tools number them, which is how plans name them. OpenMP threads that wait spin for
+    some 10 us and then sleep: unbounded spinning beside another process on the same two cores made a step 30 times
+    slower; no spinning at all makes one on idle cores twice as slow. libgomp reads it once, when torch is imported.
     """
-    return {**os.environ, "GOMP_SPINCOUNT": "20000"}
+    return {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "20000"}
+
+
+def visible_gpus() -> tuple[str, ...] | None:
+    """Entries of CUDA_VISIBLE_DEVICES, indices or UUIDs; None where it isn't set and all GPUs are visible."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if listed is None else tuple(entry.strip() for entry in listed.split(","))

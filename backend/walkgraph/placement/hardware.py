@@ -4,7 +4,7 @@ import contextlib
 import os
 import platform
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pynvml  # pyright: ignore[reportMissingTypeStubs]
 
 from walkgraph.placement.tables import Plan
+from walkgraph.settings import visible_gpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ def find_hardware() -> Hardware:
         host=socket.gethostname(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         shm=_free_shared_memory(),
-        devices=(cpu, *gpus()),
+        devices=(cpu, *gpus(visible=visible_gpus())),
     )
 
 
@@ -97,15 +98,19 @@ def _free_shared_memory() -> int:
     return entry.f_bavail * entry.f_frsize
 
 
-def gpus(nvml: Any = pynvml) -> Iterator[Device]:
-    """Every GPU, in the order of the PCI bus; none without a driver."""
+def gpus(nvml: Any = pynvml, visible: Sequence[str] | None = None) -> Iterator[Device]:
+    """Every GPU that workers see, in their order; none without a driver.
+
+    `visible`: entries of CUDA_VISIBLE_DEVICES. As CUDA does, those after one that names no GPU are ignored.
+    """
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
         return
     try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            handle: Any = nvml.nvmlDeviceGetHandleByIndex(index)
+        every: Iterator[Any] = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        handles = every if visible is None else _chosen(nvml, [*every], visible)
+        for index, handle in enumerate(handles):
             memory: Any = nvml.nvmlDeviceGetMemoryInfo(handle)
             label = str(nvml.nvmlDeviceGetName(handle))
             yield Device(name=f"cuda:{index}", total=int(memory.total), free=int(memory.free), label=label)
@@ -114,3 +119,17 @@ def gpus(nvml: Any = pynvml) -> Iterator[Device]:
     finally:
         with contextlib.suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
+
+
+def _chosen(nvml: Any, handles: Sequence[Any], visible: Sequence[str]) -> list[Any]:
+    uuids = [str(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    found: list[Any] = []
+    for entry in visible:
+        if entry.isdecimal():
+            named = [int(entry)] if int(entry) < len(handles) else []
+        else:
+            named = [index for index, uuid in enumerate(uuids) if entry and uuid.startswith(entry)]
+        if len(named) != 1:
+            break
+        found.append(handles[named[0]])
+    return found

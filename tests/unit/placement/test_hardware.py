@@ -75,6 +75,28 @@ class Nvml:
     def nvmlDeviceGetName(self, handle: int) -> str:
         return f"GPU {handle}"
 
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{'ab'[handle]}0-11"
+
+
+@pytest.mark.parametrize(
+    ("visible", "labels"),
+    [
+        (None, ["GPU 0", "GPU 1"]),
+        (["1", "0"], ["GPU 1", "GPU 0"]),
+        (["1"], ["GPU 1"]),
+        (["GPU-a0"], ["GPU 0"]),
+        (["1", "7", "0"], ["GPU 1"]),
+        (["-1"], []),
+        ([""], []),
+        (["GPU-"], []),
+    ],
+)
+def test_only_gpus_that_workers_see_are_found(visible: list[str] | None, labels: list[str]) -> None:
+    found = list(gpus(Nvml(), visible))
+    assert [device.label for device in found] == labels
+    assert [device.name for device in found] == [f"cuda:{index}" for index in range(len(labels))]
+
 
 def test_gpus_are_told_with_their_memory() -> None:
     nvml = Nvml()
