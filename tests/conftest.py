@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.safety.plugin"]
 
@@ -40,6 +41,10 @@ PATIENT = {
 }
 """Group -> files of `tests/system` that share a service, or a part of the way to it; those that take longest first."""
 _PATIENT = {stem: (place, group) for place, (group, stems) in enumerate(PATIENT.items()) for stem in stems.split()}
+
+# Neither the time of an example nor that of drawing one says anything on a machine that does other work.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -153,7 +153,7 @@ def _decode_blocks(packed: list[Any]) -> Blocks:
 
 
 def _encode_hops(hops: Hops) -> list[Any]:
-    # Those that were not told have 0, the others their time under way: from 1, or below 0.
+    # 0: it has not arrived. Otherwise the time under way, within ±2^62 us: from 1 on, or below 0 as it is.
     sent, arrived = _ints(hops.sent), _ints(hops.arrived)
     under_way = arrived - sent
     return _encode_table(hops, arrived=np.where(arrived == -1, 0, under_way + (under_way >= 0)), sent=_steps(sent))

@@ -26,7 +26,7 @@ def shared() -> Engine:
     return resident.engine()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     times=st.integers(1, 40),
     acts=st.lists(st.sampled_from(["step", "step", "hold", "release", "suspend", "resume"]), max_size=25),

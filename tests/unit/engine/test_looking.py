@@ -79,7 +79,7 @@ def tensors(draw: st.DrawFn) -> Tensor:
     return value.mT if value.dim() > 1 and draw(st.booleans()) else value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tensors())
 def test_statistics_are_those_of_the_numbers(value: Tensor) -> None:
     found, wanted = looked(value), counted(value)
@@ -139,7 +139,7 @@ def arithmetic(word: int, by: int) -> int:
     return (signed >> by) & MASK
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(tensors())
 def test_digests_are_those_of_all_bytes(value: Tensor) -> None:
     raw = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
@@ -153,7 +153,7 @@ def test_large_tensors_are_digested_in_pieces(words: int, monkeypatch: pytest.Mo
     assert looked(value).digest == digested(value.numpy().tobytes())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(2, 60), st.randoms(use_true_random=False))
 def test_any_change_of_a_tensor_changes_its_digest(count: int, chance: Any) -> None:
     value = torch.randint(0, 256, (count,), dtype=torch.uint8, generator=torch.Generator().manual_seed(count))

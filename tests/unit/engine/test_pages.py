@@ -57,7 +57,7 @@ def test_an_audit_finds_what_is_lost_and_what_is_held_twice() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["take", "share", "drop", "keep"]), st.integers(0, 6)), max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_page_is_free_or_held_whatever_happens(moves: list[tuple[str, int]]) -> None:
     pages, lists = PageAllocator(12), list[list[int]]()
     for move, n in moves:

@@ -276,7 +276,7 @@ moves = st.tuples(
 
 
 @given(st.lists(moves, max_size=30))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_whatever_happens_sequences_hold_what_was_appended(
     moves: list[tuple[str, StateKey, StateKey, list[int]]],
 ) -> None:

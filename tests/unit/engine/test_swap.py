@@ -71,7 +71,7 @@ class Client:
 # ── loops ──
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     times=st.integers(1, 40),
     at=st.lists(st.integers(0, 12), min_size=1, max_size=4),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
@@ -160,7 +160,7 @@ def test_bundled_graphs_survive_python(repository: Any) -> None:
 
 
 @given(DOCUMENTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_any_graph_survives_python(value: dict[str, Any]) -> None:
     graph = load(value)
     assert dump(rebuilt(graph)) == dump(graph)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
@@ -13,7 +13,7 @@ from walkgraph.graph.codec import digest, dump, dumps, load
 from walkgraph.graph.document import Fork, Loop, Parallel, Sequence, Use
 from walkgraph.graph.reading.guard import MAX_BYTES
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 
 
 @given(DOCUMENTS)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
@@ -98,7 +98,7 @@ def test_names_with_dashes_stay_apart() -> None:
 
 
 @given(DOCUMENTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_any_graph_can_be_drawn(value: dict[str, Any]) -> None:
     graph = load(value)
     for walk in (None, *graph.walks):

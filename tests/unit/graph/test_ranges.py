@@ -80,7 +80,7 @@ def _combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     k=st.integers(-99, 99),
     index=st.integers(0, 9),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_value_is_within(text: str, n: int, x: float, k: int, index: int) -> None:
     try:
         expression = parse(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from tests.unit.graph.changes import changed
 from tests.unit.graph.documents import document
@@ -61,7 +61,7 @@ def test_bundled_graphs_are_valid(repository: Path) -> None:
 
 
 @given(DOCUMENTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_well_formed_documents_are_valid(value: dict[str, Any]) -> None:
     VALIDATOR.validate(value)
     VALIDATOR.validate(dump(load(value)))

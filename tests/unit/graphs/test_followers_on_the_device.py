@@ -88,7 +88,7 @@ PARAMS = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("walk", ["counted", "ended", "dropped"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(asked=st.lists(PARAMS, min_size=1, max_size=4))
 def test_values_come_as_from_a_stepped_loop(walk: str, apart: bool, asked: list[dict[str, int]]) -> None:
     found: list[list[dict[str, Any]]] = []

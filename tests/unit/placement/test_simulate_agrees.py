@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.reference_walk import run_walk
@@ -192,7 +192,7 @@ def attempt(work: Callable[[], T]) -> T | str:
         return f"{error} {error.pointer}"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(requests())
 def test_a_simulation_agrees_with_the_document_and_the_conductor(asked: Asked) -> None:
     graph = graph_of(asked.graph)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
@@ -22,7 +22,7 @@ from walkgraph.placement.tables import Plan
 
 ONE = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
 INPUTS = {"x": 5, "xs": [7, 8]}
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 
 
 def placed(graph: Graph, ranks: list[int]) -> Plan:

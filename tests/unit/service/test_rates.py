@@ -30,7 +30,7 @@ def tried(meter: Meter) -> int:
     return 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     per_minute=st.integers(1, 3000),
     gaps=st.lists(st.one_of(st.integers(0, 50_000_000), st.integers(0, 200 * SECOND)), min_size=1, max_size=120),
@@ -50,7 +50,7 @@ def test_no_window_has_more_than_is_allowed(per_minute: int, gaps: list[int]) ->
             assert last - first + 1 <= burst + span * per_minute / (60 * SECOND) + 1e-9
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(per_minute=st.integers(1, 6000), greedy=st.integers(0, 400), gap=st.integers(0, 20_000_000))
 def test_who_waits_as_long_as_told_is_served(per_minute: int, greedy: int, gap: int) -> None:
     clock = Clock()

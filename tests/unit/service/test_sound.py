@@ -48,7 +48,7 @@ def cut(samples: Samples, cuts: list[int]) -> list[Samples]:
 CUTS = st.lists(st.integers(0, 30_000), max_size=6)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(name=st.sampled_from(EXACT), cuts=CUTS, count=st.integers(1, 9000), channels=st.integers(1, 2))
 def test_what_is_exact_comes_back_exactly_however_it_was_cut(
     name: str, cuts: list[int], count: int, channels: int
@@ -64,7 +64,7 @@ def test_what_is_exact_comes_back_exactly_however_it_was_cut(
         assert np.array_equal(samples, whole)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(name=st.sampled_from(LOSSY), cuts=CUTS, count=st.integers(6000, 20_000))
 def test_what_is_lossy_comes_back_nearly_and_the_same_however_it_was_cut(
     name: str, cuts: list[int], count: int

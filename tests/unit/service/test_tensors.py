@@ -94,7 +94,7 @@ def header(dice: random.Random) -> tuple[Any, Any, bytes]:
 def test_ten_thousand_headers_are_sound_or_refused_in_words() -> None:
     read: Counter[bool] = Counter()
 
-    @settings(max_examples=1000, deadline=None, database=None)
+    @settings(max_examples=1000, database=None)
     @given(seed=st.integers(0, 2**64 - 1))
     def ten(seed: int) -> None:
         dice = random.Random(seed)
@@ -197,7 +197,7 @@ def test_numbers_that_would_change_are_refused(dtype: str, data: bytes, kind: An
         read_bytes(data, dtype, [1], kind, "")
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300, database=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4))
 def test_whole_numbers_become_floats_exactly_as_python_says(numbers: list[int]) -> None:
     array = np.array(numbers, np.int64)

@@ -16,12 +16,15 @@ from walkgraph.telemetry.events import Statistics
 from walkgraph.telemetry.trace import CALL, LAUNCH, Blocks, Counters, Hops, Lane, LoopEnd, Trace
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-2, 300)
+TIMES = st.integers(-(2**61), 2**61) | st.integers(-2, 300)
+"""Microseconds of a hop: kept as the time under way, which has one value less than all 64-bit differences."""
 RAGGED = st.lists(INTS, max_size=4).map(tuple)
 FLOATS = st.floats(allow_nan=False)
 
 
-def column(kind: str, rows: int):
-    element = RAGGED if "tuple[int" in kind else st.booleans() if "bool" in kind else INTS
+def column(name: str, kind: str, rows: int):
+    whole = TIMES if name in ("sent", "arrived") else INTS
+    element = RAGGED if "tuple[int" in kind else st.booleans() if "bool" in kind else whole
     element = FLOATS if "float" in kind else element
     return st.lists(element, min_size=rows, max_size=rows).map(tuple)
 
@@ -31,7 +34,7 @@ def tables(draw: st.DrawFn, kind: type):
     rows = draw(st.integers(0, 12))
     kinds = {field.name: str(field.type) for field in msgspec.structs.fields(kind)}
     inner = {name: text.removeprefix("tuple[").removesuffix(", ...]") for name, text in kinds.items()}
-    found = {name: draw(column(text, rows)) for name, text in inner.items()}
+    found = {name: draw(column(name, text, rows)) for name, text in inner.items()}
     return kind(**found)
 
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -45,7 +45,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.observe.gate import Gate
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=30)
 R = RunId("r")
 STEPS = tuple(StepPlan(index=i, walk=0, partition=lane, bindings={}) for i, lane in enumerate((0, 0, 1)))
 Path = tuple[tuple[float, ...], ...]

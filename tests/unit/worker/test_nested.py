@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster, Function
@@ -29,7 +29,7 @@ from walkgraph.worker.observe.call_aggregates import calls_of
 from walkgraph.worker.observe.launch_groups import LaunchGroup
 from walkgraph.worker.observe.observing import held_values
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 
 
 @QUICK

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
@@ -17,7 +17,7 @@ from walkgraph.ids import RunId
 from walkgraph.wire.watching import Tap, Watch
 from walkgraph.worker.events import ABSENT, Observe
 
-QUICK = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=20)
 RANKS = st.just([0] * 12) | st.lists(st.integers(0, 2), min_size=12, max_size=12)
 Place = tuple[str, str, int, tuple[int, ...], Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -33,7 +33,7 @@ from walkgraph.worker.events import Arrived, CallDone, Ref, RunCall, RunLoop, Se
 from walkgraph.worker.walk.run_streams import Outgoing
 
 INPUTS = {"x": 5, "xs": [7, 8]}
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=80)
 
 
 def placed(graph: Graph, ranks: list[int], *, resident: bool) -> Plan:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
@@ -21,7 +21,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 WHENS = (None, "off", "n > 1", "@loop.index > 1", "@loop.index % 3 == 0", "@loop.index == 0 and on", "@loop.index < 3")
 RANKS = {"u0": 1, "u1": 2, "u2": 1, "host": 1}
 

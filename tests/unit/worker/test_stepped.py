@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
@@ -14,7 +14,7 @@ from tests.unit.worker.test_resident import INPUTS, STREAM, drawn, placed, plan_
 from walkgraph.graph.document import Graph
 from walkgraph.placement.compiler.loop_decisions import stepped
 
-QUICK = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=20)
 RANKS = st.lists(st.integers(0, 2), min_size=12, max_size=12)
 
 

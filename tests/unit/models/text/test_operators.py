@@ -122,7 +122,7 @@ def test_a_missing_or_broken_tokenizer_is_said(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=20))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_any_text_comes_back_when_streamed(text: str) -> None:
     vocabulary = Trained(FILE)
     lowered = vocabulary.decode(vocabulary.encode(text))

@@ -277,7 +277,7 @@ INSIDE = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(value=JSON, kind=st.sampled_from(sorted(INSIDE)))
 def test_no_event_ends_a_session(value: Any, kind: str) -> None:
     async def run() -> None:

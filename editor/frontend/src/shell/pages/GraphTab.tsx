@@ -52,6 +52,8 @@ export function GraphTab() {
 }
 
 function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
+  const views = { palette: <Palette />, outline: <Outline /> };
+  const names = { palette: "The palette", outline: "The outline" };
   return (
     <Side
       side="left"
@@ -70,9 +72,7 @@ function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
         />
       }
     >
-      <Inside what={leftTab === "palette" ? "The palette" : "The outline"}>
-        {leftTab === "palette" ? <Palette /> : <Outline />}
-      </Inside>
+      <Inside what={names[leftTab]}>{views[leftTab]}</Inside>
     </Side>
   );
 }
