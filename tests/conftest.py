@@ -1,8 +1,8 @@
 """What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread.
 
 Run in several processes (`-n`), a file's quick tests stay together. Of those that start processes of their own, some
-only ask a service and can wait for its answers: these come next, a group at a time in each process. The others, which
-tell how soon something must happen, come last and one by one: they need the machine to themselves.
+share a service: these come next, a group at a time in each process. The others, and those in a browser, are the last
+two groups. No test counts on having the machine to itself.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier)
         place, group = -1, item.path.stem
         if tier == "system":
-            place, group = _PATIENT.get(item.path.stem, (len(PATIENT), "alone"))
+            place, group = _PATIENT.get(item.path.stem, (len(PATIENT), "processes"))
         elif tier in ("browser", "gpu"):
-            group = "alone"
+            group = tier
         item.add_marker(pytest.mark.xdist_group(group))
         places[item] = (order.index(tier) if tier is not None else 0, place)
     # The quick tiers first: a slip in a pure core shows before processes are started.
