@@ -25,10 +25,11 @@ EARLY_RUNS = 1024
 
 
 class Core:
-    def __init__(self, plan: Plan, rank: Rank) -> None:
+    def __init__(self, plan: Plan, rank: Rank, variants: Variants | None = None) -> None:
+        """`variants`: of this plan and rank, where they are there already."""
         self.plan = plan
         self.rank = rank
-        self._walked = Variants(plan, rank)
+        self._walked = variants or Variants(plan, rank)
         self._watch = Watch()
         self._runs: dict[str, LocalRun] = {}
         self._early: OrderedDict[str, list[Arrived]] = OrderedDict()
@@ -41,6 +42,11 @@ class Core:
     @property
     def runs(self) -> tuple[str, ...]:
         return tuple(self._runs)
+
+    @property
+    def early(self) -> tuple[str, ...]:
+        """Runs of which a peer was heard before the conductor."""
+        return tuple(self._early)
 
     def standing(self, run: str) -> Standing | None:
         """How a run stands here, and what it waits for."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.naive_chunks import NaiveChunk, naive_chunks
+from walkgraph.simulation.naive_chunks import NaiveChunk, naive_chunks
 from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
 from walkgraph.errors import InvalidInput, NotFound

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.reference_walk import run_walk
+from walkgraph.simulation.reference_walk import run_walk
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph import codec

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.cluster import Cluster
 from tests.support.naive_tables import run_tables
 from tests.support.random_walks import CATALOGUE, PARAMS, graphs, mix, plain
-from tests.support.reference_walk import run_walk
+from walkgraph.simulation.reference_walk import run_walk
 from tests.support.synthetic import one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.graph.document import Edge, Graph, Loop

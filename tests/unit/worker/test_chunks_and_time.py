@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.support.cluster import Cluster
-from tests.support.naive_chunks import NaiveChunk, naive_chunks
+from walkgraph.simulation.naive_chunks import NaiveChunk, naive_chunks
 from tests.support.synthetic import functions, lanes
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, RESIDENT, followed, graphs, mix, plain
-from tests.support.reference_walk import run_walk
+from walkgraph.simulation.reference_walk import run_walk
 from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
 from tests.support.random_walks import OUTPUTS, PARAMS, RESIDENT, mix
-from tests.support.reference_walk import run_walk
+from walkgraph.simulation.reference_walk import run_walk
 from tests.support.synthetic import one_walk
 from tests.unit.worker.test_resident import INPUTS, plain, results, served, told
 from walkgraph.graph import codec
