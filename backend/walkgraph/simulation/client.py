@@ -117,7 +117,7 @@ class SimulatedClient:
                 inputs=request.packed,
                 priority=chance.randrange(3),
                 deadline=deadline,
-                session=f"s{number}" if request.session else None,
+                session=_session(run) if request.session else None,
                 hold=hold,
             )
         )
@@ -139,6 +139,10 @@ class SimulatedClient:
     def _let_go(self, run: AskedRun) -> None:
         if run.paused:
             self._steer(run.id, "resume")
+
+    def _end_session(self, run: AskedRun) -> None:
+        """What it keeps is given back; runs may wait for that."""
+        self._send(m.AskSessions(number=0, end=_session(run.id)))
 
     def _break(self) -> None:
         """Runs stop before calls of one use, until it is taken back."""
@@ -190,6 +194,8 @@ class SimulatedClient:
             case m.Finished():
                 self._open(run, "ends")
                 run.finished, run.finished_at, run.paused = message, self._timeline.now, False
+                if run.request.session:
+                    self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._end_session(run))
 
     def _once(self, run: AskedRun, *, accepted: bool) -> None:
         if accepted or run.rejected is not None:
@@ -239,3 +245,7 @@ class SimulatedClient:
     def ends(self) -> Counter[str]:
         errors = (run.rejected or (run.finished.error if run.finished else None) for run in self.runs.values())
         return Counter("done" if error is None else error.code for error in errors)
+
+
+def _session(run: str) -> str:
+    return f"of {run}"

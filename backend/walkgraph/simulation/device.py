@@ -75,7 +75,8 @@ class Activity:
         return next((k for k in range(1, most) if self.at(iteration + k) != here), most)
 
 
-class Entered(NamedTuple):
+@dataclass(slots=True)
+class Entered:
     """What a run enters a slot with."""
 
     times: int

@@ -18,7 +18,7 @@ from walkgraph.worker.io.outbox import OutgoingMessage
 from walkgraph.worker.io.peers import SENDER, Peers
 from walkgraph.worker.io.pending import HeldMessages
 
-ARENA = 3
+ARENA = 1
 """Values that a rank may have on their way to its peers."""
 
 Post = Callable[[Process, Packet], None]
@@ -135,7 +135,11 @@ class SimulatedLinks:
                 case message:
                     yield Arrived(message, packet.value)
                     if packet.ticket is not None:
-                        self._queue(rank, OutgoingMessage(m.Freed(ticket=packet.ticket)))
+                        self.free(rank, packet.ticket)
+
+    def free(self, rank: Rank, ticket: int) -> None:
+        """A value was copied: its sender has its room back, whatever waits for this rank's own."""
+        self._leave(rank, Packet(m.Freed(ticket=ticket)))
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         for message, error in self.held.failed:

@@ -110,18 +110,18 @@ def followed_graph(draw: Draw) -> Graph:
             givers = list(names) if name not in cores else [c for c in cores if order[c] < order[name] or c in always]
             if (source := draw.one(sources)) == "core" and givers:
                 giver = draw.one(givers)
-                edges.append(Edge(from_=f"{giver}.{draw.one(OUTPUTS)}", to=to))
+                edges.append(_edge(f"{giver}.{draw.one(OUTPUTS)}", to=to))
                 if name in cores and order[giver] >= order[name]:
                     source = draw.one(["in", "each", "index"])
             if source in ("in", "each"):
-                edges.append(Edge(from_="@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
+                edges.append(_edge("@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
             elif source == "index":
-                edges.append(Edge(from_="@loop.index", to=to))
+                edges.append(_edge("@loop.index", to=to))
     for i, to in enumerate(("@out.o0", "@out.o1", "end.a", "end.b")):
         how = draw.one(["last", "each", "collect"] if i < 2 else ["last", "collect"])
         source = f"{draw.one(names)}.{draw.one(OUTPUTS)}"
-        edges.append(Edge(from_=source, to=to, each=how == "each", collect=how == "collect"))
-    edges.append(Edge(from_="end.out", to="@out.end"))
+        edges.append(_edge(source, to=to, each=how == "each", collect=how == "collect"))
+    edges.append(_edge("end.out", to="@out.end"))
     core = draw.one([None, None, None, "off", "on"])
     uses = tuple(
         Sequence(sequence=(Use(use=name, when=None if name in always else draw.one(whens)),), when=core)
@@ -210,9 +210,9 @@ class _Builder:
         match self.draw.one(kinds):
             case "in":
                 each = bool(target.loops) and self.draw.flag()
-                found.append(Edge(from_="@in.xs" if each else "@in.x", to=to, each=each))
+                found.append(_edge("@in.xs" if each else "@in.x", to=to, each=each))
             case "loop":
-                found.append(Edge(from_=f"@loop.{self.draw.one(['index', *target.loops])}", to=to))
+                found.append(_edge(f"@loop.{self.draw.one(['index', *target.loops])}", to=to))
             case "use":
                 source = self.draw.one(before)
                 common = _common(source.loops, target.loops)
@@ -234,11 +234,19 @@ class _Builder:
 
     def edge(self, source: _At, to: str, *, each: bool, collect: bool) -> Edge:
         port = "many" if each and not to.startswith("@out") else self.draw.one(OUTPUTS)
-        return Edge(from_=f"{source.use}.{port}", to=to, each=each, collect=collect)
+        return _edge(f"{source.use}.{port}", to=to, each=each, collect=collect)
 
     def result(self) -> Result:
         source = self.draw.one(self.uses)
-        return Result(from_=f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.flag())
+        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.flag())
+
+
+def _edge(source: str, to: str, *, each: bool = False, collect: bool = False) -> Edge:
+    return Edge.model_validate({"from": source, "to": to, "each": each, "collect": collect})
+
+
+def _result(source: str, *, collect: bool) -> Result:
+    return Result.model_validate({"from": source, "collect": collect})
 
 
 def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:

@@ -230,17 +230,31 @@ def random_scenarios(count: int = WALKS) -> list[Scenario]:
     return found
 
 
+def ferries() -> Scenario:
+    """Two ranks that send each other values through their arenas."""
+    body = [{"loop": "l", "times": "4", "body": ["a", "b"]}]
+    edges = [["@in.x", "a.a"], ["a.many", "b.a"], ["b.many", "a.b"], {"from": "b.out", "to": "@out.o", "each": True}]
+    nodes = {"a": {"component": "test.mix"}, "b": {"component": "test.mix"}}
+    walk = {"inputs": {"x": "scalar", "xs": "tensor"}, "body": body, "edges": edges}
+    graph = codec.load({"format": "walkgraph/graph@1", "name": "ferries", "nodes": nodes, "walks": {"w": walk}})
+    return _of_walk("ferries", graph, _placed({"a": 0, "b": 1}, 2), CATALOGUE)
+
+
 def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenario:
-    draw = SeededDraw(seed)
+    draw, ranks = SeededDraw(seed), 1 + seed % 3
+    split = {node: draw.integer(0, ranks - 1) for node in graph.nodes}
+    if components is RESIDENT:  # so that its loops may run on a device
+        core = draw.integer(0, ranks - 1)
+        split |= {node: core for node, made in graph.nodes.items() if made.component == "test.mix"}
+    return _of_walk(f"{name}/{ranks}", graph, _placed(split, ranks), components)
+
+
+def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogue) -> Scenario:
+    """Of a graph whose one Walk is `w`."""
     walk = graph.walks["w"]
     outputs = sorted({edge.to.removeprefix("@out.") for edge in walk.edges if edge.to.startswith("@out.")})
     graph = codec.load(codec.dump(graph) | {"tasks": {"t": _task(outputs)}})
-    ranks = 1 + seed % 3
-    split = {node: draw.integer(0, ranks - 1) for node in graph.nodes}
-    if components is RESIDENT:
-        core = draw.integer(0, ranks - 1)
-        split |= {node: core for node, made in graph.nodes.items() if made.component == "test.mix"}
-    plan = assemble(Assignment(graph, _placed(split, ranks)), components)
+    plan = assemble(Assignment(graph, placement), components)
     mixed = {node: mix(node) for node in graph.nodes}
     served = {node: _served(function) for node, function in mixed.items()}
     requests: list[Request] = []
@@ -249,7 +263,7 @@ def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenar
         outs, _ = run_walk(walk, mixed, params, inputs)
         wanted = {output: [plain(value) for _, value in given] for output, given in outs.items() if given}
         requests.append(Request("t", {"n": n}, wanted, inputs))
-    return Scenario(f"{name}/{ranks}", graph, plan, lambda states: served, requests)
+    return Scenario(name, graph, plan, lambda states: served, requests)
 
 
 def _task(outputs: Sequence[str]) -> dict[str, Any]:
@@ -270,4 +284,4 @@ def _served(function: Any) -> Any:
 
 
 def scenarios() -> list[Scenario]:
-    return [*bundled_scenarios(), *random_scenarios()]
+    return [*bundled_scenarios(), ferries(), *random_scenarios()]

@@ -16,7 +16,7 @@ def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[s
         kept = states.read(key)
         count = (kept["count"] if kept else 0) + 1
         states.write(key, {"count": count})
-        return {"token": call.inputs.get("token", 0) + 1, "stop": count >= call.params["stop_at"]}
+        return {"token": call.inputs.get("token", 0) + 1, "stop": count >= int(call.params["stop_at"])}
 
     def attend(call: Call) -> dict[str, Any]:
         key = call.states["kv"]
@@ -35,7 +35,10 @@ def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[s
         "synthetic.range": lambda c: {"values": [c.inputs.get("start", 0) + i for i in range(int(c.params["n"]))]},
         "synthetic.add": lambda c: {"sum": c.inputs.get("a", 0) + c.inputs.get("b", 0)},
         "synthetic.sum": lambda c: {"sum": int(sum(c.inputs["values"]))},
-        "synthetic.compare": lambda c: {"value": c.inputs["value"], "reached": c.inputs["value"] >= c.params["at"]},
+        "synthetic.compare": lambda c: {
+            "value": c.inputs["value"],
+            "reached": c.inputs["value"] >= int(c.params["at"]),
+        },
         "synthetic.counter": counter,
         "synthetic.attend": attend,
         "synthetic.tokens": lambda c: {"ids": [c.inputs.get("first", 0) + i for i in range(int(c.params["n"]))]},
@@ -45,6 +48,10 @@ def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[s
         "synthetic.chunk_sum": lambda c: {"sum": float(sum(c.inputs.get("items", ())))},
     }
     return {name: kinds[node.component] for name, node in graph.nodes.items() if node.component in kinds}
+
+
+def _compare(call: Call) -> dict[str, Any]:
+    return {"value": call.inputs["value"], "reached": call.inputs["value"] >= int(call.params["at"])}
 
 
 def _fail(call: Call) -> dict[str, Any]:

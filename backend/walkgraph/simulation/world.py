@@ -32,7 +32,7 @@ from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import CoreLike
 from walkgraph.worker.plan_variants import Variants
 
-LIMITS = Limits(restarts=1000, backoff_first=0.1, backoff_last=0.5, step_deadline=2.0)
+LIMITS = Limits(restarts=1000, backoff_first=0.1, backoff_last=0.5, step_deadline=2.0, load_deadline=3.0)
 READY_SECONDS = 5.0
 """In which a world that nothing disturbs is ready."""
 REST_SECONDS = 60.0
@@ -40,6 +40,7 @@ REST_SECONDS = 60.0
 LATE_SECONDS = 0.05
 """After its deadline, in which a run's end must have begun."""
 DIED_SECONDS = 0.002
+"""From the death of a process until the conductor hears of it, at most."""
 MOST_TICKS = 20
 """At one time."""
 
@@ -68,13 +69,12 @@ class Outcome(NamedTuple):
     seconds: float
     """Simulated."""
     messages: int
-    kills: int
+    lost: int
+    """Ranks that were killed."""
 
 
 class World:
-    def __init__(
-        self, scenario: Scenario, seed: int, *, chances: Chances | None = None, parts: Parts = PARTS
-    ) -> None:
+    def __init__(self, scenario: Scenario, seed: int, *, chances: Chances | None = None, parts: Parts = PARTS) -> None:
         self._scenario, self._parts = scenario, parts
         self._chances = Chances() if chances is None else chances
         self._timeline = Timeline()
@@ -99,7 +99,6 @@ class World:
         self.client.begin()
         self._disturb()
         self._until(lambda: self.client.over, REST_SECONDS, "not all runs have ended")
-        self._end_sessions()
         self._until(self._at_rest, REST_SECONDS, "it doesn't come to rest")
         ends = Counter(self._check_run(run) for run in self.client.runs.values())
         self._check_left()
@@ -155,7 +154,7 @@ class World:
         if planned == self._tick_at:
             self._ticks = self._ticks + 1 if planned == self._ticked else 0
             if self._ticks > MOST_TICKS:
-                raise self._watchman.fail("the conductor has something to do at once, again and again, and does nothing")
+                raise self._watchman.fail("the conductor wants to act at once, again and again, and does nothing")
             self._tick_at, self._ticked = float("inf"), planned
             self._handle(c.Tick())
 
@@ -225,6 +224,7 @@ class World:
             return
         if not worker.stopped and not self.client.stopping:
             raise self._watchman.fail(f"rank {rank} is killed though it answers; {self._standing()}")
+        self._lost.append((self._timeline.now, rank))
         self._ended(worker.here, -9)
 
     def _disturb(self) -> None:
@@ -249,14 +249,8 @@ class World:
 
     # ── what must hold ──
 
-    def _end_sessions(self) -> None:
-        for number, run in enumerate(self.client.runs):
-            if self.client.runs[run].request.session:
-                self._handle(c.FromService(m.AskSessions(number=number, end=f"s{run.removeprefix('r')}")))
-        self._handle(c.Tick())
-
     def _check_run(self, run: AskedRun) -> str:
-        return self.client.check(run, lost=any(run.at <= at for at, _ in self._lost))
+        return self.client.check(run, lost=any(run.at <= at + DIED_SECONDS for at, _ in self._lost))
 
     def _check_deadline(self, name: str) -> None:
         run, record = self.client.runs[name], self._conductor.runs.table.get(name)
@@ -272,7 +266,8 @@ class World:
         """All is freed."""
         core = self._conductor
         kept: list[str] = [line for worker in self._workers.values() for line in worker.left()]
-        kept += [f"{pages} pages of rank {pool[0]} are promised" for pool, pages in core.pages.promised.items() if pages]
+        promised = core.pages.promised.items()
+        kept += [f"{pages} pages of rank {rank} are promised" for (rank, _), pages in promised if pages]
         kept += [f"{len(core.runs.sessions)} sessions"] if len(core.runs.sessions) else []
         kept += [f"{len(core.runs.steering)} pauses"] if len(core.runs.steering) else []
         if kept:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import Cluster
-from walkgraph.simulation.plain_loop import PlainLoop
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_core import plan_of
 from tests.unit.worker.test_resident import STEPS, STREAM, drawn
@@ -15,6 +14,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.simulation.plain_loop import PlainLoop
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
 

@@ -183,7 +183,8 @@ class Links:
         for rank, ticket, failed in self._intake.copied():
             if failed is not None:
                 yield failed
-            self._out[rank].send(OutgoingMessage(m.Freed(ticket=ticket)))
+            # Behind messages that wait for room it could wait for a peer that waits for this very room.
+            self._out[rank].urge(m.Freed(ticket=ticket))
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """(run, error) for values that could not be sent."""

@@ -66,7 +66,7 @@ class Outbox:
         if len(self) == 1:
             self.flush()
 
-    def urge(self, message: m.BetweenParts) -> None:
+    def urge(self, message: m.BetweenParts | m.Freed) -> None:
         """Send a message without a value before all that waits, now if the socket takes it."""
         self._urgent.append([*self._head, codec.encode(message)])
         self.flush()
