@@ -33,7 +33,6 @@ class Chances(NamedTuple):
     most_runs: int = 4
 
 
-CALM = Chances(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 SPREAD_SECONDS = 0.4
 """In which the runs of a world are asked."""
 PATIENCE_SECONDS = 0.3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from walkgraph.abi.calls import Call
+from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.engine.calls.schedule import MIX, Schedule
 from walkgraph.engine.loops.loop_runs import LoopDone, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
@@ -53,7 +53,13 @@ class _Suspended:
     """`stopping`, `leaving`, `out`, `coming`."""
     wanted: bool = False
     """To be here."""
+    asked: bool = True
+    """Who has asked for it to be out is to be told."""
     mark: SimulatedMark | None = None
+
+    @property
+    def moves(self) -> bool:
+        return self.state != "out" or self.wanted or self.asked
 
 
 Functions = Callable[[StateStore], Mapping[str, Serve]]
@@ -68,13 +74,18 @@ class SimulatedEngine:
         functions: Functions,
         states: StateStore,
         fail: Callable[[str], Exception],
+        device: type[SimulatedDevice] = SimulatedDevice,
     ) -> None:
         self._timeline, self._chance = timeline, chance
         self._queue = SimulatedQueue(timeline, chance)
         self.states, self._functions = states, functions(states)
-        device = SimulatedDevice(self._queue, self._functions, states, fail)
+        self.chunks: dict[str, dict[tuple[int, int, str], list[ChunkInfo]]] = {}
+        """What uses have read of streams: by run, then by step, use and port."""
         self.loops = LoopScheduler(
-            device, watch=_Off(), here=lambda run: run not in self._suspended, clock=lambda: timeline.now
+            device(self._queue, self._functions, states, fail),
+            watch=_Off(),
+            here=self._here,
+            clock=lambda: timeline.now,
         )
         self._schedule = Schedule()
         self._in_flight: deque[CallBatch] = deque()
@@ -103,10 +114,13 @@ class SimulatedEngine:
             self.loops.admission.release(run)
 
     def suspend(self, run: str) -> None:
-        if run not in self._suspended:
+        found = self._suspended.get(run)
+        if found is None:
             self._suspended[run] = _Suspended()
             self._schedule.hold(run)
             self.loops.admission.hold(run)
+        else:
+            found.wanted, found.asked = False, True
 
     def resume(self, run: str) -> None:
         if run in self._suspended:
@@ -119,6 +133,7 @@ class SimulatedEngine:
         self.loops.cancel(run)
         self._schedule.cancel(run)
         self._begun = [one for one in self._begun if one.ref.run != run]
+        self.chunks.pop(run, None)
         self.states.drop_run(run)
 
     # ── step ──
@@ -140,7 +155,7 @@ class SimulatedEngine:
 
     @property
     def idle(self) -> bool:
-        swapping = any(one.state != "out" or one.wanted for one in self._suspended.values())
+        swapping = any(one.moves for one in self._suspended.values())
         return not (self._begun or self._in_flight or len(self._schedule) or swapping) and self.loops.idle
 
     def due(self) -> float:
@@ -188,29 +203,42 @@ class SimulatedEngine:
 
     def _serve(self, call: Call) -> CallDone:
         ref = Ref(call.run, call.step, call.use, call.iteration)
+        for port, chunk in call.chunks.items():
+            self.chunks.setdefault(call.run, {}).setdefault((call.step, call.use, port), []).append(chunk)
         try:
             return CallDone(ref, self._functions[call.node](call))
         except ValueError as error:
             return CallDone(ref, None, ErrorInfo(code="node_error", message=str(error), node=call.node))
 
+    def _here(self, run: str) -> bool:
+        return run not in self._suspended or self._suspended[run].state == "stopping"
+
     def _swap(self) -> list[SimulatedSwap]:
         found: list[SimulatedSwap] = []
         for run, one in list(self._suspended.items()):
+            over = one.mark is None or one.mark.query()
             if one.state == "stopping" and not self.has(run):
                 self.states.move_out(run)
                 one.state, one.mark = "leaving", self._queue.launched(SWAP_SECONDS)
-            elif one.state == "leaving" and one.mark is not None and one.mark.query():
+            elif one.state == "leaving" and over:
                 one.state, one.mark = "out", None
+            elif one.state == "coming" and over:
+                one.state, one.mark = "stopping", None
+                if one.wanted:
+                    self._back(run)
+                    found.append(SimulatedSwap(run, out=False))
+            if one.state == "out" and one.asked:
+                one.asked = False
                 found.append(SimulatedSwap(run, out=True))
             elif one.state == "out" and one.wanted:
                 self.states.move_back(run)
                 one.state, one.mark = "coming", self._queue.launched(SWAP_SECONDS)
-            elif one.state == "coming" and one.mark is not None and one.mark.query():
-                del self._suspended[run]
-                self._schedule.release(run)
-                if run in self._held:
-                    self.loops.admission.wake()
-                else:
-                    self.loops.admission.release(run)
-                found.append(SimulatedSwap(run, out=False))
         return found
+
+    def _back(self, run: str) -> None:
+        del self._suspended[run]
+        self._schedule.release(run)
+        if run in self._held:
+            self.loops.admission.wake()
+        else:
+            self.loops.admission.release(run)

@@ -16,6 +16,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
+from walkgraph.simulation.device import Serve
 from walkgraph.simulation.engine import Functions
 from walkgraph.simulation.naive_chunks import naive_chunks
 from walkgraph.simulation.random_walks import (
@@ -28,7 +29,7 @@ from walkgraph.simulation.random_walks import (
     plain,
     random_graph,
 )
-from walkgraph.simulation.reference_walk import run_walk
+from walkgraph.simulation.reference_walk import Function, run_walk
 from walkgraph.simulation.synthetic import twins
 from walkgraph.wire import messages as m
 from walkgraph.worker.io import values
@@ -121,12 +122,12 @@ def _placed(nodes: Mapping[str, int], ranks: int) -> Placement:
 def _loops() -> list[Request]:
     def nested(rows: int, columns: int, start: int) -> Request:
         found: list[int] = []
-        value = 0
+        value = last = 0
         for row in range(rows):
             value += start + row
             grown = [value := value + i for i in range(columns)]
+            last = value
             found.append(value := sum(grown))
-            last = grown[-1]
         outputs = {"row": found, "last": [last], "total": [sum(found)]}
         return Request("nested", {"rows": rows, "columns": columns, "start": start}, outputs)
 
@@ -240,6 +241,25 @@ def ferries() -> Scenario:
     return _of_walk("ferries", graph, _placed({"a": 0, "b": 1}, 2), CATALOGUE)
 
 
+def relay() -> Scenario:
+    """Two steps, on two ranks, that send one output: the client gets it in the order of the steps."""
+    walk = {"inputs": {"x": "scalar", "xs": "tensor"}}
+    nodes = {"a": {"component": "test.mix"}, "b": {"component": "test.mix"}}
+    walks = {
+        node: walk | {"body": [node], "edges": [["@in.x", f"{node}.a"], [f"{node}.out", "@out.o"]]} for node in "ab"
+    }
+    steps = [{"walk": node, "with": {"x": "@task.x", "xs": "@task.xs"}} for node in "ab"]
+    task = _task(["o"]) | {"steps": steps}
+    graph = codec.load(
+        {"format": "walkgraph/graph@1", "name": "relay", "nodes": nodes, "walks": walks, "tasks": {"t": task}}
+    )
+    plan = assemble(Assignment(graph, _placed({"a": 0, "b": 1}, 2)), CATALOGUE)
+    mixed = {node: mix(node) for node in "ab"}
+    inputs = {"x": 5, "xs": [7, 8]}
+    wanted = [run_walk(graph.walks[node], mixed, PARAMS, inputs)[0]["o"][0][1] for node in "ab"]
+    return Scenario("relay", graph, plan, _fixed(mixed), [Request("t", {}, {"o": wanted}, inputs)])
+
+
 def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenario:
     draw, ranks = SeededDraw(seed), 1 + seed % 3
     split = {node: draw.integer(0, ranks - 1) for node in graph.nodes}
@@ -256,14 +276,13 @@ def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogu
     graph = codec.load(codec.dump(graph) | {"tasks": {"t": _task(outputs)}})
     plan = assemble(Assignment(graph, placement), components)
     mixed = {node: mix(node) for node in graph.nodes}
-    served = {node: _served(function) for node, function in mixed.items()}
     requests: list[Request] = []
     for n in (1, 2, 3):
         params, inputs = PARAMS | {"n": n}, {"x": 5 + n, "xs": [7, 8]}
         outs, _ = run_walk(walk, mixed, params, inputs)
         wanted = {output: [plain(value) for _, value in given] for output, given in outs.items() if given}
         requests.append(Request("t", {"n": n}, wanted, inputs))
-    return Scenario(name, graph, plan, lambda states: served, requests)
+    return Scenario(name, graph, plan, _fixed(mixed), requests)
 
 
 def _task(outputs: Sequence[str]) -> dict[str, Any]:
@@ -279,9 +298,15 @@ def _task(outputs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _served(function: Any) -> Any:
-    return lambda call: dict(function(call.inputs, call.iteration))
+def _fixed(functions: Mapping[str, Function]) -> Functions:
+    """Of functions that keep nothing."""
+
+    def serving(function: Function) -> Serve:
+        return lambda call: dict(function(call.inputs, call.iteration))
+
+    served = {node: serving(function) for node, function in functions.items()}
+    return lambda states: served
 
 
 def scenarios() -> list[Scenario]:
-    return [*bundled_scenarios(), ferries(), *random_scenarios()]
+    return [*bundled_scenarios(), ferries(), relay(), *random_scenarios()]

@@ -22,7 +22,7 @@ def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[s
         key = call.states["kv"]
         kept = states.read(key) or {"tokens": [], "position": 0}
         ((name, given),) = call.inputs.items()
-        new = given if isinstance(given, list) else [given]
+        new: list[int] = [given] if isinstance(given, int) else given
         tokens: list[int] = [*kept["tokens"], *new]
         position = kept["position"] + {"ids": len(new), "token": 1, "block": 1, "scratch": 0}[name]
         if name != "scratch":
@@ -35,10 +35,7 @@ def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[s
         "synthetic.range": lambda c: {"values": [c.inputs.get("start", 0) + i for i in range(int(c.params["n"]))]},
         "synthetic.add": lambda c: {"sum": c.inputs.get("a", 0) + c.inputs.get("b", 0)},
         "synthetic.sum": lambda c: {"sum": int(sum(c.inputs["values"]))},
-        "synthetic.compare": lambda c: {
-            "value": c.inputs["value"],
-            "reached": c.inputs["value"] >= int(c.params["at"]),
-        },
+        "synthetic.compare": _compare,
         "synthetic.counter": counter,
         "synthetic.attend": attend,
         "synthetic.tokens": lambda c: {"ids": [c.inputs.get("first", 0) + i for i in range(int(c.params["n"]))]},

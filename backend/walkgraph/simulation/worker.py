@@ -6,6 +6,7 @@ boot ──> Hello ──Load──> loading ──> Ready ──> turn, turn, .
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -56,7 +57,7 @@ class WorkerParts(NamedTuple):
     """What a worker is made of; made anew for each start."""
 
     core: Callable[[Plan, Rank], CoreLike]
-    states: Callable[[Rank], StateStore]
+    states: Callable[[], StateStore]
     engine: Callable[[StateStore], SimulatedEngine]
     links: Callable[[Process, Any, Any], SimulatedLinks]
 
@@ -80,9 +81,9 @@ class SimulatedWorker:
         """As by SIGSTOP."""
         self.loaded = False
         self._parts, self._timeline, self._chance, self._watchman = parts, timeline, chance, watchman
-        self._post = lambda target, packet: post(here, target, packet)
+        self._post = partial(post, here)
         self.links = parts.links(here, self._post, self.report)
-        self.states = parts.states(self.rank)
+        self.states = parts.states()
         self.engine = parts.engine(self.states)
         self.suspension = Suspension()
         self._core: CoreLike | None = None
@@ -322,6 +323,12 @@ class SimulatedWorker:
         left = [ref for ref in self._under_way if ref.run == run]
         if left:
             raise self._watchman.fail(f"rank {self.rank} is done with {left[0]} under way", run)
+        for (_, _, port), chunks in self.engine.chunks.get(run, {}).items():
+            indices, lasts = [chunk.index for chunk in chunks], [chunk.last for chunk in chunks]
+            after = chunks[lasts.index(True) + 1 :] if True in lasts else []
+            absent = all(chunk.valid == 0 for chunk in after)
+            if indices != [*range(len(indices))] or lasts.count(True) != 1 or not absent:
+                raise self._watchman.fail(f"`{port}` on rank {self.rank} reads chunks {indices}, last {lasts}", run)
 
     def left(self) -> list[str]:
         """What is kept though nothing runs."""

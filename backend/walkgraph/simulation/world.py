@@ -18,6 +18,7 @@ from walkgraph.conductor.core import Conductor
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.client import AskedRun, Chances, SimulatedClient
+from walkgraph.simulation.device import SimulatedDevice
 from walkgraph.simulation.engine import SimulatedEngine
 from walkgraph.simulation.links import SimulatedLinks
 from walkgraph.simulation.network import CONDUCTOR, Network, Packet, Process
@@ -53,6 +54,7 @@ class Parts:
     core: Callable[[Plan, Rank, Variants], CoreLike] = Core
     states: type[StateStore] = StateStore
     engine: type[SimulatedEngine] = SimulatedEngine
+    device: type[SimulatedDevice] = SimulatedDevice
     links: type[SimulatedLinks] = SimulatedLinks
     worker: type[SimulatedWorker] = SimulatedWorker
     conductor: type[Conductor] = Conductor
@@ -197,10 +199,10 @@ class World:
             raise self._watchman.fail(f"rank {rank} is started while it runs")
         scenario, parts = self._scenario, self._parts
         made = WorkerParts(
-            core=lambda plan, rank: parts.core(plan, rank, scenario.variants[rank]),
-            states=lambda rank: parts.states(scenario.paged, scenario.pages, self._watchman.fail),
+            core=self._core,
+            states=lambda: parts.states(scenario.paged, scenario.pages, self._watchman.fail),
             engine=lambda states: parts.engine(
-                self._timeline, self._chance, scenario.functions, states, self._watchman.fail
+                self._timeline, self._chance, scenario.functions, states, self._watchman.fail, parts.device
             ),
             links=parts.links,
         )
@@ -208,6 +210,9 @@ class World:
         self._workers[rank] = parts.worker(here, made, self._post, self._timeline, self._chance, self._watchman)
         self._workers[rank].ended = lambda code: self._ended(here, code)
         self._timeline.after(0.0, lambda: self._handle(c.Spawned(rank, start, 1000 + start)))
+
+    def _core(self, plan: Plan, rank: Rank) -> CoreLike:
+        return self._parts.core(plan, rank, self._scenario.variants[rank])
 
     def _ended(self, here: Process, code: int) -> None:
         worker = self._workers.get(Rank(here.rank))
