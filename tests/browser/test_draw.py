@@ -176,7 +176,7 @@ def switch(person: Person) -> None:
     page = person.page
     person.saved()
     person.tab("Deploy")
-    page.get_by_role("button", name="Switch to what is open").click()
+    page.get_by_role("button", name="Deploy this version").click()
     person.look("switch")
     page.get_by_role("dialog").get_by_role("button", name="Switch", exact=True).click()
     expect(page.get_by_role("region", name="The next version")).to_be_visible()
@@ -327,7 +327,7 @@ def write_half_a_condition(person: Person) -> None:
 
 def leave_a_loop_empty(person: Person) -> None:
     menu(person, (560, 30), "Add a Loop")
-    empty = "must not be empty; put something in, or take it away"
+    empty = "must not be empty; put something in, or remove it"
     read_and_follow(person, empty, "loop:loop")
     expect(person.page.get_by_role("complementary", name="Inspector").get_by_text(empty)).to_be_visible()
     person.look("empty_loop")

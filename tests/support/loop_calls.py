@@ -10,10 +10,9 @@ from typing import Any, Literal, NamedTuple
 from walkgraph.abi.calls import Scalar, StateKey
 from walkgraph.engine.loops.spec import (
     Channel,
+    ChannelPort,
     LoopCall,
     LoopOutput,
-    LoopRead,
-    LoopSend,
     LoopSource,
     LoopSpec,
     LoopUse,
@@ -63,7 +62,7 @@ class WrittenSend(NamedTuple):
 class _Writing:
     states: dict[StateKey, str]
     values: dict[str, Any] = field(default_factory=dict[str, Any])
-    reads: list[LoopRead] = field(default_factory=list[LoopRead])
+    reads: list[ChannelPort] = field(default_factory=list[ChannelPort])
     comes: list[Mask | None] = field(default_factory=list["Mask | None"])
 
     def use(self, at: int, use: WrittenUse) -> LoopUseSpec:
@@ -80,7 +79,7 @@ class _Writing:
     def source(self, at: int, port: LoopInput) -> LoopSource | None:
         plain = self.plain(at, port)
         if port.channel is not None:
-            self.reads.append(LoopRead(at, port.port, port.channel))
+            self.reads.append(ChannelPort(at, port.port, port.channel))
             self.comes.append(port.comes)
             number, entry = len(self.reads) - 1, plain.entry if plain is not None else None
             kind: Any = "channel" if port.source == "channel" else "behind"
@@ -135,7 +134,7 @@ def written(
         until=until,
         outputs=outputs,
         reads=tuple(writing.reads),
-        sends=tuple(LoopSend(one.use, one.port, one.channel) for one in sends),
+        sends=tuple(ChannelPort(one.use, one.port, one.channel) for one in sends),
         usual=usual,
         leads=leads,
     )

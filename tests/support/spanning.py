@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.loop_peers import LaunchedTo, LoopPeers, PeerMemory, PeerWord
+from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
+from walkgraph.wire.spanning import BetweenParts, LaunchedTo
 
 OFFSET = 64
 """Where inboxes begin in what peers have opened."""
@@ -41,9 +42,9 @@ class Node:
     def address(self, rank: Rank) -> int:
         return self.peers[rank].arena.data_ptr()
 
-    def send(self, to: Rank, word: PeerWord) -> None:
+    def send(self, to: Rank, word: BetweenParts) -> None:
         if isinstance(word, LaunchedTo):
-            self.log.append((word.key.run, word.upto))
+            self.log.append((word.run, word.upto))
         it = self.peers[to]
         if not self.deaf:
             it.mail.put(lambda: it.engine.loops.receive(self.rank, word))

@@ -31,6 +31,7 @@ NOT_RUN = {
     ("concepts.md", "walkgraph plan bagel"): "run by tests/system/test_cli.py; here it would cost seconds",
     ("extending/component.md", "pip install"): "needs a package index; tests/system/test_plugin.py does the same",
     ("extending/component.md", "walkgraph deploy"): "needs the plug-in in the service; likewise",
+    ("extending/parity.md", "PYTHONPATH"): "needs a published checkout; tests/golden/test_compare.py runs the command",
     ("importing.md", "walkgraph import"): "needs a checkpoint; tests/unit/importing reads small ones",
     ("operations/install.md", "pip install"): "needs a package index",
     ("operations/containers.md", "printf"): "needs Docker; tests/contracts/test_compose.py reads the file",

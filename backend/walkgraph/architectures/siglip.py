@@ -52,7 +52,7 @@ class Squares:
 class SquareVision(nn.Module):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
-        self.config = config
+        self._patches = config.side**2
         self.embeddings = SquareEmbeddings(config)
         self.encoder = SiglipEncoder(config)
         self.post_layernorm = nn.LayerNorm(config.width, config.norm_eps)
@@ -61,7 +61,7 @@ class SquareVision(nn.Module):
         """pixels `[B, 3, side * P, side * P]` in [-1, 1] -> `[B * N, W]`. `attend` keeps the pictures apart; without it
         one is made."""
         if attend is None:
-            attend = Squares(self.config.side**2)
+            attend = Squares(self._patches)
         x, layers = self.embeddings(pixels), [cast(SiglipLayer, layer) for layer in self.encoder.layers]
         if layers and layers[0].self_attn.packed is not None and not torch.is_grad_enabled():
             return self._served(x, layers, attend)

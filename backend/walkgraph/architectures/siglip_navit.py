@@ -5,8 +5,7 @@ Parameter names are the public checkpoint's.
 Shape letters: R rows (patches of all pictures), W width, H heads, D head dim.
 """
 
-from collections.abc import Callable
-from typing import Self, cast
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,11 +13,11 @@ from torch.nn import functional as F
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.linear.mlp import GeluMLP
-from walkgraph.layers.linear.packed import Packed
+from walkgraph.layers.linear.packed import Packable, Packed
 from walkgraph.layers.norm.layer_norm import added_norm
 
 
-class SiglipAttention(nn.Module):
+class SiglipAttention(Packable):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
         self.heads = config.heads
@@ -41,12 +40,9 @@ class SiglipAttention(nn.Module):
         """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
         self.packed = Packed.of(self.q_proj, self.k_proj, self.v_proj)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving or casting a module makes its parameters anew."""
-        super()._apply(fn, recurse)
-        if self.packed is not None:
-            self.pack()
-        return self
+    @property
+    def is_packed(self) -> bool:
+        return self.packed is not None
 
 
 class SiglipLayer(nn.Module):

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from walkgraph.checkpoints.fields import BASE, HEAD_DIM, HEADS, HIDDEN, LAYERS, VOCAB, WIDTH, Fields
+from walkgraph.checkpoints import limits
+from walkgraph.checkpoints.fields import Fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,32 +25,50 @@ class LongContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderShape:
-    width: int
+class AttentionSizes:
+    """What the layers of a stack have in common."""
+
     heads: int
     kv_heads: int
     head_dim: int
+    norm_eps: float
+
+    def layer_of(self, *, width: int, hidden: int, qkv_bias: bool = False, qk_norm: bool = False) -> "DecoderShape":
+        return DecoderShape(
+            width=width,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            hidden=hidden,
+            norm_eps=self.norm_eps,
+            qkv_bias=qkv_bias,
+            qk_norm=qk_norm,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackSizes(AttentionSizes):
+    layers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderShape(AttentionSizes):
+    width: int
     hidden: int
     """Width between the two matrices of the MLP."""
-    norm_eps: float
     qkv_bias: bool
     qk_norm: bool
     """RMS norm of every query and key head, before the rotation."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderSizes:
+class DecoderSizes(StackSizes):
     """Of a stack of layers with a vocabulary. Raises ValueError for sizes that don't go together."""
 
     width: int
     hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
     vocab: int
     rope_theta: float
-    norm_eps: float
 
     def __post_init__(self) -> None:
         sizes = (self.width, self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.vocab)
@@ -59,29 +78,20 @@ class DecoderSizes:
             raise ValueError(f"`head_dim` {self.head_dim} must be even for rotary positions")
 
     def layer(self, *, qkv_bias: bool, qk_norm: bool) -> DecoderShape:
-        return DecoderShape(
-            width=self.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=self.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=qkv_bias,
-            qk_norm=qk_norm,
-        )
+        return self.layer_of(width=self.width, hidden=self.hidden, qkv_bias=qkv_bias, qk_norm=qk_norm)
 
 
 def sizes_of(config: Fields) -> dict[str, int]:
     """What `DecoderSizes` has of a public `config.json`, but for the numbers of its norms and positions."""
-    width, heads = config.whole("hidden_size", WIDTH), config.whole("num_attention_heads", HEADS)
+    width, heads = config.whole("hidden_size", limits.WIDTH), config.whole("num_attention_heads", limits.HEADS)
     return {
         "width": width,
-        "hidden": config.whole("intermediate_size", HIDDEN),
-        "layers": config.whole("num_hidden_layers", LAYERS),
+        "hidden": config.whole("intermediate_size", limits.HIDDEN),
+        "layers": config.whole("num_hidden_layers", limits.LAYERS),
         "heads": heads,
-        "kv_heads": config.whole("num_key_value_heads", HEADS),
-        "head_dim": config.whole("head_dim", HEAD_DIM, default=width // heads),
-        "vocab": config.whole("vocab_size", VOCAB),
+        "kv_heads": config.whole("num_key_value_heads", limits.HEADS),
+        "head_dim": config.whole("head_dim", limits.HEAD_DIM, default=width // heads),
+        "vocab": config.whole("vocab_size", limits.VOCAB),
     }
 
 
@@ -96,4 +106,4 @@ def rope_kind(rope: Fields, known: Collection[str]) -> str:
 
 def rope_base(config: Fields, rope: Fields, default: float | None = None) -> float:
     at = rope if rope.values.get("rope_theta") is not None else config
-    return at.number("rope_theta", BASE, default=default)
+    return at.number("rope_theta", limits.BASE, default=default)

@@ -1,8 +1,4 @@
-"""Reading a config key by key: every value has a kind and bounds, and a fault names the key, the value and the bound.
-
-Sizes are bounded because tables, loops and tensors are made of them: far above any model that is published, far below
-what a host can't hold a table of.
-"""
+"""Reading a config key by key: every value has a kind and bounds. A fault names the key, the value and the bound."""
 
 import json
 import math
@@ -15,19 +11,6 @@ from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.reading.guard import read_json
 
-LAYERS = 1024
-WIDTH = 2**17
-HIDDEN = 2**20
-HEADS = 4096
-HEAD_DIM = 8192
-VOCAB = 2**24
-PATCH = 1024
-"""Pixels along the side of a patch."""
-SIDE = 4096
-"""Cells along the side of a table of positions."""
-EPS = 1.0
-BASE = 1e12
-"""Of rotary positions."""
 MOST_BYTES = 16 * 2**20
 """Of a config or an index."""
 _SHOWN = 40

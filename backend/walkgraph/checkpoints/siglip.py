@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from walkgraph.checkpoints.fields import EPS, HEADS, HIDDEN, LAYERS, PATCH, SIDE, WIDTH, Fields
+from walkgraph.checkpoints import limits
+from walkgraph.checkpoints.fields import Fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,11 @@ class SiglipConfig:
         """From our own form."""
         config.only("width", "hidden", "layers", "heads", "patch", "side", "norm_eps")
         return cls(
-            width=config.whole("width", WIDTH),
-            hidden=config.whole("hidden", HIDDEN),
-            layers=config.whole("layers", LAYERS),
-            heads=config.whole("heads", HEADS),
-            patch=config.whole("patch", PATCH),
-            side=config.whole("side", SIDE),
-            norm_eps=config.number("norm_eps", EPS, default=cls.norm_eps),
+            width=config.whole("width", limits.WIDTH),
+            hidden=config.whole("hidden", limits.HIDDEN),
+            layers=config.whole("layers", limits.LAYERS),
+            heads=config.whole("heads", limits.HEADS),
+            patch=config.whole("patch", limits.PATCH),
+            side=config.whole("side", limits.SIDE),
+            norm_eps=config.number("norm_eps", limits.EPS, default=cls.norm_eps),
         )

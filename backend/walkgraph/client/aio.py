@@ -5,81 +5,41 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakSet
 
 import httpx
 
 from walkgraph.client import shown
 from walkgraph.client.calls import Awaiting, Call
-from walkgraph.client.connection import address, reaching
-from walkgraph.client.connection.retrying import TRIES, Attempts
+from walkgraph.client.connection import reaching
+from walkgraph.client.connection.connected import Connected
+from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader
 from walkgraph.client.resources import deploying, running
-from walkgraph.client.resources.deploying import DeploymentCalls
-from walkgraph.client.resources.documents import DocumentCalls
-from walkgraph.client.resources.keys import KeyCalls
-from walkgraph.client.resources.running import RunCalls
-from walkgraph.client.resources.watching import WatchCalls
+from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import AsyncTask
 
 if TYPE_CHECKING:
-    import ssl
-
     from websockets.asyncio.client import ClientConnection
 
     from walkgraph.client.sessions import AsyncSession
-    from walkgraph.settings import Settings
 
 T = TypeVar("T")
 
 
-class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Awaiting):
+class AsyncClient(
+    Connected[httpx.AsyncClient, httpx.AsyncBaseTransport, "ClientConnection", AsyncGenerator[Event]],
+    ServiceCalls,
+    Awaiting,
+):
     """As `Client`, on one asyncio event loop: any number of its calls may be under way.
 
     async with AsyncClient.local() as client:
         draw = await client.task("shapes", "text_to_image")
         result = await draw(prompt="a red circle on white", steps=12)
     """
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        tries: int = TRIES,
-        timeout: float = reaching.CONNECT_SECONDS,
-        transport: httpx.AsyncBaseTransport | None = None,
-        trusted: ssl.SSLContext | None = None,
-    ) -> None:
-        """`tries`: of calls that can be repeated, where the service is busy or the connection broke; `timeout`: to
-        connect and to send, in seconds; runs take as long as their `deadline` says. `trusted`: for https, where the
-        machine's authorities don't know the service's certificate."""
-        # The machine's proxies are for other machines.
-        self._http = httpx.AsyncClient(
-            base_url=url,
-            headers=reaching.bearer(token),
-            transport=transport,
-            trust_env=False,
-            limits=_LIMITS,
-            verify=reaching.verifying(url, trusted),
-        )
-        self.url = url
-        self.token = token
-        self._trusted = trusted
-        self._tries, self._timeout = tries, timeout
-        self._followed: WeakSet[ClientConnection] = WeakSet()
-        """Sockets that are open."""
-
-    @classmethod
-    def local(cls, settings: Settings | None = None) -> Self:
-        """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
-        return cls(*address.find(settings), trusted=address.trusted(settings))
-
-    def __repr__(self) -> str:
-        return f"AsyncClient({self.url!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,7 +49,7 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
 
     async def close(self) -> None:
         """Also of what is followed: the iterators of `telemetry` and sessions end."""
-        for socket in tuple(self._followed):
+        for socket in self._sockets.close():
             await socket.close()
         await self._http.aclose()
 
@@ -113,17 +73,6 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
         from walkgraph.client.sessions import AsyncSession
 
         return AsyncSession(self, deployment, task, name)
-
-    def stream(
-        self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()
-    ) -> AsyncGenerator[Event]:
-        """Run a task and tell its events as they come; the run ends with this iterator. `frames`: what the request
-        names by `frame`."""
-        return self._events(running.stream_call(deployment, task, request, frames))
-
-    def follow_run(self, run: str) -> AsyncGenerator[Event]:
-        """All that it tells, from its start to its end; it goes on without this iterator."""
-        return self._events(running.events_call(run))
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
@@ -175,10 +124,13 @@ class AsyncClient(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls
             open_timeout=self._timeout,
             close_timeout=reaching.CLOSE_SECONDS,
         )
-        self._followed.add(socket)
+        self._sockets.add(socket)
         return socket
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
+
+    def _http_client(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(limits=_LIMITS, **options)
 
     async def _tried(self, call: Call[Any], once: Callable[[Call[Any]], Awaitable[T]]) -> T:
         attempts = Attempts(self._tries, repeatable=call.repeatable)

@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
+from websockets.asyncio.client import ClientConnection as AsyncConnection
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidHandshake
+from websockets.sync.client import ClientConnection
 
 from walkgraph.client.connection import reaching
 from walkgraph.client.errors import ClientError, ProblemError, Unreachable, of_run
@@ -26,12 +28,10 @@ from walkgraph.client.resources import running
 from walkgraph.client.results import Gathered, Output, Result
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection as AsyncConnection
-    from websockets.sync.client import ClientConnection
-
     from walkgraph.client.protocols import AsyncClientProtocol, ClientProtocol
 
 Request = int | str
+Socket = TypeVar("Socket")
 
 _MOST = reaching.MESSAGE_BYTES
 _CANCEL = '{"cancel":true}'
@@ -67,10 +67,15 @@ class Answer:
             raise self.outcome
 
 
-class _Dialogue:
+class _Dialogue(Generic[Socket]):
     """What was asked and what came, of either kind of session. Nothing here waits."""
 
-    def __init__(self) -> None:
+    _opened_by = "with"
+
+    def __init__(self, deployment: str, task: str, name: str | None) -> None:
+        self._where, self._wanted = (deployment, task), name
+        """Deployment and task; the session to go on with."""
+        self._socket: Socket | None = None
         self.name = ""
         """Of the session: others that name it go on with it."""
         self._declared: Mapping[str, Any] = {}
@@ -78,9 +83,6 @@ class _Dialogue:
         self._open: dict[Request, Gathered] = {}
         self._answers: deque[Answer] = deque()
         """That came while another one was waited for."""
-
-    _where: tuple[str, str] = ("", "")
-    """Deployment and task."""
 
     def __repr__(self) -> str:
         return f"<session {'/'.join(self._where)}: {self.name or 'not open'}, {self.waiting} waiting>"
@@ -124,6 +126,18 @@ class _Dialogue:
             return request, Answer(request, gathered.result)
         return None if output is None else (request, output)
 
+    def take_for(self, asked: Request, event: Event, frames: Sequence[bytes]) -> Output | Answer | None:
+        """What a message says of one request; answers to others are kept."""
+        taken = self.take(event, frames)
+        if taken is None:
+            return None
+        request, found = taken
+        if request == asked:
+            return found
+        if isinstance(found, Answer):
+            self.keep(found)
+        return None
+
     def kept(self, request: Request | None) -> Answer | None:
         """One that came already; None of `request`: the first."""
         for answer in self._answers:
@@ -135,8 +149,14 @@ class _Dialogue:
     def keep(self, answer: Answer) -> None:
         self._answers.append(answer)
 
+    @property
+    def _opened(self) -> Socket:
+        if self._socket is None:
+            raise ClientError(f"open the session first: `{self._opened_by} client.session(...) as robot:`")
+        return self._socket
 
-class Session(_Dialogue):
+
+class Session(_Dialogue[ClientConnection]):
     """with client.session("reach", "act") as robot:
         robot.send(camera=picture, instruction="reach the red ball", state=[0.4, -0.8])
         for answer in robot:
@@ -146,9 +166,8 @@ class Session(_Dialogue):
     """
 
     def __init__(self, client: ClientProtocol, deployment: str, task: str, name: str | None) -> None:
-        super().__init__()
-        self._client, self._where, self._wanted = client, (deployment, task), name
-        self._socket: ClientConnection | None = None
+        super().__init__(deployment, task, name)
+        self._client = client
         self._held = ExitStack()
         self._sending = threading.Lock()
 
@@ -189,19 +208,10 @@ class Session(_Dialogue):
     def stream(self, /, **given: Any) -> Iterator[Output]:
         """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
         asked = self.send(**given)
-        while True:
-            told = self.take(*self._receive())
-            if told is None:
-                continue
-            request, found = told
-            if isinstance(found, Output):
-                if request == asked:
-                    yield found
-            elif request == asked:
-                found.check()
-                return
-            else:
-                self.keep(found)
+        while not isinstance(found := self.take_for(asked, *self._receive()), Answer):
+            if found is not None:
+                yield found
+        found.check()
 
     def cancel(self) -> None:
         """End what is under way; its answers say so."""
@@ -234,20 +244,15 @@ class Session(_Dialogue):
             for message in messages:
                 self._opened.send(message)
 
-    @property
-    def _opened(self) -> ClientConnection:
-        if self._socket is None:
-            raise ClientError("open the session first: `with client.session(...) as robot:`")
-        return self._socket
 
-
-class AsyncSession(_Dialogue):
+class AsyncSession(_Dialogue[AsyncConnection]):
     """As `Session`, with `async with`, `await` and `async for`."""
 
+    _opened_by = "async with"
+
     def __init__(self, client: AsyncClientProtocol, deployment: str, task: str, name: str | None) -> None:
-        super().__init__()
-        self._client, self._where, self._wanted = client, (deployment, task), name
-        self._socket: AsyncConnection | None = None
+        super().__init__(deployment, task, name)
+        self._client = client
         self._sending = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -287,19 +292,10 @@ class AsyncSession(_Dialogue):
     async def stream(self, /, **given: Any) -> AsyncIterator[Output]:
         """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
         asked = await self.send(**given)
-        while True:
-            told = self.take(*await self._receive())
-            if told is None:
-                continue
-            request, found = told
-            if isinstance(found, Output):
-                if request == asked:
-                    yield found
-            elif request == asked:
-                found.check()
-                return
-            else:
-                self.keep(found)
+        while not isinstance(found := self.take_for(asked, *await self._receive()), Answer):
+            if found is not None:
+                yield found
+        found.check()
 
     async def cancel(self) -> None:
         """End what is under way; its answers say so."""
@@ -331,12 +327,6 @@ class AsyncSession(_Dialogue):
         with _within(self._client.url):
             for message in messages:
                 await self._opened.send(message)
-
-    @property
-    def _opened(self) -> AsyncConnection:
-        if self._socket is None:
-            raise ClientError("open the session first: `async with client.session(...) as robot:`")
-        return self._socket
 
 
 class SessionClosed(Unreachable):

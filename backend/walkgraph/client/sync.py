@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from weakref import WeakSet
 
 import httpx
 
 from walkgraph.client import shown
 from walkgraph.client.calls import Blocking, Call
-from walkgraph.client.connection import address, reaching
-from walkgraph.client.connection.retrying import TRIES, Attempts
+from walkgraph.client.connection import reaching
+from walkgraph.client.connection.connected import Connected
+from walkgraph.client.connection.retrying import Attempts
 from walkgraph.client.errors import ClientError, Unreachable
 from walkgraph.client.events import Event, EventReader
 from walkgraph.client.resources import deploying, running
-from walkgraph.client.resources.deploying import DeploymentCalls
-from walkgraph.client.resources.documents import DocumentCalls
-from walkgraph.client.resources.keys import KeyCalls
-from walkgraph.client.resources.running import RunCalls
-from walkgraph.client.resources.watching import WatchCalls
+from walkgraph.client.resources.every import ServiceCalls
 from walkgraph.client.tasks import Task
 
 if TYPE_CHECKING:
-    import ssl
-
     from websockets.sync.client import ClientConnection
 
     from walkgraph.client.sessions import Session
-    from walkgraph.settings import Settings
 
 T = TypeVar("T")
 
 
-class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blocking):
+class Client(
+    Connected[httpx.Client, httpx.BaseTransport, "ClientConnection", Generator[Event]],
+    ServiceCalls,
+    Blocking,
+):
     """Speaks with one service. Threads may share it: its calls don't know of each other; what it gives to be gone
     through (a stream, a session, frames of telemetry) is one thread's.
 
@@ -45,44 +41,6 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         draw = client.task("shapes", "text_to_image")
         draw(prompt="a red circle on white", steps=12).picture().save("circle.png")
     """
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        tries: int = TRIES,
-        timeout: float = reaching.CONNECT_SECONDS,
-        transport: httpx.BaseTransport | None = None,
-        trusted: ssl.SSLContext | None = None,
-    ) -> None:
-        """`tries`: of calls that can be repeated, where the service is busy or the connection broke; `timeout`: to
-        connect and to send, in seconds; runs take as long as their `deadline` says. `trusted`: for https, where the
-        machine's authorities don't know the service's certificate."""
-        # The machine's proxies are for other machines.
-        self._http = httpx.Client(
-            base_url=url,
-            headers=reaching.bearer(token),
-            transport=transport,
-            trust_env=False,
-            verify=reaching.verifying(url, trusted),
-        )
-        self.url = url
-        self.token = token
-        self._trusted = trusted
-        self._tries, self._timeout = tries, timeout
-        self._followed: WeakSet[ClientConnection] = WeakSet()
-        """Sockets that are open."""
-        self._followed_lock = threading.Lock()
-        self._closed = threading.Event()
-
-    @classmethod
-    def local(cls, settings: Settings | None = None) -> Self:
-        """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
-        return cls(*address.find(settings), trusted=address.trusted(settings))
-
-    def __repr__(self) -> str:
-        return f"Client({self.url!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -92,10 +50,7 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
 
     def close(self) -> None:
         """Also of what is followed: the iterators of `telemetry` and sessions end."""
-        self._closed.set()
-        with self._followed_lock:
-            sockets = tuple(self._followed)
-        for socket in sockets:
+        for socket in self._sockets.close():
             socket.close()
         self._http.close()
 
@@ -119,17 +74,6 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
         from walkgraph.client.sessions import Session
 
         return Session(self, deployment, task, name)
-
-    def stream(
-        self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()
-    ) -> Generator[Event]:
-        """Run a task and tell its events as they come; the run ends with this iterator. `frames`: what the request
-        names by `frame`."""
-        return self._events(running.stream_call(deployment, task, request, frames))
-
-    def follow_run(self, run: str) -> Generator[Event]:
-        """All that it tells, from its start to its end; it goes on without this iterator."""
-        return self._events(running.events_call(run))
 
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
@@ -182,11 +126,13 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
             close_timeout=reaching.CLOSE_SECONDS,
             ssl=self._trusted if where.startswith("wss:") else None,
         ) as socket:
-            with self._followed_lock:
-                self._followed.add(socket)
+            self._sockets.add(socket)
             yield socket
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────
+
+    def _http_client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(**options)
 
     def _tried(self, call: Call[Any], once: Callable[[Call[Any]], T]) -> T:
         attempts = Attempts(self._tries, repeatable=call.repeatable)
@@ -196,7 +142,7 @@ class Client(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls, Blo
                 with reaching.reached(self.url):
                     return once(call)
             except ClientError as error:
-                self._closed.wait(attempts.pause(error))
+                self._sockets.closed.wait(attempts.pause(error))
 
     def _opened(self, call: Call[Any]) -> httpx.Response:
         def once(call: Call[Any]) -> httpx.Response:

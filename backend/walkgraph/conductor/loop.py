@@ -14,22 +14,8 @@ from pathlib import Path
 
 import zmq
 
+from walkgraph.conductor import events as e
 from walkgraph.conductor.core import Conductor
-from walkgraph.conductor.events import (
-    Command,
-    Died,
-    Event,
-    Exit,
-    FromRank,
-    FromService,
-    Kill,
-    Spawn,
-    Spawned,
-    Tell,
-    Tick,
-    ToRank,
-    ToService,
-)
 from walkgraph.conductor.processes import Processes
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import INTERVAL, Emitter
@@ -78,7 +64,7 @@ class ConductorLoop:
         punctual = self._wait()
         self._perform(self._core.handle_all(self._heard(), self._clock()))
         if punctual and self._clock() >= self._core.due():
-            self._handle(Tick())
+            self._handle(e.Tick())
         self._flush()
         self._emitter.flush(self._clock())
 
@@ -101,45 +87,45 @@ class ConductorLoop:
         poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
         return self._clock() - before < seconds + LATE_SECONDS
 
-    def _heard(self) -> Iterator[Event]:
+    def _heard(self) -> Iterator[e.Event]:
         """All that has come meanwhile: from the workers first, for what they did came before their end."""
         with contextlib.suppress(BlockingIOError):
             if self._signals.recv(64):
-                yield FromService(m.Stop())
+                yield e.FromService(m.Stop())
         if len(self._to_service) < MOST_WAITING:
             for identity, message in self._from_workers.drain():
                 rank, _, start = identity.decode(errors="replace").partition(".")
                 if rank.isdecimal() and start.isdecimal():
-                    yield FromRank(Rank(int(rank)), int(start), message)
+                    yield e.FromRank(Rank(int(rank)), int(start), message)
                 else:
                     self._from_workers.rejected += 1
         for rank, start, code in self._processes.buried():
-            yield Died(rank, start, code)
+            yield e.Died(rank, start, code)
         for _, message in self._from_service.drain():
             if isinstance(message, m.Watch):
                 self._emitter.set_level(message.level)
-            yield FromService(message)
+            yield e.FromService(message)
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: e.Event) -> None:
         self._perform(self._core.handle(event, self._clock()))
 
     # ── out ──
 
-    def _perform(self, commands: list[Command]) -> None:
+    def _perform(self, commands: list[e.Command]) -> None:
         for command in commands:
             match command:
-                case ToService(message=message):
+                case e.ToService(message=message):
                     self._to_service.append(codec.encode(message))
-                case ToRank(rank=rank, message=message):
+                case e.ToRank(rank=rank, message=message):
                     if rank in self._workers:
                         self._workers[rank].waiting.append(codec.encode(message))
-                case Spawn(rank=rank, start=start):
-                    self._handle(Spawned(rank, start, self._processes.spawn(rank, start)))
-                case Kill(rank=rank):
+                case e.Spawn(rank=rank, start=start):
+                    self._handle(e.Spawned(rank, start, self._processes.spawn(rank, start)))
+                case e.Kill(rank=rank):
                     self._processes.kill(rank)
-                case Tell(event=event):
+                case e.Tell(event=event):
                     self._emitter.emit(event)
-                case Exit():
+                case e.Exit():
                     self._over = True
 
     def _flush(self) -> None:

@@ -24,7 +24,7 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import SuspendedRuns, Swap
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.engine.load import load_operators, make_pools, nodes_here
-from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.loops.graphs import LoopDevice
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up

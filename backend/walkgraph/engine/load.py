@@ -11,7 +11,7 @@ from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.abi.operator import Capture, Operator
 from walkgraph.abi.states import CacheShape
 from walkgraph.engine.kv.pool import Pool, page_bytes
-from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused
 from walkgraph.ids import Rank

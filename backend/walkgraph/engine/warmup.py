@@ -10,7 +10,7 @@ from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.load import WARM_UP, example_calls
-from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.errors import RunFailed
 from walkgraph.placement.tables import NodePlan, Plan
 

@@ -16,6 +16,7 @@ ParamKind = Literal["integer", "number", "boolean", "string"]
 Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
+Positions = Literal["per_token", "per_block", "axes"]
 Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Other"]
 ANY = "any"
 """As a component's `weights`."""
@@ -52,7 +53,7 @@ class Append:
     """What feeding `port` does to a paged state."""
 
     port: str
-    positions: Literal["per_token", "per_block", "axes"] = "per_token"
+    positions: Positions = "per_token"
     """How the position counter advances: by the tokens, by one for the whole block, or by several axes."""
     scratch: bool = False
     """The block is attended and then dropped: the state is only read."""

@@ -1,10 +1,15 @@
 """Short ways to declare a family's components: what they have in common is said once."""
 
 from collections.abc import Mapping
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from walkgraph import plugins
-from walkgraph.graph.catalogue import Category, Component, CostClass, Param, Port, StateUse
+from walkgraph.graph.catalogue import Append, Category, Component, CostClass, Param, Port, Positions, StateUse, port
+
+PIXELS = "pixels: float[3, h, w]"
+LATENTS = "latents: float[h, w, c]"
+APPENDED = port("token", "tokens: int[1]", optional=True, description="one token, appended")
+SAMPLED = port("token", "tokens: int[1]", description="the next token, sampled")
 
 
 class Facts(TypedDict, total=False):
@@ -23,30 +28,64 @@ class Facts(TypedDict, total=False):
     resident: bool
 
 
+class Bounds(TypedDict, total=False):
+    """Fields of a `Param` that counts or measures."""
+
+    min: float
+    max: float
+
+
 class Declarations:
-    """Makes the components of one family in `walkgraph.models`."""
+    """Makes components of one family in `walkgraph.models`."""
 
-    def __init__(self, family: str, **common: Unpack[Facts]) -> None:
-        self._family, self._common = family, common
+    def __init__(self, family: str, *, module: str | None = "operators", **common: Unpack[Facts]) -> None:
+        """`module`: the file of the family's folder that has their operators; None where there are none yet."""
+        self._family, self._module, self._common = family, module, common
 
-    def __call__(self, name: str, operator: str | None, description: str, **own: Unpack[Facts]) -> Component:
-        """`operator`: `module:Class` in the family's folder; None where there is none yet. What it has of its own goes
+    def in_module(self, module: str | None) -> "Declarations":
+        """The same, of operators in another file."""
+        return Declarations(self._family, module=module, **self._common)
+
+    def __call__(self, name: str, description: str, **own: Unpack[Facts]) -> Component:
+        """Its operator is the class of its name: `VaeEncoder` of `bagel.vae_encoder`. What it has of its own goes
         before what is common."""
-        network = f"{plugins.MODELS}.{self._family}.{operator}" if operator else None
+        operator = "".join(word.capitalize() for word in name.removeprefix(f"{self._family}.").split("_"))
+        network = f"{plugins.MODELS}.{self._family}.{self._module}:{operator}" if self._module else None
         facts: Facts = {**self._common, **own}
         return Component(name=name, network=network, description=description, **facts)
+
+
+def kv_cache(
+    *appends: str | Append,
+    positions: Positions = "per_token",
+    access: Literal["read", "write"] = "write",
+    token_bytes: int = 0,
+) -> StateUse:
+    """The slot `kv`; `positions` is that of the ports which are given by name."""
+    made = (Append(port=one, positions=positions) if isinstance(one, str) else one for one in appends)
+    return StateUse(slot="kv", kind="paged_kv", access=access, appends=tuple(made), token_bytes=token_bytes)
+
+
+def integer(description: str = "", *, default: int | None = None, **bounds: Unpack[Bounds]) -> Param:
+    return Param(type="integer", default=default, description=description, **bounds)
+
+
+def number(description: str = "", *, default: float | None = None, **bounds: Unpack[Bounds]) -> Param:
+    return Param(type="number", default=default, description=description, **bounds)
+
+
+def boolean(description: str = "", *, default: bool | None = None) -> Param:
+    return Param(type="boolean", default=default, description=description)
+
+
+def choice(choices: tuple[str, ...], description: str = "", *, default: str | None = None) -> Param:
+    return Param(type="string", default=default, choices=choices, description=description)
 
 
 def sampling_params(*, temperature: float, top_p: float, top_k: int = 0) -> dict[str, Param]:
     """Of components that sample tokens, with their defaults."""
     return {
-        "temperature": Param(
-            type="number", default=temperature, min=0, max=10, description="0 takes the likeliest token."
-        ),
-        "top_p": Param(
-            type="number", default=top_p, min=0, max=1, description="Sample from the likeliest tokens of this mass."
-        ),
-        "top_k": Param(
-            type="integer", default=top_k, min=0, max=100000, description="Sample from this many tokens; 0: all."
-        ),
+        "temperature": number("0 takes the likeliest token.", default=temperature, min=0, max=10),
+        "top_p": number("Sample from the likeliest tokens of this mass.", default=top_p, min=0, max=1),
+        "top_k": integer("Sample from this many tokens; 0: all.", default=top_k, min=0, max=100000),
     }

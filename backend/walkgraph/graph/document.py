@@ -277,7 +277,7 @@ class Task(Record):
     outputs: tuple[Name, ...]
     """Names of `@out.x`; the modality is that of the port the edge comes from."""
     params: dict[Name, TaskParam] = Field(default_factory=dict)
-    """`seed` (integer, drawn if absent) is always there besides."""
+    """`seed` (integer, drawn if absent) is always available."""
     steps: Steps
     """One list; where the graph has streams, one list a partition, under names of the author's choice."""
     session: SessionPolicy | None = None

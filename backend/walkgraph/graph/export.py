@@ -4,23 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from walkgraph.graph.document import (
-    FirstStep,
-    Fork,
-    ForStep,
-    Graph,
-    Item,
-    Loop,
-    Parallel,
-    Record,
-    Sequence,
-    Step,
-    Stream,
-    Task,
-    Use,
-    Walk,
-    WalkStep,
-)
+from walkgraph.graph import document as doc
 from walkgraph.graph.reading.guard import arr, obj
 from walkgraph.graph.structure import for_parts
 
@@ -28,7 +12,7 @@ _WIDTH = 112
 _TAB = "    "
 
 
-def to_python(graph: Graph) -> str:
+def to_python(graph: doc.Graph) -> str:
     """The program; its variable `graph` is the graph."""
     policies = sorted({stream.chunks.policy for stream in graph.streams})
     lines = [
@@ -43,7 +27,7 @@ def to_python(graph: Graph) -> str:
     return "\n".join([*lines, "", "graph = g.build()", ""])
 
 
-def _declared(graph: Graph) -> Iterator[str]:
+def _declared(graph: doc.Graph) -> Iterator[str]:
     for title, call, entries, first in (
         ("weights", "g.weights", graph.weights, ""),
         ("states", "g.state", graph.states, "kind"),
@@ -56,7 +40,7 @@ def _declared(graph: Graph) -> Iterator[str]:
             yield from _call(call, [name, *([given.pop(first)] if first else [])], given)
 
 
-def _walks(graph: Graph) -> Iterator[str]:
+def _walks(graph: doc.Graph) -> Iterator[str]:
     for name, walk in graph.walks.items():
         yield ""
         arguments = {"label": walk.label} if walk.label else {}
@@ -65,7 +49,7 @@ def _walks(graph: Graph) -> Iterator[str]:
         yield from _with("g.walk", [name], arguments, "w", _walk(walk))
 
 
-def _walk(walk: Walk) -> Iterator[str]:
+def _walk(walk: doc.Walk) -> Iterator[str]:
     for item in walk.body:
         yield from _item(item)
     for edge in walk.edges:
@@ -74,26 +58,26 @@ def _walk(walk: Walk) -> Iterator[str]:
         yield from _call("w.result", [name, result.from_], _given(result, "from_"))
 
 
-def _item(item: Item) -> Iterator[str]:
+def _item(item: doc.Item) -> Iterator[str]:
     match item:
-        case Use():
+        case doc.Use():
             yield from _call("w.use", [item.use], _given(item, "use"))
-        case Fork():
+        case doc.Fork():
             yield from _call("w.fork", [item.fork, item.into], _given(item, "fork", "into"))
-        case Loop():
+        case doc.Loop():
             yield from _with("w.loop", [item.loop], _given(item, "loop", "body"), "", _items(item.body))
-        case Parallel():
+        case doc.Parallel():
             yield from _with("w.parallel", [], _given(item, "parallel"), "", _items(item.parallel))
-        case Sequence():
+        case doc.Sequence():
             yield from _with("w.sequence", [], _given(item, "sequence"), "", _items(item.sequence))
 
 
-def _items(items: tuple[Item, ...]) -> Iterator[str]:
+def _items(items: tuple[doc.Item, ...]) -> Iterator[str]:
     for item in items:
         yield from _item(item)
 
 
-def _streams(graph: Graph) -> Iterator[str]:
+def _streams(graph: doc.Graph) -> Iterator[str]:
     if graph.streams:
         yield ""
     for stream in graph.streams:
@@ -103,7 +87,7 @@ def _streams(graph: Graph) -> Iterator[str]:
         yield from _call("g.stream", [stream.name, stream.from_], given)
 
 
-def _chunks(stream: Stream) -> str:
+def _chunks(stream: doc.Stream) -> str:
     arguments = _given(stream.chunks, "policy")
     return f"{stream.chunks.policy}({', '.join(f'{key}={_literal(value)}' for key, value in arguments.items())})"
 
@@ -111,14 +95,14 @@ def _chunks(stream: Stream) -> str:
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tasks(graph: Graph) -> Iterator[str]:
+def _tasks(graph: doc.Graph) -> Iterator[str]:
     for name, task in graph.tasks.items():
         yield ""
         arguments: dict[str, Any] = {"outputs": list(task.outputs)} | ({"label": task.label} if task.label else {})
         yield from _with("g.task", [name], arguments, "t", _task(task))
 
 
-def _task(task: Task) -> Iterator[str]:
+def _task(task: doc.Task) -> Iterator[str]:
     for name, declared in task.inputs.items():
         yield from _call("t.input", [name, declared.modality], _given(declared, "modality"))
     for name, param in task.params.items():
@@ -134,22 +118,22 @@ def _task(task: Task) -> Iterator[str]:
         yield from _call("t.session", [], _given(task.session))
 
 
-def _steps(steps: tuple[Step, ...], depth: int = 0) -> Iterator[str]:
+def _steps(steps: tuple[doc.Step, ...], depth: int = 0) -> Iterator[str]:
     for step in steps:
         match step:
-            case WalkStep():
+            case doc.WalkStep():
                 given = _given(step, "walk", "with_")
                 yield from _call("t.step", [step.walk, *([dict(step.with_)] if step.with_ else [])], given)
-            case FirstStep():
+            case doc.FirstStep():
                 yield from _with("t.first", [], {}, "", _steps(step.first, depth))
-            case ForStep():
+            case doc.ForStep():
                 name = f"parts{depth or ''}"
                 yield f"{name} = t.parts()"
                 for kind, inner in for_parts(step).items():
                     yield from _with(f"{name}.steps", [kind], {}, "", _steps(inner, depth + 1))
 
 
-def _layout(graph: Graph) -> Iterator[str]:
+def _layout(graph: doc.Graph) -> Iterator[str]:
     if graph.layout:
         yield ""
     for key, value in graph.layout.items():
@@ -184,7 +168,7 @@ def _wrapped(name: str, value: Any) -> list[str]:
     return [f"{name}{{", *entries, "},"]
 
 
-def _given(record: Record, *without: str) -> dict[str, Any]:
+def _given(record: doc.Record, *without: str) -> dict[str, Any]:
     """The fields that differ from their defaults, by their names in Python."""
     fields = record.model_dump(exclude_defaults=True, exclude=set(without))
     return {

@@ -14,7 +14,7 @@ Shape letters: R rows, B rows of a step, W model width, H query heads, G key/val
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.attention.paged_rows import StepRows
 from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.linear.mlp import SwiGLU
-from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.linear.packed import UNPACKED, Packable, Packed
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import Rotation, rotate
@@ -66,7 +66,7 @@ class StepSlot(Protocol):
     def rows(self) -> StepRows: ...
 
 
-class DecoderAttention(nn.Module):
+class DecoderAttention(Packable):
     def __init__(self, shape: DecoderShape, suffixes: tuple[str, ...]) -> None:
         super().__init__()
         self.shape, self.suffixes = shape, suffixes
@@ -119,12 +119,9 @@ class DecoderAttention(nn.Module):
         for s in self.suffixes:
             self.packed[s] = Packed.of(*(self.part(f"{name}_proj", s) for name in "qkv"))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving or casting a module makes its parameters anew."""
-        super()._apply(fn, recurse)
-        if self.packed:
-            self.pack()
-        return self
+    @property
+    def is_packed(self) -> bool:
+        return bool(self.packed)
 
     def part(self, name: str, suffix: str) -> nn.Linear:
         """One of the four maps: `q_proj`, `k_proj`, `v_proj`, `o_proj`."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import walkgraph
+from walkgraph.checkpoints.decoder import StackSizes
 from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.catalogue import Catalogue
@@ -19,6 +20,7 @@ from walkgraph.graph.document import Graph, Weights
 from walkgraph.graph.problems import Problem
 
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
+MIB = 2**20
 TOKENIZER = "tokenizer"
 """In a family's `holds`."""
 
@@ -79,6 +81,10 @@ class WeightSizes:
 def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
     """What one token takes in a paged state: a key and a value for every layer and key/value head."""
     return 2 * layers * kv_heads * head_dim
+
+
+def token_numbers_of(stack: StackSizes) -> int:
+    return token_numbers(stack.layers, stack.kv_heads, stack.head_dim)
 
 
 Sizes = Callable[[Weights], WeightSizes]

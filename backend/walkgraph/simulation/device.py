@@ -167,7 +167,7 @@ class SimulatedGraphs:
         runs, iterations = ready
         call: LoopCall = runs[0].call
         form = runs[0].forms.at(runs[0].launched - iterations)
-        outputs = [out for out in call.outputs if out.kind != "last" and (not form or form[out.use])]
+        outputs = [out for out in call.spec.outputs if out.kind != "last" and (not form or form[out.use])]
         stops, sound = [[[False] * len(runs) for _ in range(iterations)] for _ in range(2)]
         values: dict[str, list[list[Any]]] = {
             out.key: [[None] * len(runs) for _ in range(iterations)] for out in outputs

@@ -39,7 +39,7 @@ class PlainLoop:
         self.told = 0
         """Iterations that were handed out."""
         self.before: list[dict[str, Any]] = []
-        self.kept: dict[str, list[Any]] = {out.key: [] for out in call.outputs}
+        self.kept: dict[str, list[Any]] = {out.key: [] for out in call.spec.outputs}
 
     @property
     def blocked(self) -> bool:
@@ -55,7 +55,7 @@ class PlainLoop:
             failure = ErrorInfo(code="node_error", message=str(error))
             return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
         stop = self.turn()
-        for out in call.outputs:
+        for out in call.spec.outputs:
             if out.kind == "collect" and not self.before[out.use]:
                 continue  # of iterations that call it alone
             self.kept[out.key].append(self.gave(out))
@@ -79,11 +79,11 @@ class PlainLoop:
 
     def last(self) -> dict[str, Any]:
         """The outputs of the last iteration that leave at the end."""
-        found = {out.key: self.gave(out) for out in self.call.outputs if out.kind == "last"}
+        found = {out.key: self.gave(out) for out in self.call.spec.outputs if out.kind == "last"}
         return {key: value for key, value in found.items() if value is not None}
 
     def items(self, stop: bool) -> list[Items]:
-        each = [out.key for out in self.call.outputs if out.kind == "each"]
+        each = [out.key for out in self.call.spec.outputs if out.kind == "each"]
         if self.done == self.told or not each:
             return []
         values = {key: self.kept[key][self.told : self.done] for key in each}
@@ -93,7 +93,7 @@ class PlainLoop:
 
     def end(self, stop: bool) -> CallDone:
         outputs = self.last()
-        for out in self.call.outputs:
+        for out in self.call.spec.outputs:
             if out.kind == "collect" and self.kept[out.key]:
                 outputs[out.key] = self.kept[out.key]
         return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
@@ -116,7 +116,7 @@ class PlainLoop:
             if self.calls is not None:
                 self.calls.append(call)
             now.append(self.functions[use.node](call))
-            for send, goes in zip(self.call.sends, self.call.goes, strict=True):
+            for send, goes in zip(self.call.spec.sends, self.call.goes, strict=True):
                 if send.use == place and (goes is None or goes[self.done]):
                     self.channels[self.place(send.channel)] = self.done, now[place][send.port]
         return True
@@ -132,10 +132,10 @@ class PlainLoop:
 
     def value(self, source: LoopSource, now: list[dict[str, Any]]) -> Any:
         if source.kind == "channel":
-            channel, comes = self.call.reads[source.channel].channel, self.call.comes[source.channel]
+            channel, comes = self.call.spec.reads[source.channel].channel, self.call.comes[source.channel]
             return self.came(channel, self.done) if comes is None or comes[self.done] else _NOTHING
         if source.kind == "behind" and self.done > 0:
-            return self.came(self.call.reads[source.channel].channel, self.done - 1)
+            return self.came(self.call.spec.reads[source.channel].channel, self.done - 1)
         if source.kind == "carried" and self.done > 0:
             use, port = source.place or (0, "")
             return self.before[use].get(port, _NOTHING)

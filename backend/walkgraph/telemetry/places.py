@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from walkgraph.placement.tables import EdgePlan, EdgeSource, Plan, WalkPlan
+from walkgraph.placement.tables import EdgeSource, Plan, Target, WalkPlan
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Places:
         for walk in plan.walks:
             uses = {use.index: use.name for use in walk.uses}
             for edge in walk.edges:
-                ends = source_name(uses, edge.source, streams), _target(edge, uses, streams)
+                ends = end_name(uses, edge.source, streams), end_name(uses, edge.target, streams)
                 edges[walk.name, edge.index] = " -> ".join(ends)
         into, out = _stream_ends(plan)
         return cls(
@@ -55,30 +55,19 @@ class Places:
         return self.edges.get((walk, edge), f"edge {edge}")
 
 
-def source_name(uses: Mapping[int, str], source: EdgeSource, streams: Mapping[int, str]) -> str:
-    """Where an edge begins, as documents name it. `uses`, `streams`: names by index."""
-    match source.kind:
+def end_name(uses: Mapping[int, str], end: EdgeSource | Target, streams: Mapping[int, str]) -> str:
+    """Where an edge begins or ends, as documents name it. `uses`, `streams`: names by index."""
+    match end.kind:
         case "use":
-            return f"{uses[source.use]}.{source.port}"
+            return f"{uses[end.use]}.{end.port}"
         case "input":
-            return f"@in.{source.port}"
+            return f"@in.{end.port}"
         case "stream":
-            return streams.get(source.index, "@stream")
+            return streams.get(end.index, "@stream")
         case "loop":
             return "@loop"
-
-
-def _target(edge: EdgePlan, uses: dict[int, str], streams: dict[int, str]) -> str:
-    target = edge.target
-    match target.kind:
-        case "use":
-            return f"{uses[target.use]}.{target.port}"
-        case "out":
-            return f"@out.{target.port}"
-        case "result":
-            return f"@result.{target.port}"
-        case "stream":
-            return streams.get(target.index, "@stream")
+        case "out" | "result":
+            return f"@{end.kind}.{end.port}"
 
 
 def _nodes(plan: Plan, walk: WalkPlan) -> dict[int, str]:

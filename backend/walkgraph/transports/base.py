@@ -21,9 +21,11 @@ import fcntl
 import mmap
 import os
 import secrets
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -276,9 +278,63 @@ class PeerArenas(Generic[A]):
             self.drop(rank)
 
 
-def sweep(transport: Transport, rank: Rank, addressees: Mapping[int, Rank]) -> int:
+class TicketOwner(Protocol):
+    def free(self, ticket: int, by: Rank) -> None: ...
+
+
+def sweep(transport: TicketOwner, rank: Rank, addressees: Mapping[int, Rank]) -> int:
     """Free all tickets addressed to `rank`; how many they were."""
     lost = [number for number, to in addressees.items() if to == rank]
     for number in lost:
         transport.free(number, rank)
     return len(lost)
+
+
+V = TypeVar("V")
+
+
+class Out(NamedTuple, Generic[V]):
+    """A ticket that is out."""
+
+    to: Rank
+    held: V
+    """What its sender holds for it: a block, or the tensor."""
+
+
+class Tickets(ABC, Generic[V]):
+    """The sender's side of a transport whose copies are over at once."""
+
+    def __init__(self, rank: Rank, numbers: Iterator[int] | None) -> None:
+        self._rank, self._numbers = rank, numbers or count(1)
+        self._out: dict[int, Out[V]] = {}
+
+    def holds(self, ticket: int) -> bool:
+        return ticket in self._out
+
+    def there(self, ticket: int) -> bool:
+        return True
+
+    def taken(self, ticket: Ticket) -> bool:
+        return True
+
+    def free(self, ticket: int, by: Rank) -> None:
+        out = self._out.get(ticket)
+        if out is None or out.to != by:
+            raise BadTicket("a ticket was freed that is not out")
+        del self._out[ticket]
+        self._give_back(ticket, out.held)
+
+    def sweep(self, rank: Rank) -> int:
+        return sweep(self, rank, {number: out.to for number, out in self._out.items()})
+
+    @property
+    def out(self) -> int:
+        return len(self._out)
+
+    @property
+    def copying(self) -> bool:
+        return False
+
+    @abstractmethod
+    def _give_back(self, ticket: int, held: V) -> None:
+        """The ticket is not out any more."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -31,13 +30,14 @@ from walkgraph.transports.base import (
     BadTicket,
     FileHandle,
     MemoryFile,
+    Out,
     PeerArenas,
     Ranges,
+    Tickets,
     TooLarge,
     dtype_name,
     open_file,
     read_handle,
-    sweep,
 )
 from walkgraph.wire.messages import Ticket
 
@@ -63,21 +63,17 @@ class ArenaHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     table: FileHandle
 
 
-class _Out(NamedTuple):
-    to: Rank
-    block: int
-
-
 class _Copy(NamedTuple):
     mark: Mark
     source: Tensor
     """Lives until the mark is reached."""
 
 
-class Transport:
+class Transport(Tickets[int]):
     def __init__(self, rank: Rank, nbytes: int, memory: DeviceMemory, numbers: Iterator[int] | None = None) -> None:
         """Without bytes it only reads what peers have. Raises Unavailable, torch.OutOfMemoryError."""
-        self._rank, self.size, self._memory = rank, nbytes, memory
+        super().__init__(rank, numbers)
+        self.size, self._memory = nbytes, memory
         self._arena = memory.allocate(nbytes)
         try:
             self._handle = memory.share(self._arena) if nbytes else b""
@@ -86,8 +82,6 @@ class Transport:
             raise
         self._table = MemoryFile(_TABLE_BYTES, "walkgraph-device-arena")
         self._ranges = Ranges(0, nbytes // ALIGN * ALIGN)
-        self._numbers = numbers or count(1)
-        self._out: dict[int, _Out] = {}
         self._rows: dict[int, int] = {}
         """Row -> its ticket."""
         self._copies: dict[int, _Copy] = {}
@@ -125,7 +119,7 @@ class Transport:
         if tensor.nbytes:
             target = self._arena[block : block + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
             self._copies[number] = _Copy(self._memory.copy_out(tensor, target), tensor)
-        self._out[number] = _Out(to, block)
+        self._out[number] = Out(to, block)
         self._rows[number % ROWS] = number
         self._write(number, (number, block, tensor.nbytes, to + 1))
         return Ticket(
@@ -137,9 +131,6 @@ class Transport:
             offset=block,
             nbytes=tensor.nbytes,
         )
-
-    def holds(self, ticket: int) -> bool:
-        return ticket in self._out
 
     def there(self, ticket: int) -> bool:
         copy = self._copies.get(ticket)
@@ -154,21 +145,6 @@ class Transport:
     def taken(self, ticket: Ticket) -> bool:
         peer = self._peers.open.get(ticket.owner)
         return peer is None or peer.taken(ticket)
-
-    def free(self, ticket: int, by: Rank) -> None:
-        out = self._out.get(ticket)
-        if out is None or out.to != by:
-            raise BadTicket("a ticket was freed that is not out")
-        del self._out[ticket], self._rows[ticket % ROWS]
-        self._write(ticket, _FREE)
-        copy = self._copies.pop(ticket, None)
-        if copy is None:
-            self._ranges.give(out.block)
-        else:
-            self._ending.append((copy, out.block))
-
-    def sweep(self, rank: Rank) -> int:
-        return sweep(self, rank, {number: out.to for number, out in self._out.items()})
 
     def connect(self, rank: Rank, handle: bytes) -> None:
         self.disconnect(rank)
@@ -193,6 +169,15 @@ class Transport:
             copy.mark.synchronize()
         self._table.close()
         self._memory.release(self._arena)
+
+    def _give_back(self, ticket: int, held: int) -> None:
+        del self._rows[ticket % ROWS]
+        self._write(ticket, _FREE)
+        copy = self._copies.pop(ticket, None)
+        if copy is None:
+            self._ranges.give(held)
+        else:
+            self._ending.append((copy, held))
 
     def _settle(self) -> None:
         """Give back the blocks that nobody writes any more."""

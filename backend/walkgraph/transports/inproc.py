@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from walkgraph.ids import Rank
 from walkgraph.placement.transports import TransportDeclaration
-from walkgraph.transports.base import BadTicket, TooLarge, sweep
+from walkgraph.transports.base import BadTicket, Out, Tickets, TooLarge
 from walkgraph.wire.messages import Ticket
 
 if TYPE_CHECKING:
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
 DECLARATION = TransportDeclaration(reach="process", cost=0)
 
 
-class Transport:
+class Transport(Tickets["Tensor"]):
     def __init__(self, rank: Rank, nbytes: int, numbers: Iterator[int] | None = None) -> None:
-        self._rank = rank
+        super().__init__(rank, numbers)
         self._space = self._size = nbytes
-        self._held: dict[int, tuple[Rank, Tensor]] = {}
-        self._numbers = numbers or count(1)
         self._peers: dict[Rank, Transport] = {}
 
     def handle(self) -> Transport:
@@ -39,38 +36,19 @@ class Transport:
         if tensor.nbytes > self._space:
             return None
         number = next(self._numbers)
-        self._held[number] = (to, tensor)
+        self._out[number] = Out(to, tensor)
         self._space -= tensor.nbytes
         dtype, shape, nbytes = _header(tensor)
         return Ticket(
             dtype=dtype, shape=shape, id=number, owner=self._rank, transport="inproc", offset=0, nbytes=nbytes
         )
 
-    def holds(self, ticket: int) -> bool:
-        return ticket in self._held
-
-    def there(self, ticket: int) -> bool:
-        return True
-
     def get(self, ticket: Ticket) -> Tensor:
         peer = self._peers.get(ticket.owner)
-        held = peer._held.get(ticket.id) if peer else None
-        if held is None or (held[0], *_header(held[1])) != (self._rank, ticket.dtype, ticket.shape, ticket.nbytes):
+        out = peer._out.get(ticket.id) if peer else None
+        if out is None or (out.to, *_header(out.held)) != (self._rank, ticket.dtype, ticket.shape, ticket.nbytes):
             raise BadTicket("a ticket names no tensor that is addressed here")
-        return held[1]
-
-    def taken(self, ticket: Ticket) -> bool:
-        return True
-
-    def free(self, ticket: int, by: Rank) -> None:
-        held = self._held.get(ticket)
-        if held is None or held[0] != by:
-            raise BadTicket("a ticket was freed that is not out")
-        del self._held[ticket]
-        self._space += held[1].nbytes
-
-    def sweep(self, rank: Rank) -> int:
-        return sweep(self, rank, {number: to for number, (to, _) in self._held.items()})
+        return out.held
 
     def connect(self, rank: Rank, handle: Transport) -> None:
         self._peers[rank] = handle
@@ -78,17 +56,12 @@ class Transport:
     def disconnect(self, rank: Rank) -> None:
         self._peers.pop(rank, None)
 
-    @property
-    def out(self) -> int:
-        return len(self._held)
-
-    @property
-    def copying(self) -> bool:
-        return False
-
     def close(self) -> None:
-        self._held.clear()
+        self._out.clear()
         self._peers.clear()
+
+    def _give_back(self, ticket: int, held: Tensor) -> None:
+        self._space += held.nbytes
 
 
 def _header(tensor: Tensor) -> tuple[Any, tuple[int, ...], int]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import count
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,13 +25,14 @@ from walkgraph.transports.base import (
     BadTicket,
     FileHandle,
     MemoryFile,
+    Out,
     PeerArenas,
     Ranges,
+    Tickets,
     TooLarge,
     dtype_name,
     open_file,
     read_handle,
-    sweep,
 )
 from walkgraph.wire.messages import Ticket
 
@@ -44,16 +44,13 @@ DECLARATION = TransportDeclaration(reach="host", cost=450)
 _HEADER = struct.Struct("<QQ")
 
 
-class Transport:
+class Transport(Tickets[int]):
     def __init__(self, rank: Rank, nbytes: int, numbers: Iterator[int] | None = None) -> None:
-        self._rank = rank
+        super().__init__(rank, numbers)
         self._size = nbytes
         self._file = MemoryFile(nbytes, "walkgraph-arena")
         self._memory = self._file.memory
         self._ranges = Ranges(ALIGN, nbytes // ALIGN * ALIGN)
-        self._out: dict[int, tuple[Rank, int]] = {}
-        """Ticket -> (addressee, offset of its block)."""
-        self._numbers = numbers or count(1)
         self._peers = PeerArenas[_PeerArena]()
 
     @property
@@ -79,7 +76,7 @@ class Transport:
             from walkgraph.memory.tensors import copy_into
 
             copy_into(self._memory, start, tensor)
-        self._out[number] = (to, block)
+        self._out[number] = Out(to, block)
         return Ticket(
             dtype=name,
             shape=tuple(tensor.shape),
@@ -90,28 +87,8 @@ class Transport:
             nbytes=tensor.nbytes,
         )
 
-    def holds(self, ticket: int) -> bool:
-        return ticket in self._out
-
-    def there(self, ticket: int) -> bool:
-        return True
-
     def get(self, ticket: Ticket) -> Tensor:
         return self._peers.read(ticket)
-
-    def taken(self, ticket: Ticket) -> bool:
-        return True
-
-    def free(self, ticket: int, by: Rank) -> None:
-        to, block = self._out.get(ticket, (None, 0))
-        if to != by:
-            raise BadTicket("a ticket was freed that is not out")
-        del self._out[ticket]
-        _HEADER.pack_into(self._memory, block, 0, 0)
-        self._ranges.give(block)
-
-    def sweep(self, rank: Rank) -> int:
-        return sweep(self, rank, {number: to for number, (to, _) in self._out.items()})
 
     def connect(self, rank: Rank, handle: bytes) -> None:
         self.disconnect(rank)
@@ -121,14 +98,6 @@ class Transport:
         self._peers.drop(rank)
 
     @property
-    def out(self) -> int:
-        return len(self._out)
-
-    @property
-    def copying(self) -> bool:
-        return False
-
-    @property
     def used(self) -> int:
         """Bytes of the arena that are taken."""
         return self._ranges.used
@@ -136,6 +105,10 @@ class Transport:
     def close(self) -> None:
         self._peers.close()
         self._file.close()
+
+    def _give_back(self, ticket: int, held: int) -> None:
+        _HEADER.pack_into(self._memory, held, 0, 0)
+        self._ranges.give(held)
 
 
 class _PeerArena:

@@ -5,8 +5,8 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, Halted, RankDone,
                             RankFailed, Suspended, Released, Pong, Probed
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, Inboxes,
-                            Ride, Rest, Left
+    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt,
+                            LaunchedTo, RunRests, LeftLoop
 
 Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -19,7 +19,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.sessions import AskSessions, SessionsTold
-from walkgraph.wire.spanning import Inboxes, Left, Rest, Ride
+from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.standing import Probe, Probed
 from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
@@ -451,5 +451,4 @@ FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | Sessi
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 FromWorker = OfRank | Emit | Sent | Halted | RankDone | RankFailed | Suspended | Released
-BetweenParts = Inboxes | Ride | Rest | Left
 BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Greet | Greeted | Opened | BetweenParts

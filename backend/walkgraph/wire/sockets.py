@@ -50,35 +50,27 @@ def router(context: Context, bind: str) -> Socket:
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     # A restarted worker has an identity of its own, so nobody can take over another's.
     socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
-    socket.bind(bind)
-    return socket
+    return _bound(socket, bind)
 
 
 def dealer(context: Context, connect: str, identity: bytes | None = None) -> Socket:
     socket = _made(context, zmq.DEALER)
     if identity is not None:
         socket.setsockopt(zmq.IDENTITY, identity)
-    socket.connect(connect)
-    return socket
+    return _connected(socket, connect)
 
 
 def dealer_for(context: Context, bind: str) -> Socket:
     """For one peer, which connects."""
-    socket = _made(context, zmq.DEALER)
-    socket.bind(bind)
-    return socket
+    return _bound(_made(context, zmq.DEALER), bind)
 
 
 def pull(context: Context, bind: str) -> Socket:
-    socket = _made(context, zmq.PULL)
-    socket.bind(bind)
-    return socket
+    return _bound(_made(context, zmq.PULL), bind)
 
 
 def push(context: Context, connect: str) -> Socket:
-    socket = _made(context, zmq.PUSH)
-    socket.connect(connect)
-    return socket
+    return _connected(_made(context, zmq.PUSH), connect)
 
 
 def feed(context: Context, connect: str) -> Socket:
@@ -86,8 +78,7 @@ def feed(context: Context, connect: str) -> Socket:
     socket = _made(context, zmq.PUSH)
     socket.setsockopt(zmq.IMMEDIATE, 0)
     socket.setsockopt(zmq.SNDHWM, MAX_FEED)
-    socket.connect(connect)
-    return socket
+    return _connected(socket, connect)
 
 
 class Reader(Generic[Union]):
@@ -152,4 +143,14 @@ def offer(socket: Socket) -> Callable[[bytes], bool]:
 def _made(context: Context, kind: int) -> Socket:
     socket = context.socket(kind)
     configure(socket)
+    return socket
+
+
+def _bound(socket: Socket, address: str) -> Socket:
+    socket.bind(address)
+    return socket
+
+
+def _connected(socket: Socket, address: str) -> Socket:
+    socket.connect(address)
     return socket

@@ -1,6 +1,6 @@
 """Messages between the ranks of a loop that spans devices.
 
-worker -> worker    Inboxes, Ride, Rest, Left
+worker -> worker    InboxesAt, LaunchedTo, RunRests, LeftLoop
 """
 
 from walkgraph.ids import RunId
@@ -14,6 +14,7 @@ class Inbox(Message, frozen=True, tag="inbox"):
     data: int
     number: int
     start: int
+    """The number is more than this where a value is there."""
     nbytes: int
 
 
@@ -27,23 +28,27 @@ class OfLoop(Message, frozen=True):
     """Indices of the loops around it."""
 
 
-class Inboxes(OfLoop, frozen=True, tag="inboxes"):
+class InboxesAt(OfLoop, frozen=True, tag="inboxes"):
     """The receiver's values of a loop go here."""
 
     inboxes: tuple[Inbox, ...]
 
 
-class Ride(OfLoop, frozen=True, tag="ride"):
-    """The leader launches iterations up to this, counted from the loop's start: the others launch the same."""
+class LaunchedTo(OfLoop, frozen=True, tag="ride"):
+    """The leader launches iterations up to this, counted from the loop's start: the others launch the same. It may not
+    wait behind tensors."""
 
     upto: int
 
 
-class Rest(Message, frozen=True, tag="rest"):
+class RunRests(Message, frozen=True, tag="rest"):
     """The leader launches nothing more of a run before it is resumed."""
 
     run: RunId
 
 
-class Left(OfLoop, frozen=True, tag="left"):
+class LeftLoop(OfLoop, frozen=True, tag="left"):
     """The sender writes nothing more into the receiver's inboxes for this loop."""
+
+
+BetweenParts = InboxesAt | LaunchedTo | RunRests | LeftLoop

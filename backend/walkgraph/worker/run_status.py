@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from walkgraph.placement.tables import EdgePlan, Plan
-from walkgraph.telemetry.places import source_name
+from walkgraph.telemetry.places import end_name
 from walkgraph.wire.standing import Standing, Wait
 from walkgraph.worker.walk.host import Vector
 from walkgraph.worker.walk.local_run import LocalRun
@@ -27,7 +27,7 @@ def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
         uses = {use.index: use.name for use in walk.uses}
         for table, at, state in walker.progress.standing():
             for port, source in _lacks(run, walker, table, at, state):
-                name = source if isinstance(source, str) else source_name(uses, source.source, streams)
+                name = source if isinstance(source, str) else end_name(uses, source.source, streams)
                 yield Wait(walk=walk.name, use=table.plan.name, iteration=at, port=port, source=name)
 
 

@@ -135,7 +135,9 @@ def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
     elif entry["deployable"]:
         st.badge("starter" if entry["starter"] else "runs here", color="blue")
     else:
-        st.badge("to look at", color="grey", help=entry["why"] or "It can't be deployed on this machine.")
+        st.badge(
+            "Too large for this machine", color="grey", help=entry["why"] or "It can't be deployed on this machine."
+        )
 
 
 def _deploy(client: Client, name: str) -> None:

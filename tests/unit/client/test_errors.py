@@ -10,11 +10,11 @@ def test_an_error_tells_all_that_is_wrong() -> None:
         {"pointer": "/params/steps", "code": "too_large", "message": "`steps` must be 200 or less"},
         {"pointer": "", "code": "missing", "message": "`prompt` is missing"},
     ]
-    error = ProblemError(422, {"detail": "the request has faults; see `errors`", "errors": faults})
+    error = ProblemError(422, {"detail": "the request is invalid; see `errors`", "errors": faults})
     assert (
-        str(error) == "the request has faults:\n  /params/steps: `steps` must be 200 or less\n  /: `prompt` is missing"
+        str(error) == "the request is invalid:\n  /params/steps: `steps` must be 200 or less\n  /: `prompt` is missing"
     )
-    assert error.detail == "the request has faults; see `errors`"
+    assert error.detail == "the request is invalid; see `errors`"
 
 
 def test_what_the_sentence_says_already_is_not_repeated() -> None:

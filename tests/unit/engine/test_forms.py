@@ -301,5 +301,5 @@ def test_forms_tell_how_many_iterations_are_alike() -> None:
     one, other = Form((0, 1), ()), Form((0, SKIPPED), ())
     forms = Forms([one, one, other, one])
     assert [forms.alike(k, 8) for k in range(5)] == [2, 1, 1, 8, 8]
-    assert [forms.calls(1, 0, end) for end in range(5)] == [0, 1, 2, 2, 3]
-    assert Forms([one]).calls(0, 3, 10) == 7
+    assert [forms.counts(0, end)[one] for end in range(5)] == [0, 1, 2, 2, 3]
+    assert Forms([one]).counts(3, 10) == {one: 7}

@@ -20,8 +20,8 @@ from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.body import Form
+from walkgraph.engine.loops.loop_slots import SlotTables
 from walkgraph.engine.loops.program import Program
-from walkgraph.engine.loops.slot_tables import SlotTables
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.models.synthetic import operators as synthetic
 
@@ -137,7 +137,7 @@ def test_a_whole_number_that_changes_with_the_index_stays_one(summing: Engine) -
     call = sums(4, (given("a", 0), given("b", 0)))
     use = body_of(call)[0]
     varying = WrittenUse(use.node, use.inputs, {}, {"more": (1, 3.0, 5, 7)}, {}, 0)
-    found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.outputs))
+    found, error = told(summing, sums(4, run="v", body=(varying,), outputs=call.spec.outputs))
     assert error is None
     assert found["u0"] == [0, 1, 2, 3]
 
@@ -247,7 +247,7 @@ def test_what_is_longer_than_a_row_is_refused_even_if_it_is_only_read(monkeypatc
         def step(self, batch: StepBatch) -> StepOutputs:
             return StepOutputs({"value": batch.inputs["value"], "stop": batch.inputs["value"][:, 0] > 0})
 
-    monkeypatch.setattr("walkgraph.engine.loops.slot_tables.MOST_PAGES", 1)
+    monkeypatch.setattr("walkgraph.engine.kv.slot_pages.MOST_PAGES", 1)
     monkeypatch.setattr(synthetic, "WalkForTest", Reader)
     here = walking()
     kv = torch.zeros(2, 1, 17, 1, 1, dtype=torch.float64)

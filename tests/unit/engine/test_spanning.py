@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.support.loop_calls import LoopInput, WrittenSend, WrittenUse, rewritten, written
 from tests.support.spanning import Node, connected, quiet
@@ -20,20 +21,16 @@ from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_peers import (
     LEADING,
-    InboxesAt,
-    LaunchedTo,
     LaunchOrder,
-    LeftLoop,
     LoopPeers,
     PeerMemory,
-    PeerWord,
-    RunRests,
     key_of,
 )
 from walkgraph.engine.loops.spec import Channel, LoopCall, LoopOutput
-from walkgraph.ids import Rank
+from walkgraph.ids import Rank, RunId
 from walkgraph.layers.channels import StopFlags
 from walkgraph.models.synthetic import operators as synthetic
+from walkgraph.wire.spanning import BetweenParts, InboxesAt, LaunchedTo, LeftLoop, RunRests
 
 Mask = tuple[bool, ...] | None
 STATES = ("main", "cfg_text", "cfg_img")
@@ -269,7 +266,7 @@ def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() 
         def address(self, rank: Rank) -> int:
             return 1 << 20
 
-        def send(self, to: Rank, word: PeerWord) -> None:
+        def send(self, to: Rank, word: BetweenParts) -> None:
             sent.append((to, word))
 
     peers = LoopPeers(PeerMemory(torch.zeros(1 << 17, dtype=torch.uint8), 0), Mail())
@@ -278,16 +275,16 @@ def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() 
     inbox = sent[-1][1].inboxes[0]
     peers.end(first, None, halt=False)
     assert not peers.poll(), "the writer has said nothing"
-    assert sent[-1] == (Rank(1), LeftLoop(key_of(first)))
-    assert peers.receive(Rank(1), LeftLoop(key_of(first)))
+    assert sent[-1] == (Rank(1), LeftLoop(**key_of(first)._asdict()))
+    assert peers.receive(Rank(1), LeftLoop(**key_of(first)._asdict()))
     assert peers.begin(again, [96, 96])
     new = sent[-1][1].inboxes[0]
     assert (new.data, new.number) == (inbox.data, inbox.number)
     assert new.start > inbox.start + first.times
     assert peers.links(again, [95, 96]) is None
-    assert peers.receive(Rank(1), InboxesAt(key_of(again), [inbox._replace(channel=1, nbytes=95)]))
-    assert not peers.receive(Rank(1), LaunchedTo(key_of(again), 1)), "its run is not held"
-    assert peers.receive(Rank(1), RunRests("b"))
+    assert peers.receive(Rank(1), InboxesAt(inboxes=(replace(inbox, channel=1, nbytes=95),), **key_of(again)._asdict()))
+    assert not peers.receive(Rank(1), LaunchedTo(upto=1, **key_of(again)._asdict())), "its run is not held"
+    assert peers.receive(Rank(1), RunRests(run=RunId("b")))
     assert peers.parts.linked(again)
     with pytest.raises(CallFailed, match="not what is read"):
         peers.links(again, [96, 96])
@@ -297,8 +294,8 @@ def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() 
     assert peers.poll()
     assert not peers.parts.all
     assert not peers.busy
-    peers.receive(Rank(1), InboxesAt(key_of(again), [inbox]))
-    assert sent[-1] == (Rank(1), LeftLoop(key_of(again))), "late inboxes are given back at once"
+    peers.receive(Rank(1), InboxesAt(inboxes=(inbox,), **key_of(again)._asdict()))
+    assert sent[-1] == (Rank(1), LeftLoop(**key_of(again)._asdict())), "late inboxes are given back at once"
 
 
 def test_a_set_halt_is_cleared_when_it_is_taken_again() -> None:

@@ -10,7 +10,7 @@ import torch
 from walkgraph.abi.calls import Call, Scalar
 from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
-from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.warmup import capture_steps
 from walkgraph.models.synthetic.search_operators import Perturb
 

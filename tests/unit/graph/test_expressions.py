@@ -2,13 +2,15 @@
 
 import math
 import operator
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse, source
-from walkgraph.graph.language.syntax import MAX_LENGTH
+from walkgraph.graph.language.syntax import FUNCTIONS, MAX_LENGTH
 
 PARAMS = {"steps": 50, "scale": 4.0, "on": True, "mode": "global", "zero": 0}
 LOOPS = {"index": 3, "denoise": 3, "outer": 1}
@@ -217,3 +219,10 @@ def _outcome(text: str) -> object:
 @given(a=st.integers(-3, 3), b=st.integers(-3, 3))
 def test_comparisons_are_pythons(op: str, apply: object, a: int, b: int) -> None:
     assert evaluate(parse(f"a {op} b"), {"a": a, "b": b}) == apply(a, b)
+
+
+def test_the_documentation_has_every_function_with_a_true_example(repository: Path) -> None:
+    text = (repository / "docs" / "reference" / "expressions.md").read_text()
+    rows = re.findall(r"^\| .*? \| `([^`]+)` \| `([^`]+)` \|$", text, re.MULTILINE)
+    assert [(shown, told) for shown, told in rows if evaluate(parse(shown), {}) != evaluate(parse(told), {})] == []
+    assert set(FUNCTIONS) <= {shown.partition("(")[0] for shown, _ in rows}

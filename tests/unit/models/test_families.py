@@ -42,7 +42,6 @@ _component = Declarations("tint", category="Picture", weights="tint")
 COMPONENTS = (
     _component(
         "tint.mix",
-        "operators:Mix",
         "Mixes the colours of a picture.",
         inputs=(port("pixels", "pixels: float[3, h, w]"),),
         outputs=(port("pixels", "pixels: float[3, h, w]"),),

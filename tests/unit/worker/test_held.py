@@ -11,6 +11,7 @@ from tests.support.deployment import plan_named
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
+from walkgraph.wire.spanning import RunRests
 from walkgraph.wire.standing import Held
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import pending as held_module
@@ -46,7 +47,7 @@ def test_what_is_held_for_a_run_is_told_and_dropped_with_it() -> None:
     held = made()
     held.keep(ONE, deliver(R), WALK.name)
     held.keep(ONE, deliver(Q), WALK.name)
-    held.keep(TWO, OutgoingMessage(m.Rest(run=R)))
+    held.keep(TWO, OutgoingMessage(RunRests(run=R)))
     edge = PLACES.hop(WALK.name, 0, stream=False)
     assert "->" in edge
     assert held.of(R) == (Held(to=ONE, edge=edge),)

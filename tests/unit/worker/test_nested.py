@@ -243,7 +243,7 @@ def test_templates_have_the_sizes_of_the_tasks() -> None:
     plan = planned({"body": body, "edges": edges}, components=KEEPING, tasks=tasks, **FORKED)
     templates = list(Core(plan, Rank(0)).loops())
     assert [len(call.uses) for call in templates] == [3, 5]
-    assert [call.usual for call in templates] == [(5, 7, MOST + 3)] * 2
+    assert [call.spec.usual for call in templates] == [(5, 7, MOST + 3)] * 2
     assert [anew.width for call in templates for anew in call.anew.values()] == [2, 4]
     cluster = Cluster(plan, {})
     cluster.start("r", one_walk(plan, "w"), {"n": 4}, INPUTS)
@@ -253,7 +253,7 @@ def test_templates_have_the_sizes_of_the_tasks() -> None:
     cluster.run()
     (call,) = cluster.loops
     assert called(call) == called(templates[1])
-    assert (call.usual, call.outputs) == (templates[1].usual, templates[1].outputs)
+    assert (call.spec.usual, call.spec.outputs) == (templates[1].spec.usual, templates[1].spec.outputs)
 
 
 @pytest.mark.parametrize("when", ["@loop.inner < 1", "@loop.inner > 8", "@loop.l != @loop.inner", "@loop.l > 3"])

@@ -10,16 +10,16 @@ import torch
 import zmq
 
 from walkgraph.abi.calls import CallFailed
-from walkgraph.engine.loops.loop_peers import Inbox, InboxesAt, LaunchedTo, LeftLoop, PeerKey, PeerWord, RunRests
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
 from walkgraph.wire import sockets
+from walkgraph.wire.spanning import BetweenParts, Inbox, InboxesAt, LaunchedTo, LeftLoop, RunRests
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.loops.parts import Parts
 
-KEY = PeerKey("r", 3, "denoise", (1, 2))
-INBOXES = (Inbox(5, 640, 128, 7, 4096),)
+KEY: Any = {"run": "r", "step": 3, "loop": "denoise", "iteration": (1, 2)}
+INBOXES = (Inbox(channel=5, data=640, number=128, start=7, nbytes=4096),)
 
 
 class Scheduler:
@@ -29,7 +29,7 @@ class Scheduler:
         self.heard: list[tuple[Any, ...]] = []
         self.waits_for_peers = True
 
-    def receive(self, rank: Rank, word: PeerWord) -> None:
+    def receive(self, rank: Rank, word: BetweenParts) -> None:
         self.heard.append((rank, word))
 
     def gone(self, rank: Rank) -> None:
@@ -40,9 +40,9 @@ class Wire:
     """Links and carrier."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[int, m.BetweenParts]] = []
+        self.sent: list[tuple[int, BetweenParts]] = []
 
-    def urge(self, rank: Rank, message: m.BetweenParts) -> None:
+    def urge(self, rank: Rank, message: BetweenParts) -> None:
         self.sent.append((rank, message))
 
     def address(self, rank: Rank) -> int | None:
@@ -58,7 +58,7 @@ def made() -> tuple[Parts, Scheduler, Wire]:
 
 def test_what_one_side_says_the_other_hears(made: tuple[Parts, Scheduler, Wire]) -> None:
     parts, resident, wire = made
-    words = [InboxesAt(KEY, list(INBOXES)), LaunchedTo(KEY, 9), RunRests("r"), LeftLoop(KEY)]
+    words = [InboxesAt(inboxes=INBOXES, **KEY), LaunchedTo(upto=9, **KEY), RunRests(run=RunId("r")), LeftLoop(**KEY)]
     for word in words:
         parts.send(Rank(1), word)
     assert [rank for rank, _ in wire.sent] == [1] * 4
@@ -80,7 +80,7 @@ def test_the_device_is_waited_for_by_the_sockets_while_it_needs_peers(made: tupl
     parts.stepped(quiet=True)
     parts.wait(poller)
     assert len(asked) == 1
-    parts.take(Rank(1), m.Rest(run=RunId("r")))
+    parts.take(Rank(1), RunRests(run=RunId("r")))
     parts.wait(poller)
     resident.waits_for_peers = False
     parts.stepped(quiet=True)
@@ -116,7 +116,7 @@ def test_urgent_words_pass_a_message_whose_tensors_are_not_there(
     monkeypatch.setattr(carrier, "there", lambda ticket: False)
     deliver = m.Deliver(run=RunId("r"), step=0, edge=0, key=(), value=m.Absent())
     outbox.send(OutgoingMessage(deliver, torch.ones(1 << 15), shared=True, note="it"))
-    outbox.urge(m.Rest(run=RunId("r")))
+    outbox.urge(RunRests(run=RunId("r")))
     outbox.forget("r")
     assert there.poll(1000)
     assert b"rest" in there.recv_multipart()[1]

@@ -38,6 +38,7 @@ from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Buffered
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.spanning import RunRests
 from walkgraph.wire.spec import Limits
 from walkgraph.wire.standing import Held, Probe, Probed, Standing
 from walkgraph.worker import serve
@@ -158,7 +159,8 @@ def probed(desk: Desk, worker: Worker) -> Probed:
     desk.say(worker, Probe(number=3, runs=(R, RunId("other"))))
     while True:
         worker.turn()
-        while desk.socket.poll(0) or desk._heard:
+        # What was sent may take a moment to arrive, and an idle worker's next turn waits long.
+        while desk._heard or desk.socket.poll(1000):
             if isinstance(said := desk.hear(), Probed):
                 return said
 
@@ -184,7 +186,7 @@ def test_what_is_held_was_not_sent(strangers: Strangers) -> None:
     desk, one, two, _ = strangers
     one.core.runs, one.core.sent = (R,), 9
     start(one, desk, [Send(two.rank, deliver(i), 1) for i in range(2)])
-    one.links.urge(two.rank, m.Rest(run=R))
+    one.links.urge(two.rank, RunRests(run=R))
     until(desk, one, lambda: len(one.links.held.of(R)) == 2)
     (found,) = probed(desk, one).runs
     assert (found.busy, found.sent, len(found.held)) == (False, 7, 2)

@@ -177,7 +177,7 @@ def test_items_of_one_chunk_travel_in_one_message() -> None:
     itinerary = lanes(core.plan, [("produce", False), ("batches", True)])
     commands = core.handle(Started(RunId("r"), itinerary, STREAM | {"seed": 0}, {}))
     call = next(command.call for command in commands if isinstance(command, RunLoop))
-    (key,) = (out.key for out in call.outputs)
+    (key,) = (out.key for out in call.spec.outputs)
     commands = core.handle(Items(call, 0, 3, {key: torch.arange(3.0).view(3, 1)}))
     (sums,) = (command.call for command in commands if isinstance(command, RunCall))
     assert torch.equal(sums.inputs["items"], torch.tensor([0.0, 1.0, 2.0]))
@@ -195,7 +195,7 @@ def test_items_for_another_rank_are_one_message_and_single_ones_are_as_ever() ->
     call = next(command.call for command in cores[0].handle(start) if isinstance(command, RunLoop))
     assert (call.grain, call.offset) == (3, 0)
     cores[1].handle(start)
-    (key,) = (out.key for out in call.outputs)
+    (key,) = (out.key for out in call.spec.outputs)
     values = torch.arange(4.0).view(4, 1)
     many, one = (
         [c for c in cores[0].handle(Items(call, first, stop - first, {key: values[first:stop]})) if isinstance(c, Send)]
@@ -353,7 +353,7 @@ def test_the_way_through_a_loop_costs_the_same_however_long_it_is() -> None:
             (loop,) = core.handle(started)
             assert isinstance(loop, RunLoop)
             assert loop.call.times == times
-            core.handle(CallDone(Ref("r", 0, 0, ()), {loop.call.outputs[0].key: 1}, iterations=times))
+            core.handle(CallDone(Ref("r", 0, 0, ()), {loop.call.spec.outputs[0].key: 1}, iterations=times))
         finally:
             sys.setprofile(None)
         assert core.runs == ("r",)

@@ -21,7 +21,7 @@ from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.marks import Timing
-from walkgraph.engine.loops.bodies import Loaded
+from walkgraph.engine.loops.body import Loaded
 
 TURNS = 4
 """Batches in flight in turn with the steps of loops: what a run's own ones are followed by is launched behind them."""

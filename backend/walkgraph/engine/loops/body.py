@@ -4,35 +4,54 @@ A body has *forms*: conditions leave uses out of some iterations, of two uses th
 not every value is wanted by someone. What is captured is one form of a body.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import CallFailed, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import Row, StepSpec
-from walkgraph.engine.loops.spec import LoopSource, Place
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
+_LEAST_ITERATIONS = 64
+"""Entries of up to so many iterations share a program, which is made ready before the first of them."""
+_MOST_BODIES = 64
+"""Bodies that are kept; those that were not entered for longest go first."""
 SKIPPED = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class UseStep:
-    node: str
-    operator: Operator
-    spec: StepSpec
-    sources: Mapping[str, LoopSource]
-    states: Mapping[str, str]
-    """Slot -> state."""
-    ints: tuple[str, ...]
-    floats: tuple[str, ...]
-    series: tuple[str, ...]
-    """Parameters that change with the iteration."""
-    inner: tuple[int, ...] = ()
-    """Its indices in the loops inside, outermost first."""
+@dataclass(frozen=True, eq=False)
+class UseStep(LoopUseSpec):
+    """A use, and the step that it is on the shapes of an entry."""
+
+    operator: Operator = field(kw_only=True)
+    spec: StepSpec = field(kw_only=True)
+
+    @cached_property
+    def ints(self) -> tuple[str, ...]:
+        """Parameters that stay as they are, by their kind."""
+        return self._fixed(torch.int64)
+
+    @cached_property
+    def floats(self) -> tuple[str, ...]:
+        return self._fixed(torch.float32)
+
+    @cached_property
+    def series(self) -> tuple[str, ...]:
+        """Parameters that change with the iteration."""
+        return tuple(name for name in self.varying if name in self.spec.params)
+
+    def _fixed(self, kind: torch.dtype) -> tuple[str, ...]:
+        return tuple(sorted(n for n, dtype in self.spec.params.items() if dtype == kind and n not in self.varying))
 
     @cached_property
     def grows(self) -> set[str]:
@@ -64,13 +83,6 @@ class Form(NamedTuple):
         return self.runs[place[0]] != SKIPPED
 
 
-class Grown(NamedTuple):
-    """What was appended to a cache."""
-
-    tokens: int
-    positions: int
-
-
 class Forms:
     """Of every iteration of one loop."""
 
@@ -90,50 +102,60 @@ class Forms:
         end = next(end for end in self._ends if end > iteration)
         return most if end == len(self._found) else min(most, end - iteration)
 
-    def kinds(self, first: int, end: int) -> dict[Form, int]:
-        """Forms of iterations `first` to `end`, each with one of these."""
+    def counts(self, first: int, end: int) -> Mapping[Form, int]:
+        """Forms of iterations `first` to `end`, and how many of these have each."""
         if len(self._found) == 1:
-            return {self._found[0]: first} if end > first else {}
-        return {self.at(k): k for k in range(first, end)}
-
-    def calls(self, use: int, first: int, end: int) -> int:
-        """How often a use is called in iterations `first` to `end`."""
-        if len(self._found) == 1:
-            return (end - first) * self._found[0].calls(use)
-        return sum(self.at(k).calls(use) for k in range(first, end))
+            return {self._found[0]: end - first} if end > first else {}
+        return Counter(self._found[first:end])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Body:
+    """What a program is made for: a spec, and the shapes of an entry of it."""
+
+    spec: LoopSpec
+    """Of the first loop that was entered with these: others of its key have the same body."""
     uses: tuple[UseStep, ...]
-    until: Place | None
-    each: tuple[Place, ...]
-    """Outputs that are read on the host, of some iterations at least."""
-    last: tuple[Place, ...]
-    """Outputs of which the last value is kept in the row."""
     steps: int
     """Iterations that a row's series and sequences have room for; 0 without any."""
-    sends: tuple[Place, ...] = ()
-    """Outputs that go out by channels."""
-    widths: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Cache -> its sequences, where it has not one."""
-    anew: frozenset[str] = frozenset()
+    widths: Mapping[str, int]
+    """State -> its sequences, where it has not one."""
+    anew: frozenset[str]
     """States that begin every iteration as they were when the loop was entered."""
+
+    @cached_property
+    def each(self) -> tuple[Place, ...]:
+        """Outputs that are read on the host, of some iterations at least."""
+        return tuple(dict.fromkeys((out.use, out.port) for out in self.spec.outputs if out.kind != "last"))
+
+    @cached_property
+    def last(self) -> tuple[Place, ...]:
+        """Outputs of which the last value is kept in the row."""
+        return tuple(dict.fromkeys((out.use, out.port) for out in self.spec.outputs if out.kind == "last"))
+
+    @cached_property
+    def reads(self) -> list[tuple[Place, LoopSource]]:
+        """What channels feed, in their order."""
+        return [((use, port), self.uses[use].sources[port]) for use, port, _ in self.spec.reads]
+
+    @cached_property
+    def sends(self) -> list[Place]:
+        """Outputs that go out by channels, whose numbers follow those of `reads`."""
+        return [(use, port) for use, port, _ in self.spec.sends]
+
+    @cached_property
+    def channels(self) -> int:
+        return len(self.reads) + len(self.sends)
+
+    @cached_property
+    def tensors(self) -> dict[str, Row]:
+        """States that are kept as rows of a table."""
+        return {use.states[slot]: row for use in self.uses for slot, row in use.spec.tensors.items()}
 
     @property
     def whole(self) -> Form:
         comes = tuple(source.channel for _, source in self.reads if source.kind == "channel")
         return Form(tuple(range(len(self.uses))), self.each, comes, tuple(range(len(self.reads), self.channels)))
-
-    @cached_property
-    def reads(self) -> list[tuple[Place, LoopSource]]:
-        """What channels feed, in their order."""
-        found = [((at, port), s) for at, use in enumerate(self.uses) for port, s in use.sources.items()]
-        return sorted(((p, s) for p, s in found if s.channel >= 0), key=lambda one: one[1].channel)
-
-    @cached_property
-    def channels(self) -> int:
-        return len(self.reads) + len(self.sends)
 
     def output(self, place: Place) -> Row:
         return self.uses[place[0]].spec.outputs[place[1]]
@@ -143,13 +165,22 @@ class Body:
 
     def grown(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
         """By state: what an iteration has appended before each use, and in all."""
+        if form.runs not in self._grown:
+            self._grown[form.runs] = self._growth(form)
+        return self._grown[form.runs]
+
+    @cached_property
+    def _grown(self) -> dict[tuple[int, ...], tuple[list[dict[str, Grown]], dict[str, Grown]]]:
+        return {}
+
+    def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
         so_far: dict[str, Grown] = {}
         before: list[dict[str, Grown]] = []
         for index, use in enumerate(self.uses):
             before.append(dict(so_far))
             for slot in use.paged if form.calls(index) else ():
                 tokens, state = use.spec.appends[slot], use.states[slot]
-                had = so_far.get(state, Grown(0, 0))
+                had = so_far.get(state, NOTHING)
                 so_far[state] = Grown(had.tokens + tokens, had.positions + use.spec.advances.get(slot, tokens))
         return before, so_far
 
@@ -200,49 +231,6 @@ def fed_ports(use: UseStep, form: Form) -> list[str]:
     return [port for port, source in use.sources.items() if fed(source)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """What a row begins with."""
-
-    times: int
-    first: int
-    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
-    seeds: Sequence[int]
-    """Of each use."""
-    ints: Sequence[int]
-    """In the order of the uses and their `ints`; floats and series likewise."""
-    floats: Sequence[float]
-    series: Sequence[Sequence[float]]
-    cells: Mapping[Place, Tensor]
-    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
-    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
-    """State -> the pages of its sequences, and what all of these have: their length, their position."""
-    tensors: Mapping[str, Tensor | None]
-
-
-class Columns(NamedTuple):
-    """Where a use's parameters begin in the tables."""
-
-    ints: int
-    """Its seed, then those of its `ints`."""
-    floats: int
-    series: int
-
-
-def columns_of(uses: Sequence[UseStep]) -> list[Columns]:
-    found = [Columns(0, 0, 0)]
-    for use in uses:
-        at = found[-1]
-        found.append(Columns(at.ints + 1 + len(use.ints), at.floats + len(use.floats), at.series + len(use.series)))
-    return found
-
-
-def with_seeds(uses: Sequence[UseStep], entry: Entry) -> list[int]:
-    """The row's numbers: for each use its seed, then its parameters."""
-    ints = iter(entry.ints)
-    return [n for use, seed in zip(uses, entry.seeds, strict=True) for n in (seed, *(next(ints) for _ in use.ints))]
-
-
 def same(one: UseStep, other: UseStep) -> bool:
     """Whether two uses would do the same, if inputs, numbers and states were the same: they keep nothing."""
     return (
@@ -259,22 +247,12 @@ Equal = Callable[[int, int], bool]
 """Whether what two uses of a loop are entered with is the same."""
 
 
-class Asked(NamedTuple):
-    """What an iteration is to do."""
-
-    active: tuple[bool, ...]
-    """Whether a use is called."""
-    told: tuple[Place, ...]
-    """Outputs that are wanted on the host."""
-    comes: tuple[int, ...]
-    sends: tuple[int, ...]
-
-
-def form_of(body: Body, asked: Asked, equal: Equal) -> Form:
+def form_of(body: Body, asked: Form, equal: Equal) -> Form:
+    """`asked`: the uses that are called, what is wanted of them, and the channels that have a value."""
     runs: list[int] = []
     for index, use in enumerate(body.uses):
-        mine = index if asked.active[index] else SKIPPED
-        for earlier in range(index) if asked.active[index] and use.spec.pure else ():
+        mine = asked.runs[index]
+        for earlier in range(index) if mine == index and use.spec.pure else ():
             other = body.uses[earlier]
             alike = runs[earlier] == earlier and same(other, use) and _fed_alike(other, use, runs)
             if alike and _stand_alike(body, earlier, index, runs) and equal(earlier, index):
@@ -314,3 +292,181 @@ def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
         return source.kind, now, source.part, carried, source.channel, read(source.first)
 
     return all(read(source) == read(other.sources[port]) for port, source in one.sources.items())
+
+
+# ── the body of an entry ──
+
+
+class Loaded(NamedTuple):
+    """An operator on this rank; nodes and views share it."""
+
+    operator: Operator
+    device: torch.device
+    index: int
+
+
+class Made(NamedTuple):
+    key: Hashable
+    """Loops share it whose rows may lie in one table."""
+    body: Body
+    pools: Mapping[str, Pool]
+    """By state."""
+    device: torch.device
+
+
+class Bodies:
+    """Of the specs and shapes that were entered lately: an entry looks its own up, and makes it where it is the
+    first."""
+
+    def __init__(self, states: StateTable, loaded: Callable[[str], Loaded]) -> None:
+        self._states, self._loaded = states, loaded
+        self._made: dict[Hashable, Made] = {}
+
+    def of(self, call: LoopCall) -> Made:
+        """Raises `CallFailed`."""
+        spec = call.spec
+        here = [self._loaded(use.node) for use in spec.uses]
+        steps = _steps(call, [one.operator for one in here])
+        widths = tuple((name, width) for name in spec.states if (width := self._width(call, call.states[name])) > 1)
+        anew = frozenset(name for name in spec.states if call.states[name] in call.anew)
+        pools = {
+            use.states[slot]: self._states.pools.of(call.states[use.states[slot]])
+            for use, step in zip(spec.uses, steps, strict=True)
+            for slot in step.appends
+            if slot in use.states
+        }
+        key = (
+            spec.key,
+            tuple((one.index, step.key) for one, step in zip(here, steps, strict=True)),
+            _table_iterations(call),
+            widths,
+            anew,
+            tuple((name, id(pool)) for name, pool in pools.items()),
+        )
+        made = self._made.pop(key, None)
+        if made is None:
+            uses = [
+                UseStep(
+                    use.node,
+                    use.name,
+                    use.sources,
+                    use.states,
+                    use.varying,
+                    use.inner,
+                    operator=one.operator,
+                    spec=step,
+                )
+                for use, one, step in zip(spec.uses, here, steps, strict=True)
+            ]
+            body = Body(spec, tuple(uses), _table_iterations(call), dict(widths), anew)
+            _check_blocks(body)
+            made = Made(key, body, pools, here[0].device)
+        self._made[key] = made
+        if len(self._made) > _MOST_BODIES:
+            self._made.pop(next(iter(self._made)))
+        return made
+
+    def _width(self, call: LoopCall, key: StateKey) -> int:
+        """Sequences of a state while the loop runs."""
+        if key in call.anew:
+            return max(1, call.anew[key].width)
+        return self._states.width(key) if self._states.holds(key) else max(1, call.widths.get(key, 1))
+
+
+def _use(use: LoopUseSpec, here: Loaded, step: StepSpec) -> UseStep:
+    own = use.node, use.name, use.sources, use.states, use.varying, use.inner
+    return UseStep(*own, operator=here.operator, spec=step)
+
+
+def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
+    """Of each use. Raises `CallFailed`."""
+    steps: list[StepSpec] = []
+    for use, given, operator in zip(call.spec.uses, call.uses, operators, strict=True):
+        empty = next((port for port, source in use.sources.items() if not source.begins), None)
+        if empty is not None:
+            raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
+        values = inputs_of(use, call.values, steps)
+        step = operator.step_spec(values, given.params)
+        if step is None:
+            raise CallFailed(f"`{use.node}` can't be iterated on {_shapes(use, values)}; feed it as it declares")
+        if not step.tensors.keys() <= use.states.keys():
+            # A slot that the component declares optional may have no state.
+            step = replace(step, tensors={slot: row for slot, row in step.tensors.items() if slot in use.states})
+        steps.append(step)
+    return steps
+
+
+def inputs_of(use: LoopUseSpec, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> dict[str, Any]:
+    """What `step_spec` is told of a use's inputs. `given`: entering values; `steps`: of the uses before it."""
+    found: dict[str, Any] = {}
+    for port, source in use.sources.items():
+        value = _input(use, port, source, given, steps)
+        if value is not None:
+            found[port] = value
+    return found
+
+
+def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> Any:
+    if source.enters:
+        value = source.given(given)
+        if value is None or not source.sliced:
+            return value
+        value = torch.as_tensor(value)
+        return _blank(Row(tuple(value.shape[1:]), value.dtype))
+    match source.kind:
+        case "carried" if source.first is not None:
+            return _input(use, port, source.first, given, steps)
+        case "internal" if source.place is not None:
+            row = steps[source.place[0]].outputs.get(source.place[1])
+            return None if row is None else _blank(row if source.part is None else _part(use, port, source.part, row))
+        case "stack":
+            rows = [steps[at].outputs.get(output) for at, output in source.places]
+            if not rows or None in rows or len(set(rows)) > 1:
+                raise CallFailed(f"`{use.node}.{port}` is to be made of values of several shapes", port)
+            first = rows[0] or Row((), torch.float32)
+            return _blank(Row((len(rows), *first.shape), first.dtype))
+        case "index":
+            return _blank(Row((), torch.int64))
+        case _:
+            return None
+
+
+def _part(use: LoopUseSpec, port: str, part: int, row: Row) -> Row:
+    """A slice of a value."""
+    slices = row.shape[0] if row.shape else 0
+    if part >= slices:
+        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, and the loop goes on", code="invalid_input")
+    return Row(row.shape[1:], row.dtype)
+
+
+def _blank(row: Row) -> Tensor:
+    return torch.empty(row.shape, dtype=row.dtype, device="meta")
+
+
+def _shapes(use: LoopUseSpec, values: Mapping[str, Any]) -> str:
+    """What a use is entered with, for a client."""
+    shown = [
+        f"`{port}` {list(value.shape) if isinstance(value, Tensor) else value!r}"
+        for port, value in values.items()
+        if use.sources[port].enters
+    ]
+    return ", ".join(shown) or "no inputs from outside"
+
+
+def _check_blocks(body: Body) -> None:
+    """Blocks lie behind contexts that were copied when the rows of a batch were chosen: one a row, as it was then."""
+    grows = {state for use in body.uses for state in use.grows}
+    for use in body.uses:
+        for slot in use.spec.scratch:
+            state = use.states[slot]
+            if body.width(state) > 1:
+                raise CallFailed(f"`{use.node}` attends a block behind one sequence, and its state has several")
+            if state in grows:
+                raise CallFailed(f"`{use.node}` attends a block behind a state to which the same loop appends")
+
+
+def _table_iterations(call: LoopCall) -> int:
+    """Iterations that the tables have series and slices for: entries whose counts are near share a program."""
+    if not any(use.varying or any(s.kind == "each" for s in use.sources.values()) for use in call.spec.uses):
+        return 0
+    return 1 << (max(call.times, _LEAST_ITERATIONS) - 1).bit_length()

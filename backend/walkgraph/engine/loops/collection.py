@@ -116,11 +116,11 @@ class Collector:
         if count <= 0:
             return
         pieces, run.pieces = run.pieces[:count], run.pieces[count:]
-        keys = [out.key for out in run.call.outputs if out.kind == "each"]
+        keys = [out.key for out in run.call.spec.outputs if out.kind == "each"]
         if keys:
             values = {key: self._gathered(pieces, key) for key in keys}
             self._events.append(Items(run.call, run.handed, count, values, stopped))
-        for out in run.call.outputs:
+        for out in run.call.spec.outputs:
             if out.kind == "collect":
                 kept = run.collected.setdefault(out.key, [])
                 kept.extend(found[out.key][k, row] for found, k, row in pieces if out.key in found)

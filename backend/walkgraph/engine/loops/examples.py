@@ -9,7 +9,7 @@ import torch
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.abi.step import StepSpec
-from walkgraph.engine.loops.bodies import Loaded, inputs_of
+from walkgraph.engine.loops.body import Loaded, inputs_of
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
 Values = Mapping[str, Any]

@@ -13,22 +13,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Outputs
-from walkgraph.abi.step import Row
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.device.cuda_streams import HostCopies, listed
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.slot_pages import table_bytes
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.bodies import Loaded, Made
-from walkgraph.engine.loops.body import Body, Form
-from walkgraph.engine.loops.entering import Entered, Entrance
+from walkgraph.engine.loops.body import Bodies, Body, Form, Forms, Loaded, Made
 from walkgraph.engine.loops.loop_peers import SLOTS as PEER_SLOTS
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
+from walkgraph.engine.loops.loop_slots import LoopSlots, SlotTables, slot_bytes
 from walkgraph.engine.loops.program import Buffers, Program
-from walkgraph.engine.loops.slot_tables import SlotTables, channel_bytes, fields_of, slot_bytes, table_bytes
 from walkgraph.engine.loops.spec import LoopCall, Place
 from walkgraph.errors import ErrorInfo
 from walkgraph.layers import invariance
@@ -122,70 +119,17 @@ class LoopLaunch:
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
         """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
-        count, batch = self._buffers.stopped.shape
-        body, form = self._group.program.body, self._buffers.form
-        rows = [Row((), torch.bool), Row((), torch.bool), *(body.output(place) for place in form.told)]
-        views = fields_of(self._host, rows, self._buffers.sizes, count, batch)
-        values = dict(zip(form.told, views[2:], strict=True))
+        stopped, sound, values = self._buffers.views(self._host)
         own = self.mark is not None
         given = {
             key: values[place] if own else values[place].clone()
             for key, place in self._group.outputs
             if place in values
         }
-        return views[0].tolist(), views[1].tolist(), given
+        return stopped.tolist(), sound.tolist(), given
 
     def span(self, began: float, now: float) -> tuple[float, float]:
         return self._watch.span(self._group.program.tables.device, self.mark, began, now)
-
-
-class LoopSlots:
-    """The slots of one batch group: from a run's call to a slot, and back from the slot to what the run keeps."""
-
-    def __init__(
-        self,
-        tables: SlotTables,
-        entrance: Entrance,
-        host_ports: Callable[[str], Collection[str]],
-        lines: Callable[[torch.device], HostCopies],
-        *,
-        gives: bool,
-    ) -> None:
-        """`gives`: iterations give the host values."""
-        self.gives = gives
-        self.read_bytes: Sequence[int]
-        self.sent_bytes: Sequence[int]
-        self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
-        self._tables, self._entrance, self._host_ports, self._lines = tables, entrance, host_ports, lines
-
-    def enter(self, run: LoopRun, slot: int) -> Entered:
-        with torch.inference_mode():
-            if run.entered is None:
-                return self._entrance.enter(run.call, self._tables, slot)
-            return self._entrance.enter(run.call, self._tables, slot, run.done, run.cells)
-
-    def link(self, slot: int, links: Sequence[int]) -> None:
-        with torch.inference_mode():
-            self._tables.link(slot, links)
-
-    def leave(self, run: LoopRun) -> dict[Place, Tensor]:
-        with torch.inference_mode():
-            cells = self._tables.cells_of(run.slot)
-            self._entrance.leave(self._tables, run.slot, run.entered, run.done, over=False)
-        return cells
-
-    def end(self, run: LoopRun) -> tuple[Outputs, Mark | None]:
-        call, form = run.call, run.forms.at(run.done - 1)
-        lines, moved = self._lines(self._tables.device), False
-        outputs: Outputs = {}
-        with torch.inference_mode():
-            for out in call.outputs:
-                if out.kind == "last" and form.gives((out.use, out.port)):
-                    value = self._tables.value((out.use, out.port), run.slot)
-                    moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
-                    outputs[out.key] = lines.to_host(value) if moved else value
-            self._entrance.leave(self._tables, run.slot, run.entered, run.done, over=True)
-        return outputs, lines.mark() if moved else None
 
 
 class LoopGraphs:
@@ -197,16 +141,17 @@ class LoopGraphs:
         outputs: tuple[tuple[str, Place], ...],
         capturer: Capturer,
         contexts: ContextBudget,
-        entrance: Entrance,
+        forms: Callable[[LoopCall], Forms],
         watch: Stopwatch,
     ) -> None:
-        """`outputs`: keys of those that go to the host, of every iteration that has them."""
+        """`outputs`: keys of those that go to the host, of every iteration that has them. `forms`: of a call's
+        iterations."""
         self.program, self.outputs, self.capturer = program, outputs, capturer
         self.sizes = sizes_of(program.body, program.tables.slots)
         self.seconds: dict[int, float] = {}
         """Batch size -> what an iteration takes, as far as it was measured."""
         self.graphs: dict[GraphKey, LoopGraph] = {}
-        self._contexts, self._entrance, self._watch = contexts, entrance, watch
+        self._contexts, self._forms, self._watch = contexts, forms, watch
         self._usual: set[int] = set()
         """Iterations that loops like these are likeliest to have."""
         if capturer.enabled:
@@ -227,7 +172,7 @@ class LoopGraphs:
 
     def counts_at(self, size: int) -> list[int]:
         """Iterations that launches of a batch size may have."""
-        return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.until is not None)
+        return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.spec.until is not None)
 
     def ready(self, runs: Sequence[LoopRun], iterations: int) -> LoopGraph:
         graph = self._graph(runs[0].forms.at(runs[0].launched), bucket(len(runs), self.sizes), iterations, runs)
@@ -248,7 +193,7 @@ class LoopGraphs:
     def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
         """Capture the forms of the call's iterations in all batch sizes; those of slow iterations only alone and in
         pairs, and alone where they are long."""
-        found = self._entrance.forms(call, self.program.body)
+        found = self._forms(call)
         slow = self._once > SLOW_SECONDS
         sizes = self.sizes[:1] if self._once > LONG_SECONDS else self.sizes[:2] if slow else self.sizes
         # The largest first, as its memory serves the others; that form first which tells how long a size takes at most.
@@ -344,25 +289,25 @@ class LoopDevice:
         slots: int = SLOTS,
     ) -> None:
         """`loaded`: a node's operator and device."""
-        self._entrance, self._failures, self._watch = Entrance(states, loaded), failures, watch
+        self._bodies, self._states, self._failures, self._watch = Bodies(states, loaded), states, failures, watch
         self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
         self._contexts, self._lines = ContextBudget(), cache(HostCopies)
         self._on_gpu = False
 
     def made(self, call: LoopCall) -> Made:
         with torch.inference_mode():
-            return self._entrance.made(call)
+            return self._bodies.of(call)
 
     def opened(self, made: Made, call: LoopCall) -> BatchGroup:
         spans = made.body.channels > 0
         slots = PEER_SLOTS if spans else slots_of(made.body, made.pools, self._slots)
-        outputs = tuple((out.key, (out.use, out.port)) for out in call.outputs if out.kind != "last")
+        outputs = tuple((out.key, (out.use, out.port)) for out in call.spec.outputs if out.kind != "last")
         with torch.inference_mode():
             tables = SlotTables(made.body, made.pools, slots, made.device)
+            entry = LoopSlots(tables, self._states, self._host_ports, self._lines, gives=bool(outputs))
             capturer = self._capturer(made.device)
-            graphs = LoopGraphs(Program(tables), outputs, capturer, self._contexts, self._entrance, self._watch)
+            graphs = LoopGraphs(Program(tables), outputs, capturer, self._contexts, entry.forms, self._watch)
         self._on_gpu |= made.device.type == "cuda"
-        entry = LoopSlots(tables, self._entrance, self._host_ports, self._lines, gives=bool(outputs))
         return BatchGroup(made.key, entry, graphs, spans, list(range(slots - 1, -1, -1)))
 
     def mark(self) -> Mark | None:

@@ -22,9 +22,10 @@ from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.loops.slot_admission import NoPeers
 from walkgraph.engine.loops.spec import LoopCall
-from walkgraph.ids import Rank
+from walkgraph.ids import Rank, RunId
 from walkgraph.layers.channels import StopFlags
 from walkgraph.transports.base import Ranges
+from walkgraph.wire.spanning import BetweenParts, Inbox, InboxesAt, LaunchedTo, LeftLoop, OfLoop, RunRests
 
 LEADING = 8
 """Loops that a leader has in slots at a time."""
@@ -47,58 +48,18 @@ class PeerKey(NamedTuple):
     iteration: tuple[int, ...]
 
 
-def key_of(call: LoopCall) -> PeerKey:
-    return PeerKey(call.run, call.step, call.loop, call.iteration)
-
-
-class Inbox(NamedTuple):
-    """Where values of a channel are to be put: offsets in the memory of the rank that reads them."""
-
-    channel: int
-    data: int
-    number: int
-    start: int
-    """The number is more than this where a value is there."""
-    nbytes: int
-
-
-class InboxesAt(NamedTuple):
-    """Where the sender's part of a loop reads values."""
-
-    key: PeerKey
-    inboxes: Sequence[Inbox]
-
-
-class LaunchedTo(NamedTuple):
-    """The leader has launched iterations of a loop up to this one. It may not wait behind tensors."""
-
-    key: PeerKey
-    upto: int
-
-
-class RunRests(NamedTuple):
-    """The leader launches nothing more of a run before it was resumed."""
-
-    run: str
-
-
-class LeftLoop(NamedTuple):
-    """The sender writes nothing more into the receiver's inboxes for this loop."""
-
-    key: PeerKey
-
-
-PeerWord = InboxesAt | LaunchedTo | RunRests | LeftLoop
+def key_of(named: LoopCall | OfLoop) -> PeerKey:
+    return PeerKey(named.run, named.step, named.loop, named.iteration)
 
 
 class PeerWorker(Protocol):
     """What the parts need of the worker around them."""
 
     def address(self, rank: Rank) -> int:
-        """Of the memory of a peer that its `Inbox`s lie in, as this device sees it. Raises CallFailed."""
+        """Of the memory of a peer that its `Inbox`es lie in, as this device sees it. Raises CallFailed."""
         ...
 
-    def send(self, to: Rank, word: PeerWord) -> None: ...
+    def send(self, to: Rank, word: BetweenParts) -> None: ...
 
 
 class PeerMemory(NamedTuple):
@@ -157,7 +118,9 @@ class InboxMemory:
             return None
         number = self._free.pop()
         at = self._memory.offset
-        return Inbox(channel, at + block, at + number * _LINE, self._starts[number], nbytes)
+        return Inbox(
+            channel=channel, data=at + block, number=at + number * _LINE, start=self._starts[number], nbytes=nbytes
+        )
 
     def give(self, inbox: Inbox, times: int) -> None:
         """Of a loop of so many iterations; nobody writes or reads there any more."""
@@ -217,7 +180,7 @@ class PeerParts:
         key = key_of(call)
         halt, inboxes = self._halts.take(), dict[int, Inbox]()
         used = {channel.number for channel in call.used}
-        for (_, _, channel), size in zip(call.reads, nbytes, strict=True):
+        for (_, _, channel), size in zip(call.spec.reads, nbytes, strict=True):
             inbox = self._inboxes.take(channel.number, size) if channel.number in used else None
             if inbox is not None:
                 inboxes[channel.number] = inbox
@@ -228,9 +191,9 @@ class PeerParts:
             return False
         self._parts[key] = PeerPart(call, halt, inboxes, left=self._left.pop(key, set[Rank]()))
         for rank in call.peers:
-            mine = [inboxes[channel.number] for channel in call.used if channel.rank == rank]
+            mine = tuple(inboxes[channel.number] for channel in call.used if channel.rank == rank)
             if mine:
-                self._worker.send(rank, InboxesAt(key, mine))
+                self._worker.send(rank, InboxesAt(inboxes=mine, **key._asdict()))
         return True
 
     def linked(self, call: LoopCall) -> bool:
@@ -244,11 +207,11 @@ class PeerParts:
         key = key_of(call)
         part, wanted = self._parts[key], self._wanted.get(key, {})
         found = [self._halts.address(part.halt)]
-        for _, _, channel in call.reads:
+        for _, _, channel in call.spec.reads:
             inbox = part.inboxes.get(channel.number)
             found += [0, 0, 0] if inbox is None else self._inboxes.place(inbox)
         sent = {send.channel.number for send in call.sent}
-        for send, size in zip(call.sends, nbytes, strict=True):
+        for send, size in zip(call.spec.sends, nbytes, strict=True):
             if send.channel.number not in sent:
                 found += [0, 0, 0]
                 continue
@@ -260,7 +223,7 @@ class PeerParts:
         return found
 
     def want(self, rank: Rank, word: InboxesAt) -> None:
-        self._wanted.setdefault(word.key, {}).update({inbox.channel: (rank, inbox) for inbox in word.inboxes})
+        self._wanted.setdefault(key_of(word), {}).update({inbox.channel: (rank, inbox) for inbox in word.inboxes})
 
     def end(self, key: PeerKey, mark: Mark | None, *, halt: bool) -> None:
         """Its memory is given back once the mark is reached and its peers have left. `halt`: what is in flight may end
@@ -279,7 +242,7 @@ class PeerParts:
                 self.end(key, mark, halt=True)
         for key in [key for key in self._wanted if key.run == run and key not in self._parts]:
             for rank in {rank for rank, _ in self._wanted.pop(key).values()}:
-                self._worker.send(rank, LeftLoop(key))
+                self._worker.send(rank, LeftLoop(**key._asdict()))
         self._left = {key: ranks for key, ranks in self._left.items() if key.run != run}
 
     def halt(self, run: str) -> None:
@@ -300,7 +263,7 @@ class PeerParts:
             key = key_of(part.call)
             self._wanted.pop(key, None)
             for rank in {send.channel.rank for send in part.call.sent}:
-                self._worker.send(rank, LeftLoop(key))
+                self._worker.send(rank, LeftLoop(**key._asdict()))
             freed |= self._close(key, part)
         return freed
 
@@ -355,31 +318,31 @@ class LoopPeers(NoPeers):
     def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
         if key_of(call) in self.parts:
             return True
-        leading = sum(one.call.leads and not one.over and one.call.run not in self._held for one in self.parts.all)
-        if (call.leads and leading >= LEADING) or not (call.leads or self.parts.linked(call)):
+        leading = sum(one.call.spec.leads and not one.over and one.call.run not in self._held for one in self.parts.all)
+        if (call.spec.leads and leading >= LEADING) or not (call.spec.leads or self.parts.linked(call)):
             return False
         return self.parts.open(call, nbytes)
 
     def follow(self, call: LoopCall) -> Callable[[], int] | None:
-        return partial(self.order.upto, key_of(call)) if call.peers and not call.leads else None
+        return partial(self.order.upto, key_of(call)) if call.peers and not call.spec.leads else None
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int] | None:
         return self.parts.links(call, nbytes) if self.parts.linked(call) else None
 
     def launching(self, call: LoopCall, upto: int) -> None:
         key = key_of(call)
-        if call.leads:
+        if call.spec.leads:
             for rank in call.peers:
-                self._worker.send(rank, LaunchedTo(key, upto))
+                self._worker.send(rank, LaunchedTo(upto=upto, **key._asdict()))
         else:
             self.order.launched(key, upto)
 
     def may_leave(self, call: LoopCall) -> bool:
         key = key_of(call)
-        return call.leads or key not in self.parts or (call.run in self._resting and not self.order.waits(key))
+        return call.spec.leads or key not in self.parts or (call.run in self._resting and not self.order.waits(key))
 
     def owes(self, call: LoopCall) -> bool:
-        return not call.leads and self.order.waits(key_of(call))
+        return not call.spec.leads and self.order.waits(key_of(call))
 
     def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
         self.parts.end(key_of(call), mark, halt=halt)
@@ -394,9 +357,9 @@ class LoopPeers(NoPeers):
 
     def hold(self, run: str) -> None:
         self._held.add(run)
-        leading = [one.call for one in self.parts.all if one.call.run == run and one.call.leads]
+        leading = [one.call for one in self.parts.all if one.call.run == run and one.call.spec.leads]
         for rank in sorted({rank for call in leading for rank in call.peers}):
-            self._worker.send(rank, RunRests(run))
+            self._worker.send(rank, RunRests(run=RunId(run)))
 
     def release(self, run: str) -> None:
         self._resting.discard(run)
@@ -405,26 +368,27 @@ class LoopPeers(NoPeers):
     def poll(self) -> bool:
         return self.parts.poll()
 
-    def receive(self, rank: Rank, word: PeerWord) -> bool:
+    def receive(self, rank: Rank, word: BetweenParts) -> bool:
+        if isinstance(word, RunRests):
+            if word.run not in self._out:
+                self._resting.add(word.run)
+            return True
+        key = key_of(word)
         match word:
-            case InboxesAt(key):
+            case InboxesAt():
                 if key.run in self._out:
-                    self._worker.send(rank, LeftLoop(key))
+                    self._worker.send(rank, LeftLoop(**key._asdict()))
                 else:
                     self.parts.want(rank, word)
                 return True
-            case LaunchedTo(key, upto):
+            case LaunchedTo():
                 # Who launches doesn't rest: its word was of an earlier hold.
                 self._resting.discard(key.run)
                 if key in self.parts and key.run not in self._out:
-                    self.order.add(key, upto)
+                    self.order.add(key, word.upto)
                 # The part of a held run may have no slot.
                 return key.run in self._held
-            case RunRests(run):
-                if run not in self._out:
-                    self._resting.add(run)
-                return True
-            case LeftLoop(key):
+            case LeftLoop():
                 return (key in self.parts or key.run not in self._out) and self.parts.left(rank, key)
 
     def gone(self, rank: Rank) -> bool:

@@ -18,13 +18,15 @@ from walkgraph.abi.step import PagedSlot, Row, StepBatch
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
-from walkgraph.engine.loops.body import SKIPPED, Form, Grown, UseStep, fed_ports
-from walkgraph.engine.loops.slot_tables import NOTHING, IterationPages, SlotTables, aligned, bytes_of, fields_of
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown, IterationPages
+from walkgraph.engine.loops.body import SKIPPED, Form, UseStep, fed_ports
+from walkgraph.engine.loops.loop_slots import SlotTables, aligned, bytes_of
 from walkgraph.engine.loops.spec import LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
 
 PADDING = ContextSequence((), 0, 0, 0)
+FLAG = Row((), torch.bool)
 
 
 @dataclass(slots=True)
@@ -37,18 +39,29 @@ class Buffers:
     """int64 `[B]`"""
     staging: Tensor
     """uint8: all that goes to the host."""
-    fields: dict[Place, Tensor]
-    """Views into it: `[K, B, *shape]`."""
-    stopped: Tensor
-    """bool `[K, B]`"""
-    sound: Tensor
-    """bool `[K, B]`"""
-    sizes: list[int]
-    """Bytes of its segments: stops, soundness, then what the form tells."""
+    segments: list[tuple[Row, int]]
+    """Of it, each with its bytes: stops, soundness, then what the form tells."""
+    iterations: int
     uses: tuple[int, ...]
     """By their places in the body: those that are called, or have what an equal one gives."""
     contexts: dict[Place, DenseContext] = field(default_factory=dict[Place, DenseContext])
     """First use of a group, and slot -> where its blocks are attended."""
+    stopped: Tensor = field(init=False)
+    sound: Tensor = field(init=False)
+    fields: dict[Place, Tensor] = field(init=False)
+    """This and the two before it: `views` of `staging`."""
+
+    def __post_init__(self) -> None:
+        self.stopped, self.sound, self.fields = self.views(self.staging)
+
+    def views(self, staged: Tensor) -> tuple[Tensor, Tensor, dict[Place, Tensor]]:
+        """Of `staging` or a copy: stops and soundness, bool `[K, B]`; what the form tells, `[K, B, *shape]`."""
+        batch, views = self.rows.shape[0], list[Tensor]()
+        parts = staged.split([nbytes for _, nbytes in self.segments])
+        for (row, _), part in zip(self.segments, parts, strict=True):
+            used = part[: self.iterations * batch * bytes_of(row)]
+            views.append(used.view(row.dtype).view(self.iterations, batch, *row.shape))
+        return views[0], views[1], dict(zip(self.form.told, views[2:], strict=True))
 
     @property
     def captures(self) -> bool:
@@ -92,15 +105,12 @@ class Program:
         device, rows = self.tables.device, None if like is None else like.rows
         if rows is None:
             rows = torch.full((batch,), self.tables.pad, dtype=torch.int64, device=device)
-        shapes: list[tuple[Place | None, Row]] = [(None, Row((), torch.bool)), (None, Row((), torch.bool))]
-        shapes += [(place, self.body.output(place)) for place in form.told]
-        sizes = [aligned(iterations * batch * bytes_of(row)) for _, row in shapes]
-        staging = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
-        views = fields_of(staging, [row for _, row in shapes], sizes, iterations, batch)
-        fields = {place: view for (place, _), view in zip(shapes, views, strict=True) if place is not None}
+        told = [FLAG, FLAG, *(self.body.output(place) for place in form.told)]
+        segments = [(row, aligned(iterations * batch * bytes_of(row))) for row in told]
+        staging = torch.zeros(sum(nbytes for _, nbytes in segments), dtype=torch.uint8, device=device)
         groups = self.body.groups(form)
         uses = tuple(use for use, by in enumerate(form.runs) if by != SKIPPED)
-        buffers = Buffers(form, groups, rows, staging, fields, views[0], views[1], sizes, uses)
+        buffers = Buffers(form, groups, rows, staging, segments, iterations, uses)
         if like is not None:
             buffers.contexts = like.contexts
             return buffers
@@ -155,9 +165,9 @@ class Program:
     def iterate(self, buffers: Buffers) -> None:
         """K iterations of the batch's rows: what is captured."""
         stays: dict[Place, Tensor] = {}
-        for k in range(buffers.stopped.shape[0]):
+        for k in range(buffers.iterations):
             at = gather_rows(buffers.rows, self.tables.counted)
-            now = BatchIteration(at, self._pages.iteration(at.rows), self._series_at(at), {}, stays)
+            now = BatchIteration(at, IterationPages(self._pages, at.rows), self._series_at(at), {}, stays)
             given, sound = now.given, None
             for name, begins in self.tables.begins.items():
                 self._states[name].index_copy_(0, at.wide, begins.index_select(0, at.wide))
@@ -228,7 +238,7 @@ class Program:
             value = given.get(self.tables.layout.writes.get(place, (-1, "")))
             if value is not None:
                 cell.index_copy_(0, at.wide, value.to(cell.dtype))
-        until = None if self.body.until is None else given.get(self.body.until)
+        until = None if self.body.spec.until is None else given.get(self.body.spec.until)
         stopped = None if until is None else until.view(-1)
         flags = buffers.stopped[k], buffers.sound[k]
         settle_rows(buffers.rows, at, self.tables.counted, self._growth(buffers.form)[1], stopped, sound, flags)

@@ -226,7 +226,7 @@ class BatchGroups:
             self._forget()
             group = self._known[made.key] = self._device.opened(made, call)
             self._turn.append(group)
-        group.graphs.expect(call.usual)
+        group.graphs.expect(call.spec.usual)
         return group
 
     def runs(self) -> Iterator[LoopRun]:

@@ -110,16 +110,8 @@ class LoopUseSpec:
     """Its indices in the loops inside, outermost first."""
 
 
-class LoopSend(NamedTuple):
-    """Values of a use that go to another rank's part of the loop."""
-
-    use: int
-    port: str
-    channel: Channel
-
-
-class LoopRead(NamedTuple):
-    """A port that a channel feeds."""
+class ChannelPort(NamedTuple):
+    """A port that a channel feeds, or whose values go out by one."""
 
     use: int
     port: str
@@ -164,9 +156,10 @@ class LoopSpec:
     until: Place | None
     """The output that ends the loop when it is true."""
     outputs: tuple[LoopOutput, ...]
-    reads: tuple[LoopRead, ...] = ()
-    """By the place of the channel among those that are read."""
-    sends: tuple[LoopSend, ...] = ()
+    reads: tuple[ChannelPort, ...] = ()
+    """Fed by other ranks' parts; the source of each has its place here."""
+    sends: tuple[ChannelPort, ...] = ()
+    """Whose values go to other ranks' parts."""
     usual: tuple[int, ...] = ()
     """Counts of iterations that entries are likeliest to have."""
     leads: bool = True
@@ -282,33 +275,13 @@ class LoopCall:
         return self.spec.loop
 
     @property
-    def outputs(self) -> tuple[LoopOutput, ...]:
-        return self.spec.outputs
-
-    @property
-    def leads(self) -> bool:
-        return self.spec.leads
-
-    @property
-    def usual(self) -> tuple[int, ...]:
-        return self.spec.usual
-
-    @property
-    def reads(self) -> tuple[LoopRead, ...]:
-        return self.spec.reads
-
-    @property
-    def sends(self) -> tuple[LoopSend, ...]:
-        return self.spec.sends
-
-    @property
     def used(self) -> list[Channel]:
         """Channels that something comes by, in the order of `reads`; both ends know which these are."""
         pairs = zip(self.spec.reads, self.comes, strict=True)
         return [read.channel for read, comes in pairs if comes is None or any(comes)]
 
     @property
-    def sent(self) -> list[LoopSend]:
+    def sent(self) -> list[ChannelPort]:
         """Channels that something goes out by."""
         pairs = zip(self.spec.sends, self.goes, strict=True)
         return [send for send, goes in pairs if goes is None or any(goes)]

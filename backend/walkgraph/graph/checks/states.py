@@ -24,11 +24,11 @@ def check_states(context: Context) -> None:
             message = "a `paged_kv` needs a `capacity`: most tokens of one sequence, over the task's parameters; add it"
             context.add("missing_capacity", path, message)
         if state.kind != "paged_kv" and state.capacity is not None:
-            message = f"only a `paged_kv` has a `capacity`, not a `{state.kind}`; take it away"
+            message = f"only a `paged_kv` has a `capacity`, not a `{state.kind}`; remove it"
             context.add("needless_capacity", (*path, "capacity"), message, "warning")
         _sizes(context, path, state, tasks)
         if name not in used and not context.draft.has_gaps("nodes"):
-            context.add("unused_state", path, f"no node keeps `{name}`; bind it to a slot or take it away", "warning")
+            context.add("unused_state", path, f"no node keeps `{name}`; bind it to a slot or remove it", "warning")
         elif here and state.kind == "paged_kv" and name not in written and not context.draft.broken:
             message = f"every use of `{name}` only reads it; feed a port that appends to it, or fork another into it"
             context.add("state_never_written", path, message, "warning")

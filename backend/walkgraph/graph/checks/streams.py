@@ -91,7 +91,7 @@ def _policy(context: Context, path: Path, stream: Stream, readers: tuple[Reader,
             message = f"Walk `{walk}` takes a chunk an iteration, and `whole` gives a single one; take `fixed`"
             context.add("policy_unmet", where, message)
         if isinstance(chunks, Fixed) and chunks.continue_after_done and not each:
-            message = f"Walk `{walk}` reads it without `each`, so nothing goes on after the end; take it away"
+            message = f"Walk `{walk}` reads it without `each`, so nothing goes on after the end; remove it"
             context.add("policy_unmet", (*where, "continue_after_done"), message)
 
 

@@ -14,15 +14,15 @@ def check_unused(context: Context) -> None:
     gaps = context.draft.has_gaps("walks")
     for name in context.graph.nodes:
         if name not in context.uses_of and not gaps:
-            message = f"no Walk uses `{name}`; put it into a body, or take it away"
+            message = f"no Walk uses `{name}`; put it into a body, or remove it"
             context.add("unused_node", ("nodes", name), message, "warning")
     read_weights = {node.weights for node in context.graph.nodes.values()}
     for name in context.graph.weights:
         if name not in read_weights and not context.draft.has_gaps("nodes"):
-            context.add("unused_weights", ("weights", name), f"no node reads `{name}`; take it away", "warning")
+            context.add("unused_weights", ("weights", name), f"no node reads `{name}`; remove it", "warning")
     for name, facts in context.facts.items():
         if name not in context.tasks_of and not context.draft.has_gaps("tasks"):
-            message = f"no task uses the Walk `{name}`; add it to a task's steps, or take it away"
+            message = f"no task uses the Walk `{name}`; add it to a task's steps, or remove it"
             context.add("unused_walk", ("walks", name), message, "warning")
         if context.draft.has_gaps("walks", name):
             continue
@@ -44,7 +44,7 @@ def _effects(context: Context, walk: str) -> None:
     for entry in facts.entries:
         component = context.component(entry.node) if isinstance(entry.item, Use) else None
         if component and component.outputs and not component.states and entry.name not in read:
-            message = f"nothing reads what `{entry.name}` gives; draw an edge from it, or take it away"
+            message = f"nothing reads what `{entry.name}` gives; draw an edge from it, or remove it"
             context.add("no_effect", walk_path(walk, entry.pointer), message, "warning")
 
 
@@ -60,7 +60,7 @@ def _parameters(context: Context) -> None:
         read = read.union(*(reads.get(walk, ()) for walk in {at.step.walk for at in steps}))
         for key in task.params:
             if key not in read and can_be_named(key) and key not in task.inputs:
-                message = f"nothing in the task's Walks reads `{key}`; use it in an expression, or take it away"
+                message = f"nothing in the task's Walks reads `{key}`; use it in an expression, or remove it"
                 context.add("unused_parameter", ("tasks", name, "params", key), message, "warning")
 
 

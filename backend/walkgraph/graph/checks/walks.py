@@ -89,7 +89,7 @@ def _loop(context: Context, name: str, facts: WalkStructure, loop: LoopAt) -> No
         _times(context, name, (*path, "times"), loop)
     if loop.item.until is None:
         if loop.item.drop_last and not context.draft.is_broken(*path, "until"):
-            message = "`drop_last` drops what came with `until`, and there is none; add `until` or take it away"
+            message = "`drop_last` drops what came with `until`, and there is none; add `until` or remove it"
             context.add("drop_without_until", (*path, "drop_last"), message)
         return
     _until(context, (*path, "until"), name, facts, loop)

@@ -5,22 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from walkgraph.graph.catalogue import Param as ComponentParam
-from walkgraph.graph.catalogue import ParamKind, Scalar
+from walkgraph.graph.catalogue import Param, ParamKind, Scalar
 from walkgraph.graph.document import TaskParam
+from walkgraph.graph.language import syntax
 from walkgraph.graph.language.expressions import Expr
 from walkgraph.graph.language.float32 import float32
-from walkgraph.graph.language.syntax import (
-    Binary,
-    Call,
-    Compare,
-    Const,
-    ExpressionError,
-    LoopIndex,
-    Param,
-    Syntax,
-    Unary,
-)
 from walkgraph.graph.problems import article
 
 _INF = math.inf
@@ -43,7 +32,7 @@ INDEX = Range("integer", 0)
 SEED = Range("integer", 0, 2**63 - 1)
 
 
-def range_of(param: TaskParam | ComponentParam) -> Range:
+def range_of(param: TaskParam | Param) -> Range:
     low = -_INF if param.min is None else param.min
     high = _INF if param.max is None else param.max
     return Range(param.type, low, high)
@@ -62,52 +51,52 @@ def infer(expr: Expr, params: Mapping[str, Range]) -> Range:
     return _infer(expr.tree, params)
 
 
-def _infer(tree: Syntax, params: Mapping[str, Range]) -> Range:
+def _infer(tree: syntax.Syntax, params: Mapping[str, Range]) -> Range:
     match tree:
-        case Const():
+        case syntax.Const():
             return range_of_value(tree.value)
-        case Param():
+        case syntax.Param():
             return params[tree.name]
-        case LoopIndex():
+        case syntax.LoopIndex():
             return INDEX
-        case Unary(op="not"):
+        case syntax.Unary(op="not"):
             _want_boolean(_infer(tree.operand, params), "not", tree.at)
             return BOOLEAN
-        case Unary():
+        case syntax.Unary():
             inner = _number(_infer(tree.operand, params), "-", tree.at)
             return Range(inner.kind, -inner.high, -inner.low)
-        case Binary(op="and" | "or"):
+        case syntax.Binary(op="and" | "or"):
             for side in (tree.left, tree.right):
                 _want_boolean(_infer(side, params), tree.op, tree.at)
             return BOOLEAN
-        case Binary():
+        case syntax.Binary():
             left = _number(_infer(tree.left, params), tree.op, tree.at)
             return _arithmetic(tree.op, left, _number(_infer(tree.right, params), tree.op, tree.at))
-        case Compare():
+        case syntax.Compare():
             return _compare(tree, params)
-        case Call():
+        case syntax.Call():
             arguments = [_number(_infer(a, params), tree.function, tree.at) for a in tree.arguments]
             return _call(tree.function, arguments)
 
 
 def _number(found: Range, op: str, at: int) -> Range:
     if found.kind in ("boolean", "string"):
-        raise ExpressionError(f"`{op}` takes numbers, not {article(found.kind)}", at)
+        raise syntax.ExpressionError(f"`{op}` takes numbers, not {article(found.kind)}", at)
     return found
 
 
 def _want_boolean(found: Range, op: str, at: int) -> None:
     if found.kind != "boolean":
-        raise ExpressionError(f"`{op}` takes true or false, not {article(found.kind)}; compare first", at)
+        raise syntax.ExpressionError(f"`{op}` takes true or false, not {article(found.kind)}; compare first", at)
 
 
-def _compare(tree: Compare, params: Mapping[str, Range]) -> Range:
+def _compare(tree: syntax.Compare, params: Mapping[str, Range]) -> Range:
     sides = [_infer(tree.first, params), *(_infer(right, params) for _, right in tree.rest)]
     for (left, right), (op, _) in zip(pairwise(sides), tree.rest, strict=True):
         if op in ("==", "!=") and _family(left) == _family(right):
             continue
         if op in ("==", "!="):
-            raise ExpressionError(
+            raise syntax.ExpressionError(
                 f"`{op}` compares {article(left.kind)} with {article(right.kind)}; compare like with like", tree.at
             )
         _number(left, op, tree.at)

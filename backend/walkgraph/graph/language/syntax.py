@@ -203,7 +203,7 @@ class _Parser:
         tree = self.level(0)
         kind, text, at = self.tokens[self.next]
         if kind != "end":
-            raise ExpressionError(f"`{text}` is one too many; put an operator before it or take it away", at)
+            raise ExpressionError(f"`{text}` is one too many; put an operator before it or remove it", at)
         if _height(tree) > MAX_DEPTH:
             raise ExpressionError(f"nested more than {MAX_DEPTH} deep; split it up", tree.at)
         return tree

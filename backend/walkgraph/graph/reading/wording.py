@@ -12,7 +12,7 @@ from walkgraph.graph.problems import nearest
 from walkgraph.graph.reading.guard import arr, obj
 
 Path = tuple[str, ...]
-EMPTY = "must not be empty; put something in, or take it away"
+EMPTY = "must not be empty; put something in, or remove it"
 
 _EXPECTED = {
     "string_type": "a text",

@@ -1,20 +1,19 @@
 """Feed-forward blocks."""
 
-from collections.abc import Callable
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from walkgraph.layers.linear.packed import UNPACKED, Packed
+from walkgraph.layers.linear.packed import UNPACKED, Packable, Packed
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
 Gate = Literal["silu", "gelu_tanh"]
 
 
-class GatedMLP(nn.Module):
+class GatedMLP(Packable):
     """down(opened(gate(x)) * up(x)), without biases."""
 
     def __init__(self, width: int, hidden: int, gate: Gate) -> None:
@@ -37,12 +36,9 @@ class GatedMLP(nn.Module):
         """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
         self.gate_up = Packed.of(self.gate_proj, self.up_proj)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving or casting a module makes its parameters anew."""
-        super()._apply(fn, recurse)
-        if self.gate_up is not None:
-            self.pack()
-        return self
+    @property
+    def is_packed(self) -> bool:
+        return self.gate_up is not None
 
 
 class SwiGLU(GatedMLP):

@@ -1,5 +1,7 @@
 """Several linear maps of one input as one matrix, whose parts stay parameters under their own names."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import torch
@@ -31,3 +33,21 @@ class Packed(NamedTuple):
             for part, rows in zip(parts, bias.split(sizes), strict=True):
                 part.bias = nn.Parameter(rows, requires_grad=False)
         return cls(weight, bias)
+
+
+class Packable(nn.Module, ABC):
+    """Lays its weights out another way for serving: again whenever it is moved or cast, which makes its parameters
+    anew."""
+
+    @property
+    @abstractmethod
+    def is_packed(self) -> bool: ...
+
+    @abstractmethod
+    def pack(self) -> None: ...
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        if self.is_packed:
+            self.pack()
+        return self

@@ -10,23 +10,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from walkgraph.checkpoints import limits
 from walkgraph.checkpoints.decoder import DecoderShape, DecoderSizes, rope_base, rope_kind, rope_of, sizes_of
-from walkgraph.checkpoints.fields import (
-    BASE,
-    EPS,
-    HEAD_DIM,
-    HEADS,
-    HIDDEN,
-    LAYERS,
-    PATCH,
-    SIDE,
-    VOCAB,
-    WIDTH,
-    Fields,
-    described,
-    read_object,
-    read_optional,
-)
+from walkgraph.checkpoints.fields import Fields, described, read_object, read_optional
 from walkgraph.checkpoints.files import stems, tensors
 from walkgraph.checkpoints.flux_vae import VaeConfig
 from walkgraph.checkpoints.pictures import PictureRules
@@ -141,7 +127,7 @@ def _own(config: Fields) -> BagelConfig:
         tokens=_own_tokens(tokens),
         vit_pictures=_own_rules(seen),
         vae_pictures=_own_rules(drawn),
-        latent_side=config.whole("latent_side", SIDE),
+        latent_side=config.whole("latent_side", limits.SIDE),
         latent_patch=config.whole("latent_patch", _LATENT_PATCH, default=BagelConfig.latent_patch),
     )
 
@@ -149,11 +135,11 @@ def _own(config: Fields) -> BagelConfig:
 def _own_llm(llm: Fields) -> LlmConfig:
     sizes = ("width", "hidden", "layers", "heads", "kv_heads", "head_dim", "vocab")
     llm.only(*sizes, "rope_theta", "norm_eps")
-    most = (WIDTH, HIDDEN, LAYERS, HEADS, HEADS, HEAD_DIM, VOCAB)
+    most = (limits.WIDTH, limits.HIDDEN, limits.LAYERS, limits.HEADS, limits.HEADS, limits.HEAD_DIM, limits.VOCAB)
     return LlmConfig(
         **{key: llm.whole(key, bound) for key, bound in zip(sizes, most, strict=True)},
-        rope_theta=llm.number("rope_theta", BASE, default=LlmConfig.rope_theta),
-        norm_eps=llm.number("norm_eps", EPS, default=LlmConfig.norm_eps),
+        rope_theta=llm.number("rope_theta", limits.BASE, default=LlmConfig.rope_theta),
+        norm_eps=llm.number("norm_eps", limits.EPS, default=LlmConfig.norm_eps),
     )
 
 
@@ -172,7 +158,7 @@ def _own_vae(vae: Fields) -> VaeConfig:
 
 def _own_tokens(tokens: Fields) -> SpecialTokens:
     tokens.only(*_EDGES)
-    return SpecialTokens(**{key: tokens.whole(key, VOCAB, least=0) for key in _EDGES})
+    return SpecialTokens(**{key: tokens.whole(key, limits.VOCAB, least=0) for key in _EDGES})
 
 
 def _own_rules(rules: Fields) -> PictureRules:
@@ -219,26 +205,26 @@ def _published_llm(llm: Fields) -> LlmConfig:
     return LlmConfig(
         **sizes_of(llm),
         rope_theta=rope_base(llm, rope, base.rope_theta),
-        norm_eps=llm.number("rms_norm_eps", EPS, default=base.norm_eps),
+        norm_eps=llm.number("rms_norm_eps", limits.EPS, default=base.norm_eps),
     )
 
 
 def _published_vit(vit: Fields) -> SiglipConfig:
     base = BAGEL_7B_MOT.vit
     vit.word("hidden_act", (_GELU,), _GELU)
-    patch = vit.whole("patch_size", PATCH)
-    side = vit.whole("image_size", PATCH * SIDE, least=patch, default=base.side * patch) // patch
-    if side > SIDE:
-        raise InvalidInput(f"`vit_config.image_size` is {side} patches, and must be {SIDE} at most")
+    patch = vit.whole("patch_size", limits.PATCH)
+    side = vit.whole("image_size", limits.PATCH * limits.SIDE, least=patch, default=base.side * patch) // patch
+    if side > limits.SIDE:
+        raise InvalidInput(f"`vit_config.image_size` is {side} patches, and must be {limits.SIDE} at most")
     return SiglipConfig(
-        width=vit.whole("hidden_size", WIDTH),
-        hidden=vit.whole("intermediate_size", HIDDEN),
+        width=vit.whole("hidden_size", limits.WIDTH),
+        hidden=vit.whole("intermediate_size", limits.HIDDEN),
         # The last layer of the published encoder is not used, and not in the checkpoint.
-        layers=vit.whole("num_hidden_layers", LAYERS, least=2) - 1,
-        heads=vit.whole("num_attention_heads", HEADS),
+        layers=vit.whole("num_hidden_layers", limits.LAYERS, least=2) - 1,
+        heads=vit.whole("num_attention_heads", limits.HEADS),
         patch=patch,
         side=side,
-        norm_eps=vit.number("layer_norm_eps", EPS, default=base.norm_eps),
+        norm_eps=vit.number("layer_norm_eps", limits.EPS, default=base.norm_eps),
     )
 
 
@@ -262,8 +248,10 @@ def _latent_side(folder: Path) -> int | None:
         return None
     rows = table.shape[0]
     side = math.isqrt(rows)
-    if side**2 != rows or not 0 < side <= SIDE:
-        raise InvalidInput(f"`{LATENTS}` has {rows} rows, which are no square of positions, {SIDE} a side at most")
+    if side**2 != rows or not 0 < side <= limits.SIDE:
+        raise InvalidInput(
+            f"`{LATENTS}` has {rows} rows, which are no square of positions, {limits.SIDE} a side at most"
+        )
     return side
 
 

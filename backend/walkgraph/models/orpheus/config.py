@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
+from walkgraph.checkpoints import limits
 from walkgraph.checkpoints.decoder import (
     DecoderShape,
     DecoderSizes,
@@ -17,12 +18,7 @@ from walkgraph.checkpoints.decoder import (
     rope_of,
     sizes_of,
 )
-from walkgraph.checkpoints.fields import (
-    EPS,
-    Fields,
-    described,
-    read_object,
-)
+from walkgraph.checkpoints.fields import Fields, described, read_object
 from walkgraph.errors import InvalidInput
 
 SLOTS = 7
@@ -56,7 +52,7 @@ class LlamaConfig(DecoderSizes):
         return cls(
             **sizes_of(config),
             rope_theta=rope_base(config, rope),
-            norm_eps=config.number("rms_norm_eps", EPS),
+            norm_eps=config.number("rms_norm_eps", limits.EPS),
             scaling=_scaling(rope),
             tied=config.flag("tie_word_embeddings"),
         )

@@ -1,12 +1,11 @@
 """pi0.5: a robot policy that reads cameras, task and state once, then draws actions by flow (arXiv 2504.16054)."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations
+from walkgraph.graph.catalogue import Append, Component, Param, port
+from walkgraph.graph.declaring import PIXELS, Declarations, integer, kv_cache, number
 from walkgraph.models.pi05.config import read_pi05
-from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
+from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers, token_numbers_of
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
@@ -19,16 +18,14 @@ _component = Declarations("pi05", weights="pi05")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "pi05.camera",
-        "operators:Camera",
         "Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
         category="Picture",
         inputs=(port("image", "image: bytes", optional=True),),
-        outputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="RGB in [-1, 1]"),),
+        outputs=(port("pixels", PIXELS, optional=True, description="RGB in [-1, 1]"),),
         host=True,
     ),
     _component(
         "pi05.prompt",
-        "operators:Prompt",
         "Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
         category="Text",
         inputs=(
@@ -37,9 +34,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
-            "state_width": Param(
-                type="integer", default=0, min=0, max=32, description="Pad the state to this many numbers; 0: don't."
-            ),
+            "state_width": integer("Pad the state to this many numbers; 0: don't.", default=0, min=0, max=32),
             "robot": _ROBOT,
         },
         cost="launch",
@@ -47,15 +42,13 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.vision",
-        "operators:Vision",
         "Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
         category="Picture",
-        inputs=(port("pixels", "pixels: float[3, h, w]", optional=True, description="padded to a square, in [-1, 1]"),),
+        inputs=(port("pixels", PIXELS, optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
     ),
     _component(
         "pi05.prefill",
-        "operators:Prefill",
         "Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
         former=("pi05.prefix",),
         category="Model",
@@ -65,47 +58,31 @@ COMPONENTS: tuple[Component, ...] = (
             port("right_wrist", _CAMERA, optional=True),
             port("ids", "tokens: int[n]"),
         ),
-        states=(
-            StateUse(
-                slot="kv",
-                kind="paged_kv",
-                appends=(
-                    Append(port="base"),
-                    Append(port="left_wrist"),
-                    Append(port="right_wrist"),
-                    Append(port="ids"),
-                ),
-            ),
-        ),
+        states=(kv_cache("base", "left_wrist", "right_wrist", "ids"),),
     ),
     _component(
         "pi05.timestep_conditioning",
-        "operators:TimestepConditioning",
         "What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
         former=("pi05.modulations",),
         category="Flow matching",
         outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
-        params={"steps": Param(type="integer", default=10, min=1, max=100, description="Flow steps.")},
+        params={"steps": integer("Flow steps.", default=10, min=1, max=100)},
         cost="launch",
     ),
     _component(
         "pi05.noise",
-        "operators:Noise",
         "A chunk of noised actions drawn from the run's seed.",
         category="Flow matching",
         outputs=(port("actions", _ACTIONS),),
         params={
-            "horizon": Param(type="integer", default=50, min=1, max=1024, description="Actions in a chunk."),
-            "width": Param(
-                type="integer", default=32, min=1, max=1024, description="Numbers in an action, padding included."
-            ),
+            "horizon": integer("Actions in a chunk.", default=50, min=1, max=1024),
+            "width": integer("Numbers in an action, padding included.", default=32, min=1, max=1024),
         },
         cost="launch",
         weights=None,
     ),
     _component(
         "pi05.action_expert",
-        "operators:ActionExpert",
         "One flow step: attends to the prefix and moves the actions from `time` to `next_time`.",
         former=("pi05.expert",),
         category="Flow matching",
@@ -115,26 +92,21 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(port("actions", _ACTIONS),),
         params={
-            "time": Param(
-                type="number", default=1.0, min=0, max=1, description="Flow time of the actions; 1 is noise."
-            ),
-            "next_time": Param(
-                type="number", default=0.0, min=0, max=1, description="Flow time to step to; 0 is an action."
-            ),
+            "time": number("Flow time of the actions; 1 is noise.", default=1.0, min=0, max=1),
+            "next_time": number("Flow time to step to; 0 is an action.", default=0.0, min=0, max=1),
         },
-        states=(StateUse(slot="kv", kind="paged_kv", access="read", appends=(Append(port="actions", scratch=True),)),),
+        states=(kv_cache(Append(port="actions", scratch=True), access="read"),),
         cost="launch",
         resident=True,
     ),
     _component(
         "pi05.unnormalise",
-        "operators:Unnormalise",
         "Brings drawn actions back to the robot's units by the weights' quantiles.",
         category="Action",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
         params={
-            "width": Param(type="integer", default=7, min=1, max=32, description="Numbers in a robot's action."),
+            "width": integer("Numbers in a robot's action.", default=7, min=1, max=32),
             "robot": _ROBOT,
         },
         cost="launch",
@@ -142,14 +114,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
 )
 
-
-def _caches(folder: Path) -> Mapping[str, int]:
-    config = read_pi05(folder)
-    numbers = token_numbers(config.layers, config.kv_heads, config.head_dim)
-    return dict.fromkeys(("pi05.prefill", "pi05.action_expert"), numbers)
-
-
-_M = 2**20
+_CACHED = ("pi05.prefill", "pi05.action_expert")
 SIZES: Mapping[str, FamilySizes] = {
     "pi05": FamilySizes(
         holds=frozenset({TOKENIZER}),
@@ -160,18 +125,18 @@ SIZES: Mapping[str, FamilySizes] = {
         shapes={
             "pi05-base": Shape(
                 parts={"model": 3_353_433_872},
-                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(18, 1, 256)),
+                caches=dict.fromkeys(_CACHED, token_numbers(18, 1, 256)),
                 workspace={
-                    "pi05.vision": 300 * _M,  # 24 cameras, and graphs of each batch size
-                    "pi05.prefill": 400 * _M,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
-                    "pi05.action_expert": 500 * _M,  # dense rooms of 16 contexts, graphs
+                    "pi05.vision": 300 * MIB,  # 24 cameras, and graphs of each batch size
+                    "pi05.prefill": 400 * MIB,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
+                    "pi05.action_expert": 500 * MIB,  # dense rooms of 16 contexts, graphs
                 },
             ),
             "pi05-tiny": Shape(
                 parts={"model": 91_720},
-                caches=dict.fromkeys(("pi05.prefill", "pi05.action_expert"), token_numbers(3, 1, 8)),
+                caches=dict.fromkeys(_CACHED, token_numbers(3, 1, 8)),
             ),
         },
-        caches_of=_caches,
+        caches_of=lambda folder: dict.fromkeys(_CACHED, token_numbers_of(read_pi05(folder))),
     ),
 }

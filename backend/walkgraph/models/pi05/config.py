@@ -8,20 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from walkgraph.checkpoints.decoder import DecoderShape
-from walkgraph.checkpoints.fields import (
-    BASE,
-    EPS,
-    HEAD_DIM,
-    HEADS,
-    HIDDEN,
-    LAYERS,
-    VOCAB,
-    WIDTH,
-    Fields,
-    described,
-    read_object,
-)
+from walkgraph.checkpoints import limits
+from walkgraph.checkpoints.decoder import DecoderShape, StackSizes
+from walkgraph.checkpoints.fields import Fields, described, read_object
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.errors import InvalidInput
 
@@ -42,16 +31,12 @@ class Widths:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pi05Config:
+class Pi05Config(StackSizes):
     """Raises ValueError for sizes that don't go together."""
 
     vision: SiglipConfig
     prefix: Widths
     expert: Widths
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
     vocab: int
     action_width: int = 32
     """Numbers of an action, padding included."""
@@ -94,16 +79,7 @@ class Pi05Config:
         return 2 * self.layers + 1
 
     def shape(self, of: Widths) -> DecoderShape:
-        return DecoderShape(
-            width=of.width,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            hidden=of.hidden,
-            norm_eps=self.norm_eps,
-            qkv_bias=False,
-            qk_norm=False,
-        )
+        return self.layer_of(width=of.width, hidden=of.hidden)
 
 
 PI05_BASE = Pi05Config(
@@ -135,10 +111,14 @@ def pi05_json(config: Pi05Config) -> str:
 
 
 def _own(config: Fields) -> Pi05Config:
-    base, sizes = (
-        Pi05Config,
-        {"layers": LAYERS, "heads": HEADS, "kv_heads": HEADS, "head_dim": HEAD_DIM, "vocab": VOCAB},
-    )
+    base = Pi05Config
+    sizes = {
+        "layers": limits.LAYERS,
+        "heads": limits.HEADS,
+        "kv_heads": limits.HEADS,
+        "head_dim": limits.HEAD_DIM,
+        "vocab": limits.VOCAB,
+    }
     known = [field.name for field in dataclasses.fields(base)]
     config.only("format", *known)
     return base(
@@ -147,9 +127,9 @@ def _own(config: Fields) -> Pi05Config:
         expert=_widths(config.section("expert")),
         **{key: config.whole(key, most) for key, most in sizes.items()},
         action_width=config.whole("action_width", _ACTIONS, default=base.action_width),
-        bos=config.whole("bos", VOCAB, least=0, default=base.bos),
-        rope_theta=config.number("rope_theta", BASE, default=base.rope_theta),
-        norm_eps=config.number("norm_eps", EPS, default=base.norm_eps),
+        bos=config.whole("bos", limits.VOCAB, least=0, default=base.bos),
+        rope_theta=config.number("rope_theta", limits.BASE, default=base.rope_theta),
+        norm_eps=config.number("norm_eps", limits.EPS, default=base.norm_eps),
         periods=_periods(config),
         horizons=config.wholes("horizons", _ACTIONS, _HORIZONS, default=base.horizons),
         cameras=config.whole("cameras", _CAMERAS, default=base.cameras),
@@ -158,7 +138,7 @@ def _own(config: Fields) -> Pi05Config:
 
 def _widths(sizes: Fields) -> Widths:
     sizes.only("width", "hidden")
-    return Widths(width=sizes.whole("width", WIDTH), hidden=sizes.whole("hidden", HIDDEN))
+    return Widths(width=sizes.whole("width", limits.WIDTH), hidden=sizes.whole("hidden", limits.HIDDEN))
 
 
 def _periods(config: Fields) -> tuple[float, float]:

@@ -6,8 +6,7 @@ Shape letters: B rows of a batch, L tokens of a row, S tokens that are seen, W w
 D head dim, F hidden width.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.layers.attention.dense_attention import KV, dense_attention
 from walkgraph.layers.decoder import DecoderAttention
 from walkgraph.layers.linear.mlp import GeGLU
+from walkgraph.layers.linear.packed import Packable
 from walkgraph.layers.rope import Rotation, rotate
 
 
@@ -33,7 +33,7 @@ class Modulation(NamedTuple):
         return cls(*numbers[:, :, None].unbind(1))
 
 
-class GemmaNorm(nn.Module):
+class GemmaNorm(Packable):
     """Root-mean-square norm that multiplies by 1 + weight; computed in float32, rounded once."""
 
     def __init__(self, width: int, eps: float) -> None:
@@ -50,12 +50,9 @@ class GemmaNorm(nn.Module):
     def pack(self) -> None:
         self.scale = 1 + self.weight.detach().float()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moving or casting a module makes its parameters anew."""
-        super()._apply(fn, recurse)
-        if self.scale is not None:
-            self.pack()
-        return self
+    @property
+    def is_packed(self) -> bool:
+        return self.scale is not None
 
 
 class AdaNorm(nn.Module):
@@ -92,13 +89,21 @@ def attended(attention: DecoderAttention, q: Tensor, k: Tensor, v: Tensor, mask:
     return attention.out(dense_attention(q, k, v, mask).flatten(0, 1), "").unflatten(0, q.shape[:2])
 
 
-class PrefixLayer(nn.Module):
-    def __init__(self, shape: DecoderShape) -> None:
+N = TypeVar("N", GemmaNorm, AdaNorm)
+
+
+class GemmaLayer(nn.Module, Generic[N]):
+    def __init__(self, shape: DecoderShape, norm: type[N]) -> None:
         super().__init__()
         self.self_attn = DecoderAttention(shape, ("",))
         self.mlp = GeGLU(shape.width, shape.hidden)
-        self.input_layernorm = GemmaNorm(shape.width, shape.norm_eps)
-        self.post_attention_layernorm = GemmaNorm(shape.width, shape.norm_eps)
+        self.input_layernorm = norm(shape.width, shape.norm_eps)
+        self.post_attention_layernorm = norm(shape.width, shape.norm_eps)
+
+
+class PrefixLayer(GemmaLayer[GemmaNorm]):
+    def __init__(self, shape: DecoderShape) -> None:
+        super().__init__(shape, GemmaNorm)
 
     def forward(self, x: Tensor, rotation: Rotation, mask: Tensor | None) -> tuple[Tensor, KV]:
         """x `[B, L, W]`, all of which see each other but for the `mask` -> `[B, L, W]`, keys and values
@@ -121,13 +126,9 @@ class PrefixLayer(nn.Module):
             part.pack()
 
 
-class ExpertLayer(nn.Module):
+class ExpertLayer(GemmaLayer[AdaNorm]):
     def __init__(self, shape: DecoderShape) -> None:
-        super().__init__()
-        self.self_attn = DecoderAttention(shape, ("",))
-        self.mlp = GeGLU(shape.width, shape.hidden)
-        self.input_layernorm = AdaNorm(shape.width, shape.norm_eps)
-        self.post_attention_layernorm = AdaNorm(shape.width, shape.norm_eps)
+        super().__init__(shape, AdaNorm)
 
     def forward(
         self, x: Tensor, rotation: Rotation, by: tuple[Modulation, Modulation], seen: KV, mask: Tensor | None

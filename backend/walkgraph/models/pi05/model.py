@@ -20,7 +20,7 @@ actions of a chunk, a numbers of an action, W width of the prefix or of the expe
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Self, cast
+from typing import Generic, NamedTuple, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -81,12 +81,6 @@ class _PaliGemmaModel(nn.Module):
         self.language_model = _Language(config)
 
 
-class _PaliGemma(nn.Module):
-    def __init__(self, config: Pi05Config) -> None:
-        super().__init__()
-        self.model = _PaliGemmaModel(config)
-
-
 class _ExpertModel(nn.Module):
     def __init__(self, config: Pi05Config) -> None:
         super().__init__()
@@ -95,17 +89,22 @@ class _ExpertModel(nn.Module):
         self.norm = AdaNorm(shape.width, shape.norm_eps)
 
 
-class _Expert(nn.Module):
-    def __init__(self, config: Pi05Config) -> None:
+M = TypeVar("M", _PaliGemmaModel, _ExpertModel)
+
+
+class _Head(nn.Module, Generic[M]):
+    """Of a model with a head; what it would say isn't read."""
+
+    def __init__(self, model: M) -> None:
         super().__init__()
-        self.model = _ExpertModel(config)
+        self.model = model
 
 
 class _Both(nn.Module):
     def __init__(self, config: Pi05Config) -> None:
         super().__init__()
-        self.paligemma = _PaliGemma(config)
-        self.gemma_expert = _Expert(config)
+        self.paligemma = _Head(_PaliGemmaModel(config))
+        self.gemma_expert = _Head(_ExpertModel(config))
 
 
 class Pi05(nn.Module):

@@ -5,18 +5,27 @@ A frame is 16 codes at 12.5 Hz. The talker reads the thinker's rows projected to
 
 from collections.abc import Mapping
 
-from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations, sampling_params
-from walkgraph.placement.sizes import TOKENIZER, FamilySizes, Part, Shape, token_numbers
+from walkgraph.graph.catalogue import Component, StateUse, port
+from walkgraph.graph.declaring import (
+    APPENDED,
+    PIXELS,
+    SAMPLED,
+    Declarations,
+    choice,
+    integer,
+    kv_cache,
+    number,
+    sampling_params,
+)
+from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
 
-_component = Declarations("qwen3_omni", category="Model", weights="qwen3_omni")
+_component = Declarations("qwen3_omni", module=None, category="Model", weights="qwen3_omni")
 
 _ENCODERS = (
     _component(
         "qwen3_omni.audio_encoder",
-        None,
         "Hears 16 kHz sound: 13 embeddings a second.",
         category="Sound",
         inputs=(port("waveform", "waveform: float[s]"),),
@@ -24,10 +33,9 @@ _ENCODERS = (
     ),
     _component(
         "qwen3_omni.vision_encoder",
-        None,
         "Sees a picture: one embedding for each 32 by 32 pixels, and what three of its inner layers saw.",
         category="Picture",
-        inputs=(port("pixels", "pixels: float[3, h, w]"),),
+        inputs=(port("pixels", PIXELS),),
         outputs=(
             port("embeddings", "embeddings: float[n, d]"),
             port("deepstack", "features: float[3, n, d]", description="added after the thinker's first three layers"),
@@ -39,17 +47,14 @@ _ENCODERS = (
 _THINKER = (
     _component(
         "qwen3_omni.turn_marker",
-        None,
         "Writes a conversation's marks, which a client's text can't.",
         former=("qwen3_omni.turn",),
         category="Text",
         inputs=(port("text", "text: str", optional=True, description="the system prompt; of the others, nothing"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
-            "mark": Param(
-                type="string",
-                choices=("system", "user", "answer"),
-                description="The system's turn, the user's begin, or its end and the answer's begin.",
+            "mark": choice(
+                ("system", "user", "answer"), "The system's turn, the user's begin, or its end and the answer's begin."
             )
         },
         cost="launch",
@@ -57,11 +62,10 @@ _THINKER = (
     ),
     _component(
         "qwen3_omni.thinker",
-        None,
         "Appends text, sound or a picture to the conversation and writes the answer, a token a step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
-            port("token", "tokens: int[1]", optional=True, description="one token, appended"),
+            APPENDED,
             port("audio", "embeddings: float[n, d]", optional=True, description="sound, appended between its marks"),
             port(
                 "image", "embeddings: float[n, d]", optional=True, description="a picture, appended between its marks"
@@ -70,30 +74,18 @@ _THINKER = (
             port("grid", "tensor: int[3]", optional=True, description="of `image`"),
         ),
         outputs=(
-            port("token", "tokens: int[1]", description="the next token, sampled"),
+            SAMPLED,
             port("stop", "flag: bool", description="the next token ends the answer"),
             port("embeddings", "embeddings: float[m, d]", description="the appended rows as they entered"),
             port("hidden", "features: float[m, d]", description="the appended rows after layer 24"),
             port("positions", "tensor: int[m, 3]", description="time, row and column of the appended rows"),
         ),
         params=sampling_params(temperature=0.7, top_p=0.8, top_k=20),
-        states=(
-            StateUse(
-                slot="kv",
-                kind="paged_kv",
-                appends=(
-                    Append(port="ids", positions="axes"),
-                    Append(port="token", positions="axes"),
-                    Append(port="audio", positions="axes"),
-                    Append(port="image", positions="axes"),
-                ),
-            ),
-        ),
+        states=(kv_cache("ids", "token", "audio", "image", positions="axes"),),
         cost="memory",
     ),
     _component(
         "qwen3_omni.talker_projection",
-        None,
         "Brings the thinker's rows to the talker's width: text and marks by embeddings, media by `hidden`.",
         former=("qwen3_omni.projection",),
         inputs=(
@@ -110,7 +102,6 @@ _THINKER = (
 _TALKER = (
     _component(
         "qwen3_omni.talker",
-        None,
         "Reads the user's turn, then speaks the first code of a frame a step, one answer token ahead.",
         inputs=(
             port(
@@ -136,18 +127,12 @@ _TALKER = (
             port("stop", "flag: bool", description="the code ends the speech"),
         ),
         params={
-            "speaker": Param(type="string", default="ethan", choices=SPEAKERS, description="Who speaks."),
+            "speaker": choice(SPEAKERS, "Who speaks.", default="ethan"),
             **sampling_params(temperature=0.9, top_p=1.0, top_k=50),
-            "repetition_penalty": Param(
-                type="number", default=1.05, min=1, max=10, description="Divides the logits of codes seen before."
-            ),
+            "repetition_penalty": number("Divides the logits of codes seen before.", default=1.05, min=1, max=10),
         },
         states=(
-            StateUse(
-                slot="kv",
-                kind="paged_kv",
-                appends=(Append(port="prompt", positions="axes"), Append(port="answer", positions="axes")),
-            ),
+            kv_cache("prompt", "answer", positions="axes"),
             StateUse(slot="seen", kind="tensor"),
             StateUse(slot="ended", kind="tensor"),
         ),
@@ -155,7 +140,6 @@ _TALKER = (
     ),
     _component(
         "qwen3_omni.code_predictor",
-        None,
         "Finds the other fifteen codes of a frame, one a pass, each from the ones before.",
         inputs=(
             port(
@@ -165,15 +149,14 @@ _TALKER = (
         ),
         outputs=(port("code", "codes: int[1]", description="the next code of the frame, sampled"),),
         params={
-            "group": Param(type="integer", default=0, min=0, max=14, description="Which of the fifteen heads answers."),
+            "group": integer("Which of the fifteen heads answers.", default=0, min=0, max=14),
             **sampling_params(temperature=1.0, top_p=0.8, top_k=50),
         },
-        states=(StateUse(slot="kv", kind="paged_kv", appends=(Append(port="hidden"), Append(port="code"))),),
+        states=(kv_cache("hidden", "code"),),
         cost="launch",
     ),
     _component(
         "qwen3_omni.join_codes",
-        None,
         "Joins a frame's codes, and adds their embeddings for the talker's next step.",
         former=("qwen3_omni.frame",),
         inputs=(
@@ -189,7 +172,6 @@ _TALKER = (
 _VOCODER = (
     _component(
         "qwen3_omni.code2wav",
-        None,
         "Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
         "and alone give no samples.",
         category="Sound",
@@ -201,7 +183,6 @@ _VOCODER = (
 
 COMPONENTS: tuple[Component, ...] = (*_ENCODERS, *_THINKER, *_TALKER, *_VOCODER)
 
-_M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "qwen3_omni": FamilySizes(
         holds=frozenset({TOKENIZER}),
@@ -235,7 +216,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     "qwen3_omni.talker": token_numbers(20, 2, 128),
                     "qwen3_omni.code_predictor": token_numbers(5, 8, 128),
                 },
-                workspace={"qwen3_omni.thinker": 1000 * _M, "qwen3_omni.talker": 250 * _M},
+                workspace={"qwen3_omni.thinker": 1000 * MIB, "qwen3_omni.talker": 250 * MIB},
             ),
         },
     ),

@@ -1,17 +1,16 @@
 """A small world to act in: a planar arm of two links, and coloured targets that an instruction names one of."""
 
-from walkgraph.graph.catalogue import Component, Param, port
-from walkgraph.graph.declaring import Declarations
+from walkgraph.graph.catalogue import Component, port
+from walkgraph.graph.declaring import PIXELS, Declarations, integer
 
 _SCENE = "state: float[12]"
-_SIDE = Param(type="integer", default=64, min=16, max=512, description="Pixels of a side.")
+_SIDE = integer("Pixels of a side.", default=64, min=16, max=512)
 
 _component = Declarations("reach", category="World", cost="launch")
 
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "reach.random_scene",
-        "operators:RandomScene",
         "Draws a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
         former=("reach.scene",),
         inputs=(port("instruction", "text: str", description="names one colour: `reach the red ball`"),),
@@ -20,16 +19,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "reach.render",
-        "operators:Render",
         "Draws a scene.",
         former=("reach.picture",),
         inputs=(port("scene", _SCENE),),
-        outputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
+        outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"),),
         params={"side": _SIDE},
     ),
     _component(
         "reach.move_arm",
-        "operators:MoveArm",
         "Moves the arm by the first actions of a chunk; it stops where it reaches the named target.",
         former=("reach.drive",),
         inputs=(
@@ -44,7 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
             port("taken", "scalar: int", description="actions taken so far, these included"),
         ),
         params={
-            "apply": Param(type="integer", default=2, min=1, max=1024, description="Actions of the chunk at most."),
+            "apply": integer("Actions of the chunk at most.", default=2, min=1, max=1024),
         },
         host=True,
     ),

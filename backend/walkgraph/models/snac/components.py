@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from walkgraph.graph.catalogue import Component, Param, port
+from walkgraph.graph.catalogue import Component, port
+from walkgraph.graph.declaring import boolean
 from walkgraph.models.snac.config import read_snac
-from walkgraph.placement.sizes import FamilySizes, Part, Shape
+from walkgraph.placement.sizes import MIB, FamilySizes, Part, Shape
 
 COMPONENTS: tuple[Component, ...] = (
     Component(
@@ -21,16 +22,8 @@ COMPONENTS: tuple[Component, ...] = (
             port("waveform", "waveform: float[s]", description="the samples that this window settles, at 24 kHz"),
         ),
         params={
-            "flush": Param(
-                type="boolean",
-                default=True,
-                description="Sound the first frame and the last two, which no window has inside.",
-            ),
-            "tf32": Param(
-                type="boolean",
-                default=False,
-                description="Convolve in TF32 on a GPU: faster, and less exact.",
-            ),
+            "flush": boolean("Sound the first frame and the last two, which no window has inside.", default=True),
+            "tf32": boolean("Convolve in TF32 on a GPU: faster, and less exact.", default=False),
         },
         weights="snac",
         network="walkgraph.models.snac.operators:Decoder",
@@ -44,13 +37,12 @@ def _no_caches(folder: Path) -> Mapping[str, int]:
     return {}
 
 
-_M = 2**20
 SIZES: Mapping[str, FamilySizes] = {
     "snac": FamilySizes(
         parts={"decoder": Part(stem="model", exact=True)},
         components={"snac.decoder": ("decoder",)},
         shapes={
-            "snac-24khz": Shape(parts={"decoder": 13_121_025}, workspace={"snac.decoder": 200 * _M}),
+            "snac-24khz": Shape(parts={"decoder": 13_121_025}, workspace={"snac.decoder": 200 * MIB}),
             "snac-tiny": Shape(parts={"decoder": 4_929}),
         },
         caches_of=_no_caches,

@@ -19,6 +19,7 @@ Places outside `wanted` but in `made` come out wrong, as convolutions see zeros 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -67,27 +68,19 @@ class Stage(NamedTuple):
     wanted: Span
 
 
+_SNAC_24KHZ = SnacConfig(
+    sampling_rate=24000,
+    encoder_dim=48,
+    encoder_rates=(2, 4, 8, 8),
+    decoder_dim=1024,
+    decoder_rates=(8, 8, 4, 2),
+    codebook_size=4096,
+    codebook_dim=8,
+    vq_strides=(4, 2, 1),
+)
 SNAC: dict[str, SnacConfig] = {
-    "snac-24khz": SnacConfig(
-        sampling_rate=24000,
-        encoder_dim=48,
-        encoder_rates=(2, 4, 8, 8),
-        decoder_dim=1024,
-        decoder_rates=(8, 8, 4, 2),
-        codebook_size=4096,
-        codebook_dim=8,
-        vq_strides=(4, 2, 1),
-    ),
-    "snac-tiny": SnacConfig(
-        sampling_rate=24000,
-        encoder_dim=1,
-        encoder_rates=(2, 4, 8, 8),
-        decoder_dim=16,
-        decoder_rates=(8, 8, 4, 2),
-        codebook_size=64,
-        codebook_dim=4,
-        vq_strides=(4, 2, 1),
-    ),
+    "snac-24khz": _SNAC_24KHZ,
+    "snac-tiny": replace(_SNAC_24KHZ, encoder_dim=1, decoder_dim=16, codebook_size=64, codebook_dim=4),
 }
 """The published shape, and one for tests with the same frames."""
 

@@ -1,48 +1,44 @@
 """Small deterministic components without weights: to learn the rules with, to test and to measure the runtime."""
 
-from walkgraph.graph.catalogue import Append, Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations
+from walkgraph.graph.catalogue import Append, Component, StateUse, port
+from walkgraph.graph.declaring import Declarations, integer, kv_cache, number
 
 _VALUE = "scalar: int"
 
 _component = Declarations("synthetic", category="Testing", cost="launch")
+_search = _component.in_module("search_operators")
 
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.constant",
-        "operators:Constant",
         "Gives its parameter.",
         former=("synthetic.source",),
         outputs=(port("value", _VALUE),),
-        params={"value": Param(type="integer", default=0)},
+        params={"value": integer(default=0)},
     ),
     _component(
         "synthetic.random_integer",
-        "operators:RandomInteger",
         "Draws an integer from 0 to `below` - 1; each draw moves its random state on.",
         former=("synthetic.draw",),
         outputs=(port("value", _VALUE),),
-        params={"below": Param(type="integer", default=1000, min=1, max=2**31 - 1)},
+        params={"below": integer(default=1000, min=1, max=2**31 - 1)},
         states=(StateUse(slot="rng", kind="rng"),),
     ),
     _component(
         "synthetic.range",
-        "operators:Range",
         "Gives `start`, `start` + 1 and so on, `n` numbers: slices for a loop.",
         inputs=(port("start", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("values", "scalar: int[n]"),),
-        params={"n": Param(type="integer", default=4, min=1, max=4096)},
+        params={"n": integer(default=4, min=1, max=4096)},
     ),
     _component(
         "synthetic.add",
-        "operators:Add",
         "Adds what is there; an absent side counts as 0.",
         inputs=(port("a", _VALUE, optional=True), port("b", _VALUE, optional=True)),
         outputs=(port("sum", _VALUE),),
     ),
     _component(
         "synthetic.sum",
-        "operators:Sum",
         "Adds up stacked values.",
         former=("synthetic.total",),
         inputs=(port("values", "scalar: int[...]"),),
@@ -50,32 +46,28 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.compare",
-        "operators:Compare",
         "Raises its flag when the value is `at` or more: ends a loop.",
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE, description="as it came"), port("reached", "flag: bool")),
-        params={"at": Param(type="integer", default=2**31 - 1)},
+        params={"at": integer(default=2**31 - 1)},
     ),
     _component(
         "synthetic.counter",
-        "operators:Counter",
         "Counts its calls in a state and adds one to the token; stops from the count `stop_at` on.",
         inputs=(port("token", "tokens: int[1]", optional=True, description="0 if absent"),),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
-        params={"stop_at": Param(type="integer", default=2**31 - 1, min=1)},
+        params={"stop_at": integer(default=2**31 - 1, min=1)},
         states=(StateUse(slot="count", kind="tensor"),),
     ),
     _component(
         "synthetic.tokens",
-        "operators:Tokens",
         "Gives the tokens `first`, `first` + 1 and so on, `n` of them.",
         inputs=(port("first", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("ids", "tokens: int[n]"),),
-        params={"n": Param(type="integer", default=1, min=1, max=4096)},
+        params={"n": integer(default=1, min=1, max=4096)},
     ),
     _component(
         "synthetic.attend",
-        "operators:Attend",
         "A cache in small: the next token is the sum of all kept ones plus the position, modulo 997.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="appended, position + n"),
@@ -84,107 +76,92 @@ COMPONENTS: tuple[Component, ...] = (
             port("scratch", "tokens: int[n]", optional=True, description="attended, not kept"),
         ),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
-        params={
-            "stop_token": Param(type="integer", default=-1, description="Stop when this is the next token; -1: never.")
-        },
+        params={"stop_token": integer("Stop when this is the next token; -1: never.", default=-1)},
         states=(
-            StateUse(
-                slot="kv",
-                kind="paged_kv",
+            kv_cache(
+                "ids",
+                "token",
+                Append(port="block", positions="per_block"),
+                Append(port="scratch", positions="per_block", scratch=True),
                 token_bytes=16,
-                appends=(
-                    Append(port="ids"),
-                    Append(port="token"),
-                    Append(port="block", positions="per_block"),
-                    Append(port="scratch", positions="per_block", scratch=True),
-                ),
             ),
         ),
         cost="memory",
     ),
     _component(
         "synthetic.delay",
-        "operators:Delay",
         "Passes its value on after `work` products of two square matrices of side `side`.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
         params={
-            "work": Param(type="integer", default=1, min=0, max=1_000_000),
-            "side": Param(type="integer", default=128, min=1, max=16384),
+            "work": integer(default=1, min=0, max=1_000_000),
+            "side": integer(default=128, min=1, max=16384),
         },
         cost="compute",
     ),
     _component(
         "synthetic.fail",
-        "operators:Fail",
         "Passes its value on, and fails the run when that is `at`.",
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE),),
-        params={"at": Param(type="integer", default=-1)},
+        params={"at": integer(default=-1)},
     ),
     _component(
         "synthetic.nan",
-        "operators:Nan",
         "Turns its value into one float, and into NaN when the value is `at`.",
         inputs=(port("value", _VALUE),),
         outputs=(port("items", "tensor: float[1]"),),
-        params={"at": Param(type="integer", default=-1)},
+        params={"at": integer(default=-1)},
     ),
     _component(
         "synthetic.allocate",
-        "operators:Allocate",
         "Asks for memory and gives it back: more than there is fails this run alone.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
-        params={"mebibytes": Param(type="integer", default=1, min=0, max=2**31 - 1)},
+        params={"mebibytes": integer(default=1, min=0, max=2**31 - 1)},
         cost="memory",
     ),
     _component(
         "synthetic.tensor",
-        "operators:Tensor",
         "A tensor of `n` numbers, all equal to its value.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("items", "tensor: float[n]"),),
-        params={"n": Param(type="integer", default=16, min=1, max=2**30)},
+        params={"n": integer(default=16, min=1, max=2**30)},
         cost="memory",
     ),
     _component(
         "synthetic.noop",
-        "operators:Noop",
         "Adds one to its token: a step of nothing, to run on the device; stops from the token `stop_at` on.",
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
-        params={"stop_at": Param(type="integer", default=2**31 - 1)},
+        params={"stop_at": integer(default=2**31 - 1)},
         resident=True,
     ),
     _component(
         "synthetic.euler",
-        "operators:Euler",
         "A flow in small: one step of Euler's method towards the number `time`.",
         inputs=(port("items", "tensor: float[n]"),),
         outputs=(port("items", "tensor: float[n]"),),
         params={
-            "time": Param(type="number", default=0.0, description="Of the flow at this step."),
-            "step": Param(type="number", default=0.1, description="How far the flow is followed."),
+            "time": number("Of the flow at this step.", default=0.0),
+            "step": number("How far the flow is followed.", default=0.1),
         },
         resident=True,
     ),
-    _component(
+    _search(
         "synthetic.perturb",
-        "search_operators:Perturb",
         "Ways around one: each step of each is moved by up to half of `reach`, at random by the iteration.",
         former=("synthetic.spread",),
         inputs=(port("way", "tensor: float[n]"),),
         outputs=(port("ways", "tensor: float[n, w]"),),
         params={
-            "ways": Param(type="integer", default=4, min=1, max=1024),
-            "reach": Param(type="number", default=1.0, description="Between the farthest ways."),
+            "ways": integer(default=4, min=1, max=1024),
+            "reach": number("Between the farthest ways.", default=1.0),
         },
         resident=True,
     ),
-    _component(
+    _search(
         "synthetic.attend_step",
-        "search_operators:AttendStep",
         "A cache in small, with a sequence for each number: appends it, and gives the sum of all that its "
         "sequence then has, plus the position.",
         inputs=(
@@ -192,23 +169,21 @@ COMPONENTS: tuple[Component, ...] = (
             port("before", "tensor: float[w]", optional=True, description="a quarter of it is added first"),
         ),
         outputs=(port("items", "tensor: float[w]"),),
-        states=(StateUse(slot="kv", kind="paged_kv", token_bytes=16, appends=(Append(port="items"),)),),
+        states=(kv_cache("items", token_bytes=16),),
         cost="memory",
         resident=True,
     ),
-    _component(
+    _search(
         "synthetic.choose_nearest",
-        "search_operators:ChooseNearest",
         "Of several ways the one whose marks, summed, come nearest to `goal`.",
         former=("synthetic.choose",),
         inputs=(port("ways", "tensor: float[n, w]"), port("marks", "tensor: float[m, w]")),
         outputs=(port("way", "tensor: float[n]"), port("far", "tensor: float[1]", description="how far off it is")),
-        params={"goal": Param(type="number", default=0.0)},
+        params={"goal": number(default=0.0)},
         resident=True,
     ),
     _component(
         "synthetic.chunk_sum",
-        "operators:ChunkSum",
         "Adds up the items of a chunk, its context among them; a chunk without items gives 0.",
         inputs=(port("items", "tensor: float[n]", optional=True),),
         outputs=(port("sum", "tensor: float[1]"),),

@@ -1,7 +1,7 @@
 """Text in and out. A tokeniser belongs to a weight set: these read that of whatever family their node names."""
 
-from walkgraph.graph.catalogue import ANY, Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations
+from walkgraph.graph.catalogue import ANY, Component, StateUse, port
+from walkgraph.graph.declaring import Declarations, boolean
 from walkgraph.placement.sizes import TOKENIZER
 
 _component = Declarations("text", category="Text", cost="launch", weights=ANY, reads=TOKENIZER, host=True)
@@ -9,24 +9,19 @@ _component = Declarations("text", category="Text", cost="launch", weights=ANY, r
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "text.tokenizer",
-        "operators:Tokenizer",
         "Turns text into token ids, by default between the begin and the end token.",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
-        params={
-            "wrap": Param(type="boolean", default=True, description="Put the begin and the end token around the ids.")
-        },
+        params={"wrap": boolean("Put the begin and the end token around the ids.", default=True)},
     ),
     _component(
         "text.begin_answer",
-        "operators:BeginAnswer",
         "The token that begins an answer.",
         former=("text.start",),
         outputs=(port("token", "tokens: int[1]"),),
     ),
     _component(
         "text.end_answer",
-        "operators:EndAnswer",
         "What an answer ends with: its last token, and the end token where that is another.",
         former=("text.finish",),
         inputs=(port("token", "tokens: int[1]"),),
@@ -34,7 +29,6 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "text.detokenizer",
-        "operators:Detokenizer",
         "Turns tokens into text as they come; half a character waits, special tokens give none.",
         inputs=(port("token", "tokens: int[n]"),),
         outputs=(port("text", "text: str"),),

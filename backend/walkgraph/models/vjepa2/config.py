@@ -5,18 +5,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from walkgraph.checkpoints.fields import (
-    EPS,
-    HEADS,
-    HIDDEN,
-    LAYERS,
-    PATCH,
-    SIDE,
-    WIDTH,
-    Fields,
-    described,
-    read_optional,
-)
+from walkgraph.checkpoints import limits
+from walkgraph.checkpoints.fields import Fields, described, read_optional
 from walkgraph.errors import InvalidInput
 
 FORMAT = "walkgraph/vjepa2@1"
@@ -88,9 +78,9 @@ def read_vjepa2(folder: Path) -> Vjepa2Config:
         found = Vjepa2Config(
             encoder=_transformer(config.section("encoder")),
             predictor=_transformer(config.section("predictor")),
-            patch=config.whole("patch", PATCH),
-            side=config.whole("side", SIDE),
-            norm_eps=config.number("norm_eps", EPS, default=Vjepa2Config.norm_eps),
+            patch=config.whole("patch", limits.PATCH),
+            side=config.whole("side", limits.SIDE),
+            norm_eps=config.number("norm_eps", limits.EPS, default=Vjepa2Config.norm_eps),
         )
         if found.pixels > _PIXELS:
             raise InvalidInput(f"`side` times `patch` is {found.pixels} pixels, and must be {_PIXELS} at most")
@@ -107,8 +97,8 @@ def vjepa2_json(config: Vjepa2Config) -> str:
 def _transformer(sizes: Fields) -> TransformerConfig:
     sizes.only("width", "hidden", "layers", "heads")
     return TransformerConfig(
-        width=sizes.whole("width", WIDTH),
-        hidden=sizes.whole("hidden", HIDDEN),
-        layers=sizes.whole("layers", LAYERS),
-        heads=sizes.whole("heads", HEADS),
+        width=sizes.whole("width", limits.WIDTH),
+        hidden=sizes.whole("hidden", limits.HIDDEN),
+        layers=sizes.whole("layers", limits.LAYERS),
+        heads=sizes.whole("heads", limits.HEADS),
     )

@@ -7,11 +7,9 @@ from walkgraph.checkpoints.contents import Contents
 from walkgraph.checkpoints.family import Document, Family, Part, Shapes, linear, norm
 from walkgraph.checkpoints.files import Shape
 from walkgraph.models.vjepa2.config import FORMAT, TransformerConfig, read_vjepa2
+from walkgraph.models.vjepa2.names import encoder_names, public_names
 
 _TUBELET, _ACTION, _EXTRINSICS = 2, 7, 6
-_LAYER = re.compile(r"layer\.(\d+)\.(.*)")
-_ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
-_OTHERS = {"embeddings.patch_embeddings.": "patch_embed.", "layernorm.": "norm."}
 
 
 def _recognises(contents: Contents) -> bool:
@@ -56,34 +54,18 @@ def _blocks(name: str, sizes: TransformerConfig) -> Iterator[tuple[str, Shape]]:
         yield from linear(f"{at}.mlp.fc2", width, hidden)
 
 
-def _bare(stem: str, found: Shapes) -> Iterator[tuple[str, Shape]]:
-    """Without what wraps a module in a training run, and without the positions that aren't read."""
-    wrappers = (f"{stem}.", "module.", "backbone.")
-    for name, shape in found.items():
-        while (wrapper := next((w for w in wrappers if name.startswith(w)), None)) is not None:
-            name = name.removeprefix(wrapper)
-        if name != "pos_embed":
-            yield name, shape
-
-
 def _predictor_names(found: Shapes) -> Shapes:
-    return dict(_bare("predictor", found))
+    return dict(public_names("predictor", found.items()))
 
 
 def _encoder_names(found: Shapes) -> Shapes:
-    """Of either layout: Transformers' has queries, keys and values apart."""
     names: Shapes = {}
     apart: dict[str, list[Shape]] = {}
-    for name, shape in _bare("encoder", found):
-        if name.startswith("predictor."):
-            continue
-        name = _LAYER.sub(r"blocks.\1.\2", name).replace(".attention.proj.", ".attn.proj.")
-        name = next((new + name.removeprefix(old) for old, new in _OTHERS.items() if name.startswith(old)), name)
-        part = _ATTENTION.fullmatch(name)
+    for (name, part), shape in encoder_names(found.items()):
         if part is None:
             names[name] = shape
         else:
-            apart.setdefault(f"{part[1]}.attn.qkv.{part[3]}", []).append(shape)
+            apart.setdefault(name, []).append(shape)
     for name, shapes in apart.items():
         names[name] = (sum(shape[0] for shape in shapes), *shapes[0][1:])
     return names

@@ -102,14 +102,23 @@ class Vjepa2Patches(nn.Module):
         return F.conv2d(pixels, weight, self.proj.bias, stride=weight.shape[-1]).flatten(2).transpose(1, 2)
 
 
-class Vjepa2Encoder(nn.Module):
-    def __init__(self, config: Vjepa2Config) -> None:
+class _OfFrames(nn.Module):
+    def __init__(self, config: Vjepa2Config, rope: GridRope) -> None:
         super().__init__()
-        self.config = config
+        self.config, self._rope = config, rope
+
+    def angles(self, device: torch.device) -> Angles:
+        """Of the tokens of a picture of the config's side; conditions turn by their frame alone."""
+        side = self.config.side
+        return self._rope.angles((side, side), device)
+
+
+class Vjepa2Encoder(_OfFrames):
+    def __init__(self, config: Vjepa2Config) -> None:
+        super().__init__(config, GridRope(config.encoder.head_dim))
         self.patch_embed = Vjepa2Patches(config)
         self.blocks = nn.ModuleList(Vjepa2Block(config.encoder, config.norm_eps) for _ in range(config.encoder.layers))
         self.norm = nn.LayerNorm(config.encoder.width, config.norm_eps)
-        self._rope = GridRope(config.encoder.head_dim)
         _draw(self, cast(list[Vjepa2Block], list(self.blocks)))
 
     def forward(self, pixels: Tensor, keep: Tensor | None = None) -> Tensor:
@@ -127,16 +136,10 @@ class Vjepa2Encoder(nn.Module):
             x = block(x, cos, sin)
         return self.norm(x)
 
-    def angles(self, device: torch.device) -> Angles:
-        """Of the tokens of a picture of the config's side."""
-        side = self.config.side
-        return self._rope.angles((side, side), device)
 
-
-class Vjepa2Predictor(nn.Module):
+class Vjepa2Predictor(_OfFrames):
     def __init__(self, config: Vjepa2Config) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config, GridRope(config.predictor.head_dim, before=CONDITIONS))
         sizes, outer = config.predictor, config.encoder.width
         self.predictor_embed = nn.Linear(outer, sizes.width)
         self.action_encoder = nn.Linear(ACTION, sizes.width)
@@ -146,7 +149,6 @@ class Vjepa2Predictor(nn.Module):
         self.predictor_blocks = nn.ModuleList(Vjepa2Block(sizes, config.norm_eps) for _ in range(sizes.layers))
         self.predictor_norm = nn.LayerNorm(sizes.width, config.norm_eps)
         self.predictor_proj = nn.Linear(sizes.width, outer)
-        self._rope = GridRope(sizes.head_dim, before=CONDITIONS)
         _draw(self, cast(list[Vjepa2Block], list(self.predictor_blocks)))
 
     def forward(self, features: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
@@ -164,16 +166,10 @@ class Vjepa2Predictor(nn.Module):
         patches = x.unflatten(1, (count, -1))[:, :, CONDITIONS:]
         return self.predictor_proj(self.predictor_norm(patches))
 
-    def angles(self, device: torch.device) -> Angles:
-        """Of a frame's tokens: conditions turn by their frame alone."""
-        side = self.config.side
-        return self._rope.angles((side, side), device)
-
 
 class Vjepa2(nn.Module):
     def __init__(self, config: Vjepa2Config) -> None:
         super().__init__()
-        self.config = config
         self.encoder = Vjepa2Encoder(config)
         self.predictor = Vjepa2Predictor(config)
 

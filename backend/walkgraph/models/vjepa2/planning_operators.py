@@ -1,7 +1,7 @@
 """Operators around V-JEPA 2-AC's predictor that have no weights: what an action does to a pose, where a session's arm
 stands, and planning."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,7 @@ class ApplyAction(Operator):
         return (Example(inputs={"pose": torch.zeros(ACTION), "action": torch.zeros(ACTION)}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        for call in calls:
-            if _moved(call.inputs) is None:
-                shapes = " and ".join(f"`{port}` {list(call.inputs[port].shape)}" for port in ("pose", "action"))
-                message = f"`{call.node}` takes poses and actions of {ACTION} numbers, and got {shapes}"
-                raise CallFailed(message, "action", code="invalid_input")
+        _check(calls, _moved, ("pose", "action"), f"poses and actions of {ACTION} numbers")
         moved = _after(*(torch.stack([call.inputs[port] for call in calls]) for port in ("pose", "action")))
         return [{"pose": pose} for pose in moved]
 
@@ -131,11 +127,7 @@ class GoalDistance(Operator):
         return call.inputs["features"].shape[0]
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        for call in calls:
-            if _apart(call.inputs) is None:
-                shapes = " and ".join(f"`{port}` {list(call.inputs[port].shape)}" for port in ("features", "goal"))
-                message = f"`{call.node}` takes features `[w, n, d]` and a goal `[n, d]`, and got {shapes}"
-                raise CallFailed(message, "goal", code="invalid_input")
+        _check(calls, _apart, ("features", "goal"), "features `[w, n, d]` and a goal `[n, d]`")
         # One after the other: a round's features are large, and copies of them side by side larger.
         costs = [planning.distance(c.inputs["features"][None], c.inputs["goal"][None])[0] for c in calls]
         return [{"cost": cost} for cost in costs]
@@ -194,6 +186,17 @@ class RefinePlan(Operator):
             raise TypeError("a spec of `refine` says how many sequences it keeps")
         shares = planning.Momentum(*(batch.params[name] for name in _MOMENTA))
         return StepOutputs(_refined(batch.inputs, shares, top))
+
+
+def _check(
+    calls: Sequence[Call], fitted: Callable[[Mapping[str, Any]], Any], ports: tuple[str, str], wanted: str
+) -> None:
+    """Raises CallFailed where `fitted` has no answer for what a call's ports are given."""
+    for call in calls:
+        if fitted(call.inputs) is None:
+            shapes = " and ".join(f"`{port}` {list(call.inputs[port].shape)}" for port in ports)
+            message = f"`{call.node}` takes {wanted}, and got {shapes}"
+            raise CallFailed(message, ports[-1], code="invalid_input")
 
 
 def _after(pose: Tensor, action: Tensor) -> Tensor:

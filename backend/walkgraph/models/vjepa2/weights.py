@@ -6,7 +6,6 @@ front; an encoder may also be laid out as in Transformers, in whose files anothe
 Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -20,17 +19,9 @@ from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.weights import Loading, Named, Names, load
 from walkgraph.models.vjepa2.config import Vjepa2Config, read_vjepa2
 from walkgraph.models.vjepa2.model import Vjepa2Encoder, Vjepa2Predictor
+from walkgraph.models.vjepa2.names import PARTS, encoder_names, public_names
 from walkgraph.models.vjepa2.presets import vjepa2_config
 
-_WRAPPERS = ("module.", "backbone.")
-_UNUSED = ("pos_embed",)
-_PARTS = ("query", "key", "value")
-_OTHERS = {
-    "embeddings.patch_embeddings.": "patch_embed.",
-    "layernorm.": "norm.",
-}
-_LAYER = re.compile(r"layer\.(\d+)\.(.*)")
-_ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -41,7 +32,7 @@ def load_encoder(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> V
 
 def load_predictor(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> Vjepa2Predictor:
     """As `load_encoder`."""
-    names = Names(regroup=partial(_public_names, "predictor"))
+    names = Names(regroup=partial(public_names, "predictor"))
     return load(lambda: Vjepa2Predictor(config), folder, "predictor", names=names, **on)
 
 
@@ -64,29 +55,14 @@ def _part(context: LoadContext, kind: type[M], read: Callable[..., M]) -> M:
     )
 
 
-def _public_names(stem: str, found: Iterable[Named]) -> Iterator[Named]:
-    """Without what wraps a module, and without what is not read."""
-    prefixes = (f"{stem}.", *_WRAPPERS)
-    for name, tensor in found:
-        while (prefix := next((p for p in prefixes if name.startswith(p)), None)) is not None:
-            name = name.removeprefix(prefix)
-        if name not in _UNUSED:
-            yield name, tensor
-
-
 def _encoder_names(found: Iterable[Named]) -> Iterator[Named]:
-    """Of either layout."""
+    """Queries, keys and values joined."""
     apart: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in _public_names("encoder", found):
-        if name.startswith("predictor."):
-            continue
-        name = _LAYER.sub(r"blocks.\1.\2", name).replace(".attention.proj.", ".attn.proj.")
-        name = next((new + name.removeprefix(old) for old, new in _OTHERS.items() if name.startswith(old)), name)
-        part = _ATTENTION.fullmatch(name)
+    for (name, part), tensor in encoder_names(found):
         if part is None:
             yield name, tensor
             continue
-        whole = apart.setdefault(f"{part[1]}.attn.qkv.{part[3]}", {})
-        whole[part[2]] = tensor
-        if len(whole) == len(_PARTS):
-            yield f"{part[1]}.attn.qkv.{part[3]}", torch.cat([whole.pop(kind) for kind in _PARTS])
+        whole = apart.setdefault(name, {})
+        whole[part] = tensor
+        if len(whole) == len(PARTS):
+            yield name, torch.cat([whole.pop(kind) for kind in PARTS])

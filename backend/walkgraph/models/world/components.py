@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from walkgraph.graph.catalogue import Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations
-from walkgraph.placement.sizes import FamilySizes, Part, Shape
+from walkgraph.graph.catalogue import Component, StateUse, port
+from walkgraph.graph.declaring import PIXELS, Declarations, choice, integer
+from walkgraph.placement.sizes import MIB, FamilySizes, Part, Shape
 
 _SCENE = "state: float[28]"
-_PIXELS = "pixels: float[3, h, w]"
 _POSE = "state: float[7]"
 _ACTION = "actions: float[7]"
 
@@ -16,17 +15,15 @@ _component = Declarations("world", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "world.random_scene",
-        "operators:RandomScene",
         "Draws a scene from the run's seed, and the picture of how it should become.",
         former=("world.scene",),
         outputs=(
             port("scene", _SCENE),
-            port("goal", _PIXELS, description="the shape elsewhere, in another colour"),
+            port("goal", PIXELS, description="the shape elsewhere, in another colour"),
         ),
     ),
     _component(
         "world.store_scene",
-        "operators:StoreScene",
         "Keeps a session's scene, where one is given; gives the one that is kept.",
         former=("world.keep",),
         inputs=(port("scene", _SCENE, optional=True),),
@@ -35,25 +32,18 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.scripted_actions",
-        "operators:ScriptedActions",
         "Actions by name, or those that are given, cut to a length or followed by rest.",
         former=("world.drive",),
         category="Action",
         inputs=(port("actions", "actions: float[t, 7]", optional=True),),
         outputs=(port("actions", "actions: float[n, 7]"),),
         params={
-            "drive": Param(
-                type="string",
-                default="circle",
-                choices=("circle", "square", "wander", "rest"),
-                description="Where no actions are given.",
-            ),
-            "horizon": Param(type="integer", default=8, min=1, max=31, description="Actions."),
+            "drive": choice(("circle", "square", "wander", "rest"), "Where no actions are given.", default="circle"),
+            "horizon": integer("Actions.", default=8, min=1, max=31),
         },
     ),
     _component(
         "world.simulate_action",
-        "operators:SimulateAction",
         "What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
         former=("world.truth",),
         inputs=(
@@ -69,32 +59,29 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.render",
-        "operators:Render",
         "The picture of a scene, and where its shape is.",
         former=("world.look",),
         inputs=(port("scene", _SCENE),),
-        outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
+        outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
         resident=True,
     ),
     _component(
         "world.paint_features",
-        "operators:PaintFeatures",
         "Paints what features show, and reads from them where the shape is.",
         former=("world.picture",),
         inputs=(port("features", "features: float[n, d]"),),
-        outputs=(port("pixels", _PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
+        outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
         cost="compute",
         weights="world",
         resident=True,
     ),
     _component(
         "world.compare_pictures",
-        "operators:ComparePictures",
         "Two pictures next to each other, and how far their shapes are apart.",
         former=("world.beside",),
         inputs=(
-            port("left", _PIXELS),
-            port("right", _PIXELS),
+            port("left", PIXELS),
+            port("right", PIXELS),
             port("left_pose", _POSE, optional=True),
             port("right_pose", _POSE, optional=True),
         ),
@@ -102,7 +89,7 @@ COMPONENTS: tuple[Component, ...] = (
             port("pixels", "pixels: float[3, height, width]"),
             port("off", "tensor: float[1]", optional=True, description="pixels, where both poses are given"),
         ),
-        params={"scale": Param(type="integer", default=3, min=1, max=8, description="Pixels of a side for each one.")},
+        params={"scale": integer("Pixels of a side for each one.", default=3, min=1, max=8)},
         resident=True,
     ),
 )
@@ -111,6 +98,6 @@ SIZES: Mapping[str, FamilySizes] = {
     "world": FamilySizes(
         parts={"painter": Part(stem="painter")},
         components={"world.paint_features": ("painter",)},
-        shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.paint_features": 32 * 2**20})},
+        shapes={"world": Shape(parts={"painter": 224_930}, workspace={"world.paint_features": 32 * MIB})},
     ),
 }

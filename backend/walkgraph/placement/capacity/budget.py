@@ -25,7 +25,7 @@ from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.document import size_in_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
-from walkgraph.placement.sizes import Sizes, WeightSizes, absent
+from walkgraph.placement.sizes import MIB, Sizes, WeightSizes, absent
 from walkgraph.placement.tables import Plan, RankPlan, Scalar
 from walkgraph.placement.transports import Transports, addressable
 
@@ -33,7 +33,6 @@ PAGE = 16
 """Tokens that a paged state grows by."""
 RUNS = 32
 """Largest requests at once that the caches are made for where nobody says how much memory there is."""
-MIB = 2**20
 UNKNOWN_CACHES = 1024 * MIB
 """For all caches of a rank whose tokens' sizes aren't known, where nobody says how much memory there is."""
 SMALL_WORKSPACE = 32 * MIB

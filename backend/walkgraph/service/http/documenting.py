@@ -52,11 +52,15 @@ def _inlined(value: Any, parts: dict[str, Any]) -> Any:
     return {key: _inlined(entry, parts) for key, entry in named.items()}
 
 
-_PROBLEM = {problems.MEDIA_TYPE: schema_of(Problem)}
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": answer("What of the request is wrong, and what to do.", _PROBLEM),
-    "5XX": answer("Why it could not be served; `retryable` says whether trying again can help.", _PROBLEM),
-}
+def refusals(media_type: str, kind: Any, unserved: str) -> dict[int | str, dict[str, Any]]:
+    """`unserved`: what an answer of the class 5XX says."""
+    content = {media_type: schema_of(kind)}
+    return {"4XX": answer("What of the request is wrong, and what to do.", content), "5XX": answer(unserved, content)}
+
+
+PROBLEMS = refusals(
+    problems.MEDIA_TYPE, Problem, "Why it could not be served; `retryable` says whether trying again can help."
+)
 """Of every route."""
 
 
@@ -67,8 +71,4 @@ class KserveError(msgspec.Struct, frozen=True):
     """What is wrong, and what to do."""
 
 
-_KSERVE = {dialects.JSON: schema_of(KserveError)}
-KSERVE_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": answer("What of the request is wrong, and what to do.", _KSERVE),
-    "5XX": answer("Why it could not be served.", _KSERVE),
-}
+KSERVE_PROBLEMS = refusals(dialects.JSON, KserveError, "Why it could not be served.")

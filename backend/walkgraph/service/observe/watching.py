@@ -3,7 +3,7 @@ outlives its processes, and a switch as far as the places are still there."""
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,34 +53,25 @@ class Watched:
 
     def tap(self, asked: TapRequest, places: Places) -> str:
         """Its id. Raises Unprocessable for a place that isn't there, Conflict where there are too many."""
-        if len(self._taps) >= limits.TAPS:
-            raise Conflict(f"there are {limits.TAPS} taps already; remove one that isn't needed")
-        _walk(asked.walk, places)
-        if asked.source not in set(places.sources(asked.walk)):
-            advice = nearest(asked.source, places.sources(asked.walk))
-            raise _unknown("/source", f"no edge of the Walk `{asked.walk}` comes from `{asked.source}`; {advice}")
-        targets = list(places.targets(asked.walk, asked.source))
-        if asked.to and asked.to not in targets:
-            advice = nearest(asked.to, targets)
-            message = f"no edge of the Walk `{asked.walk}` goes from `{asked.source}` to `{asked.to}`; {advice}"
-            raise _unknown("/to", message)
-        fields = asked.model_dump(exclude={"seconds", "run"})
-        place = Tap(id=_new_id("tap"), run=RunId(asked.run) if asked.run else None, **fields)
+        _check_count(self._taps, limits.TAPS, "taps")
+        _check_name("/walk", asked.walk, places.walks, f"the graph has no Walk `{asked.walk}`")
+        message = f"no edge of the Walk `{asked.walk}` comes from `{asked.source}`"
+        _check_name("/source", asked.source, places.sources(asked.walk), message)
+        if asked.to:
+            message = f"no edge of the Walk `{asked.walk}` goes from `{asked.source}` to `{asked.to}`"
+            _check_name("/to", asked.to, places.targets(asked.walk, asked.source), message)
+        place = Tap(**_fields(asked, "tap"))
         self._taps[place.id] = _Armed(place, time.time() + asked.seconds)
         return place.id
 
     def stop_at(self, asked: BreakRequest, places: Places) -> str:
         """Its id. Raises as `tap` does."""
-        if len(self._breaks) >= limits.BREAKPOINTS:
-            raise Conflict(f"there are {limits.BREAKPOINTS} breakpoints already; remove one that isn't needed")
-        _walk(asked.walk, places)
-        if asked.use not in set(places.uses(asked.walk)):
-            advice = nearest(asked.use, places.uses(asked.walk))
-            raise _unknown("/use", f"the Walk `{asked.walk}` has no use `{asked.use}`; {advice}")
+        _check_count(self._breaks, limits.BREAKPOINTS, "breakpoints")
+        _check_name("/walk", asked.walk, places.walks, f"the graph has no Walk `{asked.walk}`")
+        _check_name("/use", asked.use, places.uses(asked.walk), f"the Walk `{asked.walk}` has no use `{asked.use}`")
         if asked.iteration is not None and not places.in_loop(asked.walk, asked.use):
             raise _unknown("/iteration", f"no loop is around `{asked.use}`; leave this out", "bad_value")
-        fields = asked.model_dump(exclude={"seconds", "run"})
-        place = Break(id=_new_id("break"), run=RunId(asked.run) if asked.run else None, **fields)
+        place = Break(**_fields(asked, "break"))
         self._breaks[place.id] = _Armed(place, time.time() + asked.seconds)
         return place.id
 
@@ -147,9 +138,10 @@ def _shown(armed: _Armed, places: Places | None) -> dict[str, Any]:
     return {**fields, "expires_at": armed.expires_at, "inside": inside}
 
 
-def _walk(name: str, places: Places) -> None:
-    if name not in set(places.walks):
-        raise _unknown("/walk", f"the graph has no Walk `{name}`; {nearest(name, places.walks)}")
+def _check_name(pointer: str, name: str, names: Iterable[str], message: str) -> None:
+    known = list(names)
+    if name not in known:
+        raise _unknown(pointer, f"{message}; {nearest(name, known)}")
 
 
 def _unknown(pointer: str, message: str, code: str = "unknown_name") -> Unprocessable:
@@ -160,5 +152,12 @@ def _gone(kind: str, id_: str) -> NotFound:
     return NotFound(f"there is no {kind} `{id_[:64]}`: it has expired, or was removed; set it anew")
 
 
-def _new_id(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(4)}"
+def _check_count(armed: Mapping[str, _Armed], most: int, kind: str) -> None:
+    if len(armed) >= most:
+        raise Conflict(f"there are {most} {kind} already; remove one that isn't needed")
+
+
+def _fields(asked: TapRequest | BreakRequest, kind: str) -> dict[str, Any]:
+    """Of the place that is armed, with an id of its own."""
+    run = RunId(asked.run) if asked.run else None
+    return {**asked.model_dump(exclude={"seconds"}), "id": f"{kind}-{secrets.token_hex(4)}", "run": run}

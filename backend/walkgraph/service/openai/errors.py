@@ -1,11 +1,9 @@
 """What OpenAPI says of refusals below OpenAI's routes."""
 
-from typing import Any
-
 import msgspec
 
 from walkgraph.service.http import dialects
-from walkgraph.service.http.documenting import answer, schema_of
+from walkgraph.service.http.documenting import refusals
 
 
 class Wrong(msgspec.Struct, frozen=True):
@@ -23,9 +21,7 @@ class Answer(msgspec.Struct, frozen=True):
     error: Wrong
 
 
-_SCHEMA = {dialects.JSON: schema_of(Answer)}
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    "4XX": answer("What of the request is wrong, and what to do.", _SCHEMA),
-    "5XX": answer("Why it could not be served; `x-should-retry` says where trying again can't help.", _SCHEMA),
-}
+ANSWERS = refusals(
+    dialects.JSON, Answer, "Why it could not be served; `x-should-retry` says where trying again can't help."
+)
 """For `responses` of a router."""

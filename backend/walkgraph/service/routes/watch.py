@@ -1,5 +1,8 @@
 """What is looked at in a deployment, and where its runs stop."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from fastapi import APIRouter
 from fastapi.responses import Response
 
@@ -24,9 +27,8 @@ async def get(services: ServicesDep, deployment: Name) -> Answer[Watch]:
 @router.put("/watch/level")
 async def set_level(services: ServicesDep, deployment: Name, request: LevelRequest) -> Answer[Watch]:
     """How much is told of what runs: nothing, sums, or every batch. It counts at once."""
-    managed = services.deployments.get(deployment)
-    managed.watched.level = request.level
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        managed.watched.level = request.level
     return _watched(managed)
 
 
@@ -34,29 +36,26 @@ async def set_level(services: ServicesDep, deployment: Name, request: LevelReque
 async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) -> Answer[Tap]:
     """Look at the values that leave one place. A tap `inside` a loop that a device runs whole sees the runs that start
     from now: they are stepped while it is armed."""
-    managed = services.deployments.get(deployment)
-    places = _places(managed)
-    _check_run(services, managed, request.run)
-    id_ = managed.watched.tap(request, places)
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        places = _places(managed)
+        _check_run(services, managed, request.run)
+        id_ = managed.watched.tap(request, places)
     return managed.watched.tap_shown(id_, places)
 
 
 @router.patch("/taps/{tap}")
 async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request: TapChange) -> Answer[Tap]:
     """Look more often, or less; at once, and until it was to go anyway."""
-    managed = services.deployments.get(deployment)
-    places = _places(managed)
-    managed.watched.change_tap(tap, request.interval)
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        places = _places(managed)
+        managed.watched.change_tap(tap, request.interval)
     return managed.watched.tap_shown(tap, places)
 
 
 @router.delete("/taps/{tap}", status_code=204, response_class=Response)
 async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Response:
-    managed = services.deployments.get(deployment)
-    managed.watched.remove_tap(tap)
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        managed.watched.remove_tap(tap)
     return Response(status_code=204)
 
 
@@ -64,20 +63,18 @@ async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Resp
 async def add_breakpoint(services: ServicesDep, deployment: Name, request: BreakRequest) -> Answer[Breakpoint]:
     """Pause runs before the calls of a use. One `inside` a loop that a device runs whole holds the runs that start from
     now: they are stepped while it is armed."""
-    managed = services.deployments.get(deployment)
-    places = _places(managed)
-    _check_run(services, managed, request.run)
-    id_ = managed.watched.stop_at(request, places)
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        places = _places(managed)
+        _check_run(services, managed, request.run)
+        id_ = managed.watched.stop_at(request, places)
     return managed.watched.break_shown(id_, places)
 
 
 @router.delete("/breakpoints/{breakpoint_}", status_code=204, response_class=Response)
 async def remove_breakpoint(services: ServicesDep, deployment: Name, breakpoint_: Name) -> Response:
     """Runs that are paused at it stay so."""
-    managed = services.deployments.get(deployment)
-    managed.watched.remove_break(breakpoint_)
-    managed.rewatch()
+    with _changed(services, deployment) as managed:
+        managed.watched.remove_break(breakpoint_)
     return Response(status_code=204)
 
 
@@ -99,3 +96,11 @@ def _check_run(services: Services, managed: Managed, run: str | None) -> None:
     if live is None or live.finished is not None or live.deployment != managed.id:
         message = f"the deployment `{managed.id}` has no run `{run}` under way; leave this out for all runs"
         raise Unprocessable(message, [Fault("/run", "unknown_name", message)])
+
+
+@contextmanager
+def _changed(services: Services, deployment: str) -> Generator[Managed]:
+    """What is watched of a deployment counts from the end of the block."""
+    managed = services.deployments.get(deployment)
+    yield managed
+    managed.rewatch()

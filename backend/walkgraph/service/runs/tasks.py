@@ -150,7 +150,7 @@ def read_request(
     )
     reader.flag("/stream", fields.get("stream", False))
     if reader.faults:
-        raise Unprocessable(f"the request of task `{name}` has faults; see `errors`", reader.faults)
+        raise Unprocessable(f"the request to task `{name}` is invalid; see `errors`", reader.faults)
     return submit
 
 

@@ -24,9 +24,8 @@ class Search:
     horizon: int = 1
     rounds: int = 3
     top: int = 5
-    momentum_mean: float = 0.1
-    momentum_std: float = 0.2
-    momentum_grip: float = 0.15
+    momentum: tuple[float, float, float, float] = (0.1, 0.2, 0.15, 0.15)
+    """As `planning.Momentum` has the shares."""
     max_norm: float = MOST
 
 
@@ -52,8 +51,7 @@ def planned(
     count, device = first.shape[0], first.device
     mean, std = (part.expand(count, -1, -1) for part in rest(how.horizon, how.max_norm, device=device))
     most = torch.full((count,), how.max_norm, device=device)
-    shares = [how.momentum_mean, how.momentum_std, how.momentum_grip, how.momentum_grip]
-    momentum = Momentum(*torch.tensor(shares, device=device)[:, None].expand(-1, count))
+    momentum = Momentum(*torch.tensor(how.momentum, device=device)[:, None].expand(-1, count))
     many = first.repeat_interleave(how.samples, 0), pose.repeat_interleave(how.samples, 0)
     for number in range(how.rounds):
         noise = normals(seeds, torch.full_like(seeds, number), how.horizon, how.samples)

@@ -56,8 +56,8 @@ class MaskedDecoder(nn.Module):
 class EncoderLoss(nn.Module):
     def __init__(self, model: Vjepa2, painter: Painter) -> None:
         super().__init__()
-        self.encoder, self.painter, self.patch = model.encoder, painter, model.config.patch
-        self.decoder = MaskedDecoder(model.config.encoder.width, self.patch, model.config.side)
+        self.encoder, self.painter, self.patch = model.encoder, painter, model.encoder.config.patch
+        self.decoder = MaskedDecoder(model.encoder.config.encoder.width, self.patch, model.encoder.config.side)
 
     def forward(self, images: Tensor, wanted: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         """images `[B, 3, h, w]`, facts `[B, READ]`, seen patches `[B / 2, m]` -> the loss, and its three parts."""
@@ -104,7 +104,7 @@ def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, r
     device = next(model.parameters()).device
     total = EncoderLoss(model, painter).to(device)
     adam, ema = optimizer(total, rate), Ema(total, 0.999)
-    patches = model.config.patches
+    patches = model.encoder.config.patches
     clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "told", "painted")
     while clock.running():
         # Drawn for several steps at once: it is many small launches.

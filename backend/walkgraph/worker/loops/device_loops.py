@@ -12,7 +12,7 @@ from walkgraph.engine.loops.spec import Items, LoopCall, Mask
 from walkgraph.errors import ErrorInfo
 from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
-from walkgraph.worker.loops.entries import Bound, Handing, LoopEntry
+from walkgraph.worker.loops.entries import LoopEntry
 from walkgraph.worker.loops.lowering import PARTS, DeviceLoop, part_key
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
@@ -35,18 +35,12 @@ class Leaving(NamedTuple):
 class _Running:
     walker: Walker
     use: UseTable
-    loop: DeviceLoop
+    entry: LoopEntry
     ref: Ref
     emits: tuple[EdgePlan, ...]
     wanted: Mapping[int, Mask]
     """Edge to a follower that is skipped at times -> whether it reads an iteration's value."""
     streams: tuple[Outgoing, ...]
-    active: tuple[tuple[int, Mask | None], ...]
-    """Of each use of the spec: its place in the loop, and the iterations that call it."""
-    parts: Mapping[str, Sequence[Mask | None]]
-    """Output -> of the instances of a use that give it, each its own part: the iterations that call it."""
-    bound: Bound | None
-    times: int
     done: int = 0
     """Iterations whose values have left."""
     stopped: bool = False
@@ -54,6 +48,10 @@ class _Running:
     judged: int = 0
     """Iterations whose verdicts the followers know."""
     allowed: int | None = None
+
+    @property
+    def loop(self) -> DeviceLoop:
+        return self.entry.table.loop
 
     def credited(self) -> int | None:
         """Iterations that its streams have credit for, from the loop's start."""
@@ -96,35 +94,19 @@ class DeviceLoops:
         if bound is not None and bound.at == 0:
             # What spans ranks can't be skipped by one of them.
             return bound.info if table.others else bound.error
-        running = self._runs(entry, walker, use, Ref(self._calls.run, walker.step, use.plan.index, at), emits)
+        asked = {edge.index: entry.read(edge) for edge in table.loop.follows}
+        wanted = {edge: mask for edge, mask in asked.items() if mask is not None}
+        streams = tuple(self._outgoing[edge.target.index] for edge in emits if edge.target.kind == "stream")
+        ref = Ref(self._calls.run, walker.step, use.plan.index, at)
+        running = _Running(walker, use, entry, ref, emits, wanted, streams)
+        running.allowed = running.credited()
         self._running[walker.step, use.plan.index] = running
-        grain, offset = _pace(emits, running.streams, running.wanted)
-        return entry.call(Handing(_by_key(emits, running.wanted), grain, offset, running.allowed))
+        grain, offset = _pace(emits, streams, wanted)
+        return entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
 
     def _emits(self, loop: DeviceLoop) -> tuple[EdgePlan, ...]:
         """Edges whose values go out while this run has the loop."""
         return tuple(e for e in loop.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
-
-    def _runs(self, entry: LoopEntry, walker: Walker, use: UseTable, ref: Ref, emits: tuple[EdgePlan, ...]) -> _Running:
-        loop, unrolled, masks = entry.table.loop, entry.unrolled, entry.masks
-        reads = {edge.index: entry.read(edge) for edge in loop.follows}
-        running = _Running(
-            walker,
-            use,
-            loop,
-            ref,
-            emits,
-            wanted={edge: asked for edge, asked in reads.items() if asked is not None},
-            streams=tuple(self._outgoing[e.target.index] for e in emits if e.target.kind == "stream"),
-            active=tuple((one.place, mask) for one, mask in zip(unrolled.order, masks, strict=True)),
-            parts={
-                out.key: [masks[at] for at in unrolled.of(out.use)] for out in loop.outputs if out.kind == "collect"
-            },
-            bound=entry.bound,
-            times=entry.times,
-        )
-        running.allowed = running.credited()
-        return running
 
     def items(self, event: Items) -> Iterator[Leaving]:
         """What its values are to the edges of the Walk."""
@@ -155,7 +137,7 @@ class DeviceLoops:
     def allow(self) -> Iterator[Allow]:
         """To loops whose streams have been credited."""
         for running in self._running.values():
-            if running.allowed is not None and running.allowed < running.times:
+            if running.allowed is not None and running.allowed < running.entry.times:
                 upto = running.credited()
                 if upto is not None and upto > running.allowed:
                     running.allowed = upto
@@ -166,7 +148,7 @@ class DeviceLoops:
         running = self._running.get((step, use))
         if running is None or running.allowed is None or running.stopped:
             return False
-        return running.allowed <= running.done < running.times
+        return running.allowed <= running.done < running.entry.times
 
     def refs(self) -> list[Ref]:
         """Those that were entered and haven't ended."""
@@ -174,26 +156,29 @@ class DeviceLoops:
 
     def calls(self, event: CallDone) -> list[int]:
         """How often each use of the loop was called in a loop that has ended."""
-        running, count = self._running[event.ref.step, event.ref.use], event.iterations
-        found = dict.fromkeys((place for place, _ in running.active), 0)
-        for place, active in running.active:
-            found[place] += count if active is None else sum(active[:count])
-        return [found[place] for place in sorted(found)]
+        entry, count = self._running[event.ref.step, event.ref.use].entry, event.iterations
+        found = [0] * len(entry.table.uses)
+        for one, active in zip(entry.unrolled.order, entry.masks, strict=True):
+            found[one.place] += count if active is None else sum(active[:count])
+        return found
 
     def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
         """What the standing use gives to the walker, or why the run fails."""
         running = self._running.pop((event.ref.step, event.ref.use))
         if event.error is not None:
             return event.error
-        if running.bound is not None and event.iterations >= running.bound.at and not event.stopped:
-            return running.bound.info
-        running.judge(event.iterations, stopped=event.stopped)
+        entry, times = running.entry, event.iterations
+        if entry.bound is not None and times >= entry.bound.at and not event.stopped:
+            return entry.bound.info
+        running.judge(times, stopped=event.stopped)
+        uses = {out.key: out.use for out in running.loop.outputs.values() if out.kind == "collect"}
         given, found = event.outputs or {}, dict[str, Any]()
         for port in {edge.source.port for edge in running.use.outputs}:
             key = port.removeprefix(PARTS)
-            value = _gathered(given, key, running.parts.get(key, ()), event.iterations)
+            places = entry.unrolled.of(uses[key]) if key in uses else ()
+            value = _gathered(given, key, [entry.masks[at] for at in places], times)
             if value is not None:
-                found[port] = _collected(value, port) if key.startswith("collect ") else value
+                found[port] = _collected(value, port) if key in uses else value
         return found
 
 

@@ -14,7 +14,7 @@ from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.loop_contents import INDEX
 from walkgraph.placement.tables import EdgePlan, Plan
-from walkgraph.worker.loops.lowering import Instance, unrolls
+from walkgraph.worker.loops.lowering import unrolls
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking, WalkStep, no_value
 from walkgraph.worker.walk.cursor import Vector, indices
@@ -36,15 +36,6 @@ class Bound(NamedTuple):
         return self.error.error if isinstance(self.error, Lacking) else self.error
 
 
-class Handing(NamedTuple):
-    """When an entry hands out what of its values: see `LoopCall`."""
-
-    wanted: Mapping[str, Mask]
-    grain: int = 1
-    offset: int = 0
-    allowed: int | None = None
-
-
 class LoopEntry:
     """Of a run. Making one raises ExpressionError where a count has no value."""
 
@@ -63,17 +54,19 @@ class LoopEntry:
         self._calls, self._step, self._at, self._values, self._sent = calls, step, at, values, sent
         counts = {loop: int(count(calls.given, {})) for loop, count in table.times.items()}
         self.unrolled = table.lowering.unrolled(counts)
-        self._others = {use: self._elsewhere(use, asked) for use, asked in table.others.items()}
+        self._others = {use: self._called(use, asked)[0] for use, asked in table.others.items()}
         """Use of another rank's part -> the iterations that call it, None: all."""
-        active = [self._active(one) for one in self.unrolled.order]
+        asked = [(table.uses[one.place].plan.index, table.conditions[one.place], one) for one in self.unrolled.order]
+        active = [self._called(use, conditions, one.inner) for use, conditions, one in asked]
         self.masks = [mask for mask, _ in active]
         """Of each use: the iterations that call it, None: all; up to the bound."""
         self._spec = self._lowered(times)
         self._uses, self.bound = self._filled([failed for _, failed in active])
         """The bound: the first iteration that can't be."""
 
-    def call(self, handing: Handing) -> LoopCall:
-        """Raises ExpressionError where the width of a state has no value."""
+    def call(self, wanted: Mapping[str, Mask], grain: int = 1, offset: int = 0, allowed: int | None = None) -> LoopCall:
+        """When what of its values is handed out: see `LoopCall`. Raises ExpressionError where the width of a state has
+        no value."""
         calls, anew, count = self._calls, self._anew(), self._until(self.bound)
         spec = self._spec if self.bound is None else self._lowered(count)
         return LoopCall(
@@ -87,10 +80,10 @@ class LoopEntry:
             states={name: self._key(state) for state, name in self.table.lowering.states.items()},
             comes=self._comes(spec),
             goes=self._goes(spec),
-            grain=handing.grain,
-            offset=handing.offset,
-            allowed=handing.allowed,
-            wanted={key: mask[:count] for key, mask in handing.wanted.items()},
+            grain=grain,
+            offset=offset,
+            allowed=allowed,
+            wanted={key: mask[:count] for key, mask in wanted.items()},
             anew=anew,
             widths=self._widths(anew),
             priority=calls.priority,
@@ -181,11 +174,9 @@ class LoopEntry:
 
     # ── what iterations have ──
 
-    def _elsewhere(self, use: int, asked: Conditions) -> Mask | None:
-        return self._taken(asked)[0]
-
-    def _active(self, one: Instance) -> tuple[Mask | None, Bound | None]:
-        return self._taken(self.table.conditions[one.place], one.inner)
+    def _called(self, use: int, asked: Conditions, inner: Vector = ()) -> tuple[Mask | None, Bound | None]:
+        """Of a use, on whatever rank: the iterations that call it (None: all), up to the first that can't be."""
+        return self._taken(asked, inner)
 
     def _taken(self, asked: Conditions, inner: Vector = ()) -> tuple[Mask | None, Bound | None]:
         """In which iterations all the conditions hold (None: in all), up to the first in which one has no value."""
@@ -233,7 +224,8 @@ class LoopEntry:
             return range(times)
         if source.kind == "carried":
             first = source if source.enters else source.first
-            return range(min(times, 1)) if first is None else _begins(self._now_lacking(first, comes, times))
+            gaps = range(times) if first is None else self._now_lacking(first, comes, times)
+            return (i for i in gaps if i == 0)
         return self._now_lacking(source, comes, times)
 
     def _now_lacking(self, source: LoopSource, comes: Sequence[Mask | None], times: int) -> Iterable[int]:
@@ -286,11 +278,6 @@ class LoopEntry:
         return {name: tuple(values) for name, values in found.items()}, bound
 
 
-def _begins(gaps: Iterable[int]) -> Iterator[int]:
-    """Of these, iteration 0."""
-    return (i for i in gaps if i == 0)
-
-
 def _false(mask: Mask | None, times: int) -> Iterable[int]:
     return () if mask is None else (i for i in range(times) if not mask[i])
 
@@ -335,7 +322,7 @@ def loop_templates(plan: Plan, rank: Rank, tables: Sequence[WalkTable]) -> Itera
                 for params in _kinds(table, use.device_loop):
                     calls = Calls(plan, rank, _WARM_UP, None, {"seed": 0, **params})
                     entry = _WarmUp(calls, _WarmUpStep(table), use.device_loop, _forms(use.device_loop))
-                    yield entry.call(_handing(use.device_loop, entry.times))
+                    yield entry.call(_unread(use.device_loop, entry.times))
 
 
 def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
@@ -351,17 +338,18 @@ def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
                 yield params
 
 
-def _handing(table: DeviceLoopTable, times: int) -> Handing:
+def _unread(table: DeviceLoopTable, times: int) -> dict[str, Mask]:
+    """Outputs that nobody reads in each iteration: they are handed out in none."""
     emits = table.loop.emits
     always = {edge.source.port for edge in emits if edge.index not in table.readers}
-    return Handing({edge.source.port: (False,) * times for edge in emits if edge.source.port not in always})
+    return {edge.source.port: (False,) * times for edge in emits if edge.source.port not in always}
 
 
 def _forms(table: DeviceLoopTable) -> list[_Form]:
     """Which uses are called in an iteration: those without conditions of their own, then one condition after the other
     holds, in the order of the body; in the last one all do. What indices of loops inside decide is no matter of the
     iteration."""
-    whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in table.loop.others}
+    whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in table.loop.others.values()}
     for use, inside in zip(table.uses, table.loop.inside, strict=True):
         whens[use.plan.index] = tuple(text for text in use.plan.when if not _decided(use, len(inside), text))
     asked = list(dict.fromkeys(when for _, when in sorted(whens.items()) if when))
@@ -381,21 +369,19 @@ class _WarmUp(LoopEntry):
 
     def __init__(self, calls: Calls, step: WalkStep, table: DeviceLoopTable, forms: Sequence[_Form]) -> None:
         self._forms = forms
+        self._here = {use.plan.index: use for use in table.uses}
         entries = dict.fromkeys(feed.entry for feeds in table.loop.feeds for feed in feeds if feed.entry is not None)
         sent = frozenset(edge.source.port for edge in table.loop.emits)
         super().__init__(calls, step, table, (), len(forms), entries, sent)
 
-    def _elsewhere(self, use: int, asked: Conditions) -> Mask | None:
-        return tuple(form[use] for form in self._forms)
-
-    def _active(self, one: Instance) -> tuple[Mask | None, Bound | None]:
-        use = self.table.uses[one.place]
-        if not self._called(use, one.inner):
+    def _called(self, use: int, asked: Conditions, inner: Vector = ()) -> tuple[Mask | None, Bound | None]:
+        here = self._here.get(use)
+        if here is not None and not self._decides(here, inner):
             return (False,) * self.times, None
-        mask = self._elsewhere(use.plan.index, self.table.conditions[one.place])
-        return None if mask is None or all(mask) else mask, None
+        mask = tuple(form[use] for form in self._forms)
+        return None if all(mask) else mask, None
 
-    def _called(self, use: UseTable, inner: Vector) -> bool:
+    def _decides(self, use: UseTable, inner: Vector) -> bool:
         """Whether conditions that indices of loops inside decide let it be called."""
         where = self._where(use, inner)
         for text in use.plan.when:

@@ -9,7 +9,6 @@ A spec unrolls the loops inside. Their counts follow from parameters, so that th
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -18,9 +17,8 @@ from msgspec.structs import replace
 
 from walkgraph.engine.loops.spec import (
     Channel,
+    ChannelPort,
     LoopOutput,
-    LoopRead,
-    LoopSend,
     LoopSource,
     LoopSpec,
     LoopUseSpec,
@@ -30,7 +28,7 @@ from walkgraph.engine.loops.spec import (
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import common_conditions
 from walkgraph.placement.compiler.loop_decisions import leader
-from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, NodePlan, Plan, Target, UsePlan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, Plan, Target, UsePlan, WalkPlan
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -60,55 +58,57 @@ class Feed(NamedTuple):
     """From another rank's part of the loop."""
 
 
-@dataclass(frozen=True)
 class DeviceLoop:
-    """What the use stands for that a rank's walker has in place of a device loop."""
+    """One loop of a Walk, as far as this rank's device iterates it: the walker has one use that stands for it.
 
-    plan: LoopPlan
-    walk: str
-    first: int
-    """The use that stands for it."""
-    depth: int
-    """Loops around it."""
-    uses: tuple[UsePlan, ...]
-    """Those that it iterates here, each with the conditions of its own: those of all are the standing use's."""
-    nodes: tuple[NodePlan, ...]
-    """Of these uses."""
-    inside: tuple[tuple[int, ...], ...]
-    """Of each use, the loops inside that hold it."""
-    feeds: tuple[tuple[Feed, ...], ...]
-    """Of each use."""
-    until: Place | None
-    outputs: tuple[LoopOutput, ...]
-    """Until it is unrolled, `until`, outputs and sends name a use by its place in `uses`."""
-    emits: tuple[EdgePlan, ...]
-    """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
-    followers."""
-    followed: bool
-    """Uses inside, on whatever rank, are not iterated here."""
-    forks: tuple[UsePlan, ...]
-    """Made when a run enters."""
-    anew: tuple[int, ...]
-    """States that begin every iteration empty."""
-    sends: tuple[tuple[int, EdgePlan], ...]
-    """Uses whose values go to another rank's part of the loop."""
-    others: tuple[UsePlan, ...]
-    """Those that it iterates on other ranks, with conditions as `uses` have them."""
-    leads: bool
+    `until`, outputs and sends name a use by its place in `uses`, until the loop is unrolled.
+    """
 
-    @cached_property
-    def follows(self) -> tuple[EdgePlan, ...]:
+    def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan, rank: Rank) -> None:
+        self.plan, self._walk = loop, walk
+        iterated = tuple(walk.uses[index] for index in loop.core)
+        common = common_conditions(walk, iterated, loop)
+        own = [replace(use, when=use.when[len(common) :]) for use in iterated]
+        self.uses = tuple(use for use in own if use.rank == rank)
+        """Those that it iterates here, each with the conditions of its own: those of all are the standing use's."""
+        self.nodes = tuple(plan.nodes[use.node] for use in self.uses)
+        """Of these uses."""
+        self._states = _unique(state for node in self.nodes for state in node.states.values())
+        self.place = {use.index: place for place, use in enumerate(self.uses)}
+        """Of each of these uses."""
+        self.others = {use.index: use for use in own if use.rank != rank}
+        """Those that it iterates on other ranks, likewise."""
+        self.leads = leader(iterated) == rank
+        self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
+        """Made when a run enters."""
+        self._gone = {*self.place, *loop.forks}
+        """Uses that the standing one stands for."""
+        self.first = self.uses[0].index
+        """The use that stands for it."""
+        self._outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
+        self.depth = len(self._outer)
+        """Loops around it."""
+        self.inside = tuple(use.loops[self.depth + 1 :] for use in self.uses)
+        """Of each use, the loops inside that hold it."""
+        self.anew = self._anew()
+        """States that begin every iteration empty."""
+        self.feeds = tuple(tuple(self._feeds(use)) for use in self.uses)
+        """Of each use."""
+        self.until: Place | None = (self.place[loop.until[0]], loop.until[1]) if loop.until is not None else None
+        self.sends = tuple((self.place[e.source.use], e) for e in walk.edges if self._goes_across(e))
+        """Uses whose values go to another rank's part of the loop."""
+        self.followed = any(loop.index in use.loops and use.index not in self._gone for use in walk.uses)
+        """Uses inside, on whatever rank, are not iterated here."""
+        self.outputs: dict[str, LoopOutput] = {}
+        """By their keys."""
+        edges = tuple(self._edge(edge) for edge in walk.edges)
+        self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
+        """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
+        followers."""
+        self.follows = tuple(edge for edge in self.emits if edge.target.kind == "use")
         """Edges to followers."""
-        return tuple(edge for edge in self.emits if edge.target.kind == "use")
-
-    @property
-    def paced(self) -> tuple[EdgePlan, ...]:
-        return tuple(edge for edge in self.emits if edge.target.kind == "stream")
-
-    @cached_property
-    def ranks(self) -> Mapping[int, Rank]:
-        """Of the uses on other ranks."""
-        return {use.index: use.rank for use in self.others}
+        self.walked = replace(walk, uses=tuple(self._use(use, common) for use in walk.uses), edges=edges)
+        """The Walk as this rank walks it."""
 
     @cached_property
     def across(self) -> Mapping[int, EdgePlan]:
@@ -120,114 +120,40 @@ class DeviceLoop:
     def collecting(self) -> frozenset[int]:
         """Places of uses whose values of several inner iterations are stacked within one."""
         return frozenset(
-            self.place(edge.source.use)
+            self.place[edge.source.use]
             for feeds in self.feeds
             for feed in feeds
             for edge in (*feed.carried, *([feed.plain] if feed.plain is not None else []))
             if edge.leave == "collect"
         )
 
-    @cached_property
-    def _places(self) -> Mapping[int, int]:
-        return {use.index: place for place, use in enumerate(self.uses)}
-
-    def place(self, use: int) -> int:
-        return self._places[use]
-
-
-# ── what the walker sees ────────────────────────────────────────────────────────────────────────
-
-
-def device_loops(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, DeviceLoop]]:
-    """The Walk as this rank walks it, and what its standing uses stand for. Uses inside have no rank any more."""
-    found: dict[int, DeviceLoop] = {}
-    for loop in walk.loops:
-        if loop.within < 0 and any(walk.uses[use].rank == rank for use in loop.core):
-            split = _Split(plan, walk, loop, rank)
-            walk, found[split.first] = split.walked(), split.device_loop()
-    return walk, found
-
-
-class _Split:
-    """One loop of a Walk: what the device does, and what the walker goes on to see."""
-
-    def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan, rank: Rank) -> None:
-        self.plan, self.walk, self.loop = plan, walk, loop
-        iterated = tuple(walk.uses[index] for index in loop.core)
-        self.uses = tuple(use for use in iterated if use.rank == rank)
-        self.others = {use.index: use for use in iterated if use.rank != rank}
-        self.leads = leader(iterated) == rank
-        self.common = common_conditions(walk, iterated, loop)
-        self.place = {use.index: place for place, use in enumerate(self.uses)}
-        self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
-        self.gone = {*self.place, *loop.forks}
-        """Uses that the standing one stands for."""
-        self.first = self.uses[0].index
-        self.outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
-        self.inside = tuple(use.loops[len(self.outer) + 1 :] for use in self.uses)
-        self.outputs: dict[str, LoopOutput] = {}
-        self.edges = tuple(self._edge(edge) for edge in walk.edges)
-
-    def walked(self) -> WalkPlan:
-        return replace(self.walk, uses=tuple(self._use(use) for use in self.walk.uses), edges=self.edges)
-
-    def device_loop(self) -> DeviceLoop:
-        until = self.loop.until
-        return DeviceLoop(
-            plan=self.loop,
-            walk=self.walk.name,
-            first=self.first,
-            depth=len(self.outer),
-            uses=self._own(self.uses),
-            nodes=tuple(self.plan.nodes[use.node] for use in self.uses),
-            inside=self.inside,
-            feeds=tuple(tuple(self._feeds(use)) for use in self.uses),
-            until=(self.place[until[0]], until[1]) if until is not None else None,
-            outputs=tuple(self.outputs.values()),
-            emits=tuple(e for e in self.edges if e.source.use == self.first and e.leave == "each"),
-            followed=any(self.loop.index in use.loops and use.index not in self.gone for use in self.walk.uses),
-            forks=self.forks,
-            anew=self._anew(),
-            sends=tuple((self.place[e.source.use], e) for e in self.walk.edges if self._goes_across(e)),
-            others=self._own(self.others.values()),
-            leads=self.leads,
-        )
-
-    def _own(self, uses: Iterable[UsePlan]) -> tuple[UsePlan, ...]:
-        """With the conditions that not all of them have."""
-        return tuple(replace(use, when=use.when[len(self.common) :]) for use in uses)
-
     def _anew(self) -> tuple[int, ...]:
         copied = {fork.states[1] for fork in self.forks}
-        states = _unique(state for use in self.uses for state in self.plan.nodes[use.node].states.values())
-        return tuple(s for s in states if s not in copied and self.walk.state_scopes.get(s, 0) > len(self.outer))
+        return tuple(s for s in self._states if s not in copied and self._walk.state_scopes.get(s, 0) > self.depth)
 
     # ── uses ──
 
-    def _use(self, use: UsePlan) -> UsePlan:
-        before = tuple(dict.fromkeys(self.first if earlier in self.gone else earlier for earlier in use.before))
+    def _use(self, use: UsePlan, common: tuple[str, ...]) -> UsePlan:
+        before = tuple(dict.fromkeys(self.first if earlier in self._gone else earlier for earlier in use.before))
         if use.index == self.first:
-            return self._standing()
-        if use.index in self.gone:
+            return self._standing(common)
+        if use.index in self._gone:
             return replace(use, rank=Rank(_NOWHERE), before=())
         return replace(use, before=before)
 
-    def _standing(self) -> UsePlan:
-        nodes = [self.plan.nodes[use.node] for use in self.uses]
+    def _standing(self, common: tuple[str, ...]) -> UsePlan:
         standing = (*self.uses, *self.forks)
-        before = {earlier for use in standing for earlier in use.before if earlier not in self.gone}
+        before = {earlier for use in standing for earlier in use.before if earlier not in self._gone}
         return UsePlan(
             index=self.first,
-            name=self.loop.name,
+            name=self.plan.name,
             op="loop",
             node=-1,
             rank=self.uses[0].rank,
-            loops=self.outer,
-            when=self.common,
+            loops=self._outer,
+            when=common,
             before=tuple(sorted(before)),
-            states=_unique(
-                (*(s for node in nodes for s in node.states.values()), *(s for fork in self.forks for s in fork.states))
-            ),
+            states=_unique((*self._states, *(state for fork in self.forks for state in fork.states))),
             writes=_unique(state for use in standing for state in use.writes),
         )
 
@@ -236,7 +162,7 @@ class _Split:
     def _inside(self, edge: EdgePlan) -> bool:
         """Whether both ends of an edge to a use of the loop are in it."""
         if edge.source.kind == "loop":
-            return edge.source.index == self.loop.index or any(edge.source.index in inner for inner in self.inside)
+            return edge.source.index == self.plan.index or any(edge.source.index in inner for inner in self.inside)
         return edge.source.kind == "use" and edge.source.use in self.place
 
     def _comes_across(self, edge: EdgePlan) -> bool:
@@ -252,28 +178,28 @@ class _Split:
             if self._inside(edge):
                 return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
             target = replace(edge.target, use=self.first, port=self._entry(edge))
-            return replace(edge, target=target, enter_each=edge.enter_each and edge.common < len(self.outer))
+            return replace(edge, target=target, enter_each=edge.enter_each and edge.common < self.depth)
         if edge.source.kind == "use" and edge.source.use in self.place:
             return self._leaving(edge)
         return edge
 
     def _entry(self, edge: EdgePlan) -> str:
-        return f"{self.walk.uses[edge.target.use].name}.{edge.target.port}"
+        return f"{self._walk.uses[edge.target.use].name}.{edge.target.port}"
 
     def _leaving(self, edge: EdgePlan) -> EdgePlan:
         kind = "each" if self._to_follower(edge) else cast(Literal["each", "last", "collect"], edge.leave)
-        key = f"{kind} {self.walk.uses[edge.source.use].name}.{edge.source.port}"
+        key = f"{kind} {self._walk.uses[edge.source.use].name}.{edge.source.port}"
         self.outputs.setdefault(key, LoopOutput(key, self.place[edge.source.use], edge.source.port, kind))
-        here = edge.common == len(self.outer)
+        here = edge.common == self.depth
         source = EdgeSource(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
 
     def _to_follower(self, edge: EdgePlan) -> bool:
-        return edge.target.kind == "use" and self.loop.index in self.walk.uses[edge.target.use].loops
+        return edge.target.kind == "use" and self.plan.index in self._walk.uses[edge.target.use].loops
 
     def _feeds(self, use: UsePlan) -> Iterator[Feed]:
         feeding: dict[str, list[EdgePlan]] = {}
-        for edge in self.walk.edges:
+        for edge in self._walk.edges:
             if edge.target.kind == "use" and edge.target.use == use.index:
                 feeding.setdefault(edge.target.port, []).append(edge)
         for port, edges in feeding.items():
@@ -282,11 +208,21 @@ class _Split:
             yield Feed(
                 port=port,
                 entry=self._entry(outside[0]) if outside else None,
-                sliced=any(edge.enter_each and edge.common == len(self.outer) for edge in outside),
+                sliced=any(edge.enter_each and edge.common == self.depth for edge in outside),
                 plain=next((edge for edge in inside if not edge.carried), None),
                 carried=tuple(sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)),
                 across=next((edge for edge in reversed(edges) if self._comes_across(edge)), None),
             )
+
+
+def device_loops(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, DeviceLoop]]:
+    """The Walk as this rank walks it, and what its standing uses stand for. Uses inside have no rank any more."""
+    found: dict[int, DeviceLoop] = {}
+    for loop in walk.loops:
+        if loop.within < 0 and any(walk.uses[use].rank == rank for use in loop.core):
+            here = DeviceLoop(plan, walk, loop, rank)
+            walk, found[here.first] = here.walked, here
+    return walk, found
 
 
 def _unique(values: Iterable[int]) -> tuple[int, ...]:
@@ -405,13 +341,13 @@ class _Lowered:
     ) -> None:
         self.lowering, self.loop, self.unrolled = lowering, lowering.loop, unrolled
         self.entries, self.stacked = entries, stacked
-        self.reads: list[LoopRead] = []
+        self.reads: list[ChannelPort] = []
 
     def spec(self, sent: Collection[str]) -> LoopSpec:
         loop, last = self.loop, self.unrolled.last
         uses = tuple(self._use(at, one) for at, one in enumerate(self.unrolled.order))
         return LoopSpec(
-            walk=loop.walk,
+            walk=loop.walked.name,
             use=loop.first,
             loop=loop.plan.name,
             uses=uses,
@@ -419,7 +355,7 @@ class _Lowered:
             outputs=tuple(out for out in self._outputs() if out.kind != "each" or out.key in sent),
             reads=tuple(self.reads),
             sends=tuple(
-                LoopSend(last(place), edge.source.port, Channel(edge.index, loop.ranks[edge.target.use]))
+                ChannelPort(last(place), edge.source.port, Channel(edge.index, loop.others[edge.target.use].rank))
                 for place, edge in loop.sends
             ),
             usual=loop.plan.usual,
@@ -436,7 +372,7 @@ class _Lowered:
 
     def _outputs(self) -> Iterator[LoopOutput]:
         """What several instances give to be collected has a key for each."""
-        for out in self.loop.outputs:
+        for out in self.loop.outputs.values():
             places = self.unrolled.of(out.use)
             if out.kind == "collect" and len(places) > 1:
                 yield from (out._replace(key=part_key(out.key, n), use=at) for n, at in enumerate(places))
@@ -445,8 +381,8 @@ class _Lowered:
 
     def _across(self, feed: Feed, edge: EdgePlan, at: int) -> LoopSource:
         """What another rank's part gives; a loop with such parts has none inside."""
-        channel = Channel(edge.index, self.loop.ranks[edge.source.use])
-        self.reads.append(LoopRead(at, feed.port, channel))
+        channel = Channel(edge.index, self.loop.others[edge.source.use].rank)
+        self.reads.append(ChannelPort(at, feed.port, channel))
         number = len(self.reads) - 1
         if not edge.carried:
             return LoopSource("channel", channel=number)
@@ -461,7 +397,7 @@ class _Lowered:
         plain = self._plain(feed, one)
         if carried is None:
             return plain
-        place = self.unrolled.last(self.loop.place(carried.source.use)), carried.source.port
+        place = self.unrolled.last(self.loop.place[carried.source.use]), carried.source.port
         if plain is None or not plain.enters:
             return LoopSource("carried", place, first=plain)
         return LoopSource("carried", place, entry=plain.entry, constant=plain.constant, sliced=plain.sliced)
@@ -479,7 +415,7 @@ class _Lowered:
 
     def _linked(self, edge: EdgePlan, one: Instance, under: tuple[int, ...]) -> LoopSource | None:
         """What the edge's source gave under these indices."""
-        places, port = self.unrolled.under(self.loop.place(edge.source.use), under), edge.source.port
+        places, port = self.unrolled.under(self.loop.place[edge.source.use], under), edge.source.port
         if edge.leave == "collect" and len(self.unrolled.order[places[-1]].inner) > len(under):
             there = tuple((at, port) for at in places if at in self.stacked)
             return LoopSource("stack", places=there) if there else None

@@ -4,29 +4,18 @@ These go before all that waits for a socket, for a device may be waiting for wha
 """
 
 import logging
-from typing import TypedDict
 
 import zmq
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.engine.engine import Engine
-from walkgraph.engine.loops.loop_peers import (
-    Inbox,
-    InboxesAt,
-    LaunchedTo,
-    LeftLoop,
-    PeerKey,
-    PeerMemory,
-    PeerWord,
-    RunRests,
-)
+from walkgraph.engine.loops.loop_peers import PeerMemory
 from walkgraph.engine.loops.scheduler import LoopScheduler
-from walkgraph.ids import Rank, RunId
+from walkgraph.ids import Rank
 from walkgraph.placement.capacity.budget import ROOM_BYTES
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
 from walkgraph.placement.tables import Plan
-from walkgraph.wire import messages as m
-from walkgraph.wire import spanning
+from walkgraph.wire.spanning import BetweenParts
 from walkgraph.worker.io.carrier import Carrier
 from walkgraph.worker.io.links import Links
 
@@ -34,13 +23,6 @@ _log = logging.getLogger(__name__)
 
 _PEEK_MS = 1
 """How long a message is waited for while the device is at work: after that it is looked what has come of this."""
-
-
-class _Named(TypedDict):
-    run: RunId
-    step: int
-    loop: str
-    iteration: tuple[int, ...]
 
 
 class Parts:
@@ -58,33 +40,14 @@ class Parts:
             raise CallFailed(f"the GPU of rank {rank} can't be reached from that of a rank it shares a loop with")
         return found
 
-    def send(self, to: Rank, word: PeerWord) -> None:
-        match word:
-            case InboxesAt(key, inboxes):
-                where = tuple(spanning.Inbox(**inbox._asdict()) for inbox in inboxes)
-                self._links.urge(to, m.Inboxes(inboxes=where, **_named(key)))
-            case LaunchedTo(key, upto):
-                self._links.urge(to, m.Ride(upto=upto, **_named(key)))
-            case RunRests(run):
-                self._links.urge(to, m.Rest(run=RunId(run)))
-            case LeftLoop(key):
-                self._links.urge(to, m.Left(**_named(key)))
+    def send(self, to: Rank, word: BetweenParts) -> None:
+        self._links.urge(to, word)
 
     # ── the peers' ──
 
-    def take(self, rank: Rank, message: m.BetweenParts) -> None:
-        match message:
-            case m.Inboxes():
-                inboxes = [Inbox(r.channel, r.data, r.number, r.start, r.nbytes) for r in message.inboxes]
-                word = InboxesAt(_key(message), inboxes)
-            case m.Ride():
-                word = LaunchedTo(_key(message), message.upto)
-            case m.Rest():
-                word = RunRests(message.run)
-            case m.Left():
-                word = LeftLoop(_key(message))
+    def take(self, rank: Rank, message: BetweenParts) -> None:
         self._quiet = False
-        self._resident.receive(rank, word)
+        self._resident.receive(rank, message)
 
     def gone(self, rank: Rank) -> None:
         """A peer is no more; what touches its memory is over when this returns."""
@@ -113,11 +76,3 @@ def spanning_parts(plan: Plan, rank: Rank, engine: Engine, links: Links, carrier
     else:
         engine.connect_peers(PeerMemory(*room), parts)
     return parts
-
-
-def _key(message: spanning.OfLoop) -> PeerKey:
-    return PeerKey(message.run, message.step, message.loop, message.iteration)
-
-
-def _named(key: PeerKey) -> _Named:
-    return {"run": RunId(key.run), "step": key.step, "loop": key.loop, "iteration": key.iteration}

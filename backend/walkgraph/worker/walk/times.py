@@ -13,19 +13,23 @@ from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
 
 
 @dataclass(slots=True)
-class _Sum:
+class _NodeTime:
     calls: int = 0
+    """Of a loop: iterations."""
     busy: float = 0.0
     queued: float = 0.0
+
+
+@dataclass(slots=True)
+class _Reads:
+    """Tokens that a node's calls added to its states, and of these what pages held already."""
+
     read: int = 0
     found: int = 0
 
 
 @dataclass(slots=True)
-class _LoopTime:
-    iterations: int = 0
-    busy: float = 0.0
-    queued: float = 0.0
+class _LoopTime(_NodeTime):
     spans: bool = False
     inside: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -38,7 +42,8 @@ class _End:
 
 class Times:
     def __init__(self) -> None:
-        self._nodes: dict[str, _Sum] = defaultdict(_Sum)
+        self._nodes: dict[str, _NodeTime] = defaultdict(_NodeTime)
+        self._reads: dict[str, _Reads] = defaultdict(_Reads)
         self._loops: dict[tuple[str, str], _LoopTime] = defaultdict(_LoopTime)
         """By Walk and name."""
         self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
@@ -52,15 +57,15 @@ class Times:
         for loop in use.judges:
             self._ended(walk, loop, 1, stopped=loop.until is not None and bool(outputs.get(loop.until[1])))
         if not done.ref.iteration and done.read:
-            node = self._nodes[_name(use)]
-            node.read += done.read
-            node.found += done.found
+            reads = self._reads[_name(use)]
+            reads.read += done.read
+            reads.found += done.found
 
     def add_loop(self, walk: str, table: DeviceLoopTable, calls: Sequence[int], done: CallDone) -> None:
         """`calls` of each use inside. The time is the loop's: nothing tells apart what its uses took."""
         device_loop = table.loop
         loop = self._loops[walk, device_loop.plan.name]
-        loop.iterations += done.iterations
+        loop.calls += done.iterations
         loop.busy += done.busy
         loop.queued += done.queued
         loop.spans = bool(device_loop.others)
@@ -77,7 +82,7 @@ class Times:
 
     def told(self, rank: Rank, run: RunId) -> RankDone:
         # Views of one model read the same: what the one that read most did is what the run read.
-        read, found = max(((one.read, one.found) for one in self._nodes.values()), default=(0, 0))
+        read, found = max(((one.read, one.found) for one in self._reads.values()), default=(0, 0))
         return RankDone(
             rank=rank,
             run=run,
@@ -90,7 +95,7 @@ class Times:
                     NodeTime(
                         node=name,
                         rank=rank,
-                        calls=one.iterations,
+                        calls=one.calls,
                         busy=one.busy,
                         queued=one.queued,
                         walk=walk,

@@ -159,7 +159,7 @@ def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) ->
     return replace(
         use,
         outputs=tuple(edge for edge in use.outputs if edge.leave != "each"),
-        paced=loop.paced,
+        paced=tuple(edge for edge in loop.emits if edge.target.kind == "stream"),
         device_loop=_device_loop_table(plan, stepped, loop),
     )
 
@@ -176,7 +176,7 @@ def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> Devic
             for edge in loop.follows
             if (use := stepped.uses[edge.target.use]).when
         },
-        {use.index: _conditions(stepped, use, loop.plan) for use in loop.others},
+        {use.index: _conditions(stepped, use, loop.plan) for use in loop.others.values()},
         {inner: evaluator(stepped.loops[inner].times) for inside in loop.inside for inner in inside},
         {s: evaluator(plan.states[s].width) for s in _sized(plan, loop)},
     )

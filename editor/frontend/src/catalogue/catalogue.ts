@@ -43,7 +43,7 @@ export function title(component: Component | string): string {
 const COSTS: Record<string, string> = {
   compute: "bound by arithmetic",
   memory: "bound by memory reads",
-  launch: "small: bound by launching it",
+  launch: "Tiny op (launch-bound)",
 };
 
 /** What bounds its speed, in words. */

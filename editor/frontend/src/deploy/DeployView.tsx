@@ -63,7 +63,7 @@ export function DeployView() {
             changes nothing of what runs until you switch.
           </Empty>
         )}
-        {expected && <Refused title="What speaks against deploying it as it is" refusal={expected} />}
+        {expected && <Refused title="Why this can't be deployed" refusal={expected} />}
         <Others deployments={others} />
       </div>
       {deployment && (
@@ -115,7 +115,7 @@ function Head({ deployment, running, busy, onDeploy, onAsk }: HeadProps) {
         {deployment ? (
           <>
             <Button kind={same ? "plain" : "primary"} disabled={busy !== null} onClick={() => onAsk("switch")}>
-              <Rocket size={14} aria-hidden /> Switch to what is open
+              <Rocket size={14} aria-hidden /> Deploy this version
             </Button>
             <Button disabled={busy !== null} onClick={() => onAsk("restart")}>
               <ListRestart size={14} aria-hidden /> Restart
@@ -217,7 +217,7 @@ interface ConfirmProps {
 }
 
 const TITLES: Record<Question, string> = {
-  switch: "Switch to what is open?",
+  switch: "Deploy this version?",
   restart: "Restart it?",
   undeploy: "Undeploy it?",
 };

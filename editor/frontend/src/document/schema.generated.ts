@@ -218,7 +218,7 @@ export interface Task {
    */
   outputs: string[];
   /**
-   * `seed` (integer, drawn if absent) is always there besides.
+   * `seed` (integer, drawn if absent) is always available.
    */
   params?: {
     [k: string]: TaskParam;

@@ -14,7 +14,7 @@ function storeOf(editor: Editor): WatchStore | null {
   return deployment && watchOf(deployment.id);
 }
 
-/** Arm one, with its card, where there is none; else take it away. */
+/** Arm one, with its card, where there is none; else remove it. */
 export async function toggleTap(editor: Editor, place: Place): Promise<void> {
   const store = storeOf(editor);
   if (!store) return editor.say(NOT_DEPLOYED);

@@ -25,7 +25,7 @@ export function Params({ task, problems, edits }: ParamsProps) {
       <header>
         <h2>Parameters</h2>
         <span className="note">
-          <code>seed</code> is always there besides
+          <code>seed</code> is always available
         </span>
         <Button kind="quiet" onClick={edits.addParam}>
           <Plus size={14} aria-hidden /> Parameter

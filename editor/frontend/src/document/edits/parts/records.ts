@@ -38,7 +38,7 @@ export function alike(a: unknown, b: unknown): boolean {
   );
 }
 
-/** With each field set; null and undefined take it away. */
+/** With each field set; null and undefined remove it. */
 export function withFields<T extends object>(record: T, fields: object): T {
   return Object.entries(fields).reduce((made, [key, value]) => withKey(made, key, value ?? undefined), record);
 }

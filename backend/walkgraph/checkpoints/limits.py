@@ -1,0 +1,19 @@
+"""The largest numbers that configs may say.
+
+Sizes are bounded because tables, loops and tensors are made of them: far above any model that is published, far below
+what a host can't hold a table of.
+"""
+
+LAYERS = 1024
+WIDTH = 2**17
+HIDDEN = 2**20
+HEADS = 4096
+HEAD_DIM = 8192
+VOCAB = 2**24
+PATCH = 1024
+"""Pixels along the side of a patch."""
+SIDE = 4096
+"""Cells along the side of a table of positions."""
+EPS = 1.0
+BASE = 1e12
+"""Of rotary positions."""

@@ -1,0 +1,11 @@
+"""All that the service can be asked."""
+
+from walkgraph.client.resources.deploying import DeploymentCalls
+from walkgraph.client.resources.documents import DocumentCalls
+from walkgraph.client.resources.keys import KeyCalls
+from walkgraph.client.resources.running import RunCalls
+from walkgraph.client.resources.watching import WatchCalls
+
+
+class ServiceCalls(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls):
+    """In the order in which they are documented."""

@@ -1,0 +1,137 @@
+"""Page tables of slots: where the cached sequences of the runs in a batch group's slots stand, on the device.
+
+A state has one sequence or several in each slot. The last slot pads.
+
+    | state 0: slot 0 | slot 1 | .. | pad | state 1: slot 0 ............. | pad | ..
+      a slot:  | sequence 0 | sequence 1 | .. |                 all of a slot are equally long
+
+Shape letters: T slots, B rows of a batch, w sequences of a state, P pages of a sequence, S states, N sequences of all
+states and slots.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.step import PagedRows
+from walkgraph.engine.device.cuda_streams import listed
+from walkgraph.engine.kv.pool import Pool
+
+MOST_PAGES = 4096
+"""Of one sequence; longer ones are not served in a loop on the device."""
+
+
+def most_pages(pool: Pool) -> int:
+    """Of a sequence in a table."""
+    return min(MOST_PAGES, pool.pages.total)
+
+
+def table_bytes(pools: Mapping[str, Pool], widths: Mapping[str, int]) -> int:
+    """Of the pages of one row's wide states."""
+    return sum(4 * width * most_pages(pools[name]) for name, width in widths.items() if name in pools and width > 1)
+
+
+class Grown(NamedTuple):
+    """What was appended to a cache."""
+
+    tokens: int
+    positions: int
+
+
+NOTHING = Grown(0, 0)
+
+
+class SlotPages:
+    def __init__(self, pools: Mapping[str, Pool], widths: Mapping[str, int], counters: Tensor) -> None:
+        """`pools`: of each paged state. `counters`: int32 `[2S, T]`: the lengths of all states, then their positions;
+        the program counts them."""
+        self.pools, self._counters, device = dict(pools), counters, counters.device
+        self.table = counters.shape[1]
+        self.order = {name: index for index, name in enumerate(self.pools)}
+        self._widths = [widths.get(name, 1) for name in self.pools]
+        self._starts = [0, *accumulate(self.table * width for width in self._widths)]
+        most = max(map(most_pages, self.pools.values()), default=0)
+        self.pages = torch.zeros(self._starts[-1], most, dtype=torch.int32, device=device)
+        """`[N, P]`"""
+        for name, pool in self.pools.items():
+            self._of(name).fill_(pool.spare)
+        self._count = {width: torch.arange(width, dtype=torch.int32, device=device) for width in set(self._widths)}
+
+    def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]) -> None:
+        """Fill in the pages of a slot's states, as `Entry.paged` has them."""
+        for name, index in self.order.items():
+            sequences, width = held[name][0], self._widths[index]
+            count, spare = max(map(len, sequences), default=0), self.pools[name].spare
+            padded = [[*pages, *[spare] * (count - len(pages))] for pages in sequences]
+            table = self._of(name)[slot * width : (slot + 1) * width]
+            numbers = listed(padded, table.device, torch.int32).view(width, count)
+            table[:, :count].copy_(numbers, non_blocking=True)
+            table[:, count:].fill_(spare)
+
+    def _of(self, name: str) -> Tensor:
+        """`[T * w, P]`"""
+        index = self.order[name]
+        return self.pages[self._starts[index] : self._starts[index + 1]]
+
+    def rows_of(self, rows: Tensor, name: str) -> Tensor:
+        """int32 `[B * w]`, among the sequences of a state."""
+        width = self._widths[self.order[name]]
+        return rows if width == 1 else (rows[:, None] * width + self._count[width]).flatten()
+
+    def stood(self, name: str, grown: Grown) -> tuple[Tensor, Tensor]:
+        """Lengths and positions `[T * w]` after what was appended since they were counted."""
+        count, index = len(self.order), self.order[name]
+        lengths, positions = self._counters[index], self._counters[count + index]
+        if grown != NOTHING:
+            lengths, positions = lengths + grown.tokens, positions + grown.positions
+        width = self._widths[index]
+        if width > 1:
+            lengths, positions = (one[:, None].expand(-1, width).flatten() for one in (lengths, positions))
+        return lengths, positions
+
+    def one(self, name: str, rows: Tensor, stood: tuple[Tensor, Tensor]) -> PagedRows:
+        return PagedRows(rows, self._of(name), *stood)
+
+    def several(
+        self, rows: Sequence[tuple[str, Tensor]], stood: Mapping[str, tuple[Tensor, Tensor]] | None
+    ) -> PagedRows:
+        """Rows of several states as rows of one. `stood`: of all states; None where they stand as they were counted."""
+        if stood is None and all(width == 1 for width in self._widths):
+            lengths, positions = self._counters.view(2, -1)
+        else:
+            at = {name: self.stood(name, NOTHING) for name in self.order} if stood is None else stood
+            lengths, positions = (torch.cat([at[name][i] for name in self.order]) for i in range(2))
+        shifted = [mine + self._starts[self.order[name]] for name, mine in rows]
+        return PagedRows(torch.cat(shifted), self.pages, lengths, positions)
+
+
+class IterationPages:
+    """Of a batch, within one iteration: what several of its uses ask for is made once."""
+
+    def __init__(self, pages: SlotPages, rows: Tensor) -> None:
+        """`rows`: int32 `[B]`, of the batch."""
+        self._pages, self._narrow = pages, rows
+        self._rows: dict[str, Tensor] = {}
+        self._stood: dict[tuple[str, Grown], tuple[Tensor, Tensor]] = {}
+
+    def rows(self, names: Sequence[str], grown: Mapping[str, Grown]) -> PagedRows:
+        """Of the states of a batch's uses, use by use. `grown`: what the iteration has appended to them before."""
+        if len(names) == 1:
+            name = names[0]
+            return self._pages.one(name, self._of(name), self._at(name, grown.get(name, NOTHING)))
+        moved = any(one != NOTHING for one in grown.values())
+        every = {name: self._at(name, grown.get(name, NOTHING)) for name in self._pages.order} if moved else None
+        return self._pages.several([(name, self._of(name)) for name in names], every)
+
+    def _of(self, name: str) -> Tensor:
+        if name not in self._rows:
+            self._rows[name] = self._pages.rows_of(self._narrow, name)
+        return self._rows[name]
+
+    def _at(self, name: str, grown: Grown) -> tuple[Tensor, Tensor]:
+        if (name, grown) not in self._stood:
+            self._stood[name, grown] = self._pages.stood(name, grown)
+        return self._stood[name, grown]

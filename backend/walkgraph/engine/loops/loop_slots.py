@@ -1,0 +1,453 @@
+"""The slots of a batch group: what the device keeps of the runs in them (counters, parameters, page tables, the values
+that iterations hand on), how a run's call comes into a slot, and what goes back from there to the run.
+
+A *slot* is a row of these tables. The last row pads: slots of runs that have ended are turned into it on the device.
+Where the cached sequences of its paged states are, `SlotPages` keeps.
+
+Shape letters: T rows of the tables, B rows of a batch, K iterations of a launch.
+"""
+
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import CallFailed, Outputs, StateKey
+from walkgraph.abi.step import Row
+from walkgraph.engine.device.cuda_streams import HostCopies, listed, sent
+from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.kv.allocator import PAGE
+from walkgraph.engine.kv.dense_context import ContextSequence
+from walkgraph.engine.kv.pool import Pool
+from walkgraph.engine.kv.slot_pages import NOTHING, Grown, SlotPages, most_pages
+from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.loops.body import SKIPPED, Body, Form, Forms, UseStep, form_of
+from walkgraph.engine.loops.loop_runs import LoopRun
+from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place
+from walkgraph.layers import channels
+from walkgraph.layers.rows import Tables
+
+# ── tables ──
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What a row begins with."""
+
+    times: int
+    first: int
+    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
+    ints: Sequence[int]
+    """For each use its seed, then its `ints`."""
+    floats: Sequence[float]
+    """In the order of the uses and their `floats`; series likewise."""
+    series: Sequence[Sequence[float]]
+    cells: Mapping[Place, Tensor]
+    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
+    paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
+    """State -> the pages of its sequences, and what all of these have: their length, their position."""
+    tensors: Mapping[str, Tensor | None]
+
+
+class Columns(NamedTuple):
+    """Where a use's parameters begin in the tables."""
+
+    ints: int
+    """Its seed, then those of its `ints`."""
+    floats: int
+    series: int
+
+
+def columns_of(uses: Sequence[UseStep]) -> list[Columns]:
+    found = [Columns(0, 0, 0)]
+    for use in uses:
+        at = found[-1]
+        found.append(Columns(at.ints + 1 + len(use.ints), at.floats + len(use.floats), at.series + len(use.series)))
+    return found
+
+
+class SlotTables:
+    """The slots of one batch group, on one device."""
+
+    def __init__(self, body: Body, pools: Mapping[str, Pool], slots: int, device: torch.device) -> None:
+        """`pools`: paged state -> its pool."""
+        self.body, self.device, self.slots = body, device, slots
+        self.pad = slots
+        states = dict.fromkeys(use.states[slot] for use in body.uses for slot in use.paged)
+        table, count = slots + 1, len(states)
+        self.counters = torch.zeros(1 + 2 * count, table, dtype=torch.int32, device=device)
+        """Iteration, then the lengths of all paged states, then their positions."""
+        self.pages = SlotPages({name: pools[name] for name in states}, body.widths, self.counters[1:])
+        self.times = torch.zeros(table, dtype=torch.int32, device=device)
+        self.live = torch.zeros(table, dtype=torch.bool, device=device)
+        self.columns = columns_of(body.uses)
+        ints, floats, series = self.columns[-1]
+        self.ints = torch.zeros(table, ints, dtype=torch.int64, device=device)
+        """For each use: its seed, then its parameters."""
+        self.floats = torch.zeros(table, floats, device=device)
+        self.series = torch.zeros(table, series, max(1, body.steps), device=device)
+        self.layout = cells_in(body)
+        self.cells = {place: self._table(row) for place, row in self.layout.rows.items()}
+        self.tensors = {name: self._table(row) for name, row in body.tensors.items()}
+        self.begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
+        """What states that begin anew have at the start of every iteration."""
+        self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
+        """As `layers.channels` has it."""
+        self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
+
+    def pages_at_most(self, state: str) -> int:
+        """Pages that a sequence has at most."""
+        return most_pages(self.pages.pools[state])
+
+    def enter(self, slot: int, entry: Entry) -> None:
+        """Fill a slot. In the order of the stream: launches before it don't see it, those after do."""
+        self.pages.enter(slot, entry.paged)
+        stands = [entry.paged[name] for name in self.pages.order]
+        lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
+        counters = listed([entry.first, *lengths, *positions], self.device, torch.int32)
+        self.counters[:, slot].copy_(counters, non_blocking=True)
+        self.ints[slot].copy_(listed(entry.ints, self.device), non_blocking=True)
+        if entry.floats:
+            self.floats[slot].copy_(listed(entry.floats, self.device), non_blocking=True)
+        for index, numbers in enumerate(entry.series):
+            self.series[slot, index, : len(numbers)].copy_(listed(numbers, self.device), non_blocking=True)
+        for place, value in entry.cells.items():
+            cell = self.cells[place][slot]
+            (cell[: len(value)] if place in self.layout.sequences else cell).copy_(sent(value, self.device))
+        for name, value in entry.tensors.items():
+            for table in (self.tensors[name], *([self.begins[name]] if name in self.begins else ())):
+                table[slot].zero_() if value is None else table[slot].copy_(value)
+        self.times[slot].fill_(entry.times)
+        self.live[slot].fill_(True)
+
+    def link(self, slot: int, links: Sequence[int]) -> None:
+        """Where the values of a slot's channels are, as `layers.channels` has it."""
+        self.links[slot].copy_(listed(links, self.device), non_blocking=True)
+
+    def value(self, place: Place, slot: int) -> Tensor:
+        """A copy of the last value of an output of `last`."""
+        return self.cells[self.layout.readers[place]][slot].clone()
+
+    def cells_of(self, slot: int) -> dict[Place, Tensor]:
+        """Copies of all that iterations have handed on, or will read: for the `Entry` of another slot."""
+        return {place: cell[slot].clone() for place, cell in self.cells.items()}
+
+    def tensor(self, state: str, slot: int) -> Tensor:
+        return self.tensors[state][slot].clone()
+
+    def _table(self, row: Row) -> Tensor:
+        return torch.zeros(self.slots + 1, *row.shape, dtype=row.dtype, device=self.device)
+
+
+@dataclass(slots=True)
+class CellLayout:
+    """Values that a slot keeps for its iterations. They are named by what reads them; those that only the end reads, by
+    what writes them."""
+
+    rows: dict[Place, Row] = field(default_factory=dict[Place, Row])
+    writes: dict[Place, Place] = field(default_factory=dict[Place, Place])
+    """Cell -> the output that is its next value."""
+    readers: dict[Place, Place] = field(default_factory=dict[Place, Place])
+    """Output -> the cell with its last value."""
+    sequences: set[Place] = field(default_factory=set[Place])
+    """Those with a slice for every iteration."""
+
+
+def cells_in(body: Body) -> CellLayout:
+    cells = CellLayout()
+    for index, use in enumerate(body.uses):
+        for port, source in use.sources.items():
+            if source.kind in ("entering", "carried", "behind"):
+                cells.rows[index, port] = use.spec.inputs[port]
+            if source.kind == "each":
+                cells.sequences.add((index, port))
+                shape, dtype = use.spec.inputs[port]
+                cells.rows[index, port] = Row((body.steps, *shape), dtype)
+            if source.kind == "carried" and source.place is not None:
+                cells.writes[index, port] = source.place
+                cells.readers.setdefault(source.place, (index, port))
+    for place in body.last:
+        if place not in cells.readers:
+            key = (place[0], f"{place[1]}>")
+            cells.rows[key], cells.writes[key], cells.readers[place] = body.output(place), place, key
+    return cells
+
+
+def channel_bytes(body: Body) -> tuple[list[int], list[int]]:
+    """Of a value of each channel that is read, and of each that is sent on."""
+    reads = [bytes_of(body.uses[use].spec.inputs[port]) for (use, port), _ in body.reads]
+    return reads, [bytes_of(body.output(place)) for place in body.sends]
+
+
+def slot_bytes(body: Body) -> int:
+    """Of the values that one slot keeps, without its page tables."""
+    cells = [bytes_of(row) for row in cells_in(body).rows.values()]
+    return sum(cells) + sum(map(bytes_of, body.tensors.values()))
+
+
+def bytes_of(row: Row) -> int:
+    return row.dtype.itemsize * int(torch.Size(row.shape).numel())
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // 16) * 16
+
+
+# ── in and out ──
+
+
+@dataclass(slots=True)
+class Entered:
+    """What a slot was entered with, and must be left with."""
+
+    times: int
+    """Iterations until it ends, or until its states are full."""
+    forms: Forms
+    first: int
+    """The iteration that it was entered for."""
+    bound: str = ""
+    """What is told where the states end it."""
+    contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
+    """By state: what its caches held when it entered."""
+
+
+class LoopSlots:
+    """The slots of one batch group: from a run's call to a slot, and back from the slot to what the run keeps."""
+
+    def __init__(
+        self,
+        tables: SlotTables,
+        states: StateTable,
+        host_ports: Callable[[str], Collection[str]],
+        lines: Callable[[torch.device], HostCopies],
+        *,
+        gives: bool,
+    ) -> None:
+        """`host_ports`: of a node, those whose values go to the host. `gives`: iterations give the host values."""
+        self.gives = gives
+        self.read_bytes: Sequence[int]
+        self.sent_bytes: Sequence[int]
+        self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
+        self._tables, self._body, self._states = tables, tables.body, states
+        self._host_ports, self._lines = host_ports, lines
+
+    @torch.inference_mode()
+    def enter(self, run: LoopRun, slot: int) -> Entered:
+        """Raises `OutOfPages` and `CallFailed`, and then has changed no state but those that begin anew, or have
+        sequences without content now. A run that has left a slot goes on from where it was, with the cells that it had
+        there."""
+        call, first = run.call, run.done
+        for key in call.anew:
+            self._states.renew(key, *call.anew[key])
+        for key in [key for key in call.widths if not self._states.holds(key)]:
+            self._states.renew(key, None, call.widths[key])
+        entered = Entered(call.times, self.forms(call), first)
+        _check(call, self._body, entered.forms, first)
+        for name in self._tables.pages.order:
+            self._bound(call, entered, name)
+        self._slices(call, entered)
+        if entered.times <= first:
+            raise CallFailed(entered.bound, code="invalid_input")
+        held, uses = self._hold(call, entered), list(zip(call.uses, self._body.uses, strict=True))
+        entry = Entry(
+            times=entered.times,
+            first=first,
+            ints=[n for use, made in uses for n in (use.seed, *(int(use.params[name]) for name in made.ints))],
+            floats=[float(use.params[name]) for use, made in uses for name in made.floats],
+            series=[[float(n) for n in use.varying[name]] for use, made in uses for name in made.series],
+            cells=_entering(call, self._body) if run.cells is None else run.cells,
+            paged=held,
+            tensors={name: self._states.tensors.get(call.states[name]) for name in self._tables.tensors},
+        )
+        self._tables.enter(slot, entry)
+        return entered
+
+    @torch.inference_mode()
+    def link(self, slot: int, links: Sequence[int]) -> None:
+        self._tables.link(slot, links)
+
+    @torch.inference_mode()
+    def leave(self, run: LoopRun) -> dict[Place, Tensor]:
+        cells = self._tables.cells_of(run.slot)
+        self._give_back(run, over=False)
+        return cells
+
+    @torch.inference_mode()
+    def end(self, run: LoopRun) -> tuple[Outputs, Mark | None]:
+        call, form = run.call, run.forms.at(run.done - 1)
+        lines, moved = self._lines(self._tables.device), False
+        outputs: Outputs = {}
+        for out in call.spec.outputs:
+            if out.kind == "last" and form.gives((out.use, out.port)):
+                value = self._tables.value((out.use, out.port), run.slot)
+                moved |= out.port in self._host_ports(call.spec.uses[out.use].node)
+                outputs[out.key] = lines.to_host(value) if moved else value
+        self._give_back(run, over=True)
+        return outputs, lines.mark() if moved else None
+
+    def forms(self, call: LoopCall) -> Forms:
+        """What every iteration does: which uses are called, and what is told of them."""
+        body = self._body
+        wanted: dict[Place, list[Mask | None]] = {place: [] for place in body.each}
+        for out in call.spec.outputs:
+            if out.kind != "last":
+                wanted[out.use, out.port].append(call.wanted.get(out.key))
+        reads = [(source.channel, call.comes[source.channel]) for _, source in body.reads if source.kind == "channel"]
+        sends = list(enumerate(call.goes, len(body.reads)))
+        masks = [use.active for use in call.uses] + [mask for _, mask in (*reads, *sends)]
+        always = all(mask is None for mask in masks) and not call.wanted
+        known: dict[Form, Form] = {}
+        found: list[Form] = []
+        for k in range(1 if always else call.times):
+            runs = tuple(n if use.active is None or use.active[k] else SKIPPED for n, use in enumerate(call.uses))
+            told = tuple(place for place, asks in wanted.items() if any(ask is None or ask[k] for ask in asks))
+            comes, goes = (tuple(at for at, mask in masked if mask is None or mask[k]) for masked in (reads, sends))
+            asked = Form(runs, told, comes, goes)
+            if asked not in known:
+                known[asked] = form_of(body, asked, partial(self._equal, call))
+            found.append(known[asked])
+        return Forms(found)
+
+    def _equal(self, call: LoopCall, one: int, other: int) -> bool:
+        """Whether two uses of the body are entered with the same values, numbers and states."""
+        first, second = call.uses[one], call.uses[other]
+        here, there = self._body.uses[one], self._body.uses[other]
+        numbers = here.spec.params
+        return (
+            all(
+                source.given(call.values) is here.sources[port].given(call.values)
+                for port, source in there.sources.items()
+                if source.enters
+            )
+            and all(first.params.get(name) == second.params.get(name) for name in numbers)
+            and all(first.varying.get(name) == second.varying.get(name) for name in numbers)
+            and here.states.keys() == there.states.keys()
+            and all(
+                self._states.alike(call.states[name], call.states[there.states[slot]])
+                for slot, name in here.states.items()
+            )
+        )
+
+    def _grown(self, forms: Forms, name: str, first: int, end: int) -> Grown:
+        """What iterations `first` to `end` append to a state."""
+        found = [(n, self._body.grown(form)[1].get(name, NOTHING)) for form, n in forms.counts(first, end).items()]
+        return Grown(sum(n * one.tokens for n, one in found), sum(n * one.positions for n, one in found))
+
+    def _needed(self, entered: Entered, name: str, end: int) -> int:
+        """Tokens of a state that iterations up to `end` must have room for."""
+        if name not in self._body.anew:
+            return self._grown(entered.forms, name, entered.first, end).tokens
+        forms = entered.forms.counts(entered.first, end)
+        return max((self._body.grown(form)[1].get(name, NOTHING).tokens for form in forms), default=0)
+
+    def _hold(self, call: LoopCall, entered: Entered) -> dict[str, tuple[Sequence[Sequence[int]], int, int]]:
+        """Room for what all iterations append: `Entry.paged`. Where a state finds none, the others give back theirs."""
+        held: dict[str, tuple[Sequence[Sequence[int]], int, int]] = {}
+        taken: list[StateKey] = []
+        try:
+            for name in self._tables.pages.order:
+                key = call.states[name]
+                kept = self._states.hold(key, self._needed(entered, name, entered.times))
+                taken.append(key)
+                one = kept[0]
+                if any((row.length, row.position) != (one.length, one.position) for row in kept):
+                    raise CallFailed(
+                        f"the sequences of `{key.state}` are of different lengths; a loop on the device takes "
+                        "one step with all of them at a time"
+                    )
+                held[name] = [row.pages for row in kept], one.length, one.position
+                entered.contexts[name] = ContextSequence(one.pages, one.length, one.position, one.content)
+        except Exception:
+            for key in taken:
+                self._states.appended(key, 0, 0)
+            raise
+        return held
+
+    def _give_back(self, run: LoopRun, *, over: bool) -> None:
+        """The slot's contents, to the run's states. `over`: it will not be entered again, which makes the states anew
+        that begin anew."""
+        entered: Entered = run.entered
+        for name in self._tables.pages.order:
+            key = run.call.states[name]
+            if over or name not in self._body.anew:
+                first = max(entered.first, run.done - 1) if name in self._body.anew else entered.first
+                self._states.appended(key, *self._grown(entered.forms, name, first, run.done))
+            else:
+                self._states.drop((key,))
+        for name in self._tables.tensors:
+            if over or name not in self._body.anew:
+                self._states.set(run.call.states[name], self._tables.tensor(name, run.slot))
+
+    def _slices(self, call: LoopCall, entered: Entered) -> None:
+        """A loop ends where a sequence that it reads does."""
+        for index, use in enumerate(call.spec.uses):
+            for port, source in use.sources.items():
+                if source.kind != "each":
+                    continue
+                slices = len(source.given(call.values))
+                asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
+                if (ends := next(asks, None)) is not None:
+                    entered.times = ends
+                    entered.bound = f"`{use.node}.{port}` has {slices} slices, and the loop goes on"
+
+    def _bound(self, call: LoopCall, entered: Entered, name: str) -> None:
+        """A loop that may not hold what all its iterations append ends where that is full."""
+        key = call.states[name]
+        most = self._states.limits.most(key)
+        length, width = self._states.transaction().length(key), self._body.width(name)
+        room = self._tables.pages_at_most(name) * PAGE
+        if most is not None:
+            room = min(most // width, room)
+
+        def fits(times: int) -> bool:
+            return length + self._needed(entered, name, times) <= room
+
+        if not fits(entered.times):
+            ends = range(entered.first, entered.times)
+            entered.times = entered.first + bisect(ends, False, key=lambda times: not fits(times)) - 1
+            entered.times = max(entered.times, 0)
+            entered.bound = (
+                f"`{key.state}` holds at most {room} tokens in this run, has {length}, and the loop appends "
+                "more; ask for less, raise what its `capacity` is made of or, in a session, begin anew"
+            )
+
+
+def _entering(call: LoopCall, body: Body) -> dict[Place, Tensor]:
+    return {
+        (index, port): torch.as_tensor(_read(call, source), dtype=use.spec.inputs[port].dtype)
+        for index, use in enumerate(body.uses)
+        for port, source in use.sources.items()
+        if source.enters
+    }
+
+
+def _read(call: LoopCall, source: LoopSource) -> Any:
+    """What the loop reads of an entering value."""
+    value = source.given(call.values)
+    if not source.sliced:
+        return value
+    return value[: call.times] if source.kind == "each" else value[0]
+
+
+def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:
+    """Raises `CallFailed` where a port would have a part of its value, or none at first."""
+    for form in forms.counts(first, call.times):
+        for node, port, source in _called(body, form):
+            there = [form.gives(place) for place in source.now]
+            if any(there) and not all(there):
+                raise CallFailed(f"`{node}.{port}` would have values of some iterations alone", port)
+    begins = forms.at(0)
+    for node, port, source in _called(body, begins) if first == 0 else ():
+        if source.first is not None and not all(begins.gives(place) for place in source.first.needs):
+            raise CallFailed(f"`{node}.{port}` has no value at the first iteration of a loop on the device", port)
+
+
+def _called(body: Body, form: Form) -> Iterator[tuple[str, str, LoopSource]]:
+    """What feeds the uses that are called."""
+    for index, use in enumerate(body.uses):
+        if form.calls(index):
+            yield from ((use.node, port, source) for port, source in use.sources.items())

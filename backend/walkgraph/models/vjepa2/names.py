@@ -1,0 +1,46 @@
+"""Names of V-JEPA 2-AC's tensors in files.
+
+They are the public checkpoint's, with what wraps a module in a training run, or those of Transformers, where queries,
+keys and values lie apart.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+PARTS = ("query", "key", "value")
+_WRAPPERS = ("module.", "backbone.")
+_UNUSED = ("pos_embed",)
+_OTHERS = {"embeddings.patch_embeddings.": "patch_embed.", "layernorm.": "norm."}
+_LAYER = re.compile(r"layer\.(\d+)\.(.*)")
+_ATTENTION = re.compile(r"(blocks\.\d+)\.attention\.(query|key|value)\.(weight|bias)")
+
+V = TypeVar("V")
+
+
+class EncoderName(NamedTuple):
+    name: str
+    """As the network has it."""
+    part: str | None
+    """One of `PARTS`, where the tensor is a third of the one that the network has."""
+
+
+def public_names(stem: str, found: Iterable[tuple[str, V]]) -> Iterator[tuple[str, V]]:
+    """Without what wraps a module, and without what is not read."""
+    prefixes = (f"{stem}.", *_WRAPPERS)
+    for name, value in found:
+        while (prefix := next((p for p in prefixes if name.startswith(p)), None)) is not None:
+            name = name.removeprefix(prefix)
+        if name not in _UNUSED:
+            yield name, value
+
+
+def encoder_names(found: Iterable[tuple[str, V]]) -> Iterator[tuple[EncoderName, V]]:
+    """Of either layout. Another predictor that lies in the file is left out."""
+    for name, value in public_names("encoder", found):
+        if name.startswith("predictor."):
+            continue
+        name = _LAYER.sub(r"blocks.\1.\2", name).replace(".attention.proj.", ".attn.proj.")
+        name = next((new + name.removeprefix(old) for old, new in _OTHERS.items() if name.startswith(old)), name)
+        part = _ATTENTION.fullmatch(name)
+        yield (EncoderName(f"{part[1]}.attn.qkv.{part[3]}", part[2]) if part else EncoderName(name, None)), value
