@@ -1,7 +1,6 @@
 """The client of a simulated world: what it asks and when, what it has got, and whether that is right."""
 
-import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -10,13 +9,10 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
 from walkgraph.simulation.random_walks import plain
 from walkgraph.simulation.scenarios import Request, Scenario
-from walkgraph.simulation.timeline import Timeline
-from walkgraph.simulation.violations import Watchman
+from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break
 from walkgraph.worker.io import values
-
-Happening = Literal["abort", "kill", "hang", "pause", "break", "stop"]
 
 
 class Chances(NamedTuple):
@@ -29,6 +25,7 @@ class Chances(NamedTuple):
     breakpoint: float = 0.1
     kill: float = 0.15
     hang: float = 0.02
+    stall: float = 0.1
     stop: float = 0.1
     most_runs: int = 4
 
@@ -66,19 +63,16 @@ class SimulatedClient:
         self,
         scenario: Scenario,
         chances: Chances,
-        timeline: Timeline,
-        chance: random.Random,
+        simulator: Simulator,
         send: Callable[[m.ToConductor], None],
-        watchman: Watchman,
     ) -> None:
         self.runs: dict[str, AskedRun] = {}
         self.status: m.Status | None = None
         self.planned = 0
         """Acts to come."""
         self.stopping = False
-        self._scenario, self._chances, self._timeline, self._chance = scenario, chances, timeline, chance
-        self._send, self._watchman = send, watchman
-        self._breaks = False
+        self._scenario, self._chances, self._send = scenario, chances, send
+        self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
 
     # ── what it does ──
 
@@ -93,7 +87,7 @@ class SimulatedClient:
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self.planned += 1
-        self._timeline.after(seconds, lambda: self._act(act))
+        self._simulator.after(seconds, lambda: self._act(act))
 
     def _act(self, act: Callable[[], None]) -> None:
         self.planned -= 1
@@ -103,7 +97,7 @@ class SimulatedClient:
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
-        self.runs[run] = AskedRun(run, request, self._timeline.now, deadline)
+        self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
         if chance.random() < chances.abort:
             self._after(chance.random() * 0.2, lambda: self._abort(run))
         if hold or chance.random() < chances.pause:
@@ -173,7 +167,7 @@ class SimulatedClient:
             return
         run = self.runs.get(message.run)
         if run is None:
-            raise self._watchman.fail("something comes of a run that was never asked", message.run)
+            raise self._simulator.fail("something comes of a run that was never asked", message.run)
         match message:
             case m.Accepted():
                 self._once(run, accepted=run.accepted)
@@ -192,24 +186,24 @@ class SimulatedClient:
                 run.paused = False
             case m.Finished():
                 self._open(run, "ends")
-                run.finished, run.finished_at, run.paused = message, self._timeline.now, False
+                run.finished, run.finished_at, run.paused = message, self._simulator.now, False
                 if run.request.session:
                     self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._end_session(run))
 
     def _once(self, run: AskedRun, *, accepted: bool) -> None:
         if accepted or run.rejected is not None:
-            raise self._watchman.fail("it is judged twice", run.id)
+            raise self._simulator.fail("it is judged twice", run.id)
 
     def _open(self, run: AskedRun, what: str) -> None:
         if not run.accepted or run.finished is not None:
             state = "after its end" if run.finished is not None else "before it was accepted"
-            raise self._watchman.fail(f"it {what} {state}", run.id)
+            raise self._simulator.fail(f"it {what} {state}", run.id)
 
     def _output(self, run: AskedRun, message: m.Output) -> None:
         self._open(run, f"gives `{message.name}`")
         given = run.outputs[message.name]
         if message.index != len(given):
-            raise self._watchman.fail(f"`{message.name}` {message.index} comes as number {len(given)}", run.id)
+            raise self._simulator.fail(f"`{message.name}` {message.index} comes as number {len(given)}", run.id)
         given.append(plain(values.unpack(message.value)))
 
     # ── whether it is right ──
@@ -220,7 +214,7 @@ class SimulatedClient:
         self._check_outputs(run, whole=error is None)
         if error is None:
             if run.request.fails:
-                raise self._watchman.fail("it ends well though a node failed", run.id)
+                raise self._simulator.fail("it ends well though a node failed", run.id)
             return "done"
         fitting = {
             "cancelled": run.aborted,
@@ -231,7 +225,7 @@ class SimulatedClient:
             "shutting_down": self.stopping,
         }
         if not fitting.get(error.code, False):
-            raise self._watchman.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
+            raise self._simulator.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
         return error.code
 
     def _check_outputs(self, run: AskedRun, *, whole: bool) -> None:
@@ -239,11 +233,7 @@ class SimulatedClient:
         for name in {*wanted, *run.outputs}:
             given, right = run.outputs.get(name, []), list(wanted.get(name, ()))
             if given != (right if whole else right[: len(given)]):
-                raise self._watchman.fail(f"`{name}` is {given}, by the book {right}", run.id)
-
-    def ends(self) -> Counter[str]:
-        errors = (run.rejected or (run.finished.error if run.finished else None) for run in self.runs.values())
-        return Counter("done" if error is None else error.code for error in errors)
+                raise self._simulator.fail(f"`{name}` is {given}, by the book {right}", run.id)
 
 
 def _session(run: str) -> str:

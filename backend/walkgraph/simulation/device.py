@@ -1,6 +1,5 @@
-"""A simulated device: the slots and launches of device loops, on plain values, over some time after they were made."""
+"""A simulated device: it computes the iterations of device loops on plain values, and they take simulated time."""
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,48 +10,53 @@ from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.simulation.plain_loop import PlainLoop
+from walkgraph.simulation.simulator import Simulator
 from walkgraph.simulation.states import StateStore
-from walkgraph.simulation.timeline import Timeline
 
 SLOTS = 3
 STEP_SECONDS = 0.002
 """An iteration's, on average."""
 
 Serve = Callable[[Call], dict[str, Any]]
+"""Serves the calls of a node; a ValueError fails one."""
+
+
+class StepWatch:
+    """Whether launches of loops are reported."""
+
+    on = False
 
 
 @dataclass(slots=True)
 class SimulatedMark:
-    """Reached at a time. Who waits for it would block the host: nothing in a simulated rank may."""
+    """A point of the device's work, reached at a known time."""
 
-    timeline: Timeline
+    simulator: Simulator
     at: float
 
     def query(self) -> bool:
-        return self.timeline.now >= self.at
+        return self.simulator.now >= self.at
 
     def synchronize(self) -> None:
         if not self.query():
-            raise RuntimeError("the host waits for the device on the step path")
+            raise self.simulator.fail("the host waits for the device on the step path")
 
     def wait(self) -> None: ...
 
 
 class SimulatedQueue:
-    """The device's work, one launch behind the other."""
+    """The device's work: one launch after the other."""
 
-    def __init__(self, timeline: Timeline, chance: random.Random) -> None:
-        self._timeline, self._chance = timeline, chance
-        self._free = 0.0
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self.busy_until = 0.0
         """When all that was launched is over."""
 
-    def launched(self, seconds: float) -> SimulatedMark:
-        self._free = max(self._free, self._timeline.now) + seconds * 2 * self._chance.random()
-        return SimulatedMark(self._timeline, self._free)
-
-    @property
-    def busy_until(self) -> float:
-        return self._free
+    def launch(self, seconds: float) -> SimulatedMark:
+        """`seconds`: on average."""
+        simulator = self._simulator
+        self.busy_until = max(self.busy_until, simulator.now) + seconds * 2 * simulator.chance.random()
+        return SimulatedMark(simulator, self.busy_until)
 
 
 class Activity:
@@ -187,7 +191,7 @@ class SimulatedGraphs:
                 contents.live = not stops[k][row]
                 for out in outputs:
                     values[out.key][k][row] = contents.loop.gave(out)
-        mark = self.queue.launched(STEP_SECONDS * iterations)
+        mark = self.queue.launch(STEP_SECONDS * iterations)
         return SimulatedLaunch(mark, stops, sound, {key: LaunchedValues(of) for key, of in values.items()})
 
 
@@ -199,13 +203,9 @@ class SimulatedDevice:
     """Implements `LoopDeviceLike`."""
 
     def __init__(
-        self,
-        queue: SimulatedQueue,
-        functions: Mapping[str, Serve],
-        states: StateStore,
-        fail: Callable[[str], Exception],
+        self, simulator: Simulator, queue: SimulatedQueue, functions: Mapping[str, Serve], states: StateStore
     ) -> None:
-        self._queue, self._functions, self._states, self._fail = queue, functions, states, fail
+        self._simulator, self._queue, self._functions, self._states = simulator, queue, functions, states
 
     def made(self, call: LoopCall) -> MadeGroup:
         return MadeGroup((call.spec.key, tuple(use.node for use in call.spec.uses)))
@@ -221,7 +221,7 @@ class SimulatedDevice:
         return None
 
     def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo:
-        raise self._fail(f"`{call.loop}` of run {call.run} fails on its device: {raised}") from raised
+        raise self._simulator.fail(f"`{call.loop}` of run {call.run} fails on its device: {raised}") from raised
 
     def unsound(self, call: LoopCall, iteration: int, *, spans: bool) -> ErrorInfo:
         return ErrorInfo(code="numeric_error", message="no number", walk=call.walk, iteration=(iteration,))

@@ -1,21 +1,23 @@
-"""Messages between processes: they take their time, and keep their order between two processes, as sockets do."""
+"""The simulated network: frames take random time, but stay in order between any two processes, as on sockets."""
 
-import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from walkgraph.simulation.timeline import Timeline
+from walkgraph.simulation.simulator import Simulator
 
 MEAN_SECONDS = 0.001
 LATE_SECONDS = 0.3
-"""The longest that a message may take."""
+"""The longest extra delay of a late frame."""
 LATE = 0.04
-"""The share of messages that are late."""
+"""The share of frames that are late."""
+
+Frames = list[bytes]
+"""One message of a socket."""
 
 
 class Process(NamedTuple):
-    """Names one start of a rank, or the conductor."""
+    """One start of a rank, or the conductor."""
 
     rank: int
     start: int
@@ -24,48 +26,36 @@ class Process(NamedTuple):
 CONDUCTOR = Process(-1, 0)
 
 
-class Packet(NamedTuple):
-    """A message on its way between two processes."""
-
-    message: Any
-    value: Any = None
-    """What the message carries, as its receiver unpacks it."""
-    ticket: int | None = None
-    """Of the sender's arena: the receiver answers `Freed`."""
-
-
 class Network:
-    def __init__(self, timeline: Timeline, chance: random.Random) -> None:
-        self.flying = 0
-        """Messages on their way."""
-        self.carried = 0
-        """Messages so far."""
-        self._timeline, self._chance = timeline, chance
+    def __init__(self, simulator: Simulator) -> None:
+        self.in_flight = 0
+        self._simulator, self._chance = simulator, simulator.chance
         self._last: dict[tuple[Process, Process], float] = {}
-        """When the last message of a pair arrives."""
+        """When the last frames of a pair arrive."""
         self._slow = defaultdict[tuple[Process, Process], float](lambda: self._chance.choice((1.0, 1.0, 5.0)))
 
-    def send(self, source: Process, target: Process, packet: Packet, deliver: Callable[[Packet], None]) -> None:
-        for one in self.passed(source, target, packet):
+    def send(self, source: Process, target: Process, frames: Frames, deliver: Callable[[Frames], None]) -> None:
+        for one in self.passed(source, target, frames):
             arrives = self.arrival(source, target, one)
-            self.flying += 1
-            self.carried += 1
-            self._timeline.at(arrives, lambda one=one: self._arrive(one, deliver))
+            self.in_flight += 1
+            self._simulator.counts["messages"] += 1
+            self._simulator.at(arrives, lambda one=one: self._arrive(one, deliver))
 
-    def passed(self, source: Process, target: Process, packet: Packet) -> Sequence[Packet]:
-        """What becomes of a packet: itself. A network that loses or repeats messages gives others."""
-        return (packet,)
+    def passed(self, source: Process, target: Process, frames: Frames) -> Sequence[Frames]:
+        """What of the frames gets through: all. A network that loses or repeats messages overrides this."""
+        return (frames,)
 
-    def arrival(self, source: Process, target: Process, packet: Packet) -> float:
-        """When a packet is there: never before those that its pair was given before it."""
+    def arrival(self, source: Process, target: Process, frames: Frames) -> float:
+        """When frames arrive: never before those that the same source sent to the same target earlier."""
         pair = source, target
         seconds = self._chance.random() * 2 * MEAN_SECONDS * self._slow[pair]
         if self._chance.random() < LATE:
+            self._simulator.counts["late messages"] += 1
             seconds += self._chance.random() * LATE_SECONDS
-        at = max(self._timeline.now + seconds, self._last.get(pair, 0.0))
+        at = max(self._simulator.now + seconds, self._last.get(pair, 0.0))
         self._last[pair] = at
         return at
 
-    def _arrive(self, packet: Packet, deliver: Callable[[Packet], None]) -> None:
-        self.flying -= 1
-        deliver(packet)
+    def _arrive(self, frames: Frames, deliver: Callable[[Frames], None]) -> None:
+        self.in_flight -= 1
+        deliver(frames)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence as Choices
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from zlib import crc32
 
 from walkgraph.graph.catalogue import Catalogue, Component, port
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
     """A value without its tensors and tuples."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+    return [plain(v) for v in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 class Draw(Protocol):

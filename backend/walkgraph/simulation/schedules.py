@@ -1,6 +1,7 @@
 """Many worlds, one a seed: which scenario a seed has, and a report of what they came to."""
 
 import random
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.scenarios import Scenario, scenarios
+from walkgraph.simulation.simulator import Violation
 from walkgraph.simulation.world import PARTS, Outcome, Parts, World
 
 BLOCK = 250
@@ -17,7 +19,7 @@ CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kil
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
 """How much worlds are disturbed; most as by default."""
 MOST_FAULTS = 20
-"""That are told."""
+"""In the text of a report."""
 
 
 def world(known: Sequence[Scenario], seed: int, parts: Parts = PARTS) -> World:
@@ -27,43 +29,46 @@ def world(known: Sequence[Scenario], seed: int, parts: Parts = PARTS) -> World:
 
 
 @dataclass
-class Report:
-    """Of some worlds."""
-
+class SimulationReport:
     worlds: int = 0
     ends: Counter[str] = field(default_factory=Counter[str])
+    """How runs ended."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """What happened, by kind."""
     seconds: float = 0.0
     """Simulated."""
-    messages: int = 0
-    lost: int = 0
     faults: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """Seeds, each with what went wrong."""
 
     def add(self, outcome: Outcome) -> None:
         self.ends += outcome.ends
+        self.counts += outcome.counts
         self.seconds += outcome.seconds
-        self.messages += outcome.messages
-        self.lost += outcome.lost
 
-    def join(self, other: "Report") -> None:
+    def join(self, other: "SimulationReport") -> None:
         self.worlds += other.worlds
         self.ends += other.ends
+        self.counts += other.counts
         self.seconds += other.seconds
-        self.messages += other.messages
-        self.lost += other.lost
         self.faults += other.faults
 
     def text(self, took: float) -> str:
+        """`took`: seconds of real time."""
         rate = self.worlds / took if took else 0.0
-        ends = ", ".join(f"{count} {code}" for code, count in sorted(self.ends.items()))
         lines = [
-            f"{self.worlds} schedules in {took:.1f} s, {rate:.0f} a second",
-            f"{self.ends.total()} runs: {ends}",
-            f"{self.messages} messages, {self.lost} processes lost, {self.seconds:.0f} s of simulated time",
+            f"{self.worlds} schedules in {took:.1f} s, {rate:.0f} a second; {self.seconds:.0f} s of simulated time",
+            f"{self.ends.total()} runs: {_counted(self.ends)}",
+            f"disturbances: {_counted(self.counts)}",
             f"{len(self.faults)} faults",
         ]
-        lines += [f"  seed {seed}: {what}" for seed, what in self.faults[:MOST_FAULTS]]
+        lines += [f"  {what}" for _, what in self.faults[:MOST_FAULTS]]
+        if self.faults:
+            lines.append(f"replay one: python -m walkgraph.simulation --schedules 1 --seed {self.faults[0][0]}")
         return "\n".join(lines)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
 
 
 _KNOWN: list[Scenario] = []
@@ -76,23 +81,31 @@ def known_scenarios() -> Sequence[Scenario]:
     return _KNOWN
 
 
-def run_seeds(seeds: Iterable[int]) -> Report:
+def run_seeds(seeds: Iterable[int]) -> SimulationReport:
     """A fault ends its world alone."""
-    report, known = Report(), known_scenarios()
+    report, known = SimulationReport(), known_scenarios()
     for seed in seeds:
         report.worlds += 1
         try:
             report.add(world(known, seed).run())
         except Exception as raised:  # noqa: BLE001 (what a core raises is a fault like others, told with its seed)
-            report.faults.append((seed, f"{type(raised).__name__}: {raised}"))
+            report.faults.append((seed, _told(seed, raised)))
     return report
 
 
+def _told(seed: int, raised: Exception) -> str:
+    """What a world raised, with its seed; an error of the product's, with the place that raised it."""
+    if isinstance(raised, Violation):
+        return str(raised)
+    place = traceback.extract_tb(raised.__traceback__)[-1]
+    return f"seed {seed}: {type(raised).__name__}: {raised} ({place.name}, {place.filename}:{place.lineno})"
+
+
 def run_schedules(
-    schedules: int, first: int, processes: int, tell: Callable[[Report], None] = lambda report: None
-) -> Report:
+    schedules: int, first: int, processes: int, tell: Callable[[SimulationReport], None] = lambda report: None
+) -> SimulationReport:
     """`tell` is given what has come so far, after every block of seeds."""
-    report = Report()
+    report = SimulationReport()
     ends = range(first, first + schedules, BLOCK)
     blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in ends]
     if processes == 1:

@@ -1,9 +1,10 @@
 """What the runs of one simulated rank keep between calls, and the cache pages that this takes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from walkgraph.abi.calls import StateKey
+from walkgraph.simulation.simulator import Simulator
 
 PAGE_TOKENS = 4
 """So that small runs take several pages."""
@@ -13,12 +14,12 @@ Contents = Mapping[str, Any]
 
 
 class StateStore:
-    """Implements `worker.io.moving.StateMover`."""
+    """Implements `worker.interfaces.StateTableLike`, `worker.io.moving.StateMover` and `PoolsLike`."""
 
-    def __init__(self, paged: tuple[str, ...], pages: int, fail: Callable[[str, str], Exception]) -> None:
-        """`paged`: names of states that take pages. `fail`: makes the error where pages run out."""
+    def __init__(self, simulator: Simulator, paged: tuple[str, ...], pages: int) -> None:
+        """`paged`: names of states that take pages."""
         self.total = pages
-        self.paged, self._fail = paged, fail
+        self.paged, self._simulator = paged, simulator
         self._here: dict[StateKey, Contents] = {}
         self._away: dict[str, dict[StateKey, Contents]] = {}
         """Of suspended runs."""
@@ -32,7 +33,9 @@ class StateStore:
         self._here[key] = contents
         self._taken += self._pages(key, contents)
         if self._taken > self.total:
-            raise self._fail(f"`{key.state}` needs a page and none is free, though its run was admitted", key.run)
+            raise self._simulator.fail(
+                f"`{key.state}` needs a page and none is free, though its run was admitted", key.run
+            )
 
     def drop(self, keys: Iterable[StateKey]) -> None:
         for key in keys:
@@ -48,6 +51,14 @@ class StateStore:
         self.drop((key,))
         if found is not None:
             self.write(key, found)
+
+    def glance(self, key: StateKey) -> None:
+        """A simulated state has nothing to show."""
+
+    def audit(self) -> None:
+        """The books must be right whenever no run is there."""
+        if not self.runs and self._taken:
+            raise self._simulator.fail(f"{self._taken} pages are taken and no state holds them")
 
     # ── between states ──
 
@@ -75,9 +86,9 @@ class StateStore:
 
     # ── how much ──
 
-    @property
-    def free(self) -> int:
-        return self.total - self._taken
+    def pages(self) -> tuple[int, int]:
+        """Free, total."""
+        return self.total - self._taken, self.total
 
     @property
     def runs(self) -> set[str]:
