@@ -11,6 +11,7 @@ from walkgraph.worker.events import (
     CallDone,
     Command,
     Event,
+    HoldLoops,
     MoveState,
     Ref,
     Release,
@@ -61,6 +62,8 @@ class CheckedCore:
                 self._begins(Ref(call.run, call.step, call.use, call.iteration))
             case MoveState(ref=ref):
                 self._begins(ref)
+            case HoldLoops():
+                self._simulator.counts["device loops held"] += 1
             case Report(message=m.RankDone(run=run)):
                 self._check_done(run)
             case Release(run=run):

@@ -7,11 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
+from walkgraph.placement.tables import WalkPlan
 from walkgraph.simulation.random_walks import plain
 from walkgraph.simulation.scenarios import Request, Scenario
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
-from walkgraph.wire.watching import Break
+from walkgraph.wire.watching import Break, Level, Tap
 from walkgraph.worker.io import values
 
 
@@ -23,15 +24,30 @@ class Chances(NamedTuple):
     hold: float = 0.08
     pause: float = 0.12
     breakpoint: float = 0.1
+    """Of worlds, as all that follow."""
+    tap: float = 0.1
+    record: float = 0.05
+    """Of runs."""
+    wrong: float = 0.03
+    """Of runs: they ask for what there isn't."""
     kill: float = 0.15
     hang: float = 0.02
     stall: float = 0.1
+    unloadable: float = 0.1
+    """Of processes that are started anew: they can't load."""
+    telemetry: float = 0.25
+    """Of worlds: their ranks measure their work and tell of it."""
+    fail: float = 0.02
+    """The first death of a process fails the deployment."""
     stop: float = 0.1
     most_runs: int = 4
+    """Asked by the world at first; runs of a session follow."""
 
 
 SPREAD_SECONDS = 0.4
 """In which the runs of a world are asked."""
+TWICE = 0.02
+"""The share of runs that are submitted twice: the second time counts for nothing."""
 PATIENCE_SECONDS = 0.3
 """After which who has paused a run lets it go on."""
 
@@ -48,8 +64,12 @@ class AskedRun:
     rejected: ErrorInfo | None = None
     finished: m.Finished | None = None
     finished_at: float = 0.0
+    twice: bool = False
     aborted: bool = False
-    paused: bool = False
+    wrong: bool = False
+    """It asked for what there isn't."""
+    session: str | None = None
+    paused: m.Paused | None = None
     was_paused: bool = False
     outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
 
@@ -71,6 +91,8 @@ class SimulatedClient:
         self.planned = 0
         """Acts to come."""
         self.stopping = False
+        self.crowded = False
+        """More runs wait than may."""
         self._scenario, self._chances, self._send = scenario, chances, send
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
 
@@ -79,8 +101,8 @@ class SimulatedClient:
     def begin(self) -> None:
         """Plan the world's runs, from now on."""
         chance, chances = self._chance, self._chances
-        if chance.random() < chances.breakpoint:
-            self._after(0.0, self._break)
+        if chance.random() < chances.breakpoint + chances.tap:
+            self._after(0.0, self._watch)
         for number in range(1 + chance.randrange(chances.most_runs)):
             request = chance.choice(self._scenario.requests)
             self._after(chance.random() * SPREAD_SECONDS, lambda n=number, r=request: self._submit(n, r))
@@ -93,30 +115,38 @@ class SimulatedClient:
         self.planned -= 1
         act()
 
-    def _submit(self, number: int, request: Request) -> None:
+    def _submit(self, number: int, request: Request, session: str | None = None) -> None:
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
-        self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
+        asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
+        asked.session = session or (f"of {run}" if request.session else None)
+        asked.wrong = chance.random() < chances.wrong
         if chance.random() < chances.abort:
             self._after(chance.random() * 0.2, lambda: self._abort(run))
         if hold or chance.random() < chances.pause:
             self._after(chance.random() * 0.1, lambda: self._steer(run, "pause"))
-        self._send(
-            m.Submit(
-                run=run,
-                task=request.task,
-                params=dict(request.params),
-                inputs=request.packed,
-                priority=chance.randrange(3),
-                deadline=deadline,
-                session=_session(run) if request.session else None,
-                hold=hold,
-            )
+        self._counts["deadlines"] += deadline is not None
+        self._counts["runs held at their start"] += hold
+        self._counts["runs in sessions"] += asked.session is not None
+        submit = m.Submit(
+            run=run,
+            task="unknown" if asked.wrong else request.task,
+            params=dict(request.params),
+            inputs=request.packed,
+            priority=chance.randrange(3),
+            deadline=deadline,
+            session=asked.session,
+            record=chance.random() < chances.record,
+            hold=hold,
         )
+        asked.twice = not self.crowded and chance.random() < TWICE
+        for _ in range(1 + asked.twice):
+            self._send(submit)
 
     def _abort(self, run: str) -> None:
         self.runs[run].aborted = True
+        self._counts["aborts"] += 1
         self._send(m.Abort(run=RunId(run), reason=self._chance.choice(("cancelled", "disconnected"))))
 
     def _steer(self, run: str, action: Literal["pause", "resume", "step", "iteration"]) -> None:
@@ -124,33 +154,61 @@ class SimulatedClient:
         if asked.over:
             return
         asked.was_paused = True
-        self._send(m.Steer(run=RunId(run), action=action, call=None))
+        self._counts[f"{action}s asked"] += 1
+        held = asked.paused.held if asked.paused is not None else ()
+        call = self._chance.choice(held) if held and self._chance.random() < 0.5 else None
+        self._send(m.Steer(run=RunId(run), action=action, call=None if action == "pause" else call))
         if action != "resume":
             following = self._chance.choice(("step", "step", "iteration", "resume", "resume"))
             self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._steer(run, following))
 
     def _let_go(self, run: AskedRun) -> None:
-        if run.paused:
+        if run.paused is not None:
             self._steer(run.id, "resume")
 
-    def _end_session(self, run: AskedRun) -> None:
-        """What it keeps is given back; runs may wait for that."""
-        self._send(m.AskSessions(number=0, end=_session(run.id)))
+    def _leave(self, run: AskedRun) -> None:
+        """It is over: its session goes on, or is ended."""
+        if run.session is not None:
+            self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._follow(run))
 
-    def _break(self) -> None:
-        """Runs stop before calls of one use, until it is taken back."""
+    def _follow(self, run: AskedRun) -> None:
+        """Another run of a session, or its end. What it keeps is given back then; runs may wait for that."""
+        following = run.request.following
+        if following is not None and run.finished is not None and run.finished.error is None:
+            self._submit(len(self.runs) + self._chances.most_runs, following, run.session)
+        else:
+            self._send(m.AskSessions(number=0, end=run.session))
+
+    def _watch(self) -> None:
+        """Runs are looked at, or stop, at one use of a Walk, until that is taken back."""
         walk = self._chance.choice(self._scenario.plan.walks)
         uses = [use.name for use in walk.uses if use.op == "call"]
-        if uses and not walk.name.startswith("move:"):
-            self._send(m.Watch(breaks=(Break(id="b", walk=walk.name, use=self._chance.choice(uses)),)))
-            self._after(SPREAD_SECONDS, self._unbreak)
+        if not uses or walk.name.startswith("move:"):
+            return
+        use, chances = self._chance.choice(uses), self._chances
+        level: Level = self._chance.choice(("off", "summary", "full"))
+        if self._chance.random() * (chances.breakpoint + chances.tap) < chances.breakpoint:
+            self._counts["breakpoints"] += 1
+            watch = m.Watch(level=level, breaks=(Break(id="b", walk=walk.name, use=use),))
+        else:
+            self._counts["taps"] += 1
+            source = f"{use}.{self._chance.choice(self._outputs(walk, use))}"
+            watch = m.Watch(level=level, taps=(Tap(id="t", walk=walk.name, source=source, interval=0.0),))
+        self._send(watch)
+        self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
 
-    def _unbreak(self) -> None:
-        self._send(m.Watch())
+    def _outputs(self, walk: WalkPlan, use: str) -> list[str]:
+        node = next(one.node for one in walk.uses if one.name == use)
+        return sorted(self._scenario.plan.nodes[node].outputs)
 
     def stop(self) -> None:
         self.stopping = True
         self._send(m.Stop())
+
+    @property
+    def failed(self) -> bool:
+        """The deployment has."""
+        return self.status is not None and self.status.state == "failed"
 
     @property
     def over(self) -> bool:
@@ -172,27 +230,30 @@ class SimulatedClient:
             case m.Accepted():
                 self._once(run, accepted=run.accepted)
                 run.accepted = True
+            case m.Rejected() if run.twice and run.rejected is not None:
+                pass
             case m.Rejected(error=error):
                 self._once(run, accepted=run.accepted)
                 run.rejected = error
+                self._leave(run)
             case m.Output():
                 self._output(run, message)
             case m.Paused():
                 self._open(run, "is paused")
-                run.paused = run.was_paused = True
+                self._counts["stops at a breakpoint"] += bool(message.breakpoint)
+                run.paused, run.was_paused = message, True
                 self._after(2 * PATIENCE_SECONDS, lambda: self._let_go(run))
             case m.Resumed():
                 self._open(run, "goes on")
-                run.paused = False
+                run.paused = None
             case m.Finished():
                 self._open(run, "ends")
-                run.finished, run.finished_at, run.paused = message, self._simulator.now, False
-                if run.request.session:
-                    self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._end_session(run))
+                run.finished, run.finished_at, run.paused = message, self._simulator.now, None
+                self._leave(run)
 
     def _once(self, run: AskedRun, *, accepted: bool) -> None:
         if accepted or run.rejected is not None:
-            raise self._simulator.fail("it is judged twice", run.id)
+            raise self._simulator.fail("it is accepted or rejected twice", run.id)
 
     def _open(self, run: AskedRun, what: str) -> None:
         if not run.accepted or run.finished is not None:
@@ -223,6 +284,9 @@ class SimulatedClient:
             "node_error": run.request.fails,
             "numeric_error": run.request.fails,
             "shutting_down": self.stopping,
+            "refused": self.failed,
+            "not_found": run.wrong,
+            "overloaded": self.crowded,
         }
         if not fitting.get(error.code, False):
             raise self._simulator.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
@@ -234,7 +298,3 @@ class SimulatedClient:
             given, right = run.outputs.get(name, []), list(wanted.get(name, ()))
             if given != (right if whole else right[: len(given)]):
                 raise self._simulator.fail(f"`{name}` is {given}, by the book {right}", run.id)
-
-
-def _session(run: str) -> str:
-    return f"of {run}"

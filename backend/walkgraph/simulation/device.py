@@ -16,6 +16,8 @@ from walkgraph.simulation.states import StateStore
 SLOTS = 3
 STEP_SECONDS = 0.002
 """An iteration's, on average."""
+SLOWNESS = (0.3, 1.0, 1.0, 8.0)
+"""By how much devices differ: on a slow one, more happens while something is in flight."""
 
 Serve = Callable[[Call], dict[str, Any]]
 """Serves the calls of a node; a ValueError fails one."""
@@ -49,13 +51,15 @@ class SimulatedQueue:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
+        self._slowness = simulator.chance.choice(SLOWNESS)
         self.busy_until = 0.0
         """When all that was launched is over."""
 
     def launch(self, seconds: float) -> SimulatedMark:
         """`seconds`: on average."""
         simulator = self._simulator
-        self.busy_until = max(self.busy_until, simulator.now) + seconds * 2 * simulator.chance.random()
+        seconds *= 2 * simulator.chance.random() * self._slowness
+        self.busy_until = max(self.busy_until, simulator.now) + seconds
         return SimulatedMark(simulator, self.busy_until)
 
 

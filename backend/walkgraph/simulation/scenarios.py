@@ -54,6 +54,8 @@ class Request:
     """A node of it fails: it gives a part of its outputs."""
     session: bool = False
     """It is asked in a session of its own."""
+    following: "Request | None" = None
+    """May be asked in the same session afterwards."""
 
     @cached_property
     def packed(self) -> dict[str, tuple[m.Value, ...]]:
@@ -194,10 +196,12 @@ def _states() -> list[Request]:
         look = (2 * sum(read) + prompt) % 997
         return Request("peek", {"prompt": prompt, "first": first}, {"once": [look], "again": [look]})
 
-    def remember(prompt: int, first: int) -> Request:
-        token = (sum(range(first, first + prompt)) + prompt) % 997
-        params = {"prompt": prompt, "first": first, "room": prompt}
-        return Request("remember", params, {"token": [token]}, session=True)
+    def remember(prompt: int, first: int, kept: Sequence[int] = (), times: int = 3) -> Request:
+        tokens = [*kept, *range(first, first + prompt)]
+        token = (sum(tokens) + len(tokens)) % 997
+        params = {"prompt": prompt, "first": first, "room": 2 * prompt}
+        following = remember(prompt, first + 1, tokens, times - 1) if times > 1 and 2 * prompt > len(tokens) else None
+        return Request("remember", params, {"token": [token]}, session=True, following=following)
 
     asked = [write(4, 1, 6), write(16, 3, 12), write(10, 2, 3), part_ways(4, 1, 4), part_ways(9, 5, 6)]
     return [*asked, peek(5, 2), remember(6, 1), remember(20, 3)]

@@ -24,6 +24,8 @@ class Simulator:
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.counts = Counter[str]()
         """What happened, by kind."""
+        self.blocked = 0
+        """Sockets that take nothing for now."""
         self._name, self._seed = name, seed
         self._planned: list[tuple[float, int, Action]] = []
         self._numbers = count()

@@ -60,7 +60,12 @@ class SimulatedSocket:
 
     def _refuse_for(self, seconds: float) -> None:
         self._opens = self._simulator.now + seconds * self._simulator.chance.random()
-        self._simulator.at(self._opens, self._wake)
+        self._simulator.blocked += 1
+        self._simulator.at(self._opens, self._open)
+
+    def _open(self) -> None:
+        self._simulator.blocked -= 1
+        self._wake()
 
 
 class SimulatedConnection(SimulatedSocket):

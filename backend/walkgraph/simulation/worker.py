@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.carrier import Arenas, SimulatedCarrier
@@ -16,7 +17,7 @@ from walkgraph.simulation.network import CONDUCTOR, Frames, Process
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.simulation.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
 from walkgraph.simulation.states import PAGE_TOKENS, StateStore
-from walkgraph.telemetry.emit import Off
+from walkgraph.telemetry.emit import Emitter
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
 from walkgraph.worker.interfaces import CoreLike
@@ -38,6 +39,7 @@ class WorkerParts(NamedTuple):
     engine: Callable[[StateStore], SimulatedEngine]
     links: type[Links]
     loop: type[WorkerLoop]
+    emitter: Callable[[], Emitter]
 
 
 class SimulatedWorker:
@@ -48,15 +50,17 @@ class SimulatedWorker:
         parts: WorkerParts,
         post: Callable[[Process, Process, Frames], bool],
         arenas: Arenas,
+        *,
+        loads: bool = True,
     ) -> None:
-        """`post`: (source, target, frames); False if there is no such target any more."""
+        """`post`: (source, target, frames); False if there is no such target any more. `loads`: it can load."""
         self.here, self.rank = here, Rank(here.rank)
         self.ended: Callable[[int], None] = lambda code: None
         """Called with the exit status when the process ends by itself."""
         self.over = False
         self.stopped = False
         """As by SIGSTOP."""
-        self._simulator, self._parts = simulator, parts
+        self._simulator, self._parts, self._loads = simulator, parts, loads
         send = partial(post, here)
         self._conductor = SimulatedSocket(simulator, partial(send, CONDUCTOR), self._wake)
         self._inbox = SimulatedSocket(simulator, lambda frames: False, self._wake)
@@ -78,6 +82,12 @@ class SimulatedWorker:
     def kill(self) -> None:
         self.over = True
 
+    def crash(self) -> None:
+        """End as after an exception, which the conductor is told of."""
+        error = ErrorInfo(code="worker_lost", message=f"the worker of rank {self.rank} failed", rank=self.rank)
+        self._tell(m.Faulted(rank=self.rank, error=error))
+        self.ended(1)
+
     def stop(self) -> None:
         self.stopped = True
 
@@ -97,7 +107,8 @@ class SimulatedWorker:
     @property
     def resting(self) -> bool:
         """Nothing is to be read or computed."""
-        return not (self._conductor.inbox or self._inbox.inbox) and self._engine.idle and not self._carrier.copying
+        read = not (self._conductor.inbox or self._inbox.inbox)
+        return read and self._engine.idle and self._next == float("inf")
 
     # ── turns ──
 
@@ -169,10 +180,15 @@ class SimulatedWorker:
         if self.stopped:
             self._simulator.after(LOAD_SECONDS, partial(self._ready, plan))
             return
+        if not self._loads:
+            error = ErrorInfo(code="out_of_memory", message="it can't load", rank=self.rank)
+            self._tell(m.LoadFailed(rank=self.rank, error=error))
+            self.ended(1)
+            return
         core = self._parts.core(plan, self.rank)
         self._core = CheckedCore(self._simulator, self.rank, core, self._engine.calls)
-        simulator = self._simulator
-        self._loop = self._parts.loop(self.rank, self._core, self._engine, self._links, Off(), lambda: simulator.now)
+        emitter, clock = self._parts.emitter(), lambda: self._simulator.now
+        self._loop = self._parts.loop(self.rank, self._core, self._engine, self._links, emitter, clock)
         _, total = self._states.pages()
         pool = m.PoolSize(states=self._states.paged, pages=total, page_tokens=PAGE_TOKENS, page_bytes=1024)
         self._tell(m.Ready(rank=self.rank, seconds=LOAD_SECONDS, pools=(pool,)))

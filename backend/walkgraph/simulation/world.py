@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from walkgraph.conductor import events as c
 from walkgraph.conductor.core import Conductor
 from walkgraph.ids import Rank
@@ -25,9 +27,11 @@ from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.simulation.states import StateStore
 from walkgraph.simulation.worker import SimulatedWorker, WorkerParts
+from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
+from walkgraph.wire.watching import Level
 from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import CoreLike
 from walkgraph.worker.io.links import Links
@@ -47,6 +51,10 @@ DIED_SECONDS = 0.002
 """From the death of a process until the conductor can read of it, at most."""
 STALL_SECONDS = 0.8
 """The longest that a process stands still and then goes on: the conductor must not take it for dead."""
+CRASHES = 0.3
+"""The share of deaths that a process tells of before it ends."""
+MANY, CROWDED = 6, 0.5
+"""Of worlds with more runs than this, the share in which few may run or wait at a time."""
 MOST_TICKS = 20
 """At one time."""
 
@@ -96,8 +104,12 @@ class World:
         self._unread: list[c.Event] = []
         """What has come and the conductor has not read."""
         self._exited = False
-        self._conductor = parts.conductor(scenario.graph, scenario.plan, LIMITS, lambda: 7)
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client)
+        self._fragile = self._chance.random() < self._chances.fail
+        """The first death of a process fails the deployment."""
+        self._level: Level = self._chance.choice(("off", "summary", "full"))
+        self._tells = self._chance.random() < self._chances.telemetry
+        self._conductor = parts.conductor(scenario.graph, scenario.plan, self._limits(), lambda: 7)
 
     def run(self) -> Outcome:
         self._perform(self._conductor.begin(self._simulator.now))
@@ -131,11 +143,23 @@ class World:
 
     def _at_rest(self) -> bool:
         core = self._conductor
-        if self._network.in_flight or self._unread or not core.ranks.all_ready:
+        under_way = self._network.in_flight or self._simulator.blocked or self._unread
+        if under_way or not (core.ranks.all_ready or self.client.failed):
             return False
         if len(core.runs.table) or len(core.runs.sessions):
             return False
+        if self.client.failed:
+            return not self._workers
         return all(worker.resting and worker.loaded for worker in self._workers.values())
+
+    def _limits(self) -> Limits:
+        limits = LIMITS
+        if self._fragile:
+            limits = replace(limits, restarts=0)
+        if self._chances.most_runs > MANY and self._chance.random() < CROWDED:
+            self.client.crowded = True
+            limits = replace(limits, queue=1, running=3)
+        return limits
 
     # ── conductor ──
 
@@ -228,14 +252,25 @@ class World:
             engine=partial(parts.engine, simulator, scenario.functions, device=parts.device),
             links=parts.links,
             loop=parts.loop,
+            emitter=lambda: self._emitter(rank),
         )
         here = Process(rank, start)
-        self._workers[rank] = SimulatedWorker(simulator, here, made, self._post, self._arenas)
+        loads = start <= len(scenario.plan.ranks) or self._chance.random() >= self._chances.unloadable
+        self._counts["processes that can't load"] += not loads
+        self._workers[rank] = SimulatedWorker(simulator, here, made, self._post, self._arenas, loads=loads)
         self._workers[rank].ended = lambda code: self._ended(here, code)
         self._handle(c.Spawned(rank, start, 1000 + start))
 
     def _core(self, plan: Plan, rank: Rank) -> CoreLike:
         return self._parts.core(plan, rank, self._scenario.variants[rank])
+
+    def _emitter(self, rank: Rank) -> Emitter:
+        return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()
+
+    def _told(self, packet: bytes) -> bool:
+        """Some packets of telemetry are not taken."""
+        self._counts["packets of telemetry"] += 1
+        return self._chance.random() < 0.9
 
     def _ended(self, here: Process, code: int) -> None:
         worker = self._workers.get(Rank(here.rank))
@@ -250,14 +285,14 @@ class World:
         worker = self._workers.get(rank)
         if worker is None:
             return
-        if not worker.stopped and not self.client.stopping:
+        if not (worker.stopped or self.client.stopping or self._fragile):
             raise self._simulator.fail(f"rank {rank} is killed though it answers; {self._standing()}")
         self._lost.append(self._simulator.now)
         self._ended(worker.here, -9)
 
     def _disturb(self) -> None:
         chance = self._chance
-        if chance.random() < self._chances.kill:
+        if self._fragile or chance.random() < self._chances.kill:
             for _ in range(chance.choice((1, 1, 2))):
                 self._simulator.after(chance.random() * 0.6, self._kill_one)
         if chance.random() < self._chances.hang:
@@ -272,9 +307,13 @@ class World:
     def _kill_one(self) -> None:
         worker = self._any_worker()
         if worker is not None and not self._exited:
-            self._counts["processes killed"] += 1
             self._lost.append(self._simulator.now)
-            self._ended(worker.here, -9)
+            if worker.loaded and self._chance.random() < CRASHES:
+                self._counts["processes crashed"] += 1
+                worker.crash()
+            else:
+                self._counts["processes killed"] += 1
+                self._ended(worker.here, -9)
 
     def _hang_one(self) -> None:
         worker = self._any_worker()
@@ -312,6 +351,8 @@ class World:
         promised = core.pages.promised.items()
         kept += [f"{pages} pages of rank {rank} are promised" for (rank, _), pages in promised if pages]
         kept += [f"{len(core.runs.sessions)} sessions"] if len(core.runs.sessions) else []
+        if self._fragile and not self.client.failed and self._lost:
+            kept.append("a deployment that should have failed")
         kept += [f"{len(core.runs.steering)} pauses"] if len(core.runs.steering) else []
         if kept:
             raise self._simulator.fail("; ".join(kept))
