@@ -206,6 +206,11 @@ class SimulatedClient:
         self._send(m.Stop())
 
     @property
+    def ready(self) -> bool:
+        """The deployment is."""
+        return self.status is not None and self.status.state == "ready"
+
+    @property
     def failed(self) -> bool:
         """The deployment has."""
         return self.status is not None and self.status.state == "failed"

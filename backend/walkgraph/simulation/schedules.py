@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.scenarios import Scenario, scenarios
@@ -15,7 +16,7 @@ from walkgraph.simulation.world import PARTS, Outcome, Parts, World
 BLOCK = 250
 """Seeds that a process takes at a time."""
 CROWDED = Chances(most_runs=8, kill=0.05, hang=0.0)
-CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0)
+CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0, stall=0.0, fail=0.0)
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
 """How much worlds are disturbed; most as by default."""
 MOST_FAULTS = 20
@@ -57,32 +58,29 @@ class SimulationReport:
         rate = self.worlds / took if took else 0.0
         lines = [
             f"{self.worlds} schedules in {took:.1f} s, {rate:.0f} a second; {self.seconds:.0f} s of simulated time",
-            f"{self.ends.total()} runs: {_counted(self.ends)}",
-            f"disturbances: {_counted(self.counts)}",
+            f"{self.ends.total()} runs ended",
+            *_counted(self.ends),
+            "what happened",
+            *_counted(self.counts),
             f"{len(self.faults)} faults",
+            *(f"  {what}" for _, what in self.faults[:MOST_FAULTS]),
         ]
-        lines += [f"  {what}" for _, what in self.faults[:MOST_FAULTS]]
         if self.faults:
             lines.append(f"replay one: python -m walkgraph.simulation --schedules 1 --seed {self.faults[0][0]}")
         return "\n".join(lines)
 
 
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+def _counted(counts: Counter[str]) -> list[str]:
+    return [f"{count:>10} {what}" for what, count in counts.most_common()]
 
 
-_KNOWN: list[Scenario] = []
-"""Of this process: made once."""
-
-
+@cache
 def known_scenarios() -> Sequence[Scenario]:
-    if not _KNOWN:
-        _KNOWN.extend(scenarios())
-    return _KNOWN
+    return scenarios()
 
 
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:
-    """A fault ends its world alone."""
+    """One world a seed. A fault ends its world alone."""
     report, known = SimulationReport(), known_scenarios()
     for seed in seeds:
         report.worlds += 1
@@ -104,10 +102,10 @@ def _told(seed: int, raised: Exception) -> str:
 def run_schedules(
     schedules: int, first: int, processes: int, tell: Callable[[SimulationReport], None] = lambda report: None
 ) -> SimulationReport:
-    """`tell` is given what has come so far, after every block of seeds."""
+    """Seeds from `first` on, in so many processes. `tell` gets the report so far, after every block of seeds."""
     report = SimulationReport()
-    ends = range(first, first + schedules, BLOCK)
-    blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in ends]
+    begins = range(first, first + schedules, BLOCK)
+    blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]
     if processes == 1:
         for block in blocks:
             report.join(run_seeds(block))
@@ -117,5 +115,4 @@ def run_schedules(
         for part in pool.map(run_seeds, blocks):
             report.join(part)
             tell(report)
-    report.faults.sort()
     return report

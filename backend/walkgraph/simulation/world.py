@@ -113,7 +113,7 @@ class World:
 
     def run(self) -> Outcome:
         self._perform(self._conductor.begin(self._simulator.now))
-        self._until(lambda: self._conductor.ranks.all_ready, READY_SECONDS, "it isn't ready")
+        self._until(lambda: self.client.ready, READY_SECONDS, "it isn't ready")
         self.client.begin()
         self._disturb()
         self._until(lambda: self.client.over, REST_SECONDS, "not all runs have ended")
