@@ -13,7 +13,7 @@ from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan
-from walkgraph.simulation.plain_loop import ChannelValues, PlainLoop
+from walkgraph.simulation.reference.plain_loop import ChannelValues, PlainLoop
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker.core import Core

@@ -5,7 +5,7 @@ from typing import Any
 
 from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
-from walkgraph.simulation.reference_walk import Function, Out, Vector
+from walkgraph.simulation.reference.reference_walk import Function, Out, Vector
 
 _NOTHING = object()
 

@@ -1,4 +1,4 @@
-"""Random Walks as hypothesis draws them; `walkgraph.simulation.random_walks` says what they are."""
+"""Random Walks as hypothesis draws them; `walkgraph.simulation.reference.random_walks` says what they are."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from walkgraph.graph.document import Graph
-from walkgraph.simulation.random_walks import (
+from walkgraph.simulation.reference.random_walks import (
     CATALOGUE,
     OUTPUTS,
     PARAMS,

@@ -5,9 +5,9 @@ from typing import Any
 
 from walkgraph.abi.calls import Call
 from walkgraph.placement.tables import FromInput, Itinerary, Plan, StepPlan
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.reference.synthetic import twins
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.states import StateStore
-from walkgraph.simulation.synthetic import twins
 
 
 def functions(graph: Any) -> dict[str, Callable[[Call], dict[str, Any]]]:

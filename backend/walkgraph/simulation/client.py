@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
 from walkgraph.placement.tables import WalkPlan
-from walkgraph.simulation.random_walks import plain
-from walkgraph.simulation.scenarios import Request, Scenario
+from walkgraph.simulation.reference.random_walks import plain
+from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Level, Tap
@@ -57,7 +57,7 @@ class AskedRun:
     """What the client knows of one run."""
 
     id: RunId
-    request: Request
+    request: ScenarioRequest
     at: float
     deadline: float | None
     accepted: bool = False
@@ -115,7 +115,7 @@ class SimulatedClient:
         self.planned -= 1
         act()
 
-    def _submit(self, number: int, request: Request, session: str | None = None) -> None:
+    def _submit(self, number: int, request: ScenarioRequest, session: str | None = None) -> None:
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold

@@ -16,36 +16,36 @@ Frames = list[bytes]
 """One message of a socket."""
 
 
-class Process(NamedTuple):
-    """One start of a rank, or the conductor."""
+class Endpoint(NamedTuple):
+    """Where messages come from and go to: one start of a rank, or the conductor."""
 
     rank: int
     start: int
 
 
-CONDUCTOR = Process(-1, 0)
+CONDUCTOR = Endpoint(-1, 0)
 
 
 class Network:
     def __init__(self, simulator: Simulator) -> None:
         self.in_flight = 0
         self._simulator, self._chance = simulator, simulator.chance
-        self._last: dict[tuple[Process, Process], float] = {}
+        self._last: dict[tuple[Endpoint, Endpoint], float] = {}
         """When the last frames of a pair arrive."""
-        self._slow = defaultdict[tuple[Process, Process], float](lambda: self._chance.choice((1.0, 1.0, 5.0)))
+        self._slow = defaultdict[tuple[Endpoint, Endpoint], float](lambda: self._chance.choice((1.0, 1.0, 5.0)))
 
-    def send(self, source: Process, target: Process, frames: Frames, deliver: Callable[[Frames], None]) -> None:
+    def send(self, source: Endpoint, target: Endpoint, frames: Frames, deliver: Callable[[Frames], None]) -> None:
         for one in self.passed(source, target, frames):
             arrives = self.arrival(source, target, one)
             self.in_flight += 1
             self._simulator.counts["messages"] += 1
             self._simulator.at(arrives, lambda one=one: self._arrive(one, deliver))
 
-    def passed(self, source: Process, target: Process, frames: Frames) -> Sequence[Frames]:
+    def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
         """What of the frames gets through: all. A network that loses or repeats messages overrides this."""
         return (frames,)
 
-    def arrival(self, source: Process, target: Process, frames: Frames) -> float:
+    def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
         """When frames arrive: never before those that the same source sent to the same target earlier."""
         pair = source, target
         seconds = self._chance.random() * 2 * MEAN_SECONDS * self._slow[pair]

@@ -16,10 +16,10 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
-from walkgraph.simulation.device import Serve
-from walkgraph.simulation.engine import Functions
-from walkgraph.simulation.naive_chunks import naive_chunks
-from walkgraph.simulation.random_walks import (
+from walkgraph.simulation.rank.device import Serve
+from walkgraph.simulation.rank.engine import Functions
+from walkgraph.simulation.reference.naive_chunks import naive_chunks
+from walkgraph.simulation.reference.random_walks import (
     CATALOGUE,
     PARAMS,
     RESIDENT,
@@ -29,8 +29,8 @@ from walkgraph.simulation.random_walks import (
     plain,
     random_graph,
 )
-from walkgraph.simulation.reference_walk import Function, run_walk
-from walkgraph.simulation.synthetic import twins
+from walkgraph.simulation.reference.reference_walk import Function, run_walk
+from walkgraph.simulation.reference.synthetic import twins
 from walkgraph.wire import messages as m
 from walkgraph.worker.io import values
 from walkgraph.worker.plan_variants import Variants
@@ -42,7 +42,7 @@ WALKS = 24
 
 
 @dataclass(frozen=True)
-class Request:
+class ScenarioRequest:
     """What a client may ask, and what it must get."""
 
     task: str
@@ -54,7 +54,7 @@ class Request:
     """A node of it fails: it gives a part of its outputs."""
     session: bool = False
     """It is asked in a session of its own."""
-    following: "Request | None" = None
+    following: "ScenarioRequest | None" = None
     """May be asked in the same session afterwards."""
 
     @cached_property
@@ -68,7 +68,7 @@ class Scenario:
     graph: Graph
     plan: Plan
     functions: Functions
-    requests: Sequence[Request]
+    requests: Sequence[ScenarioRequest]
     pages: int = PAGES
 
     @cached_property
@@ -85,7 +85,7 @@ class Scenario:
 
 
 def bundled_scenarios() -> list[Scenario]:
-    makers: Mapping[str, Callable[[], list[Request]]] = {
+    makers: Mapping[str, Callable[[], list[ScenarioRequest]]] = {
         "synthetic_loops": _loops,
         "synthetic_streams": _streams,
         "synthetic_states": _states,
@@ -121,8 +121,8 @@ def _placed(nodes: Mapping[str, int], ranks: int) -> Placement:
     return Placement(name="simulated", groups=(Group(nodes=("*",), ranks=(0,)), *groups), ranks=devices)
 
 
-def _loops() -> list[Request]:
-    def nested(rows: int, columns: int, start: int) -> Request:
+def _loops() -> list[ScenarioRequest]:
+    def nested(rows: int, columns: int, start: int) -> ScenarioRequest:
         found: list[int] = []
         value = last = 0
         for row in range(rows):
@@ -131,23 +131,23 @@ def _loops() -> list[Request]:
             last = value
             found.append(value := sum(grown))
         outputs = {"row": found, "last": [last], "total": [sum(found)]}
-        return Request("nested", {"rows": rows, "columns": columns, "start": start}, outputs)
+        return ScenarioRequest("nested", {"rows": rows, "columns": columns, "start": start}, outputs)
 
-    def climb(start: int, limit: int, passes: int) -> Request:
+    def climb(start: int, limit: int, passes: int) -> ScenarioRequest:
         params = {"start": start, "limit": limit, "passes": passes}
-        return Request("climb", params, {"value": [*range(start + 1, limit)], "passes": [passes]})
+        return ScenarioRequest("climb", params, {"value": [*range(start + 1, limit)], "passes": [passes]})
 
-    def skip(times: int) -> Request:
+    def skip(times: int) -> ScenarioRequest:
         total = 0
         for index in range(times):
             total += 1 if index % 2 == 0 else 0
-        return Request("skip", {"times": times}, {"sum": [total]})
+        return ScenarioRequest("skip", {"times": times}, {"sum": [total]})
 
-    count = Request("count", {"stop_at": 4}, {"token": [1, 2, 3, 4]})
+    count = ScenarioRequest("count", {"stop_at": 4}, {"token": [1, 2, 3, 4]})
     return [nested(3, 2, 10), nested(2, 3, 1), climb(0, 4, 2), climb(2, 5, 3), skip(5), count]
 
 
-def _streams() -> list[Request]:
+def _streams() -> list[ScenarioRequest]:
     def batches(values_: Sequence[float]) -> list[float]:
         return _sums("fixed", {"size": 3}, values_)
 
@@ -157,17 +157,17 @@ def _streams() -> list[Request]:
     def contexts(values_: Sequence[float]) -> list[float]:
         return _sums("left_context", {"chunk": 3, "context": 2, "first": 1}, values_)
 
-    found: list[Request] = []
+    found: list[ScenarioRequest] = []
     for items, stop in ((7, 99), (6, 99), (9, 4), (8, 0)):
         given = [float(item) for item in range(min(items, stop))]
         params = {"items": items, "stop_at": stop}
         each = {"batches": batches(given), "windows": windows(given), "contexts": contexts(given)}
         each["whole"] = [sum(given)]
-        found += [Request(name, params, {name: each[name]}) for name in each]
-        found.append(Request("all", params, each))
-        found.append(Request("chain", params, {"windows": each["windows"], "chain": [sum(each["windows"])]}))
+        found += [ScenarioRequest(name, params, {name: each[name]}) for name in each]
+        found.append(ScenarioRequest("all", params, each))
+        found.append(ScenarioRequest("chain", params, {"windows": each["windows"], "chain": [sum(each["windows"])]}))
         padding = [0.0] * (items + 2 - len(given))
-        found.append(Request("padded", params | {"extra": 2}, {"padded": [*given, *padding]}))
+        found.append(ScenarioRequest("padded", params | {"extra": 2}, {"padded": [*given, *padding]}))
     return found
 
 
@@ -175,33 +175,33 @@ def _sums(policy: str, settings: Mapping[str, int], items: Sequence[float]) -> l
     return [float(sum(chunk.values)) for chunk in naive_chunks(policy, settings, items)]
 
 
-def _states() -> list[Request]:
-    def write(prompt: int, first: int, times: int) -> Request:
+def _states() -> list[ScenarioRequest]:
+    def write(prompt: int, first: int, times: int) -> ScenarioRequest:
         read = [*range(first, first + prompt)]
         token = (sum(read) + prompt) % 997
         params = {"prompt": prompt, "first": first, "times": times}
-        return Request("write", params, {"token": _grown([*read, token], prompt, times)})
+        return ScenarioRequest("write", params, {"token": _grown([*read, token], prompt, times)})
 
-    def part_ways(prompt: int, first: int, times: int) -> Request:
+    def part_ways(prompt: int, first: int, times: int) -> ScenarioRequest:
         read = [*range(first, first + prompt)]
         token = (sum(read) + prompt) % 997
         aside = [*read, first, first + 1, first + 2]
         begun = (sum(aside) + prompt + 1) % 997
         copy = _grown([*aside, begun], prompt + 1, times)
         params = {"prompt": prompt, "first": first, "times": times}
-        return Request("part_ways", params, {"main": _grown([*read, token], prompt, times), "copy": copy})
+        return ScenarioRequest("part_ways", params, {"main": _grown([*read, token], prompt, times), "copy": copy})
 
-    def peek(prompt: int, first: int) -> Request:
+    def peek(prompt: int, first: int) -> ScenarioRequest:
         read = [*range(first, first + prompt)]
         look = (2 * sum(read) + prompt) % 997
-        return Request("peek", {"prompt": prompt, "first": first}, {"once": [look], "again": [look]})
+        return ScenarioRequest("peek", {"prompt": prompt, "first": first}, {"once": [look], "again": [look]})
 
-    def remember(prompt: int, first: int, kept: Sequence[int] = (), times: int = 3) -> Request:
+    def remember(prompt: int, first: int, kept: Sequence[int] = (), times: int = 3) -> ScenarioRequest:
         tokens = [*kept, *range(first, first + prompt)]
         token = (sum(tokens) + len(tokens)) % 997
         params = {"prompt": prompt, "first": first, "room": 2 * prompt}
         following = remember(prompt, first + 1, tokens, times - 1) if times > 1 and 2 * prompt > len(tokens) else None
-        return Request("remember", params, {"token": [token]}, session=True, following=following)
+        return ScenarioRequest("remember", params, {"token": [token]}, session=True, following=following)
 
     asked = [write(4, 1, 6), write(16, 3, 12), write(10, 2, 3), part_ways(4, 1, 4), part_ways(9, 5, 6)]
     return [*asked, peek(5, 2), remember(6, 1), remember(20, 3)]
@@ -217,9 +217,12 @@ def _grown(tokens: Sequence[int], position: int, times: int) -> list[int]:
     return found
 
 
-def _faults() -> list[Request]:
-    good = Request("fail", {"times": 5}, {"value": [*range(5)]})
-    return [good, *(Request("fail", {"times": 5, "at": at}, {"value": [*range(at)]}, fails=True) for at in (0, 2, 4))]
+def _faults() -> list[ScenarioRequest]:
+    good = ScenarioRequest("fail", {"times": 5}, {"value": [*range(5)]})
+    return [
+        good,
+        *(ScenarioRequest("fail", {"times": 5, "at": at}, {"value": [*range(at)]}, fails=True) for at in (0, 2, 4)),
+    ]
 
 
 # ── random Walks ────────────────────────────────────────────────────────────────────────────────
@@ -261,7 +264,7 @@ def relay() -> Scenario:
     mixed = {node: mix(node) for node in "ab"}
     inputs = {"x": 5, "xs": [7, 8]}
     wanted = [run_walk(graph.walks[node], mixed, PARAMS, inputs)[0]["o"][0][1] for node in "ab"]
-    return Scenario("relay", graph, plan, _fixed(mixed), [Request("t", {}, {"o": wanted}, inputs)])
+    return Scenario("relay", graph, plan, _fixed(mixed), [ScenarioRequest("t", {}, {"o": wanted}, inputs)])
 
 
 def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenario:
@@ -280,12 +283,12 @@ def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogu
     graph = codec.load(codec.dump(graph) | {"tasks": {"t": _task(outputs)}})
     plan = assemble(Assignment(graph, placement), components)
     mixed = {node: mix(node) for node in graph.nodes}
-    requests: list[Request] = []
+    requests: list[ScenarioRequest] = []
     for n in (1, 2, 3):
         params, inputs = PARAMS | {"n": n}, {"x": 5 + n, "xs": [7, 8]}
         outs, _ = run_walk(walk, mixed, params, inputs)
         wanted = {output: [plain(value) for _, value in given] for output, given in outs.items() if given}
-        requests.append(Request("t", {"n": n}, wanted, inputs))
+        requests.append(ScenarioRequest("t", {"n": n}, wanted, inputs))
     return Scenario(name, graph, plan, _fixed(mixed), requests)
 
 

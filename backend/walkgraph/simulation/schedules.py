@@ -11,7 +11,7 @@ from functools import cache
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.world import PARTS, Outcome, Parts, World
+from walkgraph.simulation.world import REAL_PARTS, Outcome, World, WorldParts
 
 BLOCK = 250
 """Seeds that a process takes at a time."""
@@ -23,7 +23,7 @@ MOST_FAULTS = 20
 """In the text of a report."""
 
 
-def world(known: Sequence[Scenario], seed: int, parts: Parts = PARTS) -> World:
+def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS) -> World:
     """What a seed stands for: the same scenario, disturbances and order of messages whenever it is made."""
     chance = random.Random(f"scenario {seed}")  # noqa: S311 - no secret
     return World(chance.choice(known), seed, chances=chance.choice(MOODS), parts=parts)

@@ -18,15 +18,15 @@ from walkgraph.conductor import events as c
 from walkgraph.conductor.core import Conductor
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.carrier import Arenas
 from walkgraph.simulation.client import AskedRun, Chances, SimulatedClient
-from walkgraph.simulation.device import SimulatedDevice
-from walkgraph.simulation.engine import SimulatedEngine
-from walkgraph.simulation.network import CONDUCTOR, Frames, Network, Process
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.rank.carrier import Arenas
+from walkgraph.simulation.rank.device import SimulatedDevice
+from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.states import StateStore
-from walkgraph.simulation.worker import SimulatedWorker, WorkerParts
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
@@ -60,7 +60,7 @@ MOST_TICKS = 20
 
 
 @dataclass(frozen=True)
-class Parts:
+class WorldParts:
     """What a world is made of."""
 
     network: type[Network] = Network
@@ -73,7 +73,7 @@ class Parts:
     conductor: type[Conductor] = Conductor
 
 
-PARTS = Parts()
+REAL_PARTS = WorldParts()
 
 
 class Outcome(NamedTuple):
@@ -88,7 +88,9 @@ class Outcome(NamedTuple):
 
 
 class World:
-    def __init__(self, scenario: Scenario, seed: int, *, chances: Chances | None = None, parts: Parts = PARTS) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, *, chances: Chances | None = None, parts: WorldParts = REAL_PARTS
+    ) -> None:
         self._scenario, self._parts = scenario, parts
         self._chances = Chances() if chances is None else chances
         self._simulator = Simulator(scenario.name, seed)
@@ -224,7 +226,7 @@ class World:
                 case c.Tell():
                     pass
 
-    def _post(self, source: Process, target: Process, frames: Frames) -> bool:
+    def _post(self, source: Endpoint, target: Endpoint, frames: Frames) -> bool:
         """False if the target is no more."""
         if target == CONDUCTOR:
             self._network.send(source, target, frames, partial(self._heard, source))
@@ -235,7 +237,7 @@ class World:
         self._network.send(source, target, frames, partial(worker.receive, source))
         return True
 
-    def _heard(self, source: Process, frames: Frames) -> None:
+    def _heard(self, source: Endpoint, frames: Frames) -> None:
         messages = codec.from_worker.decode_all(frames[0])
         self._hear(*(c.FromRank(Rank(source.rank), source.start, message) for message in messages))
 
@@ -254,7 +256,7 @@ class World:
             loop=parts.loop,
             emitter=lambda: self._emitter(rank),
         )
-        here = Process(rank, start)
+        here = Endpoint(rank, start)
         loads = start <= len(scenario.plan.ranks) or self._chance.random() >= self._chances.unloadable
         self._counts["processes that can't load"] += not loads
         self._workers[rank] = SimulatedWorker(simulator, here, made, self._post, self._arenas, loads=loads)
@@ -272,7 +274,7 @@ class World:
         self._counts["packets of telemetry"] += 1
         return self._chance.random() < 0.9
 
-    def _ended(self, here: Process, code: int) -> None:
+    def _ended(self, here: Endpoint, code: int) -> None:
         worker = self._workers.get(Rank(here.rank))
         if worker is not None and worker.here == here:
             del self._workers[worker.rank], self._arenas[here]

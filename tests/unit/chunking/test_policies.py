@@ -13,7 +13,7 @@ from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.placement.tables import StreamPlan
-from walkgraph.simulation.naive_chunks import NaiveChunk, naive_chunks
+from walkgraph.simulation.reference.naive_chunks import NaiveChunk, naive_chunks
 
 DRAWN = Path(__file__).parents[3] / "editor" / "frontend" / "tests" / "panels" / "chunks.golden.json"
 

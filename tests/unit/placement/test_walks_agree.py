@@ -18,7 +18,7 @@ from walkgraph.placement.compiler.compile import chunked, compile_walk
 from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.reference_walk import run_walk
+from walkgraph.simulation.reference.reference_walk import run_walk
 
 ONE = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
 INPUTS = {"x": 5, "xs": [7, 8]}

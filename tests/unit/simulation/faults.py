@@ -17,11 +17,11 @@ from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
-from walkgraph.simulation.device import SimulatedDevice
-from walkgraph.simulation.engine import SimulatedEngine
-from walkgraph.simulation.network import CONDUCTOR, Frames, Network, Process
-from walkgraph.simulation.states import StateStore
-from walkgraph.simulation.world import PARTS, Parts
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.rank.device import SimulatedDevice
+from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.world import REAL_PARTS, WorldParts
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core
@@ -105,7 +105,7 @@ class KeepsSlots(SimulatedDevice):
         return StuckGroup(group.key, group.slots, group.graphs, group.spans, group.free)
 
 
-def decoded(source: Process, target: Process, frames: Frames) -> list[Any]:
+def decoded(source: Endpoint, target: Endpoint, frames: Frames) -> list[Any]:
     if target == CONDUCTOR:
         return [*codec.from_worker.decode_all(frames[0])]
     return [*(codec.to_worker if source == CONDUCTOR else codec.between_workers).decode_all(frames[-1])]
@@ -116,7 +116,7 @@ class Loses(Network):
 
     kind: Any = None
 
-    def passed(self, source: Process, target: Process, frames: Frames) -> Sequence[Frames]:
+    def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
         messages = decoded(source, target, frames)
         kept = [codec.encode(message) for message in messages if not self.lost(message)]
         if len(kept) == len(messages):
@@ -127,8 +127,8 @@ class Loses(Network):
         return isinstance(message, self.kind)
 
 
-def losing(kind: Any) -> Parts:
-    return Parts(network=type(f"Loses{kind.__name__}", (Loses,), {"kind": kind}))
+def losing(kind: Any) -> WorldParts:
+    return WorldParts(network=type(f"Loses{kind.__name__}", (Loses,), {"kind": kind}))
 
 
 class LosesStops(Loses):
@@ -148,7 +148,7 @@ class LosesOpenings(Loses):
 class Repeats(Network):
     """A value is sent twice."""
 
-    def passed(self, source: Process, target: Process, frames: Frames) -> Sequence[Frames]:
+    def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
         twice = any(isinstance(message, m.Emit) for message in decoded(source, target, frames))
         return (frames, frames) if twice else (frames,)
 
@@ -156,7 +156,7 @@ class Repeats(Network):
 class Reorders(Network):
     """Messages of one sender overtake each other."""
 
-    def arrival(self, source: Process, target: Process, frames: Frames) -> float:
+    def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
         self._last.clear()
         return super().arrival(source, target, frames)
 
@@ -164,7 +164,7 @@ class Reorders(Network):
 class CancelsFirst(Network):
     """A cancel overtakes its start."""
 
-    def arrival(self, source: Process, target: Process, frames: Frames) -> float:
+    def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
         at = super().arrival(source, target, frames)
         late = any(isinstance(message, m.Start) for message in decoded(source, target, frames))
         return at + 0.5 if late else at
@@ -243,7 +243,7 @@ class Fault(NamedTuple):
     """Scenarios whose names have this."""
     said: str
     """A part of what the world says."""
-    parts: Parts = PARTS
+    parts: WorldParts = REAL_PARTS
     patches: Sequence[Patch] = ()
     chances: Chances = Chances()
 
@@ -252,12 +252,12 @@ OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
 CROWD = Chances(kill=0.0, hang=0.0, most_runs=8)
 LOST_ITS_PEERS = Patch(Ranks, "_connect", _ready_at_once)
 FAULTS = {
-    "a lost peer": Fault("/2", "", Parts(links=LostPeer), chances=OFTEN),
-    "messages for unknown peers": Fault("/2", "", Parts(links=ForgetsUnknownPeers), [LOST_ITS_PEERS], OFTEN),
+    "a lost peer": Fault("/2", "", WorldParts(links=LostPeer), chances=OFTEN),
+    "messages for unknown peers": Fault("/2", "", WorldParts(links=ForgetsUnknownPeers), [LOST_ITS_PEERS], OFTEN),
     "the border of a stream": Fault(
         "streams", "", patches=[Patch(Incoming, "chunk", _no_chunk_on_a_border(Incoming.chunk))]
     ),
-    "a closing chunk that isn't read": Fault("streams", "reads chunks", Parts(engine=NoClosingChunk)),
+    "a closing chunk that isn't read": Fault("streams", "reads chunks", WorldParts(engine=NoClosingChunk)),
     "a credit that is not given back": Fault("streams/2", "stalled", losing(m.Credit)),
     "a credit that is not noted": Fault(
         "streams", "stalled", patches=[Patch(Outgoing, "credited", lambda self, consumer, consumed: None)]
@@ -266,19 +266,21 @@ FAULTS = {
     "a Freed behind what waits for space": Fault(
         "ferries", "", patches=[Patch(Outbox, "urge", lambda self, message: self.send(OutgoingMessage(message)))]
     ),
-    "a slot that is not left": Fault("followed", "", Parts(device=KeepsSlots)),
-    "a duplicate end": Fault("loops", "after its end", Parts(engine=EndsTwice)),
-    "a page that is not returned": Fault("states", "", Parts(states=KeepsPages)),
-    "more pages than were promised": Fault("states", "none is free", Parts(states=TakesMorePages), chances=CROWD),
-    "a cancel that overtakes its start": Fault("loops", "in the core", Parts(network=CancelsFirst, core=Forgetful)),
-    "an unfinished until": Fault("loops/2", "stalled", Parts(network=LosesStops)),
-    "outputs of two ranks in another order": Fault("relay", "by the book", Parts(core=SaysSentAtOnce)),
+    "a slot that is not left": Fault("followed", "", WorldParts(device=KeepsSlots)),
+    "a duplicate end": Fault("loops", "after its end", WorldParts(engine=EndsTwice)),
+    "a page that is not returned": Fault("states", "", WorldParts(states=KeepsPages)),
+    "more pages than were promised": Fault("states", "none is free", WorldParts(states=TakesMorePages), chances=CROWD),
+    "a cancel that overtakes its start": Fault(
+        "loops", "in the core", WorldParts(network=CancelsFirst, core=Forgetful)
+    ),
+    "an unfinished until": Fault("loops/2", "stalled", WorldParts(network=LosesStops)),
+    "outputs of two ranks in another order": Fault("relay", "by the book", WorldParts(core=SaysSentAtOnce)),
     "outputs that don't wait for their turn": Fault(
         "relay", "by the book", patches=[Patch(OrderedOutputs, "emit", lambda self, message: [message])]
     ),
-    "messages that overtake each other": Fault("/2", "", Parts(network=Reorders)),
-    "a gate that isn't opened": Fault("loops/1", "not all runs", Parts(network=LosesOpenings), chances=OFTEN),
-    "a deadline that is not kept": Fault("streams", "deadline", Parts(conductor=WithoutDeadlines), chances=OFTEN),
+    "messages that overtake each other": Fault("/2", "", WorldParts(network=Reorders)),
+    "a gate that isn't opened": Fault("loops/1", "not all runs", WorldParts(network=LosesOpenings), chances=OFTEN),
+    "a deadline that is not kept": Fault("streams", "deadline", WorldParts(conductor=WithoutDeadlines), chances=OFTEN),
     "a run that isn't resumed": Fault("states", "not all runs have ended", losing(m.Resume), chances=CROWD),
     "events that a suspended run loses": Fault(
         "states",
@@ -288,6 +290,6 @@ FAULTS = {
     ),
     "a run that isn't released": Fault("loops", "", losing(m.Released)),
     "a lost output": Fault("loops", "by the book", losing(m.Emit)),
-    "an output twice": Fault("loops", "by the book", Parts(network=Repeats)),
-    "a call that is never made": Fault("loops", "", Parts(engine=LosesCalls)),
+    "an output twice": Fault("loops", "by the book", WorldParts(network=Repeats)),
+    "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

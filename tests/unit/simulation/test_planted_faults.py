@@ -7,7 +7,7 @@ import pytest
 from tests.unit.simulation.faults import FAULTS, Fault
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.world import PARTS, Parts, World
+from walkgraph.simulation.world import REAL_PARTS, World, WorldParts
 
 SEEDS = 120
 """In which a fault must be found."""
@@ -18,7 +18,7 @@ def known() -> tuple[Scenario, ...]:
     return tuple(scenarios())
 
 
-def found(fault: Fault, parts: Parts, seeds: range) -> tuple[int, str] | None:
+def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:
     """The first seed in which a world is at fault, and what it says."""
     those = [one for one in known() if fault.where in one.name]
     for seed in seeds:
@@ -41,4 +41,4 @@ def test_a_planted_fault_is_found_by_its_seed_alone(name: str) -> None:
         assert f"seed {seed}, " in said
         assert fault.said in said
         assert found(fault, fault.parts, range(seed, seed + 1)) == seen
-    assert found(fault, PARTS, range(seed + 1)) is None
+    assert found(fault, REAL_PARTS, range(seed + 1)) is None

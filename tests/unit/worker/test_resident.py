@@ -27,7 +27,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.reference_walk import run_walk
+from walkgraph.simulation.reference.reference_walk import run_walk
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, CallDone, Ref, RunCall, RunLoop, Send, Started
 from walkgraph.worker.walk.run_streams import Outgoing

@@ -19,7 +19,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.reference_walk import run_walk
+from walkgraph.simulation.reference.reference_walk import run_walk
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WHENS = (None, "off", "n > 1", "@loop.index > 1", "@loop.index % 3 == 0", "@loop.index == 0 and on", "@loop.index < 3")

@@ -14,7 +14,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
-from walkgraph.simulation.plain_loop import PlainLoop
+from walkgraph.simulation.reference.plain_loop import PlainLoop
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
 

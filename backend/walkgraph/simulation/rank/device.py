@@ -9,9 +9,9 @@ from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
-from walkgraph.simulation.plain_loop import PlainLoop
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.reference.plain_loop import PlainLoop
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.states import StateStore
 
 SLOTS = 3
 STEP_SECONDS = 0.002
@@ -63,7 +63,7 @@ class SimulatedQueue:
         return SimulatedMark(simulator, self.busy_until)
 
 
-class Activity:
+class IterationForms:
     """Which uses of a loop are called, iteration by iteration: what a launch does. Implements `forms`."""
 
     def __init__(self, call: LoopCall) -> None:
@@ -84,7 +84,7 @@ class Activity:
 
 
 @dataclass(slots=True)
-class Entered:
+class EnteredSlot:
     """What a run enters a slot with."""
 
     times: int
@@ -135,9 +135,9 @@ class SimulatedSlots:
     sent_bytes: Sequence[int] = ()
     cells: dict[int, SlotContents] = field(default_factory=dict[int, SlotContents])
 
-    def enter(self, run: LoopRun, slot: int) -> Entered:
+    def enter(self, run: LoopRun, slot: int) -> EnteredSlot:
         self.cells[slot] = SlotContents(self.begin(run.call)) if run.cells is None else run.cells["contents"]
-        return Entered(run.call.times, "", Activity(run.call))
+        return EnteredSlot(run.call.times, "", IterationForms(run.call))
 
     def link(self, slot: int, links: Sequence[int]) -> None: ...
 

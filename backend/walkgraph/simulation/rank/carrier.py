@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from walkgraph.ids import Rank
-from walkgraph.simulation.network import Process
+from walkgraph.simulation.network import Endpoint
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.transports.base import BadTicket
 from walkgraph.wire import messages as m
@@ -28,14 +28,14 @@ class SentValue:
     """When it has arrived in the arena."""
 
 
-Arenas = dict[Process, dict[int, SentValue]]
+Arenas = dict[Endpoint, dict[int, SentValue]]
 """All arenas of a world: what is on its way, by ticket."""
 
 
 class SimulatedCarrier:
     """Implements `worker.io.carrier.CarrierLike`."""
 
-    def __init__(self, simulator: Simulator, here: Process, arenas: Arenas) -> None:
+    def __init__(self, simulator: Simulator, here: Endpoint, arenas: Arenas) -> None:
         self._simulator, self._here, self._arenas = simulator, here, arenas
         self._sent = arenas[here] = {}
         self._number = 0
@@ -43,7 +43,7 @@ class SimulatedCarrier:
         """Peers whose arenas can be read here."""
         self._accepted: set[Rank] = set()
         """Peers that can read this arena."""
-        self._taking: dict[tuple[Process, int], float] = {}
+        self._taking: dict[tuple[Endpoint, int], float] = {}
         """When copies out of peers' arenas are over."""
 
     # ── as a sender ──
@@ -103,14 +103,14 @@ class SimulatedCarrier:
         return m.Peer(address=address, start=self._here.start)
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:
-        if Process(rank, peer.start) not in self._arenas:
+        if Endpoint(rank, peer.start) not in self._arenas:
             raise BadTicket("a peer's arena can't be opened; it has probably ended")
         self._starts[rank] = peer.start
 
     def disconnect(self, rank: Rank) -> None:
         self._accepted.discard(rank)
         start = self._starts.pop(rank, 0)
-        self._taking = {key: at for key, at in self._taking.items() if key[0] != Process(rank, start)}
+        self._taking = {key: at for key, at in self._taking.items() if key[0] != Endpoint(rank, start)}
 
     def opened(self, rank: Rank) -> tuple[str, ...]:
         return (TRANSPORT,) if rank in self._starts else ()
@@ -139,8 +139,8 @@ class SimulatedCarrier:
         self._taking[source, ticket.id] = self._copied()
         return found.value
 
-    def _source(self, ticket: m.Ticket) -> Process:
-        return Process(ticket.owner, self._starts.get(ticket.owner, 0))
+    def _source(self, ticket: m.Ticket) -> Endpoint:
+        return Endpoint(ticket.owner, self._starts.get(ticket.owner, 0))
 
     def _copied(self) -> float:
         return self._simulator.now + COPY_SECONDS * self._simulator.chance.random()

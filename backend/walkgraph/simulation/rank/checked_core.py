@@ -2,7 +2,7 @@
 
 from walkgraph.engine.loops.spec import Items
 from walkgraph.ids import Rank
-from walkgraph.simulation.calls import SimulatedCalls
+from walkgraph.simulation.rank.calls import SimulatedCalls
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing

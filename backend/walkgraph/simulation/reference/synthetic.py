@@ -5,7 +5,7 @@ from typing import Any
 
 from walkgraph.abi.calls import Call
 from walkgraph.graph.document import Graph
-from walkgraph.simulation.states import StateStore
+from walkgraph.simulation.rank.states import StateStore
 
 
 def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[str, Any]]]:

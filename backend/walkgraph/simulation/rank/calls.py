@@ -8,7 +8,7 @@ from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.engine.calls.chunked_prefill import Begun, Done
 from walkgraph.engine.calls.schedule import MIX, Schedule
 from walkgraph.errors import ErrorInfo
-from walkgraph.simulation.device import Serve, SimulatedMark, SimulatedQueue
+from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue
 from walkgraph.simulation.simulator import Simulator
 
 CALL_SECONDS = 0.002

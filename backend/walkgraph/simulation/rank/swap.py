@@ -8,16 +8,16 @@ from typing import Literal
 
 from walkgraph.engine.holds import RunHolds
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.simulation.device import SimulatedMark, SimulatedQueue
+from walkgraph.simulation.rank.device import SimulatedMark, SimulatedQueue
+from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.states import StateStore
 
 SWAP_SECONDS = 0.01
 """The mean duration of a move."""
 
 
 @dataclass(slots=True)
-class _SuspendedRun:
+class _SwappedRun:
     state: Literal["stopping", "leaving", "out", "coming"] = "stopping"
     wanted: bool = False
     """To be here."""
@@ -36,7 +36,7 @@ class SimulatedSwap:
 
     def __init__(self, simulator: Simulator, queue: SimulatedQueue, states: StateStore, holds: RunHolds) -> None:
         self._simulator, self._queue, self._states, self._holds = simulator, queue, states, holds
-        self._suspended: dict[str, _SuspendedRun] = {}
+        self._suspended: dict[str, _SwappedRun] = {}
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class SimulatedSwap:
         found = self._suspended.get(run)
         if found is None:
             self._simulator.counts["runs suspended"] += 1
-            self._suspended[run] = _SuspendedRun()
+            self._suspended[run] = _SwappedRun()
             self._holds.stop(run)
         else:
             found.wanted, found.asked = False, True
@@ -75,7 +75,7 @@ class SimulatedSwap:
         """When moves are over."""
         return [one.mark.at for one in self._suspended.values() if one.mark is not None]
 
-    def _advance(self, run: str, one: _SuspendedRun) -> Swapped | None:
+    def _advance(self, run: str, one: _SwappedRun) -> Swapped | None:
         if one.state == "stopping" and self._holds.quiet(run):
             self._states.move_out(run)
             one.state, one.mark = "leaving", self._queue.launch(SWAP_SECONDS)

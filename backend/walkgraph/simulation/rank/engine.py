@@ -13,11 +13,11 @@ from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.spec import Items, LoopCall
-from walkgraph.simulation.calls import CALL_SECONDS, SimulatedCalls
-from walkgraph.simulation.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.calls import CALL_SECONDS, SimulatedCalls
+from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.rank.swap import SimulatedSwap
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.states import StateStore
-from walkgraph.simulation.swap import SimulatedSwap
 
 Functions = Callable[[StateStore], Mapping[str, Serve]]
 """Node -> the function that serves its calls."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from walkgraph.simulation.network import Frames, Process
+from walkgraph.simulation.network import Endpoint, Frames
 from walkgraph.simulation.simulator import Action, Simulator
 
 CONNECT_SECONDS = 0.01
@@ -21,7 +21,7 @@ _AGAIN = zmq.Again()
 """Made once: making one takes longer than all else that a simulated socket does."""
 
 
-def address_of(process: Process) -> str:
+def address_of(process: Endpoint) -> str:
     return f"{process.rank}.{process.start}"
 
 
@@ -71,7 +71,7 @@ class SimulatedSocket:
 class SimulatedConnection(SimulatedSocket):
     """A PUSH socket, made by a context."""
 
-    def __init__(self, simulator: Simulator, post: Callable[[Process, Frames], bool], wake: Action) -> None:
+    def __init__(self, simulator: Simulator, post: Callable[[Endpoint, Frames], bool], wake: Action) -> None:
         super().__init__(simulator, _nowhere, wake)
         self._post = post
 
@@ -79,13 +79,13 @@ class SimulatedConnection(SimulatedSocket):
 
     def connect(self, address: str) -> None:
         rank, _, start = address.partition(".")
-        peer = Process(int(rank), int(start))
+        peer = Endpoint(int(rank), int(start))
         self._leave = partial(self._post, peer)
         self.connecting()
 
 
 class SimulatedContext:
-    def __init__(self, simulator: Simulator, post: Callable[[Process, Frames], bool], wake: Action) -> None:
+    def __init__(self, simulator: Simulator, post: Callable[[Endpoint, Frames], bool], wake: Action) -> None:
         self._made = simulator, post, wake
 
     def socket(self, kind: int) -> SimulatedConnection:

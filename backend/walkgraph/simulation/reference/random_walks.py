@@ -8,7 +8,7 @@ from zlib import crc32
 
 from walkgraph.graph.catalogue import Catalogue, Component, port
 from walkgraph.graph.document import Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
-from walkgraph.simulation.reference_walk import Function, Vector
+from walkgraph.simulation.reference.reference_walk import Function, Vector
 
 T = TypeVar("T")
 PORTS = ("a", "b", "c")

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, cast
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
-from walkgraph.simulation.carrier import Arenas, SimulatedCarrier
-from walkgraph.simulation.checked_core import CheckedCore
-from walkgraph.simulation.engine import SimulatedEngine
-from walkgraph.simulation.network import CONDUCTOR, Frames, Process
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
+from walkgraph.simulation.rank.carrier import Arenas, SimulatedCarrier
+from walkgraph.simulation.rank.checked_core import CheckedCore
+from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
+from walkgraph.simulation.rank.states import PAGE_TOKENS, StateStore
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.simulation.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
-from walkgraph.simulation.states import PAGE_TOKENS, StateStore
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import messages as m
@@ -46,9 +46,9 @@ class SimulatedWorker:
     def __init__(
         self,
         simulator: Simulator,
-        here: Process,
+        here: Endpoint,
         parts: WorkerParts,
-        post: Callable[[Process, Process, Frames], bool],
+        post: Callable[[Endpoint, Endpoint, Frames], bool],
         arenas: Arenas,
         *,
         loads: bool = True,
@@ -95,7 +95,7 @@ class SimulatedWorker:
         self.stopped, self._next = False, float("inf")
         self._wake()
 
-    def receive(self, source: Process, frames: Frames) -> None:
+    def receive(self, source: Endpoint, frames: Frames) -> None:
         if not self.over:
             (self._conductor if source == CONDUCTOR else self._inbox).inbox.append(frames)
             self._wake()
