@@ -1,7 +1,7 @@
 """The client of a simulated world: what it asks and when, what it has got, and whether that is right."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -17,31 +17,32 @@ from walkgraph.worker.io import values
 
 
 class Chances(NamedTuple):
-    """How much a world is disturbed: the share of runs, or of worlds, to which a thing happens."""
+    """How much a world is disturbed, as shares: of runs, of processes that are started again, or of worlds."""
 
+    # Of runs.
     abort: float = 0.2
     deadline: float = 0.15
     hold: float = 0.08
     pause: float = 0.12
-    breakpoint: float = 0.1
-    """Of worlds, as all that follow."""
-    tap: float = 0.1
     record: float = 0.05
-    """Of runs."""
     wrong: float = 0.03
-    """Of runs: they ask for what there isn't."""
+    """They ask for what there isn't."""
+    # Of processes that are started again.
+    unloadable: float = 0.1
+    # Of worlds.
+    breakpoint: float = 0.1
+    tap: float = 0.1
     kill: float = 0.15
     hang: float = 0.02
     stall: float = 0.1
-    unloadable: float = 0.1
-    """Of processes that are started anew: they can't load."""
+    """A process stands still for a while."""
     telemetry: float = 0.25
-    """Of worlds: their ranks measure their work and tell of it."""
     fail: float = 0.02
     """The first death of a process fails the deployment."""
     stop: float = 0.1
+    """The deployment is stopped once it is at rest."""
     most_runs: int = 4
-    """Asked by the world at first; runs of a session follow."""
+    """Asked for by the world at first; runs of a session follow."""
 
 
 SPREAD_SECONDS = 0.4
@@ -69,6 +70,10 @@ class AskedRun:
     wrong: bool = False
     """It asked for what there isn't."""
     session: str | None = None
+    since: float = 0.0
+    """When the first run of its session was asked for."""
+    follows: bool = False
+    """It reads what earlier runs of its session have left."""
     paused: m.Paused | None = None
     was_paused: bool = False
     outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
@@ -115,12 +120,16 @@ class SimulatedClient:
         self.planned -= 1
         act()
 
-    def _submit(self, number: int, request: ScenarioRequest, session: str | None = None) -> None:
+    def _submit(self, number: int, request: ScenarioRequest, after: AskedRun | None = None) -> None:
+        """`after`: the run of a session that this one follows."""
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
         asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
-        asked.session = session or (f"of {run}" if request.session else None)
+        asked.session = f"of {run}" if request.session else None
+        asked.since = asked.at
+        if after is not None:
+            asked.session, asked.since, asked.follows = after.session, after.since, True
         asked.wrong = chance.random() < chances.wrong
         if chance.random() < chances.abort:
             self._after(chance.random() * 0.2, lambda: self._abort(run))
@@ -175,7 +184,7 @@ class SimulatedClient:
         """Another run of a session, or its end. What it keeps is given back then; runs may wait for that."""
         following = run.request.following
         if following is not None and run.finished is not None and run.finished.error is None:
-            self._submit(len(self.runs) + self._chances.most_runs, following, run.session)
+            self._submit(len(self.runs) + self._chances.most_runs, following, run)
         else:
             self._send(m.AskSessions(number=0, end=run.session))
 
@@ -274,10 +283,11 @@ class SimulatedClient:
 
     # ── whether it is right ──
 
-    def check(self, run: AskedRun, *, lost: bool) -> str:
-        """The code with which a run has ended, `done` if well. `lost`: a rank was lost while it ran."""
+    def check(self, run: AskedRun, lost: Sequence[float]) -> str:
+        """The code with which a run has ended, `done` if well. `lost`: when ranks were."""
         error = run.rejected or (run.finished.error if run.finished else None)
-        self._check_outputs(run, whole=error is None)
+        if not (run.follows and any(at >= run.since for at in lost)):  # what it follows may be lost
+            self._check_outputs(run, whole=error is None)
         if error is None:
             if run.request.fails:
                 raise self._simulator.fail("it ends well though a node failed", run.id)
@@ -285,7 +295,7 @@ class SimulatedClient:
         fitting = {
             "cancelled": run.aborted,
             "deadline_exceeded": run.deadline is not None and run.finished_at >= run.at + run.deadline,
-            "worker_lost": lost,
+            "worker_lost": any(at >= run.at for at in lost),
             "node_error": run.request.fails,
             "numeric_error": run.request.fails,
             "shutting_down": self.stopping,

@@ -334,7 +334,7 @@ class World:
     # ── what must hold ──
 
     def _check_run(self, run: AskedRun) -> str:
-        return self.client.check(run, lost=any(run.at <= at + DIED_SECONDS for at in self._lost))
+        return self.client.check(run, [at + DIED_SECONDS for at in self._lost])
 
     def _check_deadline(self, name: str) -> None:
         run, record = self.client.runs[name], self._conductor.runs.table.get(name)

@@ -43,11 +43,6 @@ class Core:
     def runs(self) -> tuple[str, ...]:
         return tuple(self._runs)
 
-    @property
-    def early(self) -> tuple[str, ...]:
-        """Runs of which a peer was heard before the conductor."""
-        return tuple(self._early)
-
     def standing(self, run: str) -> Standing | None:
         """How a run stands here, and what it waits for."""
         found = self._runs.get(run)

@@ -12,7 +12,6 @@ from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.events import Command as Ordered
 from walkgraph.conductor.events import Event as Heard
 from walkgraph.conductor.events import FromService
-from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
@@ -28,6 +27,7 @@ from walkgraph.worker.core import Core
 from walkgraph.worker.events import Cancelled, Command, Event, Release, Report, Started
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
+from walkgraph.worker.io.peers import Peers
 from walkgraph.worker.suspension import Suspension
 from walkgraph.worker.walk.run_streams import Incoming, Outgoing
 
@@ -41,12 +41,6 @@ class LostPeer(Links):
         super().set_peers({**peers, **self.peers.known})
         starts = {rank: peer.start for rank, peer in peers.items() if rank != self._rank}
         self.conductor.send(m.Connected(rank=self._rank, peers=starts))
-
-
-class ForgetsUnknownPeers(Links):
-    """What is for a peer that isn't known yet is lost."""
-
-    def _hold(self, rank: Rank, waiting: Any, walk: str = "") -> None: ...
 
 
 class NoClosingChunk(SimulatedEngine):
@@ -230,14 +224,6 @@ def _forget_events(self: Suspension, run: str) -> list[Event]:
     return []
 
 
-def _ready_at_once(self: Ranks) -> None:
-    """Ranks are ready without their connections."""
-    for worker in self._workers.values():
-        if worker.loaded is not None:
-            worker.state = "ready"
-    self.were_ready = self.were_ready or self.all_ready
-
-
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -250,10 +236,11 @@ class Fault(NamedTuple):
 
 OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
 CROWD = Chances(kill=0.0, hang=0.0, most_runs=8)
-LOST_ITS_PEERS = Patch(Ranks, "_connect", _ready_at_once)
 FAULTS = {
     "a lost peer": Fault("/2", "", WorldParts(links=LostPeer), chances=OFTEN),
-    "messages for unknown peers": Fault("/2", "", WorldParts(links=ForgetsUnknownPeers), [LOST_ITS_PEERS], OFTEN),
+    "messages of peers that aren't named yet": Fault(
+        "/2", "", patches=[Patch(Peers, "keep", lambda self, sender, message: None)], chances=OFTEN
+    ),
     "the border of a stream": Fault(
         "streams", "", patches=[Patch(Incoming, "chunk", _no_chunk_on_a_border(Incoming.chunk))]
     ),

@@ -25,7 +25,8 @@ from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
 
 BOOT_SECONDS = 0.1
-LOAD_SECONDS = 0.2
+LOAD_SECONDS = 0.3
+"""The longest load. Many are short, so that a rank may have loaded before others have heard of it."""
 TURN_SECONDS = 0.0002
 COPYING_SECONDS = 0.0005
 """Between two looks at copies that are under way."""
@@ -75,7 +76,7 @@ class SimulatedWorker:
         """The turn that is planned."""
         self._free = 0.0
         """When it is done with what it does now."""
-        simulator.after(BOOT_SECONDS * (1 + simulator.chance.random()), self._boot)
+        simulator.after(BOOT_SECONDS * simulator.chance.random(), self._boot)
 
     # ── process ──
 
@@ -164,7 +165,7 @@ class SimulatedWorker:
             match message:
                 case m.Load(plan=plan, peers=peers):
                     self._links.set_peers(peers)
-                    seconds = LOAD_SECONDS * (0.5 + self._simulator.chance.random())
+                    seconds = LOAD_SECONDS * self._simulator.chance.random() ** 3
                     self._loading = True
                     self._simulator.after(seconds, partial(self._ready, plan))
                     return
