@@ -43,7 +43,8 @@ HAPPENED = {
 
 
 def test_every_run_of_every_schedule_ends_right_and_frees_all(request: pytest.FixtureRequest) -> None:
-    schedules, seed = request.config.getoption("--schedules"), request.config.getoption("--schedule-seed")
+    schedules = int(str(request.config.getoption("--schedules")))
+    seed = int(str(request.config.getoption("--schedule-seed")))
     report = run_schedules(schedules, seed, 2)
     assert report.faults == []
     assert report.worlds == schedules
