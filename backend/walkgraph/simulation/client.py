@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
-from walkgraph.placement.tables import WalkPlan
 from walkgraph.simulation.reference.random_walks import plain
 from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
 from walkgraph.simulation.simulator import Simulator
@@ -201,28 +200,20 @@ class SimulatedClient:
             watch = m.Watch(level=level, breaks=(Break(id="b", walk=walk.name, use=use),))
         else:
             self._counts["taps"] += 1
-            source = f"{use}.{self._chance.choice(self._outputs(walk, use))}"
+            node = next(one.node for one in walk.uses if one.name == use)
+            source = f"{use}.{self._chance.choice(sorted(self._scenario.plan.nodes[node].outputs))}"
             watch = m.Watch(level=level, taps=(Tap(id="t", walk=walk.name, source=source, interval=0.0),))
         self._send(watch)
         self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
-
-    def _outputs(self, walk: WalkPlan, use: str) -> list[str]:
-        node = next(one.node for one in walk.uses if one.name == use)
-        return sorted(self._scenario.plan.nodes[node].outputs)
 
     def stop(self) -> None:
         self.stopping = True
         self._send(m.Stop())
 
     @property
-    def ready(self) -> bool:
-        """The deployment is."""
-        return self.status is not None and self.status.state == "ready"
-
-    @property
-    def failed(self) -> bool:
-        """The deployment has."""
-        return self.status is not None and self.status.state == "failed"
+    def state(self) -> str:
+        """The deployment's."""
+        return self.status.state if self.status is not None else ""
 
     @property
     def over(self) -> bool:
@@ -299,7 +290,7 @@ class SimulatedClient:
             "node_error": run.request.fails,
             "numeric_error": run.request.fails,
             "shutting_down": self.stopping,
-            "refused": self.failed,
+            "refused": self.state == "failed",
             "not_found": run.wrong,
             "overloaded": self.crowded,
         }

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from walkgraph.simulation.client import Chances
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.world import REAL_PARTS, Outcome, World, WorldParts
+from walkgraph.simulation.world import Outcome, World
 
 BLOCK = 250
 """Seeds that a process takes at a time."""

@@ -8,35 +8,20 @@ clock, devices and processes are simulated. All of them are arguments, so that a
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from walkgraph.conductor import events as c
-from walkgraph.conductor.core import Conductor
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import Plan
 from walkgraph.simulation.client import AskedRun, Chances, SimulatedClient
-from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
-from walkgraph.simulation.rank.carrier import Arenas
-from walkgraph.simulation.rank.device import SimulatedDevice
-from walkgraph.simulation.rank.engine import SimulatedEngine
-from walkgraph.simulation.rank.states import StateStore
-from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
+from walkgraph.simulation.processes import DIED_SECONDS, REAL_PARTS, SimulatedProcesses, WorldParts
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
-from walkgraph.wire.watching import Level
-from walkgraph.worker.core import Core
-from walkgraph.worker.interfaces import CoreLike
-from walkgraph.worker.io.links import Links
-from walkgraph.worker.loop import WorkerLoop
-from walkgraph.worker.plan_variants import Variants
 
 LIMITS = Limits(restarts=1000, backoff_first=0.1, backoff_last=0.5, step_deadline=2.0, load_deadline=3.0)
 READY_SECONDS = 5.0
@@ -47,33 +32,10 @@ LATE_SECONDS = 0.05
 """After a run's deadline, in which its end must have begun."""
 TURN_SECONDS = 0.0005
 """The longest that the conductor takes until it reads what has come."""
-DIED_SECONDS = 0.002
-"""From the death of a process until the conductor can read of it, at most."""
-STALL_SECONDS = 0.8
-"""The longest that a process stands still and then goes on: the conductor must not take it for dead."""
-CRASHES = 0.3
-"""The share of deaths that a process tells of before it ends."""
 MANY, CROWDED = 6, 0.5
 """Of worlds with more runs than this, the share in which few may run or wait at a time."""
 MOST_TICKS = 20
 """At one time."""
-
-
-@dataclass(frozen=True)
-class WorldParts:
-    """What a world is made of."""
-
-    network: type[Network] = Network
-    core: Callable[[Plan, Rank, Variants], CoreLike] = Core
-    states: type[StateStore] = StateStore
-    engine: type[SimulatedEngine] = SimulatedEngine
-    device: type[SimulatedDevice] = SimulatedDevice
-    links: type[Links] = Links
-    loop: type[WorkerLoop] = WorkerLoop
-    conductor: type[Conductor] = Conductor
-
-
-REAL_PARTS = WorldParts()
 
 
 class Outcome(NamedTuple):
@@ -95,11 +57,6 @@ class World:
         self._chances = Chances() if chances is None else chances
         self._simulator = Simulator(scenario.name, seed)
         self._chance, self._counts = self._simulator.chance, self._simulator.counts
-        self._network = parts.network(self._simulator)
-        self._arenas: Arenas = {}
-        self._workers: dict[Rank, SimulatedWorker] = {}
-        self._lost: list[float] = []
-        """When ranks were killed or stopped for good."""
         self._tick_at = float("inf")
         self._ticked, self._ticks = -1.0, 0
         """The last tick, and how many came at its time."""
@@ -107,17 +64,17 @@ class World:
         """What has come and the conductor has not read."""
         self._exited = False
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client)
-        self._fragile = self._chance.random() < self._chances.fail
-        """The first death of a process fails the deployment."""
-        self._level: Level = self._chance.choice(("off", "summary", "full"))
-        self._tells = self._chance.random() < self._chances.telemetry
+        self._processes = SimulatedProcesses(
+            self._simulator, scenario, self._chances, parts, self._heard, self._hear
+        )
+        self._workers = self._processes.workers
         self._conductor = parts.conductor(scenario.graph, scenario.plan, self._limits(), lambda: 7)
 
     def run(self) -> Outcome:
         self._perform(self._conductor.begin(self._simulator.now))
-        self._until(lambda: self.client.ready, READY_SECONDS, "it isn't ready")
+        self._until(lambda: self.client.state == "ready", READY_SECONDS, "it isn't ready")
         self.client.begin()
-        self._disturb()
+        self._processes.disturb()
         self._until(lambda: self.client.over, REST_SECONDS, "not all runs have ended")
         self._until(self._at_rest, REST_SECONDS, "it doesn't come to rest")
         ends = Counter(self._check_run(run) for run in self.client.runs.values())
@@ -145,18 +102,22 @@ class World:
 
     def _at_rest(self) -> bool:
         core = self._conductor
-        under_way = self._network.in_flight or self._simulator.blocked or self._unread
-        if under_way or not (core.ranks.all_ready or self.client.failed):
+        under_way = self._processes.network.in_flight or self._simulator.blocked or self._unread
+        if under_way or not (core.ranks.all_ready or self._failed):
             return False
         if len(core.runs.table) or len(core.runs.sessions):
             return False
-        if self.client.failed:
+        if self._failed:
             return not self._workers
         return all(worker.resting and worker.loaded for worker in self._workers.values())
 
+    @property
+    def _failed(self) -> bool:
+        return self.client.state == "failed"
+
     def _limits(self) -> Limits:
         limits = LIMITS
-        if self._fragile:
+        if self._processes.fragile:
             limits = replace(limits, restarts=0)
         if self._chances.most_runs > MANY and self._chance.random() < CROWDED:
             self.client.crowded = True
@@ -214,11 +175,12 @@ class World:
                     self.client.take(message)
                 case c.ToRank(rank=rank, message=message):
                     if rank in self._workers:
-                        self._post(CONDUCTOR, self._workers[rank].here, [codec.encode(message)])
+                        self._processes.post(CONDUCTOR, self._workers[rank].here, [codec.encode(message)])
                 case c.Spawn(rank=rank, start=start):
-                    self._spawn(rank, start)
+                    self._processes.spawn(rank, start)
+                    self._handle(c.Spawned(rank, start, 1000 + start))
                 case c.Kill(rank=rank):
-                    self._killed(rank)
+                    self._kill(rank)
                 case c.Exit():
                     if self._workers:
                         raise self._simulator.fail("it is over while ranks have processes")
@@ -226,115 +188,24 @@ class World:
                 case c.Tell():
                     pass
 
-    def _post(self, source: Endpoint, target: Endpoint, frames: Frames) -> bool:
-        """False if the target is no more."""
-        if target == CONDUCTOR:
-            self._network.send(source, target, frames, partial(self._heard, source))
-            return True
-        worker = self._workers.get(Rank(target.rank))
-        if worker is None or worker.here != target:
-            return False
-        self._network.send(source, target, frames, partial(worker.receive, source))
-        return True
-
     def _heard(self, source: Endpoint, frames: Frames) -> None:
         messages = codec.from_worker.decode_all(frames[0])
         self._hear(*(c.FromRank(Rank(source.rank), source.start, message) for message in messages))
 
-    # ── processes ──
-
-    def _spawn(self, rank: Rank, start: int) -> None:
-        if rank in self._workers:
-            raise self._simulator.fail(f"rank {rank} is started while it runs")
-        self._counts["processes started"] += 1
-        scenario, parts, simulator = self._scenario, self._parts, self._simulator
-        made = WorkerParts(
-            core=self._core,
-            states=partial(parts.states, simulator, scenario.paged, scenario.pages),
-            engine=partial(parts.engine, simulator, scenario.functions, device=parts.device),
-            links=parts.links,
-            loop=parts.loop,
-            emitter=lambda: self._emitter(rank),
-        )
-        here = Endpoint(rank, start)
-        loads = start <= len(scenario.plan.ranks) or self._chance.random() >= self._chances.unloadable
-        self._counts["processes that can't load"] += not loads
-        self._workers[rank] = SimulatedWorker(simulator, here, made, self._post, self._arenas, loads=loads)
-        self._workers[rank].ended = lambda code: self._ended(here, code)
-        self._handle(c.Spawned(rank, start, 1000 + start))
-
-    def _core(self, plan: Plan, rank: Rank) -> CoreLike:
-        return self._parts.core(plan, rank, self._scenario.variants[rank])
-
-    def _emitter(self, rank: Rank) -> Emitter:
-        return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()
-
-    def _told(self, packet: bytes) -> bool:
-        """Some packets of telemetry are not taken."""
-        self._counts["packets of telemetry"] += 1
-        return self._chance.random() < 0.9
-
-    def _ended(self, here: Endpoint, code: int) -> None:
-        worker = self._workers.get(Rank(here.rank))
-        if worker is not None and worker.here == here:
-            del self._workers[worker.rank], self._arenas[here]
-            worker.kill()
-            died = c.Died(worker.rank, here.start, code)
-            self._simulator.after(self._chance.random() * DIED_SECONDS, lambda: self._hear(died))
-
-    def _killed(self, rank: Rank) -> None:
-        """By the conductor: of those that don't answer, and at the end."""
+    def _kill(self, rank: Rank) -> None:
+        """Of those that don't answer, and at the end."""
         worker = self._workers.get(rank)
         if worker is None:
             return
-        if not (worker.stopped or self.client.stopping or self._fragile):
+        if not (worker.stopped or self.client.stopping or self._processes.fragile):
             raise self._simulator.fail(f"rank {rank} is killed though it answers; {self._standing()}")
-        self._lost.append(self._simulator.now)
-        self._ended(worker.here, -9)
-
-    def _disturb(self) -> None:
-        chance = self._chance
-        if self._fragile or chance.random() < self._chances.kill:
-            for _ in range(chance.choice((1, 1, 2))):
-                self._simulator.after(chance.random() * 0.6, self._kill_one)
-        if chance.random() < self._chances.hang:
-            self._simulator.after(chance.random() * 0.6, self._hang_one)
-        if chance.random() < self._chances.stall:
-            self._simulator.after(chance.random() * 0.6, self._stall_one)
-
-    def _any_worker(self) -> SimulatedWorker | None:
-        running = [rank for rank in sorted(self._workers) if not self._workers[rank].stopped]
-        return self._workers[self._chance.choice(running)] if running else None
-
-    def _kill_one(self) -> None:
-        worker = self._any_worker()
-        if worker is not None and not self._exited:
-            self._lost.append(self._simulator.now)
-            if worker.loaded and self._chance.random() < CRASHES:
-                self._counts["processes crashed"] += 1
-                worker.crash()
-            else:
-                self._counts["processes killed"] += 1
-                self._ended(worker.here, -9)
-
-    def _hang_one(self) -> None:
-        worker = self._any_worker()
-        if worker is not None:
-            self._counts["processes hung"] += 1
-            self._lost.append(self._simulator.now)
-            worker.stop()
-
-    def _stall_one(self) -> None:
-        worker = self._any_worker()
-        if worker is not None and worker.loaded:
-            self._counts["processes stalled"] += 1
-            worker.stop()
-            self._simulator.after(self._chance.random() * STALL_SECONDS, worker.go_on)
+        self._processes.lost.append(self._simulator.now)
+        self._processes.end(worker.here, -9)
 
     # ── what must hold ──
 
     def _check_run(self, run: AskedRun) -> str:
-        return self.client.check(run, [at + DIED_SECONDS for at in self._lost])
+        return self.client.check(run, [at + DIED_SECONDS for at in self._processes.lost])
 
     def _check_deadline(self, name: str) -> None:
         run, record = self.client.runs[name], self._conductor.runs.table.get(name)
@@ -353,7 +224,7 @@ class World:
         promised = core.pages.promised.items()
         kept += [f"{pages} pages of rank {rank} are promised" for (rank, _), pages in promised if pages]
         kept += [f"{len(core.runs.sessions)} sessions"] if len(core.runs.sessions) else []
-        if self._fragile and not self.client.failed and self._lost:
+        if self._processes.fragile and not self._failed and self._processes.lost:
             kept.append("a deployment that should have failed")
         kept += [f"{len(core.runs.steering)} pauses"] if len(core.runs.steering) else []
         if kept:

@@ -17,10 +17,10 @@ from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.rank.device import SimulatedDevice
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.states import StateStore
-from walkgraph.simulation.world import REAL_PARTS, WorldParts
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
 from walkgraph.worker.core import Core

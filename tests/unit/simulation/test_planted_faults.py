@@ -5,9 +5,10 @@ from functools import cache
 import pytest
 
 from tests.unit.simulation.faults import FAULTS, Fault
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
-from walkgraph.simulation.world import REAL_PARTS, World, WorldParts
+from walkgraph.simulation.world import World
 
 SEEDS = 120
 """In which a fault must be found."""
