@@ -8,12 +8,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.support.fake_loops import FakeLoop, Rooms
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan
+from walkgraph.simulation.reference.plain_loop import ChannelValues, PlainLoop
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker.core import Core
@@ -64,14 +64,14 @@ class Cluster:
         self.observed: list[tuple[Rank, Observe]] = []
         self.parked: set[tuple[Rank, str]] = set()
         """Runs whose loops on a rank are held by its engine."""
-        self._rooms: Rooms = {}
+        self._channels: ChannelValues = {}
         self.sent: list[m.BetweenWorkers] = []
-        self._blocked: list[tuple[Rank, FakeLoop]] = []
+        self._blocked: list[tuple[Rank, PlainLoop]] = []
         """Loops whose streams have no credit."""
         self._functions = functions
         self._random = random.Random(seed)
         self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
-        self._work: dict[Rank, list[RunCall | MoveState | FakeLoop | CallDone]] = defaultdict(list)
+        self._work: dict[Rank, list[RunCall | MoveState | PlainLoop | CallDone]] = defaultdict(list)
 
     def start(
         self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
@@ -117,8 +117,8 @@ class Cluster:
             self._serve(rank, one)
         return True
 
-    def _going(self, rank: Rank) -> "list[RunCall | MoveState | FakeLoop | CallDone]":
-        return [w for w in self._work[rank] if not (isinstance(w, FakeLoop) and (rank, w.call.run) in self.parked)]
+    def _going(self, rank: Rank) -> "list[RunCall | MoveState | PlainLoop | CallDone]":
+        return [w for w in self._work[rank] if not (isinstance(w, PlainLoop) and (rank, w.call.run) in self.parked)]
 
     @property
     def failures(self) -> list[ErrorInfo]:
@@ -127,8 +127,8 @@ class Cluster:
     def done(self, run: str) -> set[Rank]:
         return {r.rank for r in self.reports if isinstance(r, m.RankDone) and r.run == run}
 
-    def _serve(self, rank: Rank, work: RunCall | MoveState | FakeLoop | CallDone) -> None:
-        if isinstance(work, FakeLoop):
+    def _serve(self, rank: Rank, work: RunCall | MoveState | PlainLoop | CallDone) -> None:
+        if isinstance(work, PlainLoop):
             self._iterate(rank, work)
             return
         if isinstance(work, MoveState | CallDone):
@@ -149,7 +149,7 @@ class Cluster:
         self._work[rank].append(CallDone(ref, None, unsound) if call.node == self._faulty else done)
         self._perform(rank, self.cores[rank].handle(CallBegun(ref, done.outputs)))
 
-    def _iterate(self, rank: Rank, loop: FakeLoop) -> None:
+    def _iterate(self, rank: Rank, loop: PlainLoop) -> None:
         if loop.blocked:
             self._blocked.append((rank, loop))
             return
@@ -198,12 +198,12 @@ class Cluster:
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
 
-    def _looped(self, rank: Rank, call: LoopCall) -> FakeLoop:
+    def _looped(self, rank: Rank, call: LoopCall) -> PlainLoop:
         def begin() -> None:
             for key, (source, _) in call.anew.items():
                 self.states[rank, key] = self.states.get((rank, source), "empty") if source is not None else "empty"
 
-        return FakeLoop(call, self._functions, self.calls, self._rooms, begin)
+        return PlainLoop(call, self._functions, self.calls, self._channels, begin)
 
     def _watch(self, rank: Rank, command: HoldLoops | FreeLoops | Observe) -> None:
         match command:
@@ -216,7 +216,7 @@ class Cluster:
                 self.observed.append((rank, command))
 
     def _allow(self, rank: Rank, command: Allow) -> None:
-        loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, FakeLoop)]
+        loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, PlainLoop)]
         loop = next((loop for loop in loops if loop.ref == command.ref), None)
         if loop is None:  # it has ended meanwhile
             return
@@ -227,5 +227,5 @@ class Cluster:
         self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]
 
 
-def _run_of(work: RunCall | MoveState | FakeLoop | CallDone) -> str:
+def _run_of(work: RunCall | MoveState | PlainLoop | CallDone) -> str:
     return work.ref.run if isinstance(work, MoveState | CallDone) else work.call.run

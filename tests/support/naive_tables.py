@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.reference_walk import Function, Out, Vector
 from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
+from walkgraph.simulation.reference.reference_walk import Function, Out, Vector
 
 _NOTHING = object()
 

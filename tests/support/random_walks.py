@@ -1,224 +1,50 @@
-"""Random Walks that `check` would accept, with functions for their nodes: for whatever runs Walks."""
+"""Random Walks as hypothesis draws them; `walkgraph.simulation.reference.random_walks` says what they are."""
 
-from dataclasses import dataclass, replace
-from typing import Any
-from zlib import crc32
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from tests.support.reference_walk import Function, Vector
-from walkgraph.graph.catalogue import Catalogue, Component, port
-from walkgraph.graph.document import Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
-
-PORTS = ("a", "b", "c")
-_MIX = Component(
-    name="test.mix",
-    description="Mixes what it is given.",
-    inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
-    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag")),
-    network="operators_test:Mix",
+from walkgraph.graph.document import Graph
+from walkgraph.simulation.reference.random_walks import (
+    CATALOGUE,
+    OUTPUTS,
+    PARAMS,
+    PORTS,
+    RESIDENT,
+    followed_graph,
+    mix,
+    plain,
+    random_graph,
 )
-CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.host", host=True)}
-RESIDENT: Catalogue = {**CATALOGUE, "test.mix": replace(_MIX, resident=True)}
-"""`test.host` follows where `test.mix` runs on the device."""
-OUTPUTS = ("out", "many", "maybe")
-PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
+
+__all__ = ["CATALOGUE", "OUTPUTS", "PARAMS", "PORTS", "RESIDENT", "followed", "graphs", "mix", "plain"]
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _At:
-    use: str
-    position: int
-    loops: tuple[str, ...]
-    branches: tuple[tuple[int, int], ...]
+class HypothesisDraw:
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
 
+    def integer(self, least: int, most: int) -> int:
+        return self._draw(st.integers(least, most))
 
-def mix(name: str) -> Function:
-    """Values that tell every other call, port and iteration apart; `maybe` is absent now and then."""
+    def one(self, of: Sequence[T]) -> T:
+        return self._draw(st.sampled_from(of))
 
-    def call(inputs: dict[str, Any], at: Vector) -> dict[str, Any]:
-        seen = crc32(repr((name, at, sorted((p, plain(v)) for p, v in inputs.items()))).encode()) % 1_000_003
-        found = {"out": seen, "many": [seen + i for i in range(3)], "stop": seen % 4 == 0}
-        return found if seen % 3 == 0 else found | {"maybe": -seen}
+    def flag(self) -> bool:
+        return self._draw(st.booleans())
 
-    return call
-
-
-def plain(value: Any) -> Any:
-    """A value without its tensors and tuples."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return [plain(v) for v in value] if isinstance(value, list | tuple) else value
+    def shuffled(self, of: Sequence[T]) -> list[T]:
+        return self._draw(st.permutations(of))
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """A graph of one Walk, `w`, with inputs `x` (a value) and `xs` (a list)."""
-    builder = _Builder(draw)
-    body = builder.items(0, (), (), least=1)
-    edges = builder.edges()
-    results = {f"r{i}": builder.result() for i in range(draw(st.integers(0, 2)))}
-    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=body, edges=edges, results=results)
-    kinds = st.sampled_from(["test.mix"] * 3 + ["test.host"])
-    nodes = {at.use: Node(component=draw(kinds)) for at in builder.uses}
-    return Graph(name="random", nodes=nodes, walks={"w": walk})
+    return random_graph(HypothesisDraw(draw))
 
 
 @st.composite
 def followed(draw: st.DrawFn) -> Graph:
-    """As `graphs`: a loop, perhaps inside another, whose `c` nodes run on the device where these may lie on one rank,
-    and whose `f` nodes, on the host, follow. The use `end` comes after it."""
-    whens = st.sampled_from([None, None, "off", "n > 1", "@loop.index % 3 == 2", "@loop.index > 0 and n > 1"])
-    cores = [f"c{i}" for i in range(draw(st.integers(1, 3)))]
-    names = draw(st.permutations([*cores, *(f"f{i}" for i in range(draw(st.integers(1, 3))))]))
-    order = {name: i for i, name in enumerate(names)}
-    least = min(cores, key=order.__getitem__)
-    always = {least} | {name for name in cores if draw(st.booleans())}
-    """What is carried in the core, and what ends the loop, can't be skipped."""
-    sources = st.sampled_from(["core", "core", "core", "in", "each", "index", "none"])
-    edges: list[Edge] = []
-    for name in names:
-        for to in (f"{name}.{p}" for p in PORTS[: draw(st.integers(1, 3))]):
-            givers = list(names) if name not in cores else [c for c in cores if order[c] < order[name] or c in always]
-            if (source := draw(sources)) == "core" and givers:
-                giver = draw(st.sampled_from(givers))
-                edges.append(Edge(from_=f"{giver}.{draw(st.sampled_from(OUTPUTS))}", to=to))
-                if name in cores and order[giver] >= order[name]:
-                    source = draw(st.sampled_from(["in", "each", "index"]))
-            if source in ("in", "each"):
-                edges.append(Edge(from_="@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
-            elif source == "index":
-                edges.append(Edge(from_="@loop.index", to=to))
-    for i, to in enumerate(("@out.o0", "@out.o1", "end.a", "end.b")):
-        how = draw(st.sampled_from(["last", "each", "collect"] if i < 2 else ["last", "collect"]))
-        source = f"{draw(st.sampled_from(names))}.{draw(st.sampled_from(OUTPUTS))}"
-        edges.append(Edge(from_=source, to=to, each=how == "each", collect=how == "collect"))
-    edges.append(Edge(from_="end.out", to="@out.end"))
-    core = draw(st.sampled_from([None, None, None, "off", "on"]))
-    uses = tuple(
-        Sequence(sequence=(Use(use=name, when=None if name in always else draw(whens)),), when=core)
-        if name in cores
-        else Use(use=name, when=draw(whens))
-        for name in names
-    )
-    until = f"{draw(st.sampled_from(sorted(always)))}.stop" if draw(st.booleans()) else None
-    times, whole = draw(st.sampled_from(["5", "8", "n", "n - 2"])), draw(st.sampled_from([None, None, "on", "off"]))
-    drop = until is not None and draw(st.booleans())
-    inner = Loop(loop="l", times=times, until=until, drop_last=drop, when=whole, body=uses)
-    around = Loop(loop="around", times="3", body=(inner,)) if draw(st.booleans()) else inner
-    nodes = {name: Node(component="test.mix" if name in cores else "test.host") for name in (*names, "end")}
-    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=(around, Use(use="end")), edges=tuple(edges), results={})
-    return Graph(name="random", nodes=nodes, walks={"w": walk})
-
-
-class _Builder:
-    def __init__(self, draw: st.DrawFn) -> None:
-        self.draw = draw
-        self.uses: list[_At] = []
-        self.loops = 0
-        self.parallels = 0
-
-    def items(
-        self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...], least: int
-    ) -> tuple[Item, ...]:
-        return tuple(self.item(depth, loops, branches) for _ in range(self.draw(st.integers(least, 3))))
-
-    def item(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
-        kinds = (
-            ["use", "use"] if depth >= 3 or len(self.uses) > 8 else ["use", "use", "loop", "loop", "parallel", "list"]
-        )
-        match self.draw(st.sampled_from(kinds)):
-            case "loop":
-                return self.loop(depth, loops, branches)
-            case "parallel":
-                number = self.parallels
-                self.parallels += 1
-                count = self.draw(st.integers(1, 3))
-                inner = [self.item(depth + 1, loops, (*branches, (number, b))) for b in range(count)]
-                return Parallel(parallel=tuple(inner), when=self.when(loops))
-            case "list":
-                when = self.when(loops)
-                return Sequence(sequence=self.items(depth + 1, loops, branches, least=1), when=when)
-            case _:
-                name = f"u{len(self.uses)}"
-                self.uses.append(_At(name, len(self.uses), loops, branches))
-                return Use(use=name, when=self.when(loops))
-
-    def loop(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
-        name = f"l{self.loops}"
-        self.loops += 1
-        when = self.when(loops)
-        first = len(self.uses)
-        times = self.draw(
-            st.sampled_from(["3", "n", "1", "4", "n - 2"] + (["@loop.index + 1", "@loop.index"] if loops else []))
-        )
-        body = self.items(depth + 1, (*loops, name), branches, least=1)
-        own = [at.use for at in self.uses[first:] if at.loops == (*loops, name)]
-        until = f"{self.draw(st.sampled_from(own))}.stop" if own and self.draw(st.booleans()) else None
-        drop = until is not None and self.draw(st.booleans())
-        return Loop(loop=name, times=times, until=until, drop_last=drop, when=when, body=body)
-
-    def when(self, loops: tuple[str, ...]) -> str | None:
-        choices: list[str | None] = [None, None, None, None, "on", "off", "n > 1"]
-        choices += ["@loop.index % 2 == 0", f"@loop.{loops[0]} > 0"] if loops else []
-        return self.draw(st.sampled_from(choices))
-
-    def edges(self) -> tuple[Edge, ...]:
-        found: list[Edge] = []
-        for target in self.uses:
-            for name in PORTS[: self.draw(st.integers(0, 3))]:
-                found.extend(self.into(target, name))
-        for i in range(self.draw(st.integers(1, 3))):
-            source = self.draw(st.sampled_from(self.uses))
-            how = self.draw(st.sampled_from(["last", "each", "collect"])) if source.loops else "last"
-            found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=how == "collect"))
-        return tuple(found)
-
-    def into(self, target: _At, name: str) -> list[Edge]:
-        """At most one plain edge into a port, and carried ones of different depths."""
-        found: list[Edge] = []
-        to = f"{target.use}.{name}"
-        before = [at for at in self.uses if at.position < target.position and not _siblings(at, target)]
-        kinds = ["none", "in"] + (["loop"] if target.loops else []) + (["use"] * 3 if before else [])
-        match self.draw(st.sampled_from(kinds)):
-            case "in":
-                each = bool(target.loops) and self.draw(st.booleans())
-                found.append(Edge(from_="@in.xs" if each else "@in.x", to=to, each=each))
-            case "loop":
-                found.append(Edge(from_=f"@loop.{self.draw(st.sampled_from(['index', *target.loops]))}", to=to))
-            case "use":
-                source = self.draw(st.sampled_from(before))
-                common = _common(source.loops, target.loops)
-                each = len(target.loops) > common and self.draw(st.booleans())
-                collect = not each and len(source.loops) > common and self.draw(st.booleans())
-                found.append(self.edge(source, to, each=each, collect=collect))
-            case _:
-                pass
-        depths: set[int] = set()
-        for _ in range(self.draw(st.integers(0, 2))):
-            after = [at for at in self.uses if at.position >= target.position and not _siblings(at, target)]
-            source = self.draw(st.sampled_from(after))
-            common = _common(source.loops, target.loops)
-            if common and common not in depths:
-                depths.add(common)
-                collect = len(source.loops) > common and self.draw(st.booleans())
-                found.append(self.edge(source, to, each=False, collect=collect))
-        return found
-
-    def edge(self, source: _At, to: str, *, each: bool, collect: bool) -> Edge:
-        port = "many" if each and not to.startswith("@out") else self.draw(st.sampled_from(OUTPUTS))
-        return Edge(from_=f"{source.use}.{port}", to=to, each=each, collect=collect)
-
-    def result(self) -> Result:
-        source = self.draw(st.sampled_from(self.uses))
-        return Result(from_=f"{source.use}.{self.draw(st.sampled_from(OUTPUTS))}", collect=self.draw(st.booleans()))
-
-
-def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _siblings(a: _At, b: _At) -> bool:
-    """In different branches of one `parallel`."""
-    mine = dict(a.branches)
-    return any(number in mine and mine[number] != branch for number, branch in b.branches)
+    return followed_graph(HypothesisDraw(draw))

@@ -1,43 +1,18 @@
-"""The synthetic components as plain functions on Python numbers: naive twins of their operators."""
+"""The twins of synthetic components without a rank, and itineraries of single Walks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from walkgraph.abi.calls import Call
 from walkgraph.placement.tables import FromInput, Itinerary, Plan, StepPlan
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.reference.synthetic import twins
+from walkgraph.simulation.simulator import Simulator
 
 
 def functions(graph: Any) -> dict[str, Callable[[Call], dict[str, Any]]]:
-    """Node -> function, for a graph of synthetic components; counters keep their states in a dict of this call."""
-    counts: dict[Any, int] = {}
-
-    def counter(call: Call) -> dict[str, Any]:
-        key = call.states["count"]
-        counts[key] = counts.get(key, 0) + 1
-        return {"token": call.inputs.get("token", 0) + 1, "stop": counts[key] >= call.params["stop_at"]}
-
-    kinds: Mapping[str, Callable[[Call], dict[str, Any]]] = {
-        "synthetic.constant": lambda c: {"value": c.params["value"]},
-        "synthetic.range": lambda c: {"values": [c.inputs.get("start", 0) + i for i in range(int(c.params["n"]))]},
-        "synthetic.add": lambda c: {"sum": c.inputs.get("a", 0) + c.inputs.get("b", 0)},
-        "synthetic.sum": lambda c: {"sum": int(sum(c.inputs["values"]))},
-        "synthetic.compare": lambda c: {
-            "value": c.inputs["value"],
-            "reached": c.inputs["value"] >= c.params["at"],
-        },
-        "synthetic.counter": counter,
-        "synthetic.delay": lambda c: {"value": c.inputs.get("value", 0)},
-        "synthetic.fail": _fail,
-        "synthetic.tensor": lambda c: {"items": float(c.inputs.get("value", 0))},
-        "synthetic.chunk_sum": lambda c: {"sum": float(sum(c.inputs.get("items", ())))},
-    }
-    return {name: kinds[node.component] for name, node in graph.nodes.items() if node.component in kinds}
-
-
-def _fail(call: Call) -> dict[str, Any]:
-    if call.inputs["value"] == call.params["at"]:
-        raise ValueError("told to fail")
-    return {"value": call.inputs["value"]}
+    """Node -> function, for a graph of synthetic components; counters keep their states in a store of this call."""
+    return twins(graph, StateStore(Simulator("alone", 0), (), 0))
 
 
 def one_walk(plan: Plan, walk: str) -> Itinerary:

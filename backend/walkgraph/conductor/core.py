@@ -98,10 +98,7 @@ class Conductor:
 
     def due(self) -> float:
         """When `Tick` is worth sending, if nothing happens before."""
-        times = [self.ranks.due(), self.runs.due()]
-        if self._stop_at is not None:
-            times.append(self._stop_at)
-        return min(times)
+        return min(self.ranks.due(), self.runs.due()) if self._stop_at is None else self._stop_at
 
     # ── service ──
 
@@ -200,7 +197,10 @@ class Conductor:
 
     def _tick(self, now: float) -> list[Command]:
         if self._stop_at is not None:
-            return self.ranks.kill_all() if now >= self._stop_at else []
+            if now < self._stop_at:
+                return []
+            self._stop_at = float("inf")
+            return self.ranks.kill_all()
         commands = [*self.ranks.tick(now), *self.runs.tick(now)]
         if now - self._gauged >= GAUGE_SECONDS:
             self._gauged = now

@@ -78,7 +78,7 @@ class Watchdog:
             worker.fault = f"the worker of rank {worker.rank} can't be connected with {unreached}"
             yield worker.kill()
         elif worker.loaded is not None and worker.asked is None:
-            if now - worker.heard >= PING_SECONDS:
+            if now >= self._deadline(worker):
                 worker.asked = now
                 self._pings += 1
                 yield ToRank(worker.rank, m.Ping(number=self._pings))

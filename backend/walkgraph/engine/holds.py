@@ -1,23 +1,49 @@
 """Runs of which nothing may be launched: all of a run's work while it is suspended, its loops while these are held."""
 
-from walkgraph.engine.calls.call_scheduler import CallScheduler
-from walkgraph.engine.loops.slot_admission import SlotAdmission
+from typing import Protocol
+
+
+class InFlightLike(Protocol):
+    def has(self, run: str) -> bool: ...
+
+
+class HeldCalls(Protocol):
+    """What is held of calls."""
+
+    @property
+    def in_flight(self) -> InFlightLike: ...
+
+    def hold(self, run: str) -> None: ...
+
+    def release(self, run: str) -> None: ...
+
+
+class HeldLoops(Protocol):
+    """What is held of loops."""
+
+    def hold(self, run: str) -> None: ...
+
+    def release(self, run: str) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def occupies(self, run: str) -> bool: ...
 
 
 class RunHolds:
-    def __init__(self, calls: CallScheduler, loops: SlotAdmission) -> None:
+    def __init__(self, calls: HeldCalls, loops: HeldLoops) -> None:
         self._calls, self._loops = calls, loops
-        self._held: set[str] = set()
+        self.held: set[str] = set()
         """Runs whose loops are held."""
         self._stopped: set[str] = set()
 
     def hold_loops(self, run: str) -> None:
         """Launch nothing more of a run's loops until `release_loops`: they leave their slots. Its calls go on."""
-        self._held.add(run)
+        self.held.add(run)
         self._loops.hold(run)
 
     def release_loops(self, run: str) -> None:
-        self._held.discard(run)
+        self.held.discard(run)
         if run not in self._stopped:
             self._loops.release(run)
 
@@ -35,11 +61,11 @@ class RunHolds:
         """The end of `stop`; loops that are held stay so."""
         self._stopped.discard(run)
         self._calls.release(run)
-        if run in self._held:
+        if run in self.held:
             self._loops.wake()
         else:
             self._loops.release(run)
 
     def forget(self, run: str) -> None:
-        self._held.discard(run)
+        self.held.discard(run)
         self._stopped.discard(run)

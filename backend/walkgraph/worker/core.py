@@ -25,10 +25,11 @@ EARLY_RUNS = 1024
 
 
 class Core:
-    def __init__(self, plan: Plan, rank: Rank) -> None:
+    def __init__(self, plan: Plan, rank: Rank, variants: Variants | None = None) -> None:
+        """`variants`: of this plan and rank, where they are there already."""
         self.plan = plan
         self.rank = rank
-        self._walked = Variants(plan, rank)
+        self._walked = variants or Variants(plan, rank)
         self._watch = Watch()
         self._runs: dict[str, LocalRun] = {}
         self._early: OrderedDict[str, list[Arrived]] = OrderedDict()

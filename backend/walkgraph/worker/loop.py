@@ -66,8 +66,8 @@ class WorkerLoop:
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
-        self._suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
-        self._probes = Probes(rank, core, links, self._suspension)
+        self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
+        self._probes = Probes(rank, core, links, self.suspension)
         self._commands: deque[Command] = deque()
         self._parts = parts or NoParts()
         self._quiet = IdleMoments()
@@ -120,7 +120,7 @@ class WorkerLoop:
             case m.Cancel():
                 self._handle(Cancelled(message.run))
             case m.Suspend(run=run):
-                self._suspension.begin(run)
+                self.suspension.begin(run)
                 self._engine.swap.suspend(run)
             case m.Resume(run=run):
                 self._engine.swap.resume(run)
@@ -159,7 +159,7 @@ class WorkerLoop:
         self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, *how))
 
     def _handle(self, event: Event) -> None:
-        if self._suspension.keeps(event):
+        if self.suspension.keeps(event):
             return
         self._commands.extend(self._core.handle(event))
         while self._commands:
@@ -228,5 +228,5 @@ class WorkerLoop:
             free, _ = self._engine.pools.pages()
             self._links.conductor.send(m.Suspended(rank=self._rank, run=RunId(event.run), pages_free=free))
         else:
-            for kept in self._suspension.end(event.run):
+            for kept in self.suspension.end(event.run):
                 self._handle(kept)

@@ -29,6 +29,10 @@ class Suspension:
     def away(self, run: str) -> bool:
         return run in self._kept
 
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(self._kept)
+
     def end(self, run: str) -> list[Event]:
         """What waited."""
         return self._kept.pop(run, [])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.naive_chunks import NaiveChunk, naive_chunks
 from walkgraph import plugins
 from walkgraph.chunking import ChunkSpec, Policy, make
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.placement.tables import StreamPlan
+from walkgraph.simulation.reference.naive_chunks import NaiveChunk, naive_chunks
 
 DRAWN = Path(__file__).parents[3] / "editor" / "frontend" / "tests" / "panels" / "chunks.golden.json"
 

@@ -222,6 +222,17 @@ def test_a_lost_worker_takes_its_sessions_along() -> None:
     assert w.core.pages.promised.total() == 0
 
 
+def test_a_session_s_next_run_passes_those_that_wait_for_its_pages() -> None:
+    w = world(one=True)
+    w.submit("a", "remember", session="s", params={"room": 160})
+    w.settle()
+    w.submit("large", params=half(PAGES * 16))
+    w.submit("b", "remember", session="s", params={"room": 160})
+    assert starts(w) == ["b"] and asked(w, end="s").known  # noqa: PT018
+    w.settle()
+    assert [w.finished[run].error for run in ("a", "b", "large")] == [None] * 3
+
+
 def asked(w: World, end: str | None = None) -> m.SessionsTold:
     w.handle(FromService(m.AskSessions(number=3, end=end)))
     found = w.sessions[-1]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.reference_walk import run_walk
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph import codec
@@ -23,6 +22,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.simulate import Simulation, Value, simulate
 from walkgraph.placement.tables import Plan
+from walkgraph.simulation.reference.reference_walk import run_walk
 
 ONE = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
 GRAPHS = sorted((Path(__file__).parents[3] / "graphs").glob("*.json"))

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.support.cluster import Cluster
 from tests.support.naive_tables import run_tables
 from tests.support.random_walks import CATALOGUE, PARAMS, graphs, mix, plain
-from tests.support.reference_walk import run_walk
 from tests.support.synthetic import one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.graph.document import Edge, Graph, Loop
@@ -19,6 +18,7 @@ from walkgraph.placement.compiler.compile import chunked, compile_walk
 from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.simulation.reference.reference_walk import run_walk
 
 ONE = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
 INPUTS = {"x": 5, "xs": [7, 8]}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.support.cluster import Cluster
-from tests.support.naive_chunks import NaiveChunk, naive_chunks
 from tests.support.synthetic import functions, lanes
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
@@ -23,6 +22,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.simulation.reference.naive_chunks import NaiveChunk, naive_chunks
 from walkgraph.wire import messages as m
 
 DOCUMENT = (Path(__file__).parents[3] / "graphs" / "synthetic_streams.json").read_text()

@@ -414,6 +414,17 @@ def test_a_full_arena_queues_in_order_and_goes_on_when_freed(trio: Trio) -> None
     assert [int(e.value[0]) for e in one.core.events[:9] if isinstance(e, Arrived)] == list(range(9))
 
 
+def test_full_arenas_that_send_to_each_other_both_go_on(trio: Trio) -> None:
+    desk, one, two = trio
+    for worker, other, room in ((one, two, ROOM), (two, one, 1 << 16)):
+        third = torch.zeros(room * 3 // 10, dtype=torch.uint8)
+        start(worker, desk, [Send(other.rank, deliver(i), third, "shm") for i in range(9)])
+        worker.turn()
+        assert worker.arena.out == 3
+    until(desk, two, lambda: _turned(desk, one) and all(len(worker.core.events) == 10 for worker in (one, two)))
+    until(desk, two, lambda: _turned(desk, one) and not one.arena.out and not two.arena.out)
+
+
 def test_what_waits_for_a_run_that_ends_is_dropped(trio: Trio) -> None:
     desk, _, two = trio
     third = torch.zeros(20_000, dtype=torch.uint8)

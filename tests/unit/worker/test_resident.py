@@ -15,7 +15,6 @@ from msgspec import structs
 
 from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS, RESIDENT, followed, graphs, mix, plain
-from tests.support.reference_walk import run_walk
 from tests.support.synthetic import functions, lanes, one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
@@ -28,6 +27,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.simulation.reference.reference_walk import run_walk
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Arrived, CallDone, Ref, RunCall, RunLoop, Send, Started
 from walkgraph.worker.walk.run_streams import Outgoing

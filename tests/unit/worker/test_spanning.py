@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.support.cluster import Cluster
 from tests.support.random_walks import OUTPUTS, PARAMS, RESIDENT, mix
-from tests.support.reference_walk import run_walk
 from tests.support.synthetic import one_walk
 from tests.unit.worker.test_resident import INPUTS, plain, results, served, told
 from walkgraph.graph import codec
@@ -20,6 +19,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
+from walkgraph.simulation.reference.reference_walk import run_walk
 
 QUICK = settings(max_examples=60)
 WHENS = (None, "off", "n > 1", "@loop.index > 1", "@loop.index % 3 == 0", "@loop.index == 0 and on", "@loop.index < 3")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.support.cluster import Cluster
-from tests.support.fake_loops import FakeLoop
 from tests.support.synthetic import functions, lanes, one_walk
 from tests.unit.worker.test_core import plan_of
 from tests.unit.worker.test_resident import STEPS, STREAM, drawn
@@ -15,6 +14,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.simulation.reference.plain_loop import PlainLoop
 from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Standing
 
@@ -102,7 +102,7 @@ def test_a_loop_on_the_device_that_its_streams_have_no_room_for_is_not_busy() ->
     cluster = Cluster(plan, functions(graph), 3)
     cluster.start("r", lanes(plan, [("produce", False), ("batches", True)]), {**STREAM, "items": 400}, {})
     while cluster.turn():
-        work = [one for one in cluster._work[Rank(0)] if not (isinstance(one, FakeLoop) and one.blocked)]
+        work = [one for one in cluster._work[Rank(0)] if not (isinstance(one, PlainLoop) and one.blocked)]
         assert standings(cluster)[0].busy == bool(work)
         for queue in cluster._links.values():
             for event in [event for event in queue if isinstance(event.message, m.Credit)]:

@@ -48,37 +48,46 @@ class Admission:
     def admit(self, now: float) -> list[Command]:
         """Start what fits, and go on with what was suspended: higher priorities first, then in order of arrival. One
         that waits for pages holds back those behind it, so that it isn't starved, and lets those of lower priority be
-        suspended; one that waits for its session or a rank doesn't."""
+        suspended; one that waits for its session or a rank doesn't. Only the next run of a session that already holds
+        what it needs passes: the pages that are waited for may be that session's."""
         commands: list[Command] = []
+        waits = False
+        """One waits for pages."""
         for run in self._table.queued():
-            if run.state == "suspended" and run.demand is not None:
-                if not self._pages.fits(run.demand[0]):
-                    commands.extend(self._suspend_others(run, run.demand[0]))
-                    break
-                commands.extend(self._resume(run, run.demand[0], now))
+            if (waits and run.session is None) or not self._can_start(run):
                 continue
-            if run.state != "waiting":
-                continue  # ended by one before it
-            if not all(map(self._rules.ready, run.request.itinerary.ranks)):
-                continue
-            if run.session is not None and not self._sessions.free(run.session):
-                continue
-            if self._table.running >= self._rules.most_running:
+            if run.state == "waiting" and self._table.running >= self._rules.most_running:
                 break
-            if run.demand is None:
-                session = run.session is not None
-                run.demand = self._pages.demand(run.request.tokens, run.request.params, session)
-            own, lasting = run.demand
-            fault = self._never_fits(run, own, lasting)
+            own, more, fault = self._needed(run)
             if fault is not None:
                 commands.extend(self._endings.end(run, run_error("refused", fault), now))
+            elif waits and own + more:
                 continue
-            more = self._sessions.missing(run.session, lasting) if run.session is not None else lasting
-            if not self._pages.fits(own + more):
+            elif not self._pages.fits(own + more):
                 commands.extend(self._suspend_others(run, own + more))
-                break
-            commands.extend(self._start(run, own, more, now))
+                waits = True
+            elif run.state == "suspended":
+                commands.extend(self._resume(run, own, now))
+            else:
+                commands.extend(self._start(run, own, more, now))
         return commands
+
+    def _can_start(self, run: RunRecord) -> bool:
+        """Whether a queued run waits for nothing but pages. One that was ended by one before it doesn't."""
+        if run.state != "waiting":
+            return run.state == "suspended"
+        ready = all(map(self._rules.ready, run.request.itinerary.ranks))
+        return ready and (run.session is None or self._sessions.free(run.session))
+
+    def _needed(self, run: RunRecord) -> tuple[Demand, Demand, str | None]:
+        """Pages of its own, and beyond those that its session holds; or why it could never start."""
+        if run.demand is None:
+            run.demand = self._pages.demand(run.request.tokens, run.request.params, run.session is not None)
+        own, lasting = run.demand
+        if run.state == "suspended":
+            return own, Demand(), None
+        more = self._sessions.missing(run.session, lasting) if run.session is not None else lasting
+        return own, more, self._never_fits(run, own, lasting)
 
     def suspended(self, message: m.Suspended) -> None:
         """A rank has moved what it keeps of a run out of the way."""

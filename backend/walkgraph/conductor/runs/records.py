@@ -92,6 +92,9 @@ class RunTable:
     def __contains__(self, run: str) -> bool:
         return run in self._runs
 
+    def __len__(self) -> int:
+        return len(self._runs)
+
     def __iter__(self) -> Iterator[RunRecord]:
         return iter(self._runs.values())
 

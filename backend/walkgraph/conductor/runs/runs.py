@@ -34,11 +34,11 @@ _ABORTED: dict[str, ErrorCode] = {
 
 class Runs:
     def __init__(self, pages: PageBudget, rules: AdmissionRules) -> None:
-        self._pages, self._stalls, self._steering = pages, Stalls(), Steering()
+        self._pages, self._stalls, self.steering = pages, Stalls(), Steering()
         self.sessions, self.table = Sessions(), RunTable()
         self.outputs = Outputs(self.table)
-        self.endings = Endings(self.table, pages, self.sessions, self._steering)
-        self.admission = Admission(self.table, pages, self.sessions, self._steering, self._stalls, self.endings, rules)
+        self.endings = Endings(self.table, pages, self.sessions, self.steering)
+        self.admission = Admission(self.table, pages, self.sessions, self.steering, self._stalls, self.endings, rules)
 
     def due(self) -> float:
         deadlines = (self._deadline(run) for run in self.table if run.state != "ending")
@@ -73,7 +73,7 @@ class Runs:
         if run.state != "waiting":
             run.heard = now
             self._stalls.begin(now)
-            return self._steering.steer(message, run.holding, now)
+            return self.steering.steer(message, run.holding, now)
         if message.action == "pause" and not run.hold:
             run.hold = True
             return [ToService(m.Paused(run=run.id, held=()))]
@@ -95,7 +95,7 @@ class Runs:
         if run is None or message.rank not in run.holding:
             return []
         run.heard = now
-        return self._steering.halted(message, run.holding, now)
+        return self.steering.halted(message, run.holding, now)
 
     def rank_done(self, message: m.RankDone, now: float) -> list[Command]:
         run = self.table.admitted(message.run)
@@ -146,15 +146,15 @@ class Runs:
 
     def _quiet(self, run: RunRecord) -> QuietRun | None:
         """None for one that isn't to make progress: it waits for its turn, for room or for who has paused it."""
-        if run.state != "running" or self._steering.paused(run.id):
+        if run.state != "running" or self.steering.paused(run.id):
             return None
         return QuietRun(run.id, frozenset(run.holding), run.heard)
 
     def _deadline(self, run: RunRecord) -> float:
-        return self._steering.deadline(run.id, run.deadline)
+        return self.steering.deadline(run.id, run.deadline)
 
     def _too_late(self, run: RunRecord) -> ErrorInfo:
-        if not self._steering.paused(run.id):
+        if not self.steering.paused(run.id):
             return run_error("deadline_exceeded")
         return run_error("deadline_exceeded", "the run was paused, and nobody stepped it for an hour; replay it")
 

@@ -82,7 +82,7 @@ class Stalls:
         if now < self._look:
             return []
         all_ = {run.run: run for run in runs}
-        self._asked = {name: run for name, run in all_.items() if now - run.heard >= QUIET_SECONDS}
+        self._asked = {name: run for name, run in all_.items() if now >= run.heard + QUIET_SECONDS}
         if not self._asked:
             self._resting.clear()
             self._look = min((run.heard for run in all_.values()), default=_NEVER) + QUIET_SECONDS

@@ -44,6 +44,10 @@ class Steering:
         """Seconds that they were paused."""
         self._gates = 0
 
+    def __len__(self) -> int:
+        """Runs of which something is kept."""
+        return len({*self._paused, *self._opened, *self._spent})
+
     def paused(self, run: RunId) -> bool:
         return run in self._paused
 

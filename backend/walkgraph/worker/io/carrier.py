@@ -7,7 +7,7 @@ A transport that is declared `confirmed` is used once the peer has said that it 
 import logging
 from collections.abc import Iterator, Mapping
 from itertools import count
-from typing import cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -19,8 +19,41 @@ from walkgraph.memory.device import DeviceMemory, Unavailable
 from walkgraph.placement.transports import PACKAGE, TransportDeclaration
 from walkgraph.transports.base import AddressableTransport, BadTicket, Transport
 from walkgraph.wire import messages as m
+from walkgraph.worker.io import values
 
 _log = logging.getLogger(__name__)
+
+
+class CarrierLike(Protocol):
+    """What a worker's connections ask of `Carrier`."""
+
+    def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value: ...
+
+    def unpack(self, value: m.Value) -> Any: ...
+
+    def there(self, ticket: int) -> bool: ...
+
+    def taken(self, ticket: m.Ticket) -> bool: ...
+
+    def free(self, ticket: int, by: Rank) -> None: ...
+
+    def sweep(self, rank: Rank) -> int: ...
+
+    def connect(self, rank: Rank, peer: m.Peer) -> None: ...
+
+    def disconnect(self, rank: Rank) -> None: ...
+
+    def opened(self, rank: Rank) -> tuple[str, ...]: ...
+
+    def accept(self, rank: Rank, transport: str) -> None: ...
+
+    @property
+    def out(self) -> int: ...
+
+    @property
+    def copying(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class Carrier:
@@ -67,6 +100,18 @@ class Carrier:
                 if ticket is not None or not alone:
                     return ticket
         return self._last.put(tensor, to)
+
+    def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value:
+        """A value as it travels to a peer, its larger tensors put for it. Raises as `values.pack` does."""
+
+        def take_back(ticket: m.Ticket) -> None:
+            self.free(ticket.id, to)
+
+        return values.pack(value, lambda one: self.put(one, to, alone=alone), take_back)
+
+    def unpack(self, value: m.Value) -> Any:
+        """What a peer has packed. Raises as `values.unpack` does."""
+        return values.unpack(value, self.get)
 
     def there(self, ticket: int) -> bool:
         return self._of(ticket).there(ticket)

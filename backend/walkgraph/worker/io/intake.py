@@ -9,11 +9,11 @@ from walkgraph.transports.base import BadTicket
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import Arrived
 from walkgraph.worker.io import values
-from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.carrier import CarrierLike
 
 
 class Intake:
-    def __init__(self, transport: Carrier) -> None:
+    def __init__(self, transport: CarrierLike) -> None:
         self._transport = transport
         self._reading: deque[tuple[Rank, m.Ticket, str]] = deque()
         """Tickets whose tensors are being copied, with their runs: no `Freed` was sent."""
@@ -23,7 +23,7 @@ class Intake:
         if not isinstance(message, m.Deliver | m.StreamItem):
             return Arrived(message)
         try:
-            return Arrived(message, values.unpack(message.value, self._transport.get))
+            return Arrived(message, self._transport.unpack(message.value))
         except WalkgraphError as error:
             return message.run, error.info()
         finally:

@@ -25,7 +25,7 @@ from walkgraph.transports.base import BadTicket
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import Arrived, Send
-from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.intake import Intake
 from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
 from walkgraph.worker.io.peers import SENDER, Peers
@@ -51,10 +51,11 @@ class Links:
         conductor: sockets.Socket,
         inbox: sockets.Socket,
         context: sockets.Context,
-        transport: Carrier,
+        transport: CarrierLike,
         places: Places | None = None,
+        poller: zmq.Poller | None = None,
     ) -> None:
-        """`places`: names of the plan's edges."""
+        """`places`: names of the plan's edges. `poller`: an empty one, to wait on these sockets."""
         self.conductor = Reports(conductor)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
@@ -68,13 +69,18 @@ class Links:
         self._out: dict[Rank, Outbox] = {}
         self._left: list[Any] = []
         """Notes of messages that have left."""
-        self.poller = zmq.Poller()
+        self.poller = zmq.Poller() if poller is None else poller
         for socket in (conductor, inbox):
             self.poller.register(socket, zmq.POLLIN)
 
     @property
     def rejected(self) -> int:
         return self.from_conductor.rejected + self._inbox.rejected
+
+    @property
+    def waiting(self) -> int:
+        """Messages for peers that have not left."""
+        return len(self.held) + sum(map(len, self._out.values()))
 
     @property
     def tickets_out(self) -> int:
@@ -183,7 +189,8 @@ class Links:
         for rank, ticket, failed in self._intake.copied():
             if failed is not None:
                 yield failed
-            self._out[rank].send(OutgoingMessage(m.Freed(ticket=ticket)))
+            # Behind messages that wait for room it could wait for a peer that waits for this very room.
+            self._out[rank].urge(m.Freed(ticket=ticket))
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
         """(run, error) for values that could not be sent."""

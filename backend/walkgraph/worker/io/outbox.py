@@ -14,7 +14,7 @@ from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.io import values
-from walkgraph.worker.io.carrier import Carrier
+from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.reports import encoded
 
 AHEAD = 8
@@ -43,7 +43,7 @@ class _Packed:
 
 class Outbox:
     def __init__(
-        self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: Carrier, left: list[Any]
+        self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: CarrierLike, left: list[Any]
     ) -> None:
         """`left` gets the notes of messages that the socket has taken."""
         self.socket = socket
@@ -66,7 +66,7 @@ class Outbox:
         if len(self) == 1:
             self.flush()
 
-    def urge(self, message: m.BetweenParts) -> None:
+    def urge(self, message: m.BetweenParts | m.Freed) -> None:
         """Send a message without a value before all that waits, now if the socket takes it."""
         self._urgent.append([*self._head, codec.encode(message)])
         self.flush()
@@ -125,14 +125,14 @@ class Outbox:
     def _encode(self, waiting: OutgoingMessage, alone: bool) -> _Packed:
         message, tickets = waiting.message, list[int]()
         if waiting.value is not ABSENT:
-            put = (lambda one: self._transport.put(one, self._to, alone=alone)) if waiting.shared else None
-            packed = values.pack(waiting.value, put, self._take_back)
+            packed = (
+                self._transport.pack(waiting.value, self._to, alone=alone)
+                if waiting.shared
+                else values.pack(waiting.value)
+            )
             message = msgspec.structs.replace(message, value=packed)
             tickets = [ticket.id for ticket in values.tickets_in(packed)]
         return _Packed(_run(waiting), [*self._head, encoded(message)], tickets, waiting.note)
-
-    def _take_back(self, ticket: m.Ticket) -> None:
-        self._transport.free(ticket.id, self._to)
 
 
 def _run(waiting: OutgoingMessage) -> str:

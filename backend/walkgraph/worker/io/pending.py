@@ -26,6 +26,9 @@ class HeldMessages:
         """With the Walk of each."""
         self._count = self._bytes = 0
 
+    def __len__(self) -> int:
+        return self._count
+
     def keep(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:
         size = values.size(waiting.value)
         if self._count >= MESSAGES or self._bytes + size > BYTES:

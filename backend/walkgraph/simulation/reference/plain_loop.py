@@ -1,10 +1,10 @@
-"""An engine's way with a device loop, by the book: one iteration after the other, use by use, on plain values."""
+"""A device loop by the book: one iteration after the other, use by use, on plain values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import Call
-from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopSource, LoopUse, LoopUseSpec
+from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopOutput, LoopSource, LoopUse, LoopUseSpec
 from walkgraph.errors import ErrorInfo
 from walkgraph.worker.events import CallDone, Ref
 from walkgraph.worker.walk import shaping
@@ -12,23 +12,24 @@ from walkgraph.worker.walk import shaping
 _NOTHING = object()
 _LATER = object()
 
-
-Rooms = dict[tuple[Any, ...], tuple[int, Any]]
+ChannelValues = dict[tuple[Any, ...], tuple[int, Any]]
 """Of channels: the last iteration whose value was sent, and the value."""
 
 
-class FakeLoop:
+class PlainLoop:
     def __init__(
         self,
         call: LoopCall,
         functions: Mapping[str, Callable[[Call], dict[str, Any]]],
-        calls: list[Call],
-        rooms: Rooms | None = None,
+        calls: list[Call] | None = None,
+        channels: ChannelValues | None = None,
         begin: Callable[[], None] = lambda: None,
-    ):
-        """`rooms`: of all ranks' channels. `begin`: makes the states that an iteration begins with."""
+    ) -> None:
+        """`calls`: where calls are noted. `channels`: of all ranks. `begin`: makes the states that an iteration begins
+        with."""
         self.begin = begin
-        self.call, self.functions, self.calls, self.rooms = call, functions, calls, {} if rooms is None else rooms
+        self.call, self.functions, self.calls = call, functions, calls
+        self.channels: ChannelValues = {} if channels is None else channels
         self.now: list[dict[str, Any]] = []
         """Of the iteration that is under way."""
         self.ref = Ref(call.run, call.step, call.use, call.iteration)
@@ -50,24 +51,36 @@ class FakeLoop:
         try:
             if not self.iterate():
                 return []
-            now, self.now = self.now, []
         except ValueError as error:
             failure = ErrorInfo(code="node_error", message=str(error))
             return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
-        self.before = now
-        until = call.spec.until
-        stop = until is not None and bool(now[until[0]].get(until[1]))
+        stop = self.turn()
         for out in call.spec.outputs:
-            if out.kind == "collect" and not now[out.use]:
+            if out.kind == "collect" and not self.before[out.use]:
                 continue  # of iterations that call it alone
-            wanted = call.wanted.get(out.key) if out.kind == "each" else None
-            there = wanted is None or wanted[self.done]
-            self.kept[out.key].append(now[out.use].get(out.port) if there else None)
-        self.done += 1
+            self.kept[out.key].append(self.gave(out))
         if stop or self.done == call.times:
             return [*self.items(stop), self.end(stop)]
         due = call.grain and (call.offset + self.done) % call.grain == 0
         return self.items(stop) if due or self.blocked else []
+
+    def turn(self) -> bool:
+        """Go on to the next iteration; whether the one that is over raised `until`."""
+        self.before, self.now = self.now, []
+        self.done += 1
+        until = self.call.spec.until
+        return until is not None and bool(self.before[until[0]].get(until[1]))
+
+    def gave(self, out: LoopOutput) -> Any:
+        """What the iteration that is over gave for an output; None where nothing was given or wanted."""
+        wanted = self.call.wanted.get(out.key) if out.kind == "each" else None
+        there = wanted is None or wanted[self.done - 1]
+        return self.before[out.use].get(out.port) if there else None
+
+    def last(self) -> dict[str, Any]:
+        """The outputs of the last iteration that leave at the end."""
+        found = {out.key: self.gave(out) for out in self.call.spec.outputs if out.kind == "last"}
+        return {key: value for key, value in found.items() if value is not None}
 
     def items(self, stop: bool) -> list[Items]:
         each = [out.key for out in self.call.spec.outputs if out.kind == "each"]
@@ -79,12 +92,10 @@ class FakeLoop:
         return [found]
 
     def end(self, stop: bool) -> CallDone:
-        outputs: dict[str, Any] = {}
+        outputs = self.last()
         for out in self.call.spec.outputs:
             if out.kind == "collect" and self.kept[out.key]:
                 outputs[out.key] = self.kept[out.key]
-            elif out.kind == "last" and self.kept[out.key][-1] is not None:
-                outputs[out.key] = self.kept[out.key][-1]
         return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
 
     def iterate(self) -> bool:
@@ -94,7 +105,6 @@ class FakeLoop:
             self.begin()
         uses = enumerate(zip(self.call.spec.uses, self.call.uses, strict=True))
         for place, (use, own) in list(uses)[len(now) :]:
-            assert own.active is None or len(own.active) == self.call.times
             if own.active is not None and not own.active[self.done]:
                 now.append({})
                 continue
@@ -103,19 +113,21 @@ class FakeLoop:
                 return False
             given = {port: value for port, value in found.items() if value is not _NOTHING}
             call = self.one(use, own, given)
-            self.calls.append(call)
+            if self.calls is not None:
+                self.calls.append(call)
             now.append(self.functions[use.node](call))
             for send, goes in zip(self.call.spec.sends, self.call.goes, strict=True):
                 if send.use == place and (goes is None or goes[self.done]):
-                    self.rooms[self.room(send.channel)] = self.done, now[place][send.port]
+                    self.channels[self.place(send.channel)] = self.done, now[place][send.port]
         return True
 
-    def room(self, channel: Channel) -> tuple[Any, ...]:
+    def place(self, channel: Channel) -> tuple[Any, ...]:
         return self.call.run, self.call.step, self.call.loop, self.call.iteration, channel.number
 
     def came(self, channel: Channel, iteration: int) -> Any:
-        last, value = self.rooms.get(self.room(channel), (-1, None))
-        assert last <= iteration, "it was overwritten before it was read"
+        last, value = self.channels.get(self.place(channel), (-1, None))
+        if last > iteration:
+            raise RuntimeError(f"channel {channel.number} was overwritten before it was read")
         return value if last == iteration else _LATER
 
     def value(self, source: LoopSource, now: list[dict[str, Any]]) -> Any:
@@ -125,8 +137,8 @@ class FakeLoop:
         if source.kind == "behind" and self.done > 0:
             return self.came(self.call.spec.reads[source.channel].channel, self.done - 1)
         if source.kind == "carried" and self.done > 0:
-            assert source.place is not None
-            return self.before[source.place[0]].get(source.place[1], _NOTHING)
+            use, port = source.place or (0, "")
+            return self.before[use].get(port, _NOTHING)
         if source.first is not None:
             return self.value(source.first, now)
         return self.entering(source) if source.enters else self.given(source, now)

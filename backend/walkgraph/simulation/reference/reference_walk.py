@@ -50,9 +50,11 @@ class _Run:
     params: Mapping[str, Any]
     inputs: Mapping[str, Any]
     fork: Callable[[str, str], None]
-    calls: dict[str, dict[Vector, Mapping[str, Any]]] = field(default_factory=dict)
+    calls: dict[str, dict[Vector, Mapping[str, Any]]] = field(
+        default_factory=dict[str, dict[Vector, Mapping[str, Any]]]
+    )
     """Use -> iteration -> outputs, in the order of the calls."""
-    dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list)
+    dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list[tuple[tuple[str, ...], Vector]])
     """Loops and indices of the iterations whose `each` values are suppressed."""
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
     """Use -> its position in the body and the loops around it."""
@@ -77,6 +79,8 @@ class _Run:
                     self.items(item.sequence, around, on=runs)
                 case Loop():
                     self.loop(item, around, on=runs)
+                case Fork():
+                    pass
 
     def loop(self, loop: Loop, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         for index in range(int(evaluate(parse(loop.times), self.params, _env(around)))):

@@ -1,0 +1,306 @@
+"""The client of a simulated world: what it asks and when, what it has got, and whether that is right."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.ids import RunId
+from walkgraph.simulation.reference.random_walks import plain
+from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
+from walkgraph.simulation.simulator import Simulator
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Break, Level, Tap
+from walkgraph.worker.io import values
+
+
+class Chances(NamedTuple):
+    """How much a world is disturbed, as shares: of runs, of processes that are started again, or of worlds."""
+
+    # Of runs.
+    abort: float = 0.2
+    deadline: float = 0.15
+    hold: float = 0.08
+    pause: float = 0.12
+    record: float = 0.05
+    wrong: float = 0.03
+    """They ask for what there isn't."""
+    # Of processes that are started again.
+    unloadable: float = 0.1
+    # Of worlds.
+    breakpoint: float = 0.1
+    tap: float = 0.1
+    kill: float = 0.15
+    hang: float = 0.02
+    stall: float = 0.1
+    """A process stands still for a while."""
+    telemetry: float = 0.25
+    fail: float = 0.02
+    """The first death of a process fails the deployment."""
+    stop: float = 0.1
+    """The deployment is stopped once it is at rest."""
+    most_runs: int = 4
+    """Asked for by the world at first; runs of a session follow."""
+
+
+SPREAD_SECONDS = 0.4
+"""In which the runs of a world are asked."""
+TWICE = 0.02
+"""The share of runs that are submitted twice: the second time counts for nothing."""
+PATIENCE_SECONDS = 0.3
+"""After which who has paused a run lets it go on."""
+
+
+@dataclass(slots=True)
+class AskedRun:
+    """What the client knows of one run."""
+
+    id: RunId
+    request: ScenarioRequest
+    at: float
+    deadline: float | None
+    accepted: bool = False
+    rejected: ErrorInfo | None = None
+    finished: m.Finished | None = None
+    finished_at: float = 0.0
+    twice: bool = False
+    aborted: bool = False
+    wrong: bool = False
+    """It asked for what there isn't."""
+    session: str | None = None
+    since: float = 0.0
+    """When the first run of its session was asked for."""
+    follows: bool = False
+    """It reads what earlier runs of its session have left."""
+    paused: m.Paused | None = None
+    was_paused: bool = False
+    outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
+
+    @property
+    def over(self) -> bool:
+        return self.finished is not None or self.rejected is not None
+
+
+class SimulatedClient:
+    def __init__(
+        self,
+        scenario: Scenario,
+        chances: Chances,
+        simulator: Simulator,
+        send: Callable[[m.ToConductor], None],
+    ) -> None:
+        self.runs: dict[str, AskedRun] = {}
+        self.status: m.Status | None = None
+        self.planned = 0
+        """Acts to come."""
+        self.stopping = False
+        self.crowded = False
+        """More runs wait than may."""
+        self._scenario, self._chances, self._send = scenario, chances, send
+        self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
+
+    # ── what it does ──
+
+    def begin(self) -> None:
+        """Plan the world's runs, from now on."""
+        chance, chances = self._chance, self._chances
+        if chance.random() < chances.breakpoint + chances.tap:
+            self._after(0.0, self._watch)
+        for number in range(1 + chance.randrange(chances.most_runs)):
+            request = chance.choice(self._scenario.requests)
+            self._after(chance.random() * SPREAD_SECONDS, lambda n=number, r=request: self._submit(n, r))
+
+    def _after(self, seconds: float, act: Callable[[], None]) -> None:
+        self.planned += 1
+        self._simulator.after(seconds, lambda: self._act(act))
+
+    def _act(self, act: Callable[[], None]) -> None:
+        self.planned -= 1
+        act()
+
+    def _submit(self, number: int, request: ScenarioRequest, after: AskedRun | None = None) -> None:
+        """`after`: the run of a session that this one follows."""
+        chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
+        deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
+        hold = chance.random() < chances.hold
+        asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
+        asked.session = f"of {run}" if request.session else None
+        asked.since = asked.at
+        if after is not None:
+            asked.session, asked.since, asked.follows = after.session, after.since, True
+        asked.wrong = chance.random() < chances.wrong
+        if chance.random() < chances.abort:
+            self._after(chance.random() * 0.2, lambda: self._abort(run))
+        if hold or chance.random() < chances.pause:
+            self._after(chance.random() * 0.1, lambda: self._steer(run, "pause"))
+        self._counts["deadlines"] += deadline is not None
+        self._counts["runs held at their start"] += hold
+        self._counts["runs in sessions"] += asked.session is not None
+        submit = m.Submit(
+            run=run,
+            task="unknown" if asked.wrong else request.task,
+            params=dict(request.params),
+            inputs=request.packed,
+            priority=chance.randrange(3),
+            deadline=deadline,
+            session=asked.session,
+            record=chance.random() < chances.record,
+            hold=hold,
+        )
+        asked.twice = not self.crowded and chance.random() < TWICE
+        for _ in range(1 + asked.twice):
+            self._send(submit)
+
+    def _abort(self, run: str) -> None:
+        self.runs[run].aborted = True
+        self._counts["aborts"] += 1
+        self._send(m.Abort(run=RunId(run), reason=self._chance.choice(("cancelled", "disconnected"))))
+
+    def _steer(self, run: str, action: Literal["pause", "resume", "step", "iteration"]) -> None:
+        asked = self.runs[run]
+        if asked.over:
+            return
+        asked.was_paused = True
+        self._counts[f"{action}s asked"] += 1
+        held = asked.paused.held if asked.paused is not None else ()
+        call = self._chance.choice(held) if held and self._chance.random() < 0.5 else None
+        self._send(m.Steer(run=RunId(run), action=action, call=None if action == "pause" else call))
+        if action != "resume":
+            following = self._chance.choice(("step", "step", "iteration", "resume", "resume"))
+            self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._steer(run, following))
+
+    def _let_go(self, run: AskedRun) -> None:
+        if run.paused is not None:
+            self._steer(run.id, "resume")
+
+    def _leave(self, run: AskedRun) -> None:
+        """It is over: its session goes on, or is ended."""
+        if run.session is not None:
+            self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._follow(run))
+
+    def _follow(self, run: AskedRun) -> None:
+        """Another run of a session, or its end. What it keeps is given back then; runs may wait for that."""
+        following = run.request.following
+        if following is not None and run.finished is not None and run.finished.error is None:
+            self._submit(len(self.runs) + self._chances.most_runs, following, run)
+        else:
+            self._send(m.AskSessions(number=0, end=run.session))
+
+    def _watch(self) -> None:
+        """Runs are looked at, or stop, at one use of a Walk, until that is taken back."""
+        walk = self._chance.choice(self._scenario.plan.walks)
+        uses = [use.name for use in walk.uses if use.op == "call"]
+        if not uses or walk.name.startswith("move:"):
+            return
+        use, chances = self._chance.choice(uses), self._chances
+        level: Level = self._chance.choice(("off", "summary", "full"))
+        if self._chance.random() * (chances.breakpoint + chances.tap) < chances.breakpoint:
+            self._counts["breakpoints"] += 1
+            watch = m.Watch(level=level, breaks=(Break(id="b", walk=walk.name, use=use),))
+        else:
+            self._counts["taps"] += 1
+            node = next(one.node for one in walk.uses if one.name == use)
+            source = f"{use}.{self._chance.choice(sorted(self._scenario.plan.nodes[node].outputs))}"
+            watch = m.Watch(level=level, taps=(Tap(id="t", walk=walk.name, source=source, interval=0.0),))
+        self._send(watch)
+        self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
+
+    def stop(self) -> None:
+        self.stopping = True
+        self._send(m.Stop())
+
+    @property
+    def state(self) -> str:
+        """The deployment's."""
+        return self.status.state if self.status is not None else ""
+
+    @property
+    def over(self) -> bool:
+        """All that was planned was done, and all that was asked is over."""
+        return not self.planned and all(run.over for run in self.runs.values())
+
+    # ── what it gets ──
+
+    def take(self, message: m.FromConductor) -> None:
+        if isinstance(message, m.Status):
+            self.status = message
+            return
+        if isinstance(message, m.SessionsTold):
+            return
+        run = self.runs.get(message.run)
+        if run is None:
+            raise self._simulator.fail("something comes of a run that was never asked", message.run)
+        match message:
+            case m.Accepted():
+                self._once(run, accepted=run.accepted)
+                run.accepted = True
+            case m.Rejected() if run.twice and run.rejected is not None:
+                pass
+            case m.Rejected(error=error):
+                self._once(run, accepted=run.accepted)
+                run.rejected = error
+                self._leave(run)
+            case m.Output():
+                self._output(run, message)
+            case m.Paused():
+                self._open(run, "is paused")
+                self._counts["stops at a breakpoint"] += bool(message.breakpoint)
+                run.paused, run.was_paused = message, True
+                self._after(2 * PATIENCE_SECONDS, lambda: self._let_go(run))
+            case m.Resumed():
+                self._open(run, "goes on")
+                run.paused = None
+            case m.Finished():
+                self._open(run, "ends")
+                run.finished, run.finished_at, run.paused = message, self._simulator.now, None
+                self._leave(run)
+
+    def _once(self, run: AskedRun, *, accepted: bool) -> None:
+        if accepted or run.rejected is not None:
+            raise self._simulator.fail("it is accepted or rejected twice", run.id)
+
+    def _open(self, run: AskedRun, what: str) -> None:
+        if not run.accepted or run.finished is not None:
+            state = "after its end" if run.finished is not None else "before it was accepted"
+            raise self._simulator.fail(f"it {what} {state}", run.id)
+
+    def _output(self, run: AskedRun, message: m.Output) -> None:
+        self._open(run, f"gives `{message.name}`")
+        given = run.outputs[message.name]
+        if message.index != len(given):
+            raise self._simulator.fail(f"`{message.name}` {message.index} comes as number {len(given)}", run.id)
+        given.append(plain(values.unpack(message.value)))
+
+    # ── whether it is right ──
+
+    def check(self, run: AskedRun, lost: Sequence[float]) -> str:
+        """The code with which a run has ended, `done` if well. `lost`: when ranks were."""
+        error = run.rejected or (run.finished.error if run.finished else None)
+        if not (run.follows and any(at >= run.since for at in lost)):  # what it follows may be lost
+            self._check_outputs(run, whole=error is None)
+        if error is None:
+            if run.request.fails:
+                raise self._simulator.fail("it ends well though a node failed", run.id)
+            return "done"
+        fitting = {
+            "cancelled": run.aborted,
+            "deadline_exceeded": run.deadline is not None and run.finished_at >= run.at + run.deadline,
+            "worker_lost": any(at >= run.at for at in lost),
+            "node_error": run.request.fails,
+            "numeric_error": run.request.fails,
+            "shutting_down": self.stopping,
+            "refused": self.state == "failed",
+            "not_found": run.wrong,
+            "overloaded": self.crowded,
+        }
+        if not fitting.get(error.code, False):
+            raise self._simulator.fail(f"it ends with `{error.code}`, which nothing led to: {error.message}", run.id)
+        return error.code
+
+    def _check_outputs(self, run: AskedRun, *, whole: bool) -> None:
+        wanted = run.request.outputs
+        for name in {*wanted, *run.outputs}:
+            given, right = run.outputs.get(name, []), list(wanted.get(name, ()))
+            if given != (right if whole else right[: len(given)]):
+                raise self._simulator.fail(f"`{name}` is {given}, by the book {right}", run.id)

@@ -1,0 +1,164 @@
+"""The processes of a simulated deployment's ranks: started and ended by its conductor, disturbed by the seed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from walkgraph.conductor import events as c
+from walkgraph.conductor.core import Conductor
+from walkgraph.ids import Rank
+from walkgraph.placement.tables import Plan
+from walkgraph.simulation.client import Chances
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.rank.carrier import Arenas
+from walkgraph.simulation.rank.device import SimulatedDevice
+from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
+from walkgraph.simulation.scenarios import Scenario
+from walkgraph.simulation.simulator import Simulator
+from walkgraph.telemetry.emit import Buffered, Emitter, Off
+from walkgraph.wire.watching import Level
+from walkgraph.worker.core import Core
+from walkgraph.worker.interfaces import CoreLike
+from walkgraph.worker.io.links import Links
+from walkgraph.worker.loop import WorkerLoop
+from walkgraph.worker.plan_variants import Variants
+
+DIED_SECONDS = 0.002
+"""From the death of a process until the conductor can read of it, at most."""
+STALL_SECONDS = 0.8
+"""The longest that a process stands still and then goes on: the conductor must not take it for dead."""
+CRASHES = 0.3
+"""The share of deaths that a process tells of before it ends."""
+
+
+@dataclass(frozen=True)
+class WorldParts:
+    """What a world is made of."""
+
+    network: type[Network] = Network
+    core: Callable[[Plan, Rank, Variants], CoreLike] = Core
+    states: type[StateStore] = StateStore
+    engine: type[SimulatedEngine] = SimulatedEngine
+    device: type[SimulatedDevice] = SimulatedDevice
+    links: type[Links] = Links
+    loop: type[WorkerLoop] = WorkerLoop
+    conductor: type[Conductor] = Conductor
+
+
+REAL_PARTS = WorldParts()
+
+
+class SimulatedProcesses:
+    def __init__(
+        self,
+        simulator: Simulator,
+        scenario: Scenario,
+        chances: Chances,
+        parts: WorldParts,
+        heard: Callable[[Endpoint, Frames], None],
+        died: Callable[[c.Died], None],
+    ) -> None:
+        """`heard`, `died`: called with what the conductor can read, when it can."""
+        self.workers: dict[Rank, SimulatedWorker] = {}
+        self.lost: list[float] = []
+        """When ranks were killed or stopped for good."""
+        self._simulator, self._scenario, self._chances, self._parts = simulator, scenario, chances, parts
+        self._heard, self._died = heard, died
+        self._chance, self._counts = simulator.chance, simulator.counts
+        self.network = parts.network(simulator)
+        self._arenas: Arenas = {}
+        self.fragile = self._chance.random() < chances.fail
+        """The first death fails the deployment."""
+        self._level: Level = self._chance.choice(("off", "summary", "full"))
+        self._tells = self._chance.random() < chances.telemetry
+
+    def post(self, source: Endpoint, target: Endpoint, frames: Frames) -> bool:
+        """False if the target is no more."""
+        if target == CONDUCTOR:
+            self.network.send(source, target, frames, partial(self._heard, source))
+            return True
+        worker = self.workers.get(Rank(target.rank))
+        if worker is None or worker.here != target:
+            return False
+        self.network.send(source, target, frames, partial(worker.receive, source))
+        return True
+
+    def spawn(self, rank: Rank, start: int) -> None:
+        if rank in self.workers:
+            raise self._simulator.fail(f"rank {rank} is started while it runs")
+        self._counts["processes started"] += 1
+        scenario, parts, simulator = self._scenario, self._parts, self._simulator
+        made = WorkerParts(
+            core=self._core,
+            states=partial(parts.states, simulator, scenario.paged, scenario.pages),
+            engine=partial(parts.engine, simulator, scenario.functions, device=parts.device),
+            links=parts.links,
+            loop=parts.loop,
+            emitter=lambda: self._emitter(rank),
+        )
+        here = Endpoint(rank, start)
+        loads = start <= len(scenario.plan.ranks) or self._chance.random() >= self._chances.unloadable
+        self._counts["processes that can't load"] += not loads
+        self.workers[rank] = SimulatedWorker(simulator, here, made, self.post, self._arenas, loads=loads)
+        self.workers[rank].ended = lambda code: self.end(here, code)
+
+    def _core(self, plan: Plan, rank: Rank) -> CoreLike:
+        return self._parts.core(plan, rank, self._scenario.variants[rank])
+
+    def _emitter(self, rank: Rank) -> Emitter:
+        return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()
+
+    def _told(self, packet: bytes) -> bool:
+        """Some packets of telemetry are not taken."""
+        self._counts["packets of telemetry"] += 1
+        return self._chance.random() < 0.9
+
+    def end(self, here: Endpoint, code: int) -> None:
+        worker = self.workers.get(Rank(here.rank))
+        if worker is not None and worker.here == here:
+            del self.workers[worker.rank], self._arenas[here]
+            worker.kill()
+            died = c.Died(worker.rank, here.start, code)
+            self._simulator.after(self._chance.random() * DIED_SECONDS, lambda: self._died(died))
+
+    def disturb(self) -> None:
+        """Plan what happens to processes from now on."""
+        chance = self._chance
+        if self.fragile or chance.random() < self._chances.kill:
+            for _ in range(chance.choice((1, 1, 2))):
+                self._simulator.after(chance.random() * 0.6, self._kill_one)
+        if chance.random() < self._chances.hang:
+            self._simulator.after(chance.random() * 0.6, self._hang_one)
+        if chance.random() < self._chances.stall:
+            self._simulator.after(chance.random() * 0.6, self._stall_one)
+
+    def _any_worker(self) -> SimulatedWorker | None:
+        running = [rank for rank in sorted(self.workers) if not self.workers[rank].stopped]
+        return self.workers[self._chance.choice(running)] if running else None
+
+    def _kill_one(self) -> None:
+        worker = self._any_worker()
+        if worker is not None:
+            self.lost.append(self._simulator.now)
+            if worker.loaded and self._chance.random() < CRASHES:
+                self._counts["processes crashed"] += 1
+                worker.crash()
+            else:
+                self._counts["processes killed"] += 1
+                self.end(worker.here, -9)
+
+    def _hang_one(self) -> None:
+        worker = self._any_worker()
+        if worker is not None:
+            self._counts["processes hung"] += 1
+            self.lost.append(self._simulator.now)
+            worker.stop()
+
+    def _stall_one(self) -> None:
+        worker = self._any_worker()
+        if worker is not None and worker.loaded:
+            self._counts["processes stalled"] += 1
+            worker.stop()
+            self._simulator.after(self._chance.random() * STALL_SECONDS, worker.go_on)

@@ -1,0 +1,105 @@
+"""The calls of a simulated rank outside device loops: the real schedule and batches, served in simulated time."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from walkgraph.abi.calls import Call, ChunkInfo
+from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.calls.schedule import MIX, Schedule
+from walkgraph.errors import ErrorInfo
+from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueue
+from walkgraph.simulation.simulator import Simulator
+
+CALL_SECONDS = 0.002
+"""The mean duration of a batch."""
+MOST_BATCHES = 4
+"""In flight."""
+BEGUN = 0.3
+"""The share of calls whose outputs are given on while they are in flight."""
+
+
+class CallBatch(NamedTuple):
+    """In flight."""
+
+    mark: SimulatedMark
+    done: tuple[Done, ...]
+
+    def has(self, run: str) -> bool:
+        return any(done.call.run == run for done in self.done)
+
+
+class CallBatches:
+    """Those in flight, oldest first."""
+
+    def __init__(self) -> None:
+        self.batches: deque[CallBatch] = deque()
+
+    def has(self, run: str) -> bool:
+        return any(batch.has(run) for batch in self.batches)
+
+
+class SimulatedCalls:
+    def __init__(self, simulator: Simulator, queue: SimulatedQueue, functions: Mapping[str, Serve]) -> None:
+        self.in_flight = CallBatches()
+        self.chunks: dict[str, dict[tuple[int, int, str], list[ChunkInfo]]] = {}
+        """The chunks that uses have read of streams: by run, then by step, use and port."""
+        self._simulator, self._queue, self._functions = simulator, queue, functions
+        self._schedule = Schedule()
+        self._begun: list[Begun] = []
+
+    def add(self, call: Call) -> None:
+        self._schedule.add(call, call.node, 1)
+
+    def hold(self, run: str) -> None:
+        self._schedule.hold(run)
+
+    def release(self, run: str) -> None:
+        self._schedule.release(run)
+
+    def cancel(self, run: str) -> None:
+        self._schedule.cancel(run)
+        self._begun = [one for one in self._begun if one.call.run != run]
+        self.chunks.pop(run, None)
+
+    def launch(self, *, running: bool, since: int) -> bool:
+        """False if nothing waits or enough is in flight. `running`, `since`: as `engine.calls.schedule.Mix` has it."""
+        batches = self.in_flight.batches
+        if len(batches) >= MOST_BATCHES or not MIX.may(running, since):
+            return False
+        batch = self._schedule.next(MIX.rows(running))
+        if batch is None:
+            return False
+        done = tuple(map(self._serve, batch.calls))
+        if len(done) > 1:
+            self._simulator.counts["batches of several calls"] += 1
+        batches.append(CallBatch(self._queue.launch(CALL_SECONDS), done))
+        if self._simulator.chance.random() < BEGUN:
+            self._begun += [Begun(one.call, one.outputs) for one in done if one.outputs is not None]
+        return True
+
+    def collect(self) -> list[Begun | Done]:
+        events: list[Begun | Done] = [*self._begun]
+        self._begun.clear()
+        batches = self.in_flight.batches
+        while batches and batches[0].mark.query():
+            events += batches.popleft().done
+        return events
+
+    @property
+    def waiting(self) -> int:
+        return len(self._schedule)
+
+    @property
+    def idle(self) -> bool:
+        return not (self._begun or self.in_flight.batches or len(self._schedule))
+
+    def _serve(self, call: Call) -> Done:
+        for port, chunk in call.chunks.items():
+            self.chunks.setdefault(call.run, {}).setdefault((call.step, call.use, port), []).append(chunk)
+            if chunk.closing:
+                self._simulator.counts["closing chunks"] += 1
+        try:
+            return Done(call, self._functions[call.node](call), None, 0.0, 0.0, 1)
+        except ValueError as error:
+            return Done(call, None, ErrorInfo(code="node_error", message=str(error), node=call.node), 0.0, 0.0, 1)

@@ -1,0 +1,93 @@
+"""The core of a rank, with everything that goes in and out of it checked against what was asked of the engine."""
+
+from walkgraph.engine.loops.spec import Items
+from walkgraph.ids import Rank
+from walkgraph.simulation.rank.calls import SimulatedCalls
+from walkgraph.simulation.simulator import Simulator
+from walkgraph.wire import messages as m
+from walkgraph.wire.standing import Standing
+from walkgraph.worker.events import (
+    CallBegun,
+    CallDone,
+    Command,
+    Event,
+    HoldLoops,
+    MoveState,
+    Ref,
+    Release,
+    Report,
+    RunCall,
+    RunLoop,
+)
+from walkgraph.worker.interfaces import CoreLike
+
+
+class CheckedCore:
+    """Implements `worker.interfaces.CoreLike`."""
+
+    def __init__(self, simulator: Simulator, rank: Rank, core: CoreLike, calls: SimulatedCalls) -> None:
+        self.in_flight: set[Ref] = set()
+        """Calls and loops that the engine was given and has not ended."""
+        self._simulator, self._rank, self._core, self._calls = simulator, rank, core, calls
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return self._core.runs
+
+    def standing(self, run: str) -> Standing | None:
+        return self._core.standing(run)
+
+    def handle(self, event: Event) -> list[Command]:
+        self._came(event)
+        commands = self._core.handle(event)
+        for command in commands:
+            self._leaves(command)
+        return commands
+
+    def _came(self, event: Event) -> None:
+        match event:
+            case CallBegun(ref=ref):
+                self._check_in_flight(ref)
+            case CallDone(ref=ref):
+                self._check_in_flight(ref)
+                self.in_flight.discard(ref)
+            case Items(call=call):
+                self._check_in_flight(Ref(call.run, call.step, call.use, call.iteration))
+            case _:
+                pass
+
+    def _leaves(self, command: Command) -> None:
+        match command:
+            case RunCall(call=call) | RunLoop(call=call):
+                self._begins(Ref(call.run, call.step, call.use, call.iteration))
+            case MoveState(ref=ref):
+                self._begins(ref)
+            case HoldLoops():
+                self._simulator.counts["device loops held"] += 1
+            case Report(message=m.RankDone(run=run)):
+                self._check_done(run)
+            case Release(run=run):
+                self.in_flight = {ref for ref in self.in_flight if ref.run != run}
+            case _:
+                pass
+
+    def _begins(self, ref: Ref) -> None:
+        if ref in self.in_flight:
+            raise self._simulator.fail(f"rank {self._rank} makes {ref} twice", ref.run)
+        self.in_flight.add(ref)
+
+    def _check_in_flight(self, ref: Ref) -> None:
+        if ref not in self.in_flight and ref.run in self._core.runs:
+            raise self._simulator.fail(f"on rank {self._rank} something comes of {ref} after its end", ref.run)
+
+    def _check_done(self, run: str) -> None:
+        """Nothing is in flight, and each stream was read to its end, which came once."""
+        left = [ref for ref in self.in_flight if ref.run == run]
+        if left:
+            raise self._simulator.fail(f"rank {self._rank} is done with {left[0]} in flight", run)
+        for (_, _, port), chunks in self._calls.chunks.get(run, {}).items():
+            indices, lasts = [chunk.index for chunk in chunks], [chunk.last for chunk in chunks]
+            after = chunks[lasts.index(True) + 1 :] if True in lasts else []
+            absent = all(chunk.valid == 0 for chunk in after)
+            if indices != [*range(len(indices))] or lasts.count(True) != 1 or not absent:
+                raise self._simulator.fail(f"`{port}` on rank {self._rank} reads chunks {indices}, last {lasts}", run)

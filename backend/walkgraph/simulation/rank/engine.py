@@ -1,0 +1,136 @@
+"""The engine of a simulated rank: the real schedules of calls and of device loops, over a simulated device.
+
+add, add_loop ──> step ──> Begun, Done, Items, LoopDone, Swapped
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from walkgraph.abi.calls import Call, Scalar
+from walkgraph.engine.calls.chunked_prefill import Begun, Done
+from walkgraph.engine.gauges import Gauges
+from walkgraph.engine.holds import RunHolds
+from walkgraph.engine.kv.swap import Swapped
+from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
+from walkgraph.engine.loops.scheduler import LoopScheduler
+from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.simulation.rank.calls import CALL_SECONDS, SimulatedCalls
+from walkgraph.simulation.rank.device import Serve, SimulatedDevice, SimulatedQueue, StepWatch
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.simulation.rank.swap import SimulatedSwap
+from walkgraph.simulation.simulator import Simulator
+
+Functions = Callable[[StateStore], Mapping[str, Serve]]
+"""Node -> the function that serves its calls."""
+Event = Begun | Done | Items | LoopDone | Stepped | Swapped
+
+
+class SimulatedLimits:
+    """Of tokens: a `StateStore` has none."""
+
+    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+
+
+class SimulatedEngine:
+    """Implements `worker.interfaces.EngineLike`."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        functions: Functions,
+        states: StateStore,
+        device: type[SimulatedDevice] = SimulatedDevice,
+    ) -> None:
+        self._simulator = simulator
+        self._queue = SimulatedQueue(simulator)
+        self._watch = StepWatch()
+        served = functions(states)
+        self.states = self.transfers = self.pools = states
+        self.limits = SimulatedLimits()
+        self.calls = SimulatedCalls(simulator, self._queue, served)
+        self.loops = LoopScheduler(
+            device(simulator, self._queue, served, states),
+            watch=self._watch,
+            here=self._here,
+            clock=lambda: simulator.now,
+        )
+        self.holds = RunHolds(self.calls, self.loops.admission)
+        self.swap = SimulatedSwap(simulator, self._queue, states, self.holds)
+        self._since = 0
+        """Batches launched since the last step of the loops."""
+
+    # ── in ──
+
+    def add(self, call: Call) -> None:
+        self.calls.add(call)
+
+    def add_loop(self, call: LoopCall) -> None:
+        self._simulator.counts["device loops"] += 1
+        self.loops.add(call)
+
+    def drop(self, run: str) -> None:
+        """Forget a run."""
+        self.holds.forget(run)
+        self.loops.cancel(run)
+        self.swap.cancel(run)
+        self.calls.cancel(run)
+        self.states.drop_run(run)
+
+    def _here(self, run: str) -> bool:
+        return self.swap.here(run)
+
+    def time_steps(self, *, on: bool) -> None:
+        self._watch.on = on
+
+    # ── step ──
+
+    def step(self) -> list[Event]:
+        """Launch what can be, and give what is done."""
+        while True:
+            batch = self.calls.launch(running=self.loops.running, since=self._since)
+            stepped = self.loops.launch()
+            self._since = 0 if stepped else self._since + batch
+            if not (stepped or batch):
+                break
+        return [*self.calls.collect(), *self.loops.collect(wait=False), *self.swap.advance()]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing can be launched or collected."""
+        return self.calls.idle and self.swap.idle and self.loops.idle
+
+    def due(self) -> float:
+        """When `step` may have something to give or to launch."""
+        marks = [batch.mark.at for batch in self.calls.in_flight.batches] + self.swap.due()
+        if self.loops.launcher.busy:
+            marks.append(self._queue.busy_until)
+        now = self._simulator.now
+        return min((at for at in marks if at > now), default=now + CALL_SECONDS)
+
+    # ── what is told of it ──
+
+    def positions(self) -> Mapping[LoopKey, int]:
+        return self.loops.positions()
+
+    def gauges(self) -> Gauges:
+        waiting = self.calls.waiting + self.loops.admission.waiting
+        free, total = self.states.pages()
+        return Gauges(waiting, 0.0, 0, 0, free, total, 0, 0)
+
+    def left(self) -> Iterable[str]:
+        """What is kept though nothing runs."""
+        for batch in self.calls.in_flight.batches:
+            yield f"a call in flight: {batch.done[0].call}"
+        if self.calls.waiting:
+            yield f"{self.calls.waiting} calls that wait"
+        yield from (f"run {run} suspended" for run in self.swap.runs)
+        yield from (f"the loops of run {run} held" for run in self.holds.held)
+        if self.loops.admission.waiting:
+            yield f"{self.loops.admission.waiting} loops that wait"
+        for group in self.loops.groups:
+            slots, most = len(group.free) + len(group.runs), group.graphs.sizes[-1]
+            if group.runs or slots < most:
+                yield f"slots of a loop: {len(group.free)} of {most} are free"
+        yield from (f"states of run {run}" for run in sorted(self.states.runs) if not run.startswith("session:"))
+        free, total = self.states.pages()
+        if not self.states.runs and free != total:
+            yield f"{total - free} pages"

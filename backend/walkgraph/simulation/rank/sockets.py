@@ -1,0 +1,117 @@
+"""Simulated ZeroMQ sockets: the calls that the product makes of real ones, over the simulated network."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import zmq
+
+from walkgraph.simulation.network import Endpoint, Frames
+from walkgraph.simulation.simulator import Action, Simulator
+
+CONNECT_SECONDS = 0.01
+"""The longest that a new connection takes. Until it stands a socket takes no messages."""
+FULL = 0.01
+"""The share of sends that find a full socket."""
+FULL_SECONDS = 0.02
+"""The longest that it stays full."""
+
+_AGAIN = zmq.Again()
+"""Made once: making one takes longer than all else that a simulated socket does."""
+
+
+def address_of(process: Endpoint) -> str:
+    return f"{process.rank}.{process.start}"
+
+
+class SimulatedSocket:
+    def __init__(self, simulator: Simulator, leave: Callable[[Frames], bool], wake: Action) -> None:
+        """`leave` sends frames; False if there is no such process any more. `wake` is called when a socket that
+        refused a message takes messages again."""
+        self.inbox: deque[Frames] = deque()
+        """What has arrived and was not read."""
+        self._simulator, self._leave, self._wake = simulator, leave, wake
+        self._opens = 0.0
+        """Until then it takes nothing."""
+
+    def connecting(self) -> None:
+        """It takes messages once the connection stands."""
+        self._refuse_for(CONNECT_SECONDS)
+
+    def send(self, frame: bytes, flags: int = 0) -> None:
+        self.send_multipart([frame], flags)
+
+    def send_multipart(self, frames: Frames, flags: int = 0) -> None:
+        chance = self._simulator.chance
+        if self._opens <= self._simulator.now and chance.random() < FULL:
+            self._simulator.counts["full sockets"] += 1
+            self._refuse_for(FULL_SECONDS)
+        if self._opens > self._simulator.now or not self._leave(frames):
+            raise _AGAIN.with_traceback(None)
+
+    def recv_multipart(self, flags: int = 0) -> Frames:
+        if not self.inbox:
+            raise _AGAIN.with_traceback(None)
+        return self.inbox.popleft()
+
+    def close(self, linger: int = 0) -> None:
+        self._leave = _nowhere
+
+    def _refuse_for(self, seconds: float) -> None:
+        self._opens = self._simulator.now + seconds * self._simulator.chance.random()
+        self._simulator.blocked += 1
+        self._simulator.at(self._opens, self._open)
+
+    def _open(self) -> None:
+        self._simulator.blocked -= 1
+        self._wake()
+
+
+class SimulatedConnection(SimulatedSocket):
+    """A PUSH socket, made by a context."""
+
+    def __init__(self, simulator: Simulator, post: Callable[[Endpoint, Frames], bool], wake: Action) -> None:
+        super().__init__(simulator, _nowhere, wake)
+        self._post = post
+
+    def setsockopt(self, option: int, value: int) -> None: ...
+
+    def connect(self, address: str) -> None:
+        rank, _, start = address.partition(".")
+        peer = Endpoint(int(rank), int(start))
+        self._leave = partial(self._post, peer)
+        self.connecting()
+
+
+class SimulatedContext:
+    def __init__(self, simulator: Simulator, post: Callable[[Endpoint, Frames], bool], wake: Action) -> None:
+        self._made = simulator, post, wake
+
+    def socket(self, kind: int) -> SimulatedConnection:
+        return SimulatedConnection(*self._made)
+
+
+class SimulatedPoller:
+    """Never waits: a worker takes a turn only when there is something to do."""
+
+    def __init__(self) -> None:
+        self._sockets: set[Any] = set()
+
+    def __contains__(self, socket: Any) -> bool:
+        return socket in self._sockets
+
+    def register(self, socket: Any, flags: int) -> None:
+        self._sockets.add(socket)
+
+    modify = register
+
+    def unregister(self, socket: Any) -> None:
+        self._sockets.discard(socket)
+
+    def poll(self, timeout: int) -> list[tuple[Any, int]]:
+        return []
+
+
+def _nowhere(frames: Frames) -> bool:
+    return False

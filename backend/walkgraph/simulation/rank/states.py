@@ -1,0 +1,103 @@
+"""What the runs of one simulated rank keep between calls, and the cache pages that this takes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.simulation.simulator import Simulator
+
+PAGE_TOKENS = 4
+"""So that small runs take several pages."""
+
+Contents = Mapping[str, Any]
+"""Of one state: never changed in place, so that a fork may share it."""
+
+
+class StateStore:
+    """Implements `worker.interfaces.StateTableLike`, `worker.io.moving.StateMover` and `PoolsLike`."""
+
+    def __init__(self, simulator: Simulator, paged: tuple[str, ...], pages: int) -> None:
+        """`paged`: names of states that take pages."""
+        self.total = pages
+        self.paged, self._simulator = paged, simulator
+        self._here: dict[StateKey, Contents] = {}
+        self._away: dict[str, dict[StateKey, Contents]] = {}
+        """Of suspended runs."""
+        self._taken = 0
+
+    def read(self, key: StateKey) -> Contents | None:
+        return self._here.get(key)
+
+    def write(self, key: StateKey, contents: Contents) -> None:
+        self._give(key)
+        self._here[key] = contents
+        self._taken += self._pages(key, contents)
+        if self._taken > self.total:
+            raise self._simulator.fail(
+                f"`{key.state}` needs a page and none is free, though its run was admitted", key.run
+            )
+
+    def drop(self, keys: Iterable[StateKey]) -> None:
+        for key in keys:
+            self._give(key)
+
+    def drop_run(self, run: str) -> None:
+        self._away.pop(run, None)
+        self.drop([key for key in self._here if key.run == run])
+
+    def renew(self, key: StateKey, source: StateKey | None) -> None:
+        """It begins as a copy of `source`, or empty."""
+        found = self._here.get(source) if source is not None else None
+        self.drop((key,))
+        if found is not None:
+            self.write(key, found)
+
+    def glance(self, key: StateKey) -> None:
+        """A simulated state has nothing to show."""
+
+    def audit(self) -> None:
+        """The books must be right whenever no run is there."""
+        if not self.runs and self._taken:
+            raise self._simulator.fail(f"{self._taken} pages are taken and no state holds them")
+
+    # ── between states ──
+
+    def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
+        self.renew(target, source)
+
+    def export(self, key: StateKey) -> Contents:
+        return self._here.get(key, {})
+
+    def import_state(self, key: StateKey, value: Contents) -> None:
+        self.drop((key,))
+        if value:
+            self.write(key, value)
+
+    # ── suspended runs ──
+
+    def move_out(self, run: str) -> None:
+        keys = [key for key in self._here if key.run == run]
+        self._away[run] = {key: self._here[key] for key in keys}
+        self.drop(keys)
+
+    def move_back(self, run: str) -> None:
+        for key, contents in self._away.pop(run).items():
+            self.write(key, contents)
+
+    # ── how much ──
+
+    def pages(self) -> tuple[int, int]:
+        """Free, total."""
+        return self.total - self._taken, self.total
+
+    @property
+    def runs(self) -> set[str]:
+        return {key.run for key in self._here} | self._away.keys()
+
+    def _give(self, key: StateKey) -> None:
+        contents = self._here.pop(key, None)
+        if contents is not None:
+            self._taken -= self._pages(key, contents)
+
+    def _pages(self, key: StateKey, contents: Contents) -> int:
+        return -(-len(contents.get("tokens", ())) // PAGE_TOKENS) if key.state in self.paged else 0

@@ -1,0 +1,259 @@
+"""Random Walks that `check` accepts, with functions for their nodes: for whatever runs Walks."""
+
+import random
+from collections.abc import Sequence as Choices
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
+from zlib import crc32
+
+from walkgraph.graph.catalogue import Catalogue, Component, port
+from walkgraph.graph.document import Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
+from walkgraph.simulation.reference.reference_walk import Function, Vector
+
+T = TypeVar("T")
+PORTS = ("a", "b", "c")
+_MIX = Component(
+    name="test.mix",
+    description="Mixes what it is given.",
+    inputs=tuple(port(p, "scalar", optional=True) for p in PORTS),
+    outputs=(port("out", "scalar"), port("many", "tensor"), port("maybe", "scalar"), port("stop", "flag")),
+    network="operators_test:Mix",
+)
+CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.host", host=True)}
+RESIDENT: Catalogue = {**CATALOGUE, "test.mix": replace(_MIX, resident=True)}
+"""A `test.host` node follows where `test.mix` runs on the device."""
+OUTPUTS = ("out", "many", "maybe")
+PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
+
+
+@dataclass(frozen=True)
+class _At:
+    use: str
+    position: int
+    loops: tuple[str, ...]
+    branches: tuple[tuple[int, int], ...]
+
+
+def mix(name: str) -> Function:
+    """Values that tell every other call, port and iteration apart; `maybe` is absent now and then."""
+
+    def call(inputs: dict[str, Any], at: Vector) -> dict[str, Any]:
+        seen = crc32(repr((name, at, sorted((p, plain(v)) for p, v in inputs.items()))).encode()) % 1_000_003
+        found = {"out": seen, "many": [seen + i for i in range(3)], "stop": seen % 4 == 0}
+        return found if seen % 3 == 0 else found | {"maybe": -seen}
+
+    return call
+
+
+def plain(value: Any) -> Any:
+    """A value without its tensors and tuples."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [plain(v) for v in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+
+
+class Draw(Protocol):
+    """What is drawn of a graph."""
+
+    def integer(self, least: int, most: int) -> int: ...
+
+    def one(self, of: Choices[T]) -> T: ...
+
+    def flag(self) -> bool: ...
+
+    def shuffled(self, of: Choices[T]) -> list[T]: ...
+
+
+class SeededDraw:
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)  # noqa: S311 - no secret
+
+    def integer(self, least: int, most: int) -> int:
+        return self._chance.randint(least, most)
+
+    def one(self, of: Choices[T]) -> T:
+        return self._chance.choice(of)
+
+    def flag(self) -> bool:
+        return self._chance.random() < 0.5
+
+    def shuffled(self, of: Choices[T]) -> list[T]:
+        return self._chance.sample(of, len(of))
+
+
+def random_graph(draw: Draw) -> Graph:
+    """A graph of one Walk, `w`, with inputs `x` (a value) and `xs` (a list)."""
+    builder = _Builder(draw)
+    body = builder.items(0, (), (), least=1)
+    edges = builder.edges()
+    results = {f"r{i}": builder.result() for i in range(draw.integer(0, 2))}
+    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=body, edges=edges, results=results)
+    kinds = ["test.mix"] * 3 + ["test.host"]
+    nodes = {at.use: Node(component=draw.one(kinds)) for at in builder.uses}
+    return Graph(name="random", nodes=nodes, walks={"w": walk})
+
+
+def followed_graph(draw: Draw) -> Graph:
+    """As `random_graph`: a loop, perhaps inside another, whose `c` nodes run on the device where these may lie on one
+    rank, and whose `f` nodes, on the host, follow. The use `end` comes after it."""
+    whens = [None, None, "off", "n > 1", "@loop.index % 3 == 2", "@loop.index > 0 and n > 1"]
+    cores = [f"c{i}" for i in range(draw.integer(1, 3))]
+    names = draw.shuffled([*cores, *(f"f{i}" for i in range(draw.integer(1, 3)))])
+    order = {name: i for i, name in enumerate(names)}
+    least = min(cores, key=order.__getitem__)
+    always = {least} | {name for name in cores if draw.flag()}
+    """What is carried in the core, and what ends the loop, can't be skipped."""
+    sources = ["core", "core", "core", "in", "each", "index", "none"]
+    edges: list[Edge] = []
+    for name in names:
+        for to in (f"{name}.{p}" for p in PORTS[: draw.integer(1, 3)]):
+            givers = list(names) if name not in cores else [c for c in cores if order[c] < order[name] or c in always]
+            if (source := draw.one(sources)) == "core" and givers:
+                giver = draw.one(givers)
+                edges.append(_edge(f"{giver}.{draw.one(OUTPUTS)}", to=to))
+                if name in cores and order[giver] >= order[name]:
+                    source = draw.one(["in", "each", "index"])
+            if source in ("in", "each"):
+                edges.append(_edge("@in.xs" if source == "each" else "@in.x", to=to, each=source == "each"))
+            elif source == "index":
+                edges.append(_edge("@loop.index", to=to))
+    for i, to in enumerate(("@out.o0", "@out.o1", "end.a", "end.b")):
+        how = draw.one(["last", "each", "collect"] if i < 2 else ["last", "collect"])
+        source = f"{draw.one(names)}.{draw.one(OUTPUTS)}"
+        edges.append(_edge(source, to=to, each=how == "each", collect=how == "collect"))
+    edges.append(_edge("end.out", to="@out.end"))
+    core = draw.one([None, None, None, "off", "on"])
+    uses = tuple(
+        Sequence(sequence=(Use(use=name, when=None if name in always else draw.one(whens)),), when=core)
+        if name in cores
+        else Use(use=name, when=draw.one(whens))
+        for name in names
+    )
+    until = f"{draw.one(sorted(always))}.stop" if draw.flag() else None
+    times, whole = draw.one(["5", "8", "n", "n - 2"]), draw.one([None, None, "on", "off"])
+    drop = until is not None and draw.flag()
+    inner = Loop(loop="l", times=times, until=until, drop_last=drop, when=whole, body=uses)
+    around = Loop(loop="around", times="3", body=(inner,)) if draw.flag() else inner
+    nodes = {name: Node(component="test.mix" if name in cores else "test.host") for name in (*names, "end")}
+    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=(around, Use(use="end")), edges=tuple(edges), results={})
+    return Graph(name="random", nodes=nodes, walks={"w": walk})
+
+
+class _Builder:
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.uses: list[_At] = []
+        self.loops = 0
+        self.parallels = 0
+
+    def items(
+        self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...], least: int
+    ) -> tuple[Item, ...]:
+        return tuple(self.item(depth, loops, branches) for _ in range(self.draw.integer(least, 3)))
+
+    def item(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
+        kinds = (
+            ["use", "use"] if depth >= 3 or len(self.uses) > 8 else ["use", "use", "loop", "loop", "parallel", "list"]
+        )
+        match self.draw.one(kinds):
+            case "loop":
+                return self.loop(depth, loops, branches)
+            case "parallel":
+                number = self.parallels
+                self.parallels += 1
+                count = self.draw.integer(1, 3)
+                inner = [self.item(depth + 1, loops, (*branches, (number, b))) for b in range(count)]
+                return Parallel(parallel=tuple(inner), when=self.when(loops))
+            case "list":
+                when = self.when(loops)
+                return Sequence(sequence=self.items(depth + 1, loops, branches, least=1), when=when)
+            case _:
+                name = f"u{len(self.uses)}"
+                self.uses.append(_At(name, len(self.uses), loops, branches))
+                return Use(use=name, when=self.when(loops))
+
+    def loop(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
+        name = f"l{self.loops}"
+        self.loops += 1
+        when = self.when(loops)
+        first = len(self.uses)
+        counts = ["3", "n", "1", "4", "n - 2"] + (["@loop.index + 1", "@loop.index"] if loops else [])
+        times = self.draw.one(counts)
+        body = self.items(depth + 1, (*loops, name), branches, least=1)
+        own = [at.use for at in self.uses[first:] if at.loops == (*loops, name)]
+        until = f"{self.draw.one(own)}.stop" if own and self.draw.flag() else None
+        drop = until is not None and self.draw.flag()
+        return Loop(loop=name, times=times, until=until, drop_last=drop, when=when, body=body)
+
+    def when(self, loops: tuple[str, ...]) -> str | None:
+        choices: list[str | None] = [None, None, None, None, "on", "off", "n > 1"]
+        choices += ["@loop.index % 2 == 0", f"@loop.{loops[0]} > 0"] if loops else []
+        return self.draw.one(choices)
+
+    def edges(self) -> tuple[Edge, ...]:
+        found: list[Edge] = []
+        for target in self.uses:
+            for name in PORTS[: self.draw.integer(0, 3)]:
+                found.extend(self.into(target, name))
+        for i in range(self.draw.integer(1, 3)):
+            source = self.draw.one(self.uses)
+            how = self.draw.one(["last", "each", "collect"]) if source.loops else "last"
+            found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=how == "collect"))
+        return tuple(found)
+
+    def into(self, target: _At, name: str) -> list[Edge]:
+        """At most one plain edge into a port, and carried ones of different depths."""
+        found: list[Edge] = []
+        to = f"{target.use}.{name}"
+        before = [at for at in self.uses if at.position < target.position and not _siblings(at, target)]
+        kinds = ["none", "in"] + (["loop"] if target.loops else []) + (["use"] * 3 if before else [])
+        match self.draw.one(kinds):
+            case "in":
+                each = bool(target.loops) and self.draw.flag()
+                found.append(_edge("@in.xs" if each else "@in.x", to=to, each=each))
+            case "loop":
+                found.append(_edge(f"@loop.{self.draw.one(['index', *target.loops])}", to=to))
+            case "use":
+                source = self.draw.one(before)
+                common = _common(source.loops, target.loops)
+                each = len(target.loops) > common and self.draw.flag()
+                collect = not each and len(source.loops) > common and self.draw.flag()
+                found.append(self.edge(source, to, each=each, collect=collect))
+            case _:
+                pass
+        depths: set[int] = set()
+        for _ in range(self.draw.integer(0, 2)):
+            after = [at for at in self.uses if at.position >= target.position and not _siblings(at, target)]
+            source = self.draw.one(after)
+            common = _common(source.loops, target.loops)
+            if common and common not in depths:
+                depths.add(common)
+                collect = len(source.loops) > common and self.draw.flag()
+                found.append(self.edge(source, to, each=False, collect=collect))
+        return found
+
+    def edge(self, source: _At, to: str, *, each: bool, collect: bool) -> Edge:
+        port = "many" if each and not to.startswith("@out") else self.draw.one(OUTPUTS)
+        return _edge(f"{source.use}.{port}", to=to, each=each, collect=collect)
+
+    def result(self) -> Result:
+        source = self.draw.one(self.uses)
+        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.flag())
+
+
+def _edge(source: str, to: str, *, each: bool = False, collect: bool = False) -> Edge:
+    return Edge.model_validate({"from": source, "to": to, "each": each, "collect": collect})
+
+
+def _result(source: str, *, collect: bool) -> Result:
+    return Result.model_validate({"from": source, "collect": collect})
+
+
+def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _siblings(a: _At, b: _At) -> bool:
+    """In different branches of one `parallel`."""
+    mine = dict(a.branches)
+    return any(number in mine and mine[number] != branch for number, branch in b.branches)

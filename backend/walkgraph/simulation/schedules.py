@@ -1,0 +1,119 @@
+"""Many worlds, one a seed: which scenario a seed has, and a report of what they came to."""
+
+import random
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+
+from walkgraph.simulation.client import Chances
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
+from walkgraph.simulation.scenarios import Scenario, scenarios
+from walkgraph.simulation.simulator import Violation
+from walkgraph.simulation.world import Outcome, World
+
+BLOCK = 250
+"""Seeds that a process takes at a time."""
+CROWDED = Chances(most_runs=8, kill=0.05, hang=0.0)
+CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0, stall=0.0, fail=0.0)
+MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
+"""How much worlds are disturbed; most as by default."""
+MOST_FAULTS = 20
+"""In the text of a report."""
+
+
+def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS) -> World:
+    """What a seed stands for: the same scenario, disturbances and order of messages whenever it is made."""
+    chance = random.Random(f"scenario {seed}")  # noqa: S311 - no secret
+    return World(chance.choice(known), seed, chances=chance.choice(MOODS), parts=parts)
+
+
+@dataclass
+class SimulationReport:
+    worlds: int = 0
+    ends: Counter[str] = field(default_factory=Counter[str])
+    """How runs ended."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    """What happened, by kind."""
+    seconds: float = 0.0
+    """Simulated."""
+    faults: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Seeds, each with what went wrong."""
+
+    def add(self, outcome: Outcome) -> None:
+        self.ends += outcome.ends
+        self.counts += outcome.counts
+        self.seconds += outcome.seconds
+
+    def join(self, other: "SimulationReport") -> None:
+        self.worlds += other.worlds
+        self.ends += other.ends
+        self.counts += other.counts
+        self.seconds += other.seconds
+        self.faults += other.faults
+
+    def text(self, took: float) -> str:
+        """`took`: seconds of real time."""
+        rate = self.worlds / took if took else 0.0
+        lines = [
+            f"{self.worlds} schedules in {took:.1f} s, {rate:.0f} a second; {self.seconds:.0f} s of simulated time",
+            f"{self.ends.total()} runs ended",
+            *_counted(self.ends),
+            "what happened",
+            *_counted(self.counts),
+            f"{len(self.faults)} faults",
+            *(f"  {what}" for _, what in self.faults[:MOST_FAULTS]),
+        ]
+        if self.faults:
+            lines.append(f"replay one: python -m walkgraph.simulation --schedules 1 --seed {self.faults[0][0]}")
+        return "\n".join(lines)
+
+
+def _counted(counts: Counter[str]) -> list[str]:
+    return [f"{count:>10} {what}" for what, count in counts.most_common()]
+
+
+@cache
+def known_scenarios() -> Sequence[Scenario]:
+    return scenarios()
+
+
+def run_seeds(seeds: Iterable[int]) -> SimulationReport:
+    """One world a seed. A fault ends its world alone."""
+    report, known = SimulationReport(), known_scenarios()
+    for seed in seeds:
+        report.worlds += 1
+        try:
+            report.add(world(known, seed).run())
+        except Exception as raised:  # noqa: BLE001 (what a core raises is a fault like others, told with its seed)
+            report.faults.append((seed, _told(seed, raised)))
+    return report
+
+
+def _told(seed: int, raised: Exception) -> str:
+    """What a world raised, with its seed; an error of the product's, with the place that raised it."""
+    if isinstance(raised, Violation):
+        return str(raised)
+    place = traceback.extract_tb(raised.__traceback__)[-1]
+    return f"seed {seed}: {type(raised).__name__}: {raised} ({place.name}, {place.filename}:{place.lineno})"
+
+
+def run_schedules(
+    schedules: int, first: int, processes: int, tell: Callable[[SimulationReport], None] = lambda report: None
+) -> SimulationReport:
+    """Seeds from `first` on, in so many processes. `tell` gets the report so far, after every block of seeds."""
+    report = SimulationReport()
+    begins = range(first, first + schedules, BLOCK)
+    blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]
+    if processes == 1:
+        for block in blocks:
+            report.join(run_seeds(block))
+            tell(report)
+        return report
+    with ProcessPoolExecutor(processes) as pool:
+        for part in pool.map(run_seeds, blocks):
+            report.join(part)
+            tell(report)
+    return report

@@ -1,0 +1,282 @@
+"""Faults to plant in the parts of a world or in the product. Each must be found within a few seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from walkgraph.abi.calls import Call, StateKey
+from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.events import Command as Ordered
+from walkgraph.conductor.events import Event as Heard
+from walkgraph.conductor.events import FromService
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
+from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
+from walkgraph.ids import Rank
+from walkgraph.simulation.client import Chances
+from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
+from walkgraph.simulation.rank.device import SimulatedDevice
+from walkgraph.simulation.rank.engine import SimulatedEngine
+from walkgraph.simulation.rank.states import StateStore
+from walkgraph.wire import codec
+from walkgraph.wire import messages as m
+from walkgraph.worker.core import Core
+from walkgraph.worker.events import Cancelled, Command, Event, Release, Report, Started
+from walkgraph.worker.io.links import Links
+from walkgraph.worker.io.outbox import Outbox, OutgoingMessage
+from walkgraph.worker.io.peers import Peers
+from walkgraph.worker.suspension import Suspension
+from walkgraph.worker.walk.run_streams import Incoming, Outgoing
+
+# ── faults of parts ─────────────────────────────────────────────────────────────────────────────
+
+
+class LostPeer(Links):
+    """A rank that was started anew isn't connected again, and the conductor is told that it was."""
+
+    def set_peers(self, peers: dict[Rank, m.Peer]) -> None:
+        super().set_peers({**peers, **self.peers.known})
+        starts = {rank: peer.start for rank, peer in peers.items() if rank != self._rank}
+        self.conductor.send(m.Connected(rank=self._rank, peers=starts))
+
+
+class NoClosingChunk(SimulatedEngine):
+    """A consumer isn't run for the chunk that closes its stream."""
+
+    def add(self, call: Call) -> None:
+        if any(chunk.closing for chunk in call.chunks.values()):
+            call.chunks = {}
+        super().add(call)
+
+
+class EndsTwice(SimulatedEngine):
+    """What has ended ends again."""
+
+    def step(self) -> list[Any]:
+        events = super().step()
+        ends = [event for event in events if isinstance(event, LoopDone) or hasattr(event, "busy")]
+        return [*events, *ends[:1]]
+
+
+class LosesCalls(SimulatedEngine):
+    """A call is never made."""
+
+    def add(self, call: Call) -> None:
+        if call.iteration[-1:] != (1,):
+            super().add(call)
+
+
+class KeepsPages(StateStore):
+    """What is dropped last stays."""
+
+    def drop(self, keys: Iterable[StateKey]) -> None:
+        super().drop([*keys][:-1])
+
+
+class TakesMorePages(StateStore):
+    """A state takes more pages than its tokens need."""
+
+    def write(self, key: StateKey, contents: Any) -> None:
+        tokens = contents.get("tokens", [])
+        super().write(key, {**contents, "tokens": [*tokens, *tokens, *tokens]} if len(tokens) < 40 else contents)
+
+
+class StuckGroup(BatchGroup):
+    def free_slot(self, run: LoopRun) -> None:
+        slot = run.slot
+        super().free_slot(run)
+        self.free.remove(slot)
+
+
+class KeepsSlots(SimulatedDevice):
+    """A loop that has ended keeps its slot."""
+
+    def opened(self, made: Any, call: Any) -> BatchGroup:
+        group = super().opened(made, call)
+        return StuckGroup(group.key, group.slots, group.graphs, group.spans, group.free)
+
+
+def decoded(source: Endpoint, target: Endpoint, frames: Frames) -> list[Any]:
+    if target == CONDUCTOR:
+        return [*codec.from_worker.decode_all(frames[0])]
+    return [*(codec.to_worker if source == CONDUCTOR else codec.between_workers).decode_all(frames[-1])]
+
+
+class Loses(Network):
+    """A kind of message is lost."""
+
+    kind: Any = None
+
+    def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
+        messages = decoded(source, target, frames)
+        kept = [codec.encode(message) for message in messages if not self.lost(message)]
+        if len(kept) == len(messages):
+            return (frames,)
+        return ([*frames[:-1], codec.together(kept)[1]],) if kept else ()
+
+    def lost(self, message: Any) -> bool:
+        return isinstance(message, self.kind)
+
+
+def losing(kind: Any) -> WorldParts:
+    return WorldParts(network=type(f"Loses{kind.__name__}", (Loses,), {"kind": kind}))
+
+
+class LosesStops(Loses):
+    """An `until` that ends a loop isn't heard by the other ranks."""
+
+    def lost(self, message: Any) -> bool:
+        return isinstance(message, m.Until) and message.stop
+
+
+class LosesOpenings(Loses):
+    """A gate isn't opened."""
+
+    def lost(self, message: Any) -> bool:
+        return isinstance(message, m.Gate) and message.mode == "open"
+
+
+class Repeats(Network):
+    """A value is sent twice."""
+
+    def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
+        twice = any(isinstance(message, m.Emit) for message in decoded(source, target, frames))
+        return (frames, frames) if twice else (frames,)
+
+
+class Reorders(Network):
+    """Messages of one sender overtake each other."""
+
+    def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
+        self._last.clear()
+        return super().arrival(source, target, frames)
+
+
+class CancelsFirst(Network):
+    """A cancel overtakes its start."""
+
+    def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
+        at = super().arrival(source, target, frames)
+        late = any(isinstance(message, m.Start) for message in decoded(source, target, frames))
+        return at + 0.5 if late else at
+
+
+class Forgetful(Core):
+    """It doesn't remember which runs were cancelled before they came."""
+
+    def handle(self, event: Event) -> list[Command]:
+        if isinstance(event, Cancelled) and event.run not in self.runs:
+            return [Release(event.run)]
+        return super().handle(event)
+
+
+class SaysSentAtOnce(Core):
+    """The first step is told to have sent all before it has: another rank's outputs go before its own."""
+
+    def handle(self, event: Event) -> list[Command]:
+        commands = super().handle(event)
+        if isinstance(event, Started) and event.itinerary.turns:
+            commands = [Report(m.Sent(rank=self.rank, run=event.run, step=0)), *commands]
+        return commands
+
+
+class WithoutDeadlines(Conductor):
+    """It never looks at the time of a run."""
+
+    def handle_all(self, events: Iterable[Heard], now: float) -> list[Ordered]:
+        return super().handle_all([self._endless(event) for event in events], now)
+
+    @staticmethod
+    def _endless(event: Heard) -> Heard:
+        if isinstance(event, FromService) and isinstance(event.message, m.Submit):
+            return FromService(replace(event.message, deadline=None))
+        return event
+
+
+# ── faults of the product ───────────────────────────────────────────────────────────────────────
+
+
+class Patch(NamedTuple):
+    """A function of the product that is replaced."""
+
+    owner: Any
+    name: str
+    by: Any
+
+
+def _no_chunk_on_a_border(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A stream that ends where a chunk ends has no closing chunk if its end comes after that chunk was taken."""
+
+    def chunk(self: Incoming, use: int, place: Any) -> Any:
+        fresh, found = whole(self, use, place)
+        if found is not None and found[1].closing and found[1].valid == 0:
+            return False, None
+        return fresh, found
+
+    return chunk
+
+
+def _forget_events(self: Suspension, run: str) -> list[Event]:
+    self._kept.pop(run, None)
+    return []
+
+
+class Fault(NamedTuple):
+    where: str
+    """Scenarios whose names have this."""
+    said: str
+    """A part of what the world says."""
+    parts: WorldParts = REAL_PARTS
+    patches: Sequence[Patch] = ()
+    chances: Chances = Chances()
+
+
+OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
+CROWD = Chances(kill=0.0, hang=0.0, most_runs=8)
+FAULTS = {
+    "a lost peer": Fault("/2", "", WorldParts(links=LostPeer), chances=OFTEN),
+    "messages of peers that aren't named yet": Fault(
+        "/2", "", patches=[Patch(Peers, "keep", lambda self, sender, message: None)], chances=OFTEN
+    ),
+    "the border of a stream": Fault(
+        "streams", "", patches=[Patch(Incoming, "chunk", _no_chunk_on_a_border(Incoming.chunk))]
+    ),
+    "a closing chunk that isn't read": Fault("streams", "reads chunks", WorldParts(engine=NoClosingChunk)),
+    "a credit that is not given back": Fault("streams/2", "stalled", losing(m.Credit)),
+    "a credit that is not noted": Fault(
+        "streams", "stalled", patches=[Patch(Outgoing, "credited", lambda self, consumer, consumed: None)]
+    ),
+    "a lost Freed": Fault("ferries", "in the arena", losing(m.Freed)),
+    "a Freed behind what waits for space": Fault(
+        "ferries", "", patches=[Patch(Outbox, "urge", lambda self, message: self.send(OutgoingMessage(message)))]
+    ),
+    "a slot that is not left": Fault("followed", "", WorldParts(device=KeepsSlots)),
+    "a duplicate end": Fault("loops", "after its end", WorldParts(engine=EndsTwice)),
+    "a page that is not returned": Fault("states", "", WorldParts(states=KeepsPages)),
+    "more pages than were promised": Fault("states", "none is free", WorldParts(states=TakesMorePages), chances=CROWD),
+    "a cancel that overtakes its start": Fault(
+        "loops", "in the core", WorldParts(network=CancelsFirst, core=Forgetful)
+    ),
+    "an unfinished until": Fault("loops/2", "stalled", WorldParts(network=LosesStops)),
+    "outputs of two ranks in another order": Fault("relay", "by the book", WorldParts(core=SaysSentAtOnce)),
+    "outputs that don't wait for their turn": Fault(
+        "relay", "by the book", patches=[Patch(OrderedOutputs, "emit", lambda self, message: [message])]
+    ),
+    "messages that overtake each other": Fault("/2", "", WorldParts(network=Reorders)),
+    "a gate that isn't opened": Fault("loops/1", "not all runs", WorldParts(network=LosesOpenings), chances=OFTEN),
+    "a deadline that is not kept": Fault("streams", "deadline", WorldParts(conductor=WithoutDeadlines), chances=OFTEN),
+    "a run that isn't resumed": Fault("states", "not all runs have ended", losing(m.Resume), chances=CROWD),
+    "events that a suspended run loses": Fault(
+        "states",
+        "",
+        patches=[Patch(Suspension, "end", _forget_events)],
+        chances=CROWD,
+    ),
+    "a run that isn't released": Fault("loops", "", losing(m.Released)),
+    "a lost output": Fault("loops", "by the book", losing(m.Emit)),
+    "an output twice": Fault("loops", "by the book", WorldParts(network=Repeats)),
+    "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
+}

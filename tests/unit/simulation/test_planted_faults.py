@@ -1,0 +1,45 @@
+"""A world finds planted faults within a few seeds, and finds nothing in the same seeds without them."""
+
+from functools import cache
+
+import pytest
+
+from tests.unit.simulation.faults import FAULTS, Fault
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
+from walkgraph.simulation.scenarios import Scenario, scenarios
+from walkgraph.simulation.simulator import Violation
+from walkgraph.simulation.world import World
+
+SEEDS = 120
+"""In which a fault must be found."""
+
+
+@cache
+def known() -> tuple[Scenario, ...]:
+    return tuple(scenarios())
+
+
+def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:
+    """The first seed in which a world is at fault, and what it says."""
+    those = [one for one in known() if fault.where in one.name]
+    for seed in seeds:
+        try:
+            World(those[seed % len(those)], seed, chances=fault.chances, parts=parts).run()
+        except Violation as violation:
+            return seed, str(violation)
+    return None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_by_its_seed_alone(name: str) -> None:
+    fault = FAULTS[name]
+    with pytest.MonkeyPatch.context() as patched:
+        for patch in fault.patches:
+            patched.setattr(patch.owner, patch.name, patch.by)
+        seen = found(fault, fault.parts, range(SEEDS))
+        assert seen is not None
+        seed, said = seen
+        assert f"seed {seed}, " in said
+        assert fault.said in said
+        assert found(fault, fault.parts, range(seed, seed + 1)) == seen
+    assert found(fault, REAL_PARTS, range(seed + 1)) is None

@@ -1,0 +1,74 @@
+"""Simulated deployments under seeded disturbances: all runs end right or with a typed error, and all is freed.
+
+`pytest tests/unit/simulation/test_schedules.py --schedules 10000` runs more of them.
+"""
+
+from collections import Counter
+
+import pytest
+
+from walkgraph.simulation.schedules import SimulationReport, known_scenarios, run_schedules, run_seeds, world
+from walkgraph.simulation.world import Outcome
+
+ENDS = {"done", "cancelled", "deadline_exceeded", "node_error", "not_found", "worker_lost"}
+HAPPENED = {
+    "aborts",
+    "batches of several calls",
+    "breakpoints",
+    "closing chunks",
+    "deadlines",
+    "device loops",
+    "device loops held",
+    "full arenas",
+    "full sockets",
+    "iterations asked",
+    "late messages",
+    "messages",
+    "packets of telemetry",
+    "pauses asked",
+    "processes crashed",
+    "processes hung",
+    "processes killed",
+    "processes stalled",
+    "processes started",
+    "resumes asked",
+    "runs held at their start",
+    "runs in sessions",
+    "runs suspended",
+    "steps asked",
+    "stops at a breakpoint",
+    "taps",
+    "tickets",
+}
+
+
+def test_every_run_of_every_schedule_ends_right_and_frees_all(request: pytest.FixtureRequest) -> None:
+    schedules = int(str(request.config.getoption("--schedules")))
+    seed = int(str(request.config.getoption("--schedule-seed")))
+    report = run_schedules(schedules, seed, 2)
+    assert report.faults == []
+    assert report.worlds == schedules
+    assert ENDS - report.ends.keys() == set()
+    assert {kind for kind in HAPPENED if not report.counts[kind]} == set()
+
+
+def test_a_seed_makes_the_same_world_every_time() -> None:
+    first, second = run_seeds(range(7, 15)), run_seeds(range(7, 15))
+    assert (first.ends, first.counts, first.seconds) == (second.ends, second.counts, second.seconds)
+
+
+def test_a_seed_does_not_depend_on_those_before_it() -> None:
+    known = known_scenarios()
+    alone = world(known, 14).run()
+    run_seeds(range(7, 14))
+    assert world(known, 14).run() == alone
+
+
+def test_a_report_names_the_seed_of_a_fault_and_how_to_replay_it() -> None:
+    report = SimulationReport()
+    report.add(Outcome(Counter(done=2), Counter(messages=5), 1.5))
+    report.faults.append((41, "scenario `walk 1/2`, seed 41, 0.5 s: rank 0 keeps 1 pages"))
+    text = report.text(2.0)
+    assert "         2 done" in text
+    assert "1 faults\n  scenario `walk 1/2`, seed 41" in text
+    assert text.endswith("python -m walkgraph.simulation --schedules 1 --seed 41")
