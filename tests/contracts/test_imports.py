@@ -45,6 +45,10 @@ PLANTED = {
     "models/other/components.py": ("import torch", "The control side never imports torch"),
     "models/other/importing.py": ("import walkgraph.architectures.heavy", "The control side never imports torch"),
     "architectures/planted.py": ("import walkgraph.models.other", "Layers import downward only"),
+    "simulation/planted.py": (
+        "import asyncio",
+        "A simulated world has no tensors, clock, threads or sockets",
+    ),
     "engine/loops/launch.py": ("import torch", "Loop scheduling imports no torch"),
     "cli/verbs/planted.py": ("import walkgraph.cli.verbs.other", "A verb never imports another"),
     "placement/planted.py": ("import streamlit", "The backend installs and runs without the editor"),

@@ -64,9 +64,7 @@ class World:
         """What has come and the conductor has not read."""
         self._exited = False
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client)
-        self._processes = SimulatedProcesses(
-            self._simulator, scenario, self._chances, parts, self._heard, self._hear
-        )
+        self._processes = SimulatedProcesses(self._simulator, scenario, self._chances, parts, self._heard, self._hear)
         self._workers = self._processes.workers
         self._conductor = parts.conductor(scenario.graph, scenario.plan, self._limits(), lambda: 7)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.unit.worker.test_loop import ITINERARY, R, Trio, start, trio, until
+from tests.support.worker_loop import ITINERARY, R, Trio, start, trio, until
 from walkgraph.telemetry.emit import Buffered
 from walkgraph.telemetry.events import Sample, decode
 from walkgraph.wire import messages as m

@@ -15,12 +15,11 @@ import zmq
 from msgspec.structs import replace
 
 from tests.support.deployment import plan_named
-from tests.unit.worker.test_loop import (
+from tests.support.worker_loop import (
     Desk,
     R,
     Trio,
     Worker,
-    _turned,
     announce,
     deliver,
     meet,
@@ -29,6 +28,7 @@ from tests.unit.worker.test_loop import (
     sender_of,
     start,
     trio,
+    turned,
     until,
 )
 from walkgraph.conductor.events import Spawn, ToRank
@@ -92,7 +92,7 @@ def test_what_is_for_a_peer_that_is_not_known_waits_for_it_and_is_told_as_sent_t
     assert not [event for event in told if isinstance(event, t.Transfer)]
     for worker in (one, two):
         desk.say(worker, m.Peers(peers=peers(one, two)))
-    until(desk, two, lambda: _turned(desk, one) and len(two.core.events) == 4)
+    until(desk, two, lambda: turned(desk, one) and len(two.core.events) == 4)
     arrived = [event.message for event in two.core.events if isinstance(event, Arrived)]
     assert [message.key for message in arrived] == [(i,) for i in range(4)]  # type: ignore[union-attr]
     until(desk, one, lambda: len([event for event in told if isinstance(event, t.Transfer)]) == 3)

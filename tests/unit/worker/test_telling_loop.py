@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.support.loop_calls import WrittenUse, written
-from tests.unit.worker.test_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
+from tests.support.worker_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.telemetry import events as e
