@@ -11,7 +11,9 @@ from tests.support.worker_loop import (
     Trio,
     call,
     deliver,
+    outside,
     start,
+    trio,
     turned,
     until,
 )
@@ -41,6 +43,8 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.loop import WorkerLoop
+
+__all__ = ["outside", "trio"]
 
 
 def test_start_call_done_and_report(trio: Trio) -> None:
