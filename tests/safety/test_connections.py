@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import resource
 import time
@@ -17,8 +16,8 @@ from typing import Literal
 import pytest
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.asking import Address, Answer, address_of, ask, connected, head, quantile, request, reset
-from tests.support.serving import Service, service
+from tests.support.asking import Address, address_of, ask, connected, head, quantile, request, reset, until
+from tests.support.serving import Service
 from tests.support.storm.wire import TEXT, frame
 from tests.support.vanishing import vanish
 
@@ -27,19 +26,7 @@ APIS: tuple[Api, ...] = ("events", "result", "socket")
 TASK = "/v1/tasks/synthetic_states/write"
 LONG = {"params": {"prompt": 50, "times": 20_000}}
 """A run that no test waits for."""
-SECONDS = 300.0
-"""No test waits longer: a bound for what hangs."""
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("connections") / "home", studio="false") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy("synthetic_states")
-        found.wait_ready("synthetic_states")
-        yield found
 
 
 @asynccontextmanager
@@ -73,17 +60,23 @@ async def under_way(address: Address) -> int:
 
 async def until_under_way(address: Address, number: int) -> float:
     """How long it took until so many were."""
-    began = time.perf_counter()
-    async with asyncio.timeout(SECONDS):
-        while await under_way(address) != number:
-            await asyncio.sleep(0.01)
-    return time.perf_counter() - began
+
+    async def so_many() -> bool:
+        return await under_way(address) == number
+
+    began = time.monotonic()
+    return await until(so_many) - began
 
 
-async def cache_used(address: Address) -> float:
-    """Share of the pages, as the newest gauges tell."""
-    told = (await ask(address, "GET", "/metrics")).body.decode()
-    return sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith("walkgraph_kv_cache_usage"))
+async def until_cache_free(address: Address) -> None:
+    """All pages, as the newest gauges tell."""
+
+    async def free() -> bool:
+        lines = (await ask(address, "GET", "/metrics")).body.decode().splitlines()
+        used = [float(line.split()[-1]) for line in lines if line.startswith("walkgraph_kv_cache_usage_perc{")]
+        return bool(used) and sum(used) == 0
+
+    await until(free, 0.1)
 
 
 @pytest.mark.safety("R5")
@@ -98,9 +91,7 @@ async def test_a_client_that_leaves_ends_its_run_at_any_moment(running: Service,
                 reset(writer)
         took.append(await until_under_way(address, 0))
     figure("a run ends after its client", max(took), "s", at_most=1.0)
-    async with asyncio.timeout(SECONDS):
-        while await cache_used(address) > 0:
-            await asyncio.sleep(0.1)
+    await until_cache_free(address)
 
 
 @pytest.mark.safety("R5")
@@ -127,8 +118,12 @@ def many_files() -> Iterator[None]:
 async def test_a_flood_of_idle_and_slow_clients(running: Service, scale: Scale, figure: Figure) -> None:
     assert running.process is not None
     address, files = address_of(running), Path(f"/proc/{running.process.pid}/fd")
+
+    def open_files() -> int:
+        return len(list(files.iterdir()))
+
     await ask(address, "GET", "/openapi.json")
-    baseline = len(os.listdir(files))  # noqa: PTH208
+    baseline = open_files()
     many, few = scale(100, 2000), scale(20, 200)
     with many_files():
         async with AsyncExitStack() as stack:
@@ -138,18 +133,21 @@ async def test_a_flood_of_idle_and_slow_clients(running: Service, scale: Scale, 
             for _ in range(few):
                 _, writer = await stack.enter_async_context(connected(address, receive_bytes=2048))
                 writer.write(request(address, "GET", "/openapi.json"))
-            dripping = asyncio.create_task(drip([writer for _, writer in slow]))
-            answers: list[Answer] = [await ask(address, "GET", "/health/live") for _ in range(scale(50, 500))]
-            held = len(os.listdir(files)) - baseline  # noqa: PTH208
-            dripping.cancel()
+            async with asyncio.TaskGroup() as group:
+                dripping = group.create_task(drip([writer for _, writer in slow]))
+                answers = [await ask(address, "GET", "/health/live") for _ in range(scale(50, 500))]
+                held = open_files() - baseline
+                dripping.cancel()
     assert {answer.status for answer in answers} == {200}
     assert held >= few, "the clients were there"
     figure("`/health/live`, p99", 1000 * quantile([answer.seconds for answer in answers], 0.99), "ms", at_most=100.0)
     figure("connections held while it was asked", held)
-    async with asyncio.timeout(SECONDS):
-        while len(os.listdir(files)) > baseline:  # noqa: PTH208
-            await asyncio.sleep(0.05)
-    figure("open files more than before", len(os.listdir(files)) - baseline, at_most=0)  # noqa: PTH208
+
+    async def closed() -> bool:
+        return open_files() <= baseline
+
+    await until(closed)
+    figure("open files more than before", open_files() - baseline, at_most=0)
 
 
 async def drip(writers: list[asyncio.StreamWriter]) -> None:

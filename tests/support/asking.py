@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -56,7 +56,9 @@ class Answer:
 def request(address: Address, method: str, path: str, body: Any = None) -> bytes:
     data = b"" if body is None else json.dumps(body).encode()
     kind = "" if body is None else "Content-Type: application/json\r\n"
-    head = f"{method} {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+    )
     return f"{head}{kind}Connection: close\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
 
 
@@ -107,6 +109,15 @@ def reset(writer: asyncio.StreamWriter) -> None:
     opened: socket.socket = writer.get_extra_info("socket")
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+async def until(holds: Callable[[], Awaitable[bool]], pause: float = 0.01, seconds: float = 300.0) -> float:
+    """When something held first, by `time.monotonic`; asked again and again. `seconds`: a bound for what hangs."""
+    async with asyncio.timeout(seconds):
+        while True:
+            if await holds():
+                return time.monotonic()
+            await asyncio.sleep(pause)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -22,11 +22,12 @@ class End(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.lost = asyncio.Event()
+        self.made, self.lost = asyncio.Event(), asyncio.Event()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         self.presence = Presence(asyncio.get_running_loop(), transport)
+        self.made.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.presence.stop()
@@ -38,15 +39,14 @@ async def ends(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[End, sock
     monkeypatch.setattr(limits, "PROBE_SECONDS", 1)
     monkeypatch.setattr(limits, "PROBES", 1)
     monkeypatch.setattr(presence, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(presence, "_PROBES", {key: 1 for key in presence._PROBES})
+    monkeypatch.setattr(presence, "_PROBES", dict.fromkeys(presence._PROBES, 1))
     end, loop = End(), asyncio.get_running_loop()
     server = await loop.create_server(lambda: end, "127.0.0.1", 0)
     with contextlib.closing(socket.socket()) as client:
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await loop.sock_connect(client, server.sockets[0].getsockname())
-        while not hasattr(end, "transport"):
-            await asyncio.sleep(0)
+        await end.made.wait()
         yield end, client
     server.close()
     end.transport.abort()
