@@ -45,6 +45,7 @@ _PATIENT = {stem: (place, group) for place, (group, stems) in enumerate(PATIENT.
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
     parser.addoption("--openapi-cases", type=int, default=5000, help="requests made from the OpenAPI document, in all")
+    parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
     parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")
 
 
