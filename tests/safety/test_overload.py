@@ -15,11 +15,12 @@ from tests.safety.plugin import Figure, Scale
 from tests.support.asking import Address, Answer, address_of, ask, quantile
 from tests.support.serving import Service, service
 
-TASK = "/v1/tasks/synthetic_loops/spin"
-RUN = {"stream": True, "params": {"times": 1000}}
+GRAPH = "synthetic_states"
+TASK = f"/v1/tasks/{GRAPH}/write"
+RUN = {"stream": True, "params": {"prompt": 50, "times": 60}}
 ADMITTED = 2
-"""Runs at once: two processors are busy with them. It is the setting by which an operator trades waiting for refusals;
-in its 256 places a run would wait as long as all before it take."""
+"""`queue_limit`, by which an operator trades waiting for refusals: the runs at once that keep this device busy. In 256
+places a run would wait for as long as all before it take."""
 TIMES = 10
 
 
@@ -28,8 +29,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with service(tmp_path_factory.mktemp("load") / "home", studio="false", queue_limit=str(ADMITTED)) as found:
         found.up("--no-deploy")
         with found.client() as client:
-            client.deploy("synthetic_loops")
-        found.wait_ready("synthetic_loops")
+            client.deploy(GRAPH)
+        found.wait_ready(GRAPH)
         yield found
 
 

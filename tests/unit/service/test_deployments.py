@@ -32,6 +32,7 @@ async def test_a_deployment_is_ready_with_its_ranks(service: Running) -> None:
     assert document["name"] == "shapes"
 
 
+@pytest.mark.safety("R11")
 async def test_what_cant_be_deployed_starts_nothing(service: Running) -> None:
     bad = {"format": "walkgraph/graph@1", "name": "bad", "nodes": {"x": {"component": "no.such"}}}
     answer = await service.http.post("/api/v1/deployments", json={"graph": bad})
@@ -51,6 +52,7 @@ async def test_the_setting_for_invariant_batches_reaches_the_workers_spec(settin
         assert service.fleet.started[0].spec.batch_invariant is wanted
 
 
+@pytest.mark.safety("R3")
 async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings) -> None:
     async with serving(settings, FakeFleet()) as first:
         await first.deploy()
@@ -104,6 +106,7 @@ async def test_a_lost_process_fails_its_runs_and_comes_back(service: Running) ->
     assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
 
 
+@pytest.mark.safety("R4")
 @pytest.mark.usefixtures("_impatient")
 async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
     fleet = FakeFleet(ready=False)
