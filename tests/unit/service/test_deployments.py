@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeDeployment, FakeFleet
-from walkgraph.service.deployments import supervisor
+from walkgraph.placement.tables import Plan
+from walkgraph.service.deployments import supervisor, versions
+from walkgraph.service.deployments.judging import Judged, judge
 from walkgraph.settings import Settings
 
 DRAW = "/v1/tasks/shapes/text_to_image"
@@ -65,6 +68,27 @@ async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings
         assert (await second.http.delete("/api/v1/deployments/shapes")).status_code == 204
     async with serving(settings, FakeFleet()) as third:
         assert (await third.http.get("/api/v1/deployments")).json() == []
+
+
+@pytest.mark.safety("R3")
+async def test_what_is_brought_back_together_counts_no_memory_twice(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"graph": "shapes", "placement": "shapes_one_cpu"}
+    async with serving(settings, FakeFleet()) as service:
+        for name in ("one", "two", "three"):
+            assert (await service.http.post("/api/v1/deployments", json={**body, "name": name})).status_code == 202
+    reserved: list[int] = []
+
+    def judged(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+        reserved.append(len(plans))
+        return judge(graph, placement, plans, roots)
+
+    monkeypatch.setattr(versions, "judge", judged)
+    async with serving(settings, FakeFleet()) as service:
+        for name in ("one", "two", "three"):
+            await service.settled(name)
+    assert reserved == [0, 1, 2]
 
 
 async def test_a_fault_of_the_service_itself_is_told_and_can_be_undeployed(settings: Settings) -> None:
