@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--openapi-cases", type=int, default=5000, help="requests made from the OpenAPI document, in all")
     parser.addoption("--schedules", type=int, default=1000, help="simulated worlds that are run")
     parser.addoption("--schedule-seed", type=int, default=0, help="the seed of the first of them")
+    parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
     parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")
 
 

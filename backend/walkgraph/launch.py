@@ -68,6 +68,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     already, Refused where the port is taken.
     """
     os.umask(0o077)
+    protocols.allow_files()
     prepare_home(settings)
     _check_certificate(settings)
     # A plug-in that can't be had is told now, and not at the first graph.
@@ -180,8 +181,8 @@ def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
         http=protocols.Http,
         ws_max_size=limits.WS_FRAME_BYTES,
         ws_per_message_deflate=False,
-        ws_ping_interval=10.0,
-        ws_ping_timeout=10.0,
+        ws_ping_interval=limits.WS_PING_SECONDS,
+        ws_ping_timeout=limits.WS_PONG_SECONDS,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=CLOSE_SECONDS,
         server_header=False,

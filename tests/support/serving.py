@@ -26,6 +26,7 @@ class Service:
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = (sys.executable, "-m", "walkgraph.cli.main")
     process: subprocess.Popen[str] | None = None
     told: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
@@ -35,7 +36,7 @@ class Service:
         began = time.monotonic()
         log = (self.home.parent / f"{self.home.name}.log").open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "walkgraph.cli.main", "up", "--port", "0", "--json", *words],
+            [*self.command, "up", "--port", "0", "--json", *words],
             env={**os.environ, "WALKGRAPH_HOME": str(self.home), **self.environment},
             stdout=subprocess.PIPE,
             stderr=log,

@@ -118,6 +118,7 @@ def test_a_bundled_placement_is_saved_in_the_service(walkgraph: Call, roots: Pat
     assert "Traceback" not in again.stderr
 
 
+@pytest.mark.safety("S15")
 def test_nothing_secret_is_printed(walkgraph: Call, running: Service) -> None:
     for words in (("doctor",), ("status", "--json")):
         answer = walkgraph(*words)

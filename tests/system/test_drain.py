@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.safety.plugin import Figure
 from tests.support.serving import Service, children, service, wait_gone
 from tests.support.yardstick import patience
 from walkgraph.client import ClientError, Event
@@ -62,7 +63,8 @@ def loops(tmp_path: Path) -> Iterator[Service]:
         yield found
 
 
-def test_a_drain_under_load_keeps_its_time(loops: Service) -> None:
+@pytest.mark.safety("R16")
+def test_a_drain_under_load_keeps_its_time(loops: Service, figure: Figure) -> None:
     assert loops.process is not None
     family = children(loops.process.pid)
     token = {"Authorization": f"Bearer {loops.token}"}
@@ -75,6 +77,7 @@ def test_a_drain_under_load_keeps_its_time(loops: Service) -> None:
         loops.signal(signal.SIGTERM)
         while http.get("/health/ready").status_code == 200:
             assert time.monotonic() - began < patience(0.5)
+        figure("not ready", time.monotonic() - began, "s")
         for path, body in (
             ("/v1/tasks/loops/spin", {}),
             ("/v1/chat/completions", {"model": "loops", "messages": []}),
@@ -87,6 +90,7 @@ def test_a_drain_under_load_keeps_its_time(loops: Service) -> None:
         assert loops.ended(60) == 0
         took = time.monotonic() - began
         assert took <= patience(DRAIN + 2.0)
+        figure("gone, beyond the time to drain", took - DRAIN, "s", at_most=2.0)
     ends = [events[-1] for events in told]
     assert [end.name for end in ends] == ["done"] * short + ["error"] * (STREAMS - short)
     for end in ends[short:]:
@@ -94,6 +98,7 @@ def test_a_drain_under_load_keeps_its_time(loops: Service) -> None:
     wait_gone(family, patience(1.0))
 
 
+@pytest.mark.safety("R16")
 def test_a_second_signal_ends_it_at_once(loops: Service) -> None:
     assert loops.process is not None
     family = children(loops.process.pid)
@@ -109,6 +114,7 @@ def test_a_second_signal_ends_it_at_once(loops: Service) -> None:
     wait_gone(family, patience(1.0))
 
 
+@pytest.mark.safety("S15")
 def test_keys_are_nowhere_but_where_they_are_shown(tmp_path: Path) -> None:
     """Nor the token: not in logs, process arguments, environments of workers, or files of the home."""
     with service(tmp_path / "home", studio="false", log_level="debug") as found:

@@ -202,6 +202,13 @@ def test_the_collector_has_the_run_below_its_caller(ran: Ran) -> None:
         assert json.loads(client.trace_file(ran.result["run"], "otlp")) == ran.body
 
 
+@pytest.mark.safety("S15")
+def test_what_leaves_the_machine_holds_no_secret_and_nothing_that_was_asked(ran: Ran) -> None:
+    told = json.dumps(ran.body)
+    for hidden in (ran.running.token, "make it blue", "Bearer", str(ran.running.home)):
+        assert hidden not in told
+
+
 def test_prometheus_counts_the_calls_that_runs_tell(ran: Ran) -> None:
     headers = {"Authorization": f"Bearer {ran.running.token}"}
     text = httpx.get(f"{ran.running.told['url']}/metrics", headers=headers, trust_env=False).text

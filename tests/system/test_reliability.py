@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from tests.safety.plugin import Figure, Scale
 from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
 from tests.support.hearing import Hearing
 from tests.support.yardstick import patience
@@ -37,11 +38,12 @@ def mixed(deployment: Deployment, chance: random.Random) -> str:
 
 
 @pytest.mark.safety("R6")
-async def test_a_storm_of_cancels_leaves_nothing(watched: Watched) -> None:
+async def test_a_storm_of_cancels_leaves_nothing(watched: Watched, scale: Scale, figure: Figure) -> None:
     deployment, gauges = watched
     chance = random.Random(4)
     runs: list[str] = []
-    for _ in range(300):
+    began = time.monotonic()
+    for _ in range(scale(300, 1000)):
         runs.append(mixed(deployment, chance))
         if chance.random() < 0.3:
             await asyncio.sleep(0)
@@ -54,6 +56,8 @@ async def test_a_storm_of_cancels_leaves_nothing(watched: Watched) -> None:
     assert {r.error.code for r in deployment.rejected.values()} <= {"overloaded"}
     assert [status.restarts for status in deployment.status.ranks] == [0, 0]
     await gauges.all_free(2)
+    figure("runs cancelled", len(runs))
+    figure("until all pages are free", time.monotonic() - began, "s", at_most=60.0)
 
 
 @pytest.mark.safety("R1")

@@ -78,6 +78,7 @@ def test_a_picture_is_described_through_the_command_line(running: Service, tmp_p
     assert walkgraph("up").returncode == 1
 
 
+@pytest.mark.safety("R5")
 def test_a_client_that_leaves_ends_its_run(running: Service) -> None:
     with running.client() as client:
         request = {**PROMPT, "params": {"steps": 200, "seed": 99}}
@@ -92,6 +93,7 @@ def test_a_client_that_leaves_ends_its_run(running: Service) -> None:
         assert found["error"]["code"] == "cancelled"
 
 
+@pytest.mark.safety("S16", "S15")
 def test_files_are_private_and_the_token_is_nowhere_else(running: Service) -> None:
     assert stat.S_IMODE(running.home.stat().st_mode) == 0o700
     for entry in running.home.rglob("*"):
@@ -106,6 +108,7 @@ def test_files_are_private_and_the_token_is_nowhere_else(running: Service) -> No
     assert code not in running.log
 
 
+@pytest.mark.safety("S11")
 def test_it_listens_on_loopback_alone(running: Service) -> None:
     assert running.process is not None
     pids = {running.process.pid} | children(running.process.pid)
@@ -140,6 +143,7 @@ def test_the_studio_lets_in_one_browser(running: Service) -> None:
         assert httpx.get(f"{running.told['url']}/studio/_stcore/health", trust_env=False).status_code == 401
 
 
+@pytest.mark.safety("R3")
 def test_a_killed_service_takes_its_processes_along_and_comes_back(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false") as found:
         found.up()
@@ -166,6 +170,7 @@ def test_a_killed_service_takes_its_processes_along_and_comes_back(tmp_path: Pat
         assert not (found.home / "service.json").exists()
 
 
+@pytest.mark.safety("R1")
 def test_a_lost_deployment_process_fails_its_runs_alone(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false") as found:
         found.up("--no-deploy")
@@ -221,6 +226,7 @@ def spinning(found: Service, times: int) -> Iterator[list[Event]]:
     thread.join()
 
 
+@pytest.mark.safety("R16")
 def test_sigterm_lets_runs_finish_and_takes_nothing_new(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false", drain_timeout="600") as found:
         found.up("--no-deploy")
@@ -236,6 +242,7 @@ def test_sigterm_lets_runs_finish_and_takes_nothing_new(tmp_path: Path) -> None:
         assert found.ended() == 0
 
 
+@pytest.mark.safety("R16")
 def test_runs_that_outlast_the_draining_end_with_a_reason(tmp_path: Path) -> None:
     with service(tmp_path / "home", studio="false", drain_timeout="0") as found:
         found.up("--no-deploy")

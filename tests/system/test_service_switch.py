@@ -83,6 +83,7 @@ def wait_switched(client: Client) -> dict[str, Any]:
     raise AssertionError("the deployment is gone")
 
 
+@pytest.mark.safety("R11")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_switch_to_what_does_not_load_changes_nothing(running: Service) -> None:
@@ -102,6 +103,7 @@ def test_a_switch_to_what_does_not_load_changes_nothing(running: Service) -> Non
         assert children(running.process.pid) == old
 
 
+@pytest.mark.safety("R11")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_switch_under_load_loses_nothing(running: Service) -> None:

@@ -30,6 +30,7 @@ def test_the_environment_is_read_once_and_frozen(monkeypatch: pytest.MonkeyPatch
         Settings(prot=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.safety("S11")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "127.0.0.1.evil.example"])
 def test_a_host_others_can_reach_needs_a_token(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError, match="WALKGRAPH_TOKEN"):
@@ -46,6 +47,7 @@ def test_loopback_is_recognised() -> None:
     assert not any(map(is_loopback, ("0.0.0.0", "localhost.evil", "", "10.0.0.1")))
 
 
+@pytest.mark.safety("S16")
 def test_home_and_token_are_private_and_the_token_stays(tmp_path: Path) -> None:
     settings = Settings()
     assert read_token(settings) is None
@@ -73,6 +75,7 @@ def test_a_home_that_is_a_link_is_refused(tmp_path: Path) -> None:
         prepare_home(Settings())
 
 
+@pytest.mark.safety("S16")
 def test_private_files_are_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     write_private(path, "one")

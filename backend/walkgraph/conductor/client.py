@@ -102,7 +102,8 @@ class DeploymentProcess:
 
         Returns when all processes are gone and `on_exit` was called; a second call with less grace hurries the first.
         """
-        if self.alive:
+        # One that has not said a word has no runs, and may take seconds until it reads what it is told.
+        if self.alive and self.status is not None:
             with contextlib.suppress(Overloaded):
                 self.send(m.Drain())
             if grace > 0:

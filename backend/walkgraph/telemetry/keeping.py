@@ -27,6 +27,8 @@ LATE_SECONDS = 0.3
 """How long after its end a run is held open for what its ranks have still to tell."""
 BEFORE_SECONDS = 1.1
 """A gauge that is this much older than a run tells how the rank was when it began."""
+UNNAMED_SECONDS = 10.0
+"""How long packets are kept that no known run needs: the conductor's word of a run may come after its ranks'."""
 RECORDED_SAMPLES = 50_000
 """Of one run, and of all its numbers:"""
 RECORDED_NUMBERS = 8_000_000
@@ -287,11 +289,17 @@ class Keeper:
         self._ring.append(heard)
         self._events += len(heard.events)
         self._bytes += heard.nbytes
-        while self._events > self._max_events or self._bytes > self._max_bytes:
+        needed = self._needed_since(heard.at)
+        while self._events > self._max_events or self._bytes > self._max_bytes or self._ring[0].at < needed:
             gone = self._ring.popleft()
             self._events -= len(gone.events)
             self._bytes -= gone.nbytes
             self._evicted = gone.at
+
+    def _needed_since(self, now: float) -> float:
+        """No trace is made of what came before. Runs are heard of in about the order in which they began."""
+        oldest = next(iter(self._runs.values()), None)
+        return min(now, oldest.began if oldest is not None else now) - BEFORE_SECONDS - UNNAMED_SECONDS
 
     def _since(self, at: float) -> Iterator[Heard]:
         """In their order."""

@@ -338,6 +338,7 @@ def fault(code: str = "internal_error") -> ErrorInfo:
     return ErrorInfo(code=code, message="it broke")  # type: ignore[arg-type]
 
 
+@pytest.mark.safety("R4")
 def test_a_crash_loop_backs_off_and_gives_up_with_the_reason() -> None:
     w = World(ONE_GRAPH, ONE_PLAN, Limits(), 0)
     for _ in range(200):
@@ -356,6 +357,7 @@ def test_a_crash_loop_backs_off_and_gives_up_with_the_reason() -> None:
     assert w.core.due() > w.now
 
 
+@pytest.mark.safety("R4")
 def test_a_load_that_can_only_fail_again_is_not_tried_again() -> None:
     w = World(ONE_GRAPH, ONE_PLAN, Limits(), 0)
     worker = w.workers[Rank(0)]
@@ -404,6 +406,7 @@ def test_a_worker_that_served_is_back_at_once_however_often_it_is_killed() -> No
         assert w.state == "ready"
 
 
+@pytest.mark.safety("R2")
 def test_a_worker_that_stops_answering_is_killed_within_a_second_of_its_deadline() -> None:
     w = world(one=True, step_deadline=10.0)
     w.submit("a")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeDeployment, FakeFleet
-from walkgraph.service.deployments import supervisor
+from walkgraph.placement.tables import Plan
+from walkgraph.service.deployments import supervisor, versions
+from walkgraph.service.deployments.judging import Judged, judge
 from walkgraph.settings import Settings
 
 DRAW = "/v1/tasks/shapes/text_to_image"
@@ -32,6 +35,7 @@ async def test_a_deployment_is_ready_with_its_ranks(service: Running) -> None:
     assert document["name"] == "shapes"
 
 
+@pytest.mark.safety("R11")
 async def test_what_cant_be_deployed_starts_nothing(service: Running) -> None:
     bad = {"format": "walkgraph/graph@1", "name": "bad", "nodes": {"x": {"component": "no.such"}}}
     answer = await service.http.post("/api/v1/deployments", json={"graph": bad})
@@ -51,6 +55,7 @@ async def test_the_setting_for_invariant_batches_reaches_the_workers_spec(settin
         assert service.fleet.started[0].spec.batch_invariant is wanted
 
 
+@pytest.mark.safety("R3")
 async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings) -> None:
     async with serving(settings, FakeFleet()) as first:
         await first.deploy()
@@ -63,6 +68,27 @@ async def test_a_restarted_service_brings_back_what_is_wanted(settings: Settings
         assert (await second.http.delete("/api/v1/deployments/shapes")).status_code == 204
     async with serving(settings, FakeFleet()) as third:
         assert (await third.http.get("/api/v1/deployments")).json() == []
+
+
+@pytest.mark.safety("R3")
+async def test_what_is_brought_back_together_counts_no_memory_twice(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"graph": "shapes", "placement": "shapes_one_cpu"}
+    async with serving(settings, FakeFleet()) as service:
+        for name in ("one", "two", "three"):
+            assert (await service.http.post("/api/v1/deployments", json={**body, "name": name})).status_code == 202
+    reserved: list[int] = []
+
+    def judged(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+        reserved.append(len(plans))
+        return judge(graph, placement, plans, roots)
+
+    monkeypatch.setattr(versions, "judge", judged)
+    async with serving(settings, FakeFleet()) as service:
+        for name in ("one", "two", "three"):
+            await service.settled(name)
+    assert reserved == [0, 1, 2]
 
 
 async def test_a_fault_of_the_service_itself_is_told_and_can_be_undeployed(settings: Settings) -> None:
@@ -104,6 +130,7 @@ async def test_a_lost_process_fails_its_runs_and_comes_back(service: Running) ->
     assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
 
 
+@pytest.mark.safety("R4")
 @pytest.mark.usefixtures("_impatient")
 async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
     fleet = FakeFleet(ready=False)

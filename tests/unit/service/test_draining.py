@@ -26,6 +26,7 @@ async def status_of(service: Running, path: str) -> int:
         return refused.status
 
 
+@pytest.mark.safety("R16")
 async def test_new_requests_are_refused_in_their_dialect(service: Running) -> None:
     await service.deploy()
     body = {"deployment": "shapes", "task": "text_to_image", "request": WAITING}

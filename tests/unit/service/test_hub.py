@@ -42,6 +42,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+@pytest.mark.safety("R9")
 async def test_a_reader_that_keeps_up_sees_no_gap() -> None:
     hub, reader = Hub(), Reader()
     task = asyncio.create_task(hub.serve(reader, None))
@@ -57,6 +58,7 @@ async def test_a_reader_that_keeps_up_sees_no_gap() -> None:
     assert hub.clients == 0
 
 
+@pytest.mark.safety("R9")
 async def test_a_slow_reader_is_told_what_it_missed_and_slows_nobody() -> None:
     hub, slow, quick = Hub(buffer_bytes=2000), Reader(), Reader()
     tasks = [asyncio.create_task(hub.serve(reader, None)) for reader in (slow, quick)]
@@ -84,6 +86,7 @@ async def test_a_slow_reader_is_told_what_it_missed_and_slows_nobody() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.safety("R9")
 async def test_a_reader_that_takes_nothing_is_given_up() -> None:
     hub, stuck = Hub(stall_seconds=0.01), Reader()
     stuck.open.clear()
@@ -92,6 +95,7 @@ async def test_a_reader_that_takes_nothing_is_given_up() -> None:
     assert hub.clients == 0
 
 
+@pytest.mark.safety("R9")
 async def test_a_client_that_takes_nothing_holds_less_than_a_mib(tmp_path: Path) -> None:
     """With what lies in its socket: of the server's send buffer, and of its own receive buffer."""
     hub, app, passed = Hub(), FastAPI(), 0

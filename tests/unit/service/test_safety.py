@@ -116,6 +116,7 @@ async def test_no_header_of_a_request_comes_back_as_it_is(service: Running) -> N
                 assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.safety("S15")
 async def test_no_line_of_the_log_tells_a_secret_or_is_two(service: Running) -> None:
     lines = io.StringIO()
     structlog.configure(

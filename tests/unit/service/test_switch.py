@@ -125,6 +125,7 @@ async def test_runs_that_outlast_the_grace_end_with_an_error(service: Running) -
     assert (end.error.code, end.error.retryable) == ("shutting_down", True)
 
 
+@pytest.mark.safety("R11")
 async def test_a_new_version_that_fails_leaves_the_old_one_serving(service: Running) -> None:
     await switch(service)
     new = await service.fleet.until(2)
@@ -272,6 +273,7 @@ async def test_telemetry_is_told_of_versions_that_serve_or_did(service: Running)
     assert told("nobody v1") is None
 
 
+@pytest.mark.safety("R11")
 async def test_what_cant_be_deployed_changes_nothing(service: Running) -> None:
     bad = {"format": "walkgraph/graph@1", "name": "bad", "nodes": {"x": {"component": "no.such"}}}
     answer = await service.http.put(PATH, json={"graph": bad})
@@ -282,6 +284,7 @@ async def test_what_cant_be_deployed_changes_nothing(service: Running) -> None:
     assert len(service.fleet.started) == 1
 
 
+@pytest.mark.safety("R11")
 async def test_the_memory_of_both_must_be_there(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = managed(service).serving.plan
     assert plan is not None

@@ -258,6 +258,21 @@ def test_a_full_ring_forgets_the_oldest_and_says_so() -> None:
     assert small.trace(A).blocks.number == (3, 4)
 
 
+@pytest.mark.safety("R18")
+def test_what_no_run_needs_any_more_is_not_kept() -> None:
+    """However many runs there were: only those that are known, and the last seconds, count."""
+    world = begun()
+    world.tell("rank 0.1", forward((11.0,) * 4, number=0), now=11.0)
+    for number in range(1, 100):
+        at = 11.0 + number
+        world.tell("rank 0.1", forward((at,) * 4, (C,), number=number), now=at)
+    assert len(world.keeper._ring) == 100, "a run that is open needs all since it began"
+    assert not world.trace(A).cut
+    world.keeper.forget(A)
+    world.tell("rank 0.1", forward((111.0,) * 4, (C,), number=100), now=111.0)
+    assert len(world.keeper._ring) <= keeping.UNNAMED_SECONDS + keeping.BEFORE_SECONDS + 1
+
+
 def test_recorded_values_are_kept_apart_and_others_are_not() -> None:
     world = begun()
     world.tell("rank 0.1", sample(A, 11.0), sample(A, 11.1, why="tap"), sample(B, 11.2, picked=()), now=11.3)

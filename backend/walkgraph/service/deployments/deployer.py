@@ -163,10 +163,14 @@ class Deployer:
     def submit(self, managed: Managed, submit: m.Submit) -> LiveRun:
         """Hand a run over. Raises Unavailable where it isn't serving, Overloaded where its queue is full."""
         self._shutdown.refuse_new()
+        self.refuse_if_full(managed)
+        return managed.serving.submit(submit)
+
+    def refuse_if_full(self, managed: Managed) -> None:
+        """Raises Overloaded where its queue is."""
         unfinished = len(managed.serving.runs)
         if unfinished >= self._settings.queue_limit:
             raise Overloaded(f"the deployment `{managed.id}` has {unfinished} unfinished runs; try again shortly")
-        return managed.serving.submit(submit)
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new; returns when no run is unfinished. After `seconds` the rest ends with `shutting_down`."""

@@ -5,7 +5,7 @@ A version knows nothing of other versions, nor of what is wanted: `switching` sa
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -53,6 +53,8 @@ class Around:
     """Plans of all versions that hold memory."""
     run_ended: Callable[[LiveRun], None]
     telemetry_address: str | None = None
+    judging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from what is reserved to the plan that is reserved next: two at once would count the same memory as free."""
 
 
 @dataclass(frozen=True)
@@ -203,10 +205,11 @@ class Version:
         if self.plan is None:
             # After a restart of the service the package, or the machine, may be another one.
             documents, roots = self.documents, around.settings.checkpoint_roots
-            reserved = around.reserved()
-            judged = await anyio.to_thread.run_sync(judge, documents.graph, documents.placement, reserved, roots)
-            self.plan = deployable(judged)
-            self.graph = judged.graph
+            async with around.judging:
+                reserved = around.reserved()
+                judged = await anyio.to_thread.run_sync(judge, documents.graph, documents.placement, reserved, roots)
+                self.plan = deployable(judged)
+                self.graph = judged.graph
         spec = self._spec(self.plan)
         return await around.spawn(self.directory, spec, self._take, exited), spec
 

@@ -22,6 +22,16 @@ HEADER_BYTES = 32 * 1024
 HEADER_FIELDS = 100
 HEAD_SECONDS = 15.0
 """Until a request's head is whole, from its first byte, or from the connection."""
+STALL_SECONDS = 60.0
+"""In which a client takes none of the bytes that wait for it, until its connection is aborted."""
+PROBE_SECONDS = 4
+"""Without a word of a client, until the kernel asks whether it is there, and between two such questions."""
+PROBES = 3
+"""That are not answered, until the client is held for gone: after 16 s, or a little more with bytes under way."""
+CONNECTIONS = 10_000
+"""At once; fewer where the process may open fewer files. Of more, the longest idle one is closed for the new one."""
+SPARE_FILES = 256
+"""Of those that the process may open, kept for other things than connections."""
 JSON_DEPTH = 64
 JSON_VALUES = 200_000
 TEXT_CHARACTERS = 1024 * 1024
@@ -45,6 +55,9 @@ WS_SESSION_RUNS = 32
 WS_HELLO_SECONDS = 10.0
 WS_CLOSE_SECONDS = 10.0
 """Between the end of a WebSocket and that of its connection, where the client doesn't end it."""
+WS_PING_SECONDS = 8.0
+"""Between two questions to a client, each of which it has to answer within `WS_PONG_SECONDS`."""
+WS_PONG_SECONDS = 10.0
 WS_QUIET_SECONDS = 0.5
 """Without a word of a client that broke the protocol, until its connection is closed."""
 TELEMETRY_BUFFER_BYTES = 512 * 1024
@@ -95,6 +108,8 @@ TABLE: dict[str, float] = {
     "header_bytes": HEADER_BYTES,
     "header_fields": HEADER_FIELDS,
     "head_seconds": HEAD_SECONDS,
+    "stall_seconds": STALL_SECONDS,
+    "connections": CONNECTIONS,
     "json_depth": JSON_DEPTH,
     "json_values": JSON_VALUES,
     "text_characters": TEXT_CHARACTERS,

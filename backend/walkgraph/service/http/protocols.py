@@ -1,8 +1,10 @@
 """The server's ends of a connection: what its parsers leave open, and how much each may hold, is bounded here."""
 
 import asyncio
+import resource
 import socket
 from asyncio.events import TimerHandle
+from itertools import islice
 
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -11,7 +13,28 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from walkgraph.service.http import limits
+from walkgraph.service.http.presence import Presence
 from walkgraph.service.observe.hub import CLOSE_TRY_LATER
+
+_COMPARED = 256
+"""Idle connections of which the longest idle one ends: to look at all would take longer than to take the new one."""
+
+
+def allow_files() -> None:
+    """As many as this process may have open, of which each connection is one; what it starts may have as many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * limits.CONNECTIONS + limits.SPARE_FILES
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def most_connections() -> int:
+    """At once: what else is opened must never fail for them."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return limits.CONNECTIONS
+    return max(1, min(limits.CONNECTIONS, soft - min(limits.SPARE_FILES, soft // 2)))
 
 
 class HeadTooLarge(Exception):
@@ -28,14 +51,31 @@ class Http(HttpToolsProtocol):
     """Bytes that came since the parser told of something: it keeps them, or waits for their end."""
     _late: TimerHandle | None = None
     """Until a head is whole."""
+    _presence: Presence | None = None
+    _quiet_since = 0.0
+    """When it was opened, or its last answer was whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
+        self._quiet_since = self.loop.time()
         self._late = self.loop.call_later(limits.HEAD_SECONDS, transport.close)
+        self._presence = Presence(self.loop, transport)
+        if len(self.connections) > most_connections():
+            self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._punctual()
+        self._leave()
         super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        # The WebSocket has its own.
+        self._leave()
+        super().handle_websocket_upgrade()
+
+    def on_response_complete(self) -> None:
+        self._quiet_since = self.loop.time()
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         self._silent += len(data)
@@ -77,6 +117,22 @@ class Http(HttpToolsProtocol):
         if self._head > 2 * limits.HEADER_BYTES:
             raise HeadTooLarge
 
+    @property
+    def _is_idle(self) -> bool:
+        """Between requests, or in the head of one."""
+        return not self.transport.is_closing() and not (self.cycle and not self.cycle.response_complete)
+
+    def _make_room(self) -> None:
+        """For this connection: the longest idle one ends, which may be this one itself where all others are busy."""
+        found = (other for other in self.connections if isinstance(other, Http) and other._is_idle)
+        oldest = min(islice(found, _COMPARED), key=lambda other: other._quiet_since, default=self)
+        oldest.transport.abort()
+
+    def _leave(self) -> None:
+        if self._presence is not None:
+            self._presence.stop()
+            self._presence = None
+
     def _punctual(self) -> None:
         if self._late is not None:
             self._late.cancel()
@@ -93,6 +149,7 @@ class WebSockets(WebSocketsSansIOProtocol):
     """
 
     _aborting: TimerHandle | None = None
+    _presence: Presence | None = None
     _deaf = False
     """What still comes is read and forgotten."""
 
@@ -101,8 +158,11 @@ class WebSockets(WebSocketsSansIOProtocol):
         opened: socket.socket | None = transport.get_extra_info("socket")
         if opened is not None:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.WS_SEND_BYTES)
+        self._presence = Presence(self.loop, self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._presence is not None:
+            self._presence.stop()
         if self._aborting is not None:
             self._aborting.cancel()
         super().connection_lost(exc)

@@ -21,7 +21,7 @@ from walkgraph.service.kserve.protocol import InferAnswer, InferRequest, ModelMe
 from walkgraph.service.observe.readiness import is_ready
 from walkgraph.service.runs import streaming
 from walkgraph.service.runs.disconnects import nobody
-from walkgraph.service.runs.submission import declared, submit
+from walkgraph.service.runs.submission import declared, refuse_if_full, submit
 
 router = APIRouter(prefix="/v2", tags=["kserve"], route_class=StrictRoute, responses=KSERVE_PROBLEMS)
 _ASKED: dict[str, Any] = {
@@ -86,6 +86,7 @@ async def infer(services: ServicesDep, request: Request, model: Name, version: N
     """Run a task; its outputs come when all are there."""
     graph, name = _version(services, model, version)
     task = graph.tasks[name]
+    refuse_if_full(services, model, request)
     given, tensors = binary.split(await request.body(), request.headers.get(binary.HEADER))
     try:
         asked = InferRequest.model_validate(body.parse(given))

@@ -10,7 +10,7 @@ from walkgraph.service.http import problems
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.runs import answering, streaming
 from walkgraph.service.runs.disconnects import nobody
-from walkgraph.service.runs.submission import declared, submit
+from walkgraph.service.runs.submission import declared, refuse_if_full, submit
 
 router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 
@@ -31,6 +31,7 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
     def declaration() -> Task:
         return declared(services.deployments.get(deployment), task)
 
+    refuse_if_full(services, deployment, request)
     body = await answering.read(request, declaration)
     run = submit(services, deployment, task, body, request)
     outputs = declaration().outputs

@@ -17,7 +17,7 @@ from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import runs
 from walkgraph.service.runs.disconnects import leave
-from walkgraph.service.runs.idempotency import handle_of
+from walkgraph.service.runs.idempotency import NAME, handle_of
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.tasks import read_request
 from walkgraph.service.values import tensors
@@ -44,6 +44,18 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
         caller.scope["state"].setdefault(REQUEST_ID, run.id)
         caller.state.traceparent = traceparent.write(traceparent.of_run(run.id, parent))
     return run
+
+
+def refuse_if_full(services: Services, deployment: str, request: HTTPConnection) -> None:
+    """To be called before a request's body is read: what can't be taken must cost little, however large it is. Raises
+    Overloaded. A request with an `Idempotency-Key` may have been answered before, and is read."""
+    if deployment not in services.deployments or NAME in request.headers:
+        return
+    try:
+        services.deployer.refuse_if_full(services.deployments.get(deployment))
+    except WalkgraphError as error:
+        services.metrics.refused(deployment, error)
+        raise
 
 
 def submit_all(

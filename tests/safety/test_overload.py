@@ -1,0 +1,102 @@
+"""Ten times what a deployment can do: what is admitted is served as fast as ever, the rest is told to come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.safety.plugin import Figure, Scale
+from tests.support.asking import Address, Answer, address_of, ask, quantile
+from tests.support.serving import Service, service
+
+GRAPH = "synthetic_states"
+TASK = f"/v1/tasks/{GRAPH}/write"
+RUN = {"stream": True, "params": {"prompt": 50, "times": 60}}
+ADMITTED = 2
+"""`queue_limit`, by which an operator trades waiting for refusals: the runs at once that keep this device busy. In 256
+places a run would wait for as long as all before it take."""
+TIMES = 10
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("load") / "home", studio="false", queue_limit=str(ADMITTED)) as found:
+        found.up("--no-deploy")
+        with found.client() as client:
+            client.deploy(GRAPH)
+        found.wait_ready(GRAPH)
+        yield found
+
+
+async def closed(address: Address, width: int, seconds: float) -> list[Answer]:
+    """So many clients, each of which asks anew once it is answered."""
+    answers: list[Answer] = []
+    until = time.perf_counter() + seconds
+
+    async def client() -> None:
+        while time.perf_counter() < until:
+            answers.append(await ask(address, "POST", TASK, RUN))
+
+    await asyncio.gather(*(client() for _ in range(width)))
+    return [answer for answer in answers if answer.served]
+
+
+async def opened(address: Address, rate: float, seconds: float) -> list[Answer]:
+    """So many requests a second, whatever becomes of them."""
+    began, answers = time.perf_counter(), list[asyncio.Task[Answer]]()
+    while (now := time.perf_counter() - began) < seconds:
+        while len(answers) < now * rate:
+            answers.append(asyncio.create_task(ask(address, "POST", TASK, RUN)))
+        await asyncio.sleep(0.002)
+    return await asyncio.gather(*answers)
+
+
+def rate_of(served: list[Answer]) -> float:
+    return len(served) / (max(one.ended for one in served) - min(one.began for one in served))
+
+
+def resident(found: Service) -> float:
+    """Megabytes."""
+    assert found.process is not None
+    return int(Path(f"/proc/{found.process.pid}/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+@pytest.mark.safety("R7")
+async def test_ten_times_the_capacity_is_offered(running: Service, scale: Scale, figure: Figure) -> None:
+    address = address_of(running)
+    await closed(address, 1, scale(0.2, 2.0))
+    alone = await closed(address, 1, scale(1.0, 10.0))
+    capacity = rate_of(await closed(address, ADMITTED, scale(1.0, 10.0)))
+    before = resident(running)
+    answers = await opened(address, TIMES * capacity, scale(3.0, 60.0))
+    grown = resident(running) - before
+    after = await closed(address, 1, scale(1.0, 5.0))
+
+    served = [answer for answer in answers if answer.served]
+    assert served, "some are served"
+    assert {answer.status for answer in answers} <= {200, 429, 503}
+    for answer in answers:
+        if answer.status != 200:
+            assert 1 <= int(answer.headers["retry-after"]) <= 30
+            told = json.loads(answer.body)
+            assert (told["code"], told["retryable"]) == ("overloaded", True)
+        else:
+            assert answer.served, "what is admitted is served"
+    assert after, "it serves on"
+    unloaded = quantile([answer.to_first for answer in alone], 0.99)
+    figure("capacity", capacity, "runs/s")
+    figure("offered", len(answers), "runs")
+    figure("refused", Counter(answer.status for answer in answers)[503], "runs")
+    figure("goodput of capacity", 100 * rate_of(served) / capacity, "%", at_least=95)
+    to_first = quantile([answer.to_first for answer in served], 0.99)
+    figure("time to first output, admitted p99", 1000 * to_first, "ms")
+    figure("of that unloaded", to_first / unloaded, "times", at_most=2)
+    figure("memory", grown, "MB", at_most=200)
+    last = quantile([answer.to_first for answer in after], 0.99)
+    figure("p99 within 5 s after, of that unloaded", last / unloaded, "times", at_most=2)
