@@ -1,4 +1,4 @@
-"""The client of the control service: what programs, notebooks, the command line and the studio's pages speak with.
+"""The client of the control service, used by programs, notebooks, the command line and the studio's pages.
 
 with Client.local() as client:
     draw = client.task("shapes", "text_to_image")
