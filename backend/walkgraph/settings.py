@@ -185,7 +185,7 @@ def only_one(settings: Settings) -> Generator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(
-                f"a Walkgraph service is running in `{settings.home}` already; see `walkgraph status`"
+                f"a Walkgraph service is already running in `{settings.home}`; see `walkgraph status`"
             ) from None
         yield
 
