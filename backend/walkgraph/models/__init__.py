@@ -1,4 +1,4 @@
-"""The model families, a folder each; none imports another, and loading one loads no other.
+"""The model families, a folder each. None imports another, and loading one loads no other.
 
     components.py    declarations and sizes; no torch
     config.py        the reader of a checkpoint's config; no torch

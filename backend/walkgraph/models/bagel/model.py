@@ -22,7 +22,7 @@ from walkgraph.models.bagel.mot import MoTForCausalLM
 
 
 class Bagel(nn.Module):
-    """Everything but the autoencoder. Rows of one kind in, rows out; nothing is kept between calls."""
+    """Everything but the autoencoder: rows of one kind in, rows out. Nothing is kept between calls."""
 
     def __init__(self, config: BagelConfig) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Bagel(nn.Module):
         self.vit_pos_embed = GridPositions(vit.side, llm.width)
 
     def pack(self) -> Self:
-        """Lay out weights so that fewer products read them, once they are loaded; it freezes them."""
+        """Lay out loaded weights so that fewer products read them; this freezes them."""
         for layer in self.language_model.model.layers:
             cast(DecoderLayer, layer).pack()
         self.vit_model.pack()
