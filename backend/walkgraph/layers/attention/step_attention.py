@@ -18,7 +18,7 @@ from walkgraph.layers.rope import Rotation, rotate
 
 _HEAD_DIMS = (64, 128, 256)
 _GROUPS = 16
-"""Query heads of one key head that fill the kernel's smallest product."""
+"""The most query heads per key head; they fill the kernel's smallest product."""
 
 
 class _OneRow(NamedTuple):
@@ -66,7 +66,7 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
 
 
 def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
-    """Whether the kernel has a form for these shapes."""
+    """True if the kernel supports these shapes."""
     groups, width = slot_k.shape[1:]
     return (
         dtype in (torch.bfloat16, torch.float16)
@@ -78,7 +78,7 @@ def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
 
 
 def _one_by_one(step: StepArguments) -> Tensor:
-    """`plain` for every row alone: its sums are of its own length, and of no batch."""
+    """`plain` for every row alone, so a row's sums depend on its own length and not on the batch."""
     tables = step.rows
 
     def one(b: int) -> StepArguments:
@@ -121,8 +121,8 @@ def _rotation(positions: Tensor, frequencies: Tensor) -> Rotation:
 
 
 def _slots(pages_BP: Tensor, lengths: Tensor, page: int) -> Tensor:
-    """int64 `[B, L]`, the slots of a row's tokens. L is what the pages hold; on a CPU, what the longest row needs:
-    there a value may be read."""
+    """int64 `[B, L]`, the slots of each row's tokens. L is the capacity of the pages, or on a CPU, where values can be
+    read, the need of the longest row."""
     if not lengths.is_cuda:
         pages_BP = pages_BP[:, : int(lengths.max()) // page + 1]
     return (pages_BP.long()[:, :, None] * page + torch.arange(page, device=lengths.device)).flatten(1)

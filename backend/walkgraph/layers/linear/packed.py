@@ -36,8 +36,8 @@ class Packed(NamedTuple):
 
 
 class Packable(nn.Module, ABC):
-    """Lays its weights out another way for serving: again whenever it is moved or cast, which makes its parameters
-    anew."""
+    """Lays its weights out differently for serving, and again whenever it is moved or cast, as that recreates its
+    parameters."""
 
     @property
     @abstractmethod

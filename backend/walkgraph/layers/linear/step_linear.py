@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from walkgraph.layers.invariance import is_batch_invariant
 
 STREAMED = 64
-"""Rows up to which the product is bound by reading the weights."""
+"""Rows up to which reading the weights bounds the product."""
 _MAJOR = 9
-"""Compute capability that the kernels are written and measured for: launches that overlap, bulk copies, tensor maps."""
+"""Compute capability that the kernels are written and measured for: overlapping launches, bulk copies, tensor maps."""
 
 
 def linear(
@@ -62,8 +62,8 @@ def _plain(
 
 
 def _alike(x: Tensor, residual: Tensor | None, plain: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
-    """Operations of one shape, whatever the rows: a GPU takes as many as there may be, a CPU one after the other.
-    `plain`: of rows and their residual."""
+    """Operations of one shape for any number of rows: a GPU takes the most rows there may be, a CPU one after the
+    other. `plain`: takes rows and their residual."""
     rows = x.shape[0]
     if x.is_cuda:
         fill = (0, 0, 0, STREAMED - rows)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 def added_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """x and y `[R, W]` -> x + y (x itself without y), and that normed: statistics in float32 of the rounded sum."""
+    """x and y `[R, W]` -> x + y (x itself without y), and its norm: float32 statistics of the rounded sum."""
     if x.is_cuda and not torch.is_grad_enabled() and x.is_contiguous() and (y is None or y.is_contiguous()):
         from walkgraph.layers.kernels.layer_norm import norm_rows
 

@@ -39,7 +39,8 @@ def bilinear(picture: Tensor, height: int, width: int) -> Tensor:
 
 
 def _between(count: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of `wanted` centres over `count` pixels: the pixel before each, the one after it, and the share of the latter."""
+    """For `wanted` centres over `count` pixels: the pixel before each, the one after it, and the weight of the
+    latter."""
     at = ((torch.arange(wanted) + 0.5) * (count / wanted) - 0.5).clamp(min=0)
     before = at.long().clamp(max=count - 1)
     return before, (before + 1).clamp(max=count - 1), at - before
