@@ -85,7 +85,7 @@ def test_a_loop_that_a_device_ran_whole_has_its_time_and_its_nodes_have_none_of_
     assert (because.bottleneck.lane, because.bottleneck.loop) == ("decode", True)
     assert because.bottleneck.seconds == pytest.approx(STEPS * ONCE, abs=1e-4)
     assert "the loop `decode` on rank 0 computing" in because.says
-    assert "what `llm`, `llm_cfg`, `combine` take in it is not told apart" in because.says
+    assert "so the times of `llm`, `llm_cfg`, `combine` in it are unknown" in because.says
 
 
 @pytest.mark.parametrize("level", ["full", "summary"])
