@@ -57,11 +57,9 @@ class Pi05Config(StackSizes):
         if self.head_dim % 2 or self.expert.width % 2 or not 0 <= self.bos < self.vocab:
             raise ValueError("`head_dim` and `expert.width` must be even, and `bos` lie in the vocabulary")
         if self.cameras < 1:
-            raise ValueError(f"`cameras` is the number of pictures that are read, at least one, and is {self.cameras}")
+            raise ValueError(f"`cameras` must be 1 or more, and is {self.cameras}")
         if min(self.horizons, default=0) < 1:
-            raise ValueError(
-                f"`horizons` lists the numbers of actions in a chunk, at least one, and is {self.horizons}"
-            )
+            raise ValueError(f"`horizons` must list chunk lengths of 1 or more, and is {self.horizons}")
         if not self.periods[0] < self.periods[1]:
             raise ValueError(f"the shortest of `periods` must be below the longest, and they are {self.periods}")
 
