@@ -93,7 +93,7 @@ def test_a_part_of_a_loop_on_several_ranks_charges_nobodys_wait_to_a_node(level:
     told = [one for rank in (0, 1) for one in (launched if level == "full" else summed)(rank, spans=True)]
     because, found = figures(*told)
     assert set(found) == {("decode", True, 0), ("decode", True, 1)}
-    assert "what they wait for each other is in that time" in because.says
+    assert "their waits for each other are included in that time" in because.says
 
 
 def test_a_node_that_is_named_as_a_loop_is_another() -> None:
