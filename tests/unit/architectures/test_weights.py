@@ -73,7 +73,7 @@ def test_every_misfit_is_named(folder: Path, model: Bagel) -> None:
         load_bagel(folder, TINY)
     message = str(caught.value)
     assert "missing tensor `llm2vae.bias`" in message
-    assert "`vae2llm.bias` is [3], the config wants [32]" in message
+    assert "`vae2llm.bias` is [3], the config requires [32]" in message
     assert "unknown tensor `surplus`" in message
     assert message.count("vae2llm.bias") == 1
 

@@ -169,7 +169,7 @@ def test_a_graph_that_no_parameter_allows_is_refused(tmp_path: Path) -> None:
     found = recognise(read(folder))
     document = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**document, "action_width": 4000}))
-    with pytest.raises(InvalidInput, match="no graph can serve what the config of `pi05` asks for"):
+    with pytest.raises(InvalidInput, match="no graph can serve the config of `pi05` asks for"):
         make(dataclasses.replace(found, contents=read(folder)), None, LAPTOP)
 
 
@@ -307,7 +307,7 @@ def test_files_that_are_not_whole_are_told_by_name(tmp_path: Path) -> None:
         assert said in refused(folder)
     (folder / "config.json").write_text("{")
     assert "`config.json` is not valid JSON" in refused(folder)
-    assert "is no folder" in refused(tmp_path / "nowhere")
+    assert "is not a folder" in refused(tmp_path / "nowhere")
 
 
 def test_names_of_graphs_are_made_of_folders(tmp_path: Path) -> None:
