@@ -99,7 +99,7 @@ class Transport(Tickets[int]):
 
     @property
     def used(self) -> int:
-        """Bytes of the arena that are taken."""
+        """Bytes of the arena in use."""
         return self._ranges.used
 
     def close(self) -> None:
