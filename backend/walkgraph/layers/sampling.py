@@ -130,7 +130,8 @@ def top_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor
 def gumbel(seed: Tensor, position: Tensor, token: Tensor) -> Tensor:
     """float32 Gumbel noise; int64 arguments broadcast.
 
-    It comes from an exponential variate of a uniform number near zero, where float32 is dense: the largest noise decides.
+    It comes from an exponential variate of a uniform number near zero, where float32 is dense, as the largest noise
+    decides.
     """
     u = (_shift(draw(seed, position, token), 1).float() * 2.0**-63).clamp(2.0**-63, _BELOW_ONE)
     series = u * (1 + u * (1 / 2 + u * (1 / 3 + u * (1 / 4 + u * (1 / 5 + u * (1 / 6))))))
