@@ -138,9 +138,9 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
     return [word for word in (config.get("model_type"), config.get("type"), *more) if isinstance(word, str)][:4]
 
 
-def _nearest(kinds: Iterable[str]) -> Family | None:
+def _nearest(words: Iterable[str]) -> Family | None:
     kinds = {kind.lower(): family for family in known().values() for kind in family.kinds}
-    for word in kinds:
+    for word in words:
         near = difflib.get_close_matches(word.lower(), kinds, n=1, cutoff=0.5)
         if near:
             return kinds[near[0]]
