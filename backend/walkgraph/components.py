@@ -1,7 +1,7 @@
 """The palette: every component that a graph may use, and the sizes of families with weights.
 
-Gathered from `components.py` of every family's folder in `models`, and from the plug-ins that the settings list:
-`COMPONENTS` in each, and `SIZES` where they read weights. Declarations only, no torch.
+They come from `components.py` of every family's folder in `models`, and of the plug-ins that the settings list:
+`COMPONENTS` in each, and `SIZES` for families with weights. Declarations only, no torch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

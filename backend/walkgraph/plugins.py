@@ -2,7 +2,7 @@
 time.
 
 No decorators, no lists to edit, no import for its side effects. Installed packages add components by an entry point in
-the group `walkgraph.components`, whose name has to be in the setting `plugins`: what is installed is not yet trusted.
+the group `walkgraph.components`; its name must be in the setting `plugins`, as an installed package is not yet trusted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A call of an operator: its inputs, its outputs, its failures.
 
-It imports no torch: what plans and schedules calls runs without it.
+It imports no torch, so plans and call scheduling run without it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The operator: the code behind a component, and everything it may see of the engine.
 
-An operator is loaded once per (component, weights, literal options) on a rank; every node and view that shares these
-shares it, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
-calls: what a run keeps is in its states, which only the engine owns.
+An operator is loaded once per (component, weights, literal options) on a rank, and shared by every node and view with
+the same ones, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
+calls: a run's data is in its states, which the engine owns.
 
 An operator has a `forward`, which reads its calls on the host, and may have a `step`: the same work on tensors of fixed
-shapes alone, which the engine can capture, and iterate without the host.
+shapes, which the engine can capture and iterate without the host.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -99,7 +99,8 @@ class Operator(Protocol):
         """Split the call into several of at most `rows` rows, served one after the other; the last one's outputs are
         the call's.
 
-        For causal appends, where the parts leave the states as the whole would. Otherwise the call as it is.
+        Only for causal appends, where the parts leave the states as the whole call would. Otherwise return the call as
+        it is.
         """
         return (call,)
 
@@ -110,9 +111,9 @@ class Operator(Protocol):
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         """The shapes of a `step` for a call that begins with these inputs; None if only `forward` can serve it.
 
-        Of an input that changes with the iteration, or that another use of the loop gives, there is a tensor of its
-        shape on the device `meta`. Before there is a request, an input that no example has is missing: a spec that
-        follows from the others alone tells its shape.
+        Inputs that change with the iteration, or that another use of the loop produces, are tensors of the right shape
+        on the device `meta`. Before the first request, an input without an example is missing: its shape comes from a
+        spec that depends only on the other inputs.
         """
         return None
 

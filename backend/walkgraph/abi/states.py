@@ -117,7 +117,7 @@ class States(Protocol):
     def attend(self, segments: Sequence[Segment]) -> Attention:
         """Reserve slots for the kept rows. They count only after `commit`, so a forward that raises leaves no trace.
 
-        Segments share one cache shape, and no two are of one sequence. `rows` are never written into afterwards.
+        Segments share one cache shape, and no two belong to one sequence. `rows` must not be written to afterwards.
         """
         ...
 

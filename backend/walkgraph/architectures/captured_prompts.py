@@ -1,8 +1,8 @@
 """Captured forwards for short prompts: hundreds of small launches become one.
 
-The prompts of several sequences are packed into one tensor of rows. Where rows stand and what they see lies in tensors
-that are filled before a replay, so that one CUDA graph for each number of rows serves all prompts. What doesn't fit is
-read by a plain forward.
+The prompts of several sequences are packed into one tensor of rows. Tensors filled before a replay hold the rows' slots
+and what they attend, so that one CUDA graph per number of rows serves all prompts. A plain forward reads whatever
+doesn't fit.
 
 Shape letters: R rows of a graph, P prompts of a graph, N numbers beside its rows.
 """

@@ -17,7 +17,7 @@ def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: tor
     """A module with random tensors, even where training starts with zeros, so that no test passes because a tensor is
     0.
 
-    Each tensor depends on the seed and its own name alone, so that a part loads as it does within the whole. CPU and
+    Each tensor depends only on the seed and its own name, so a part gets the same values as within the whole. CPU and
     GPU draw different numbers.
     """
     with unset():

@@ -9,12 +9,12 @@
     downsampling a convolution of a picture that was written with its border
     attention    of one head of 512, on its own pieces
 
-In bfloat16 pictures differ from those in float32, with drawn weights, by 1.2e-2 of their norm (50 dB, 0.6 of 255 in
-the mean), latents by 1.3e-2; with the starter's weights by 4e-3 (70 dB).
-`tests/unit/architectures/test_flux_vae_packed.py` holds it there. Of that the residual sums' rounding is a third, the
-first and the last layer's nothing that shows.
+In bfloat16 pictures differ from those in float32, with random weights, by 1.2e-2 of their norm (50 dB, on average 0.6
+of 255), latents by 1.3e-2; with the starter's weights by 4e-3 (70 dB).
+`tests/unit/architectures/test_flux_vae_packed.py` checks these bounds. The residual sums' rounding causes a third of
+it, the first and the last layer nothing measurable.
 
-A picture of the largest size, 1024 by 1024, takes below 3 GB and is not cut: norms and attention see the whole of it.
+The largest picture, 1024 by 1024, takes less than 3 GB and is not tiled: norms and attention see all of it.
 
 Shape letters: B pictures, H and W pixels, z latent channels, f the downsampling.
 """

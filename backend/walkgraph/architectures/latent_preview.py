@@ -1,13 +1,13 @@
 """A picture of latents without their decoder: each pixel is a linear function of 3 by 3 latent pixels and of the mean
 of all, as a decoder's norms make each part of a picture depend on the whole.
 
-The function is fitted when it is made, for whatever weights there are, by least squares to what the decoder itself
-paints: of drawn pictures (flat or smooth grounds, with discs and squares on them) that went through the encoder. A
-picture counts the more the better the autoencoder gives it back: what it has never seen, it says little about.
+The function is fitted at load for the given weights, by least squares to the decoder's own output for random pictures
+(flat or smooth grounds with discs and squares) that went through the encoder. Pictures that the autoencoder
+reconstructs well weigh more, as its output means little for kinds of pictures that it has never seen.
 
-On the starter's scenes a preview correlates with the decoder's picture by 0.97, of blurred latents by 0.98; where they
-differ from their ground, by 0.65: it shows where a shape is, its colour not always. What else was tried and brought
-less than it costs: random features behind a ReLU, the decoder's own coarsest level, squares of latents.
+On the starter's scenes a preview correlates with the decoder's picture by 0.97, and for blurred latents by 0.98; where
+they differ from their ground, by 0.65: it shows where a shape is, but not always its colour. Tried without enough gain
+for the cost: random features behind a ReLU, the decoder's own coarsest level, squares of latents.
 
 Shape letters: B pictures, z latent channels, h and w latent pixels, d pixels along the side of one, S the side of a
 drawn picture.

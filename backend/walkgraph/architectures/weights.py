@@ -1,6 +1,6 @@
 """Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
 
-What a folder says of itself (configs, headers) is read by `walkgraph.checkpoints`.
+`walkgraph.checkpoints` reads a folder's configs and headers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -1,7 +1,7 @@
 """The safetensors files of a folder, by their headers: which files belong together, and which tensors they hold.
 
-A *stem* (`model`, `ema`) is one file, or the shards `STEM-00001-of-00002.safetensors` and so on: those that an index
-names, or, where there is no index, all of them.
+A *stem* (`model`, `ema`) is one file, or the shards `STEM-00001-of-00002.safetensors` and so on: those named by an
+index or, without an index, all of them.
 """
 
 import json

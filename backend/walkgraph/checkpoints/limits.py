@@ -1,7 +1,7 @@
 """The largest numbers accepted from configs.
 
-Sizes are bounded because tables, loops and tensors are made of them: far above any model that is published, far below
-what a host can't hold a table of.
+Sizes are bounded because tables, loops and tensors are made from them: far above any published model, and far below
+sizes whose tables a host couldn't hold.
 """
 
 LAYERS = 1024

@@ -1,9 +1,9 @@
 """Cutting a stream into chunks: arithmetic on counts of items, independent of values and time.
 
 A chunk is delivered as soon as it is full; nothing is held back to learn whether it is the last, so a full chunk never
-has `last`. The end of the stream gives exactly one chunk with `last`: the items that are left, or, where there are
-none, a *closing* chunk, which has no new items (only the policy's context, which may be none). The chunks of a stream
-thus follow from its items alone, however fast either side is. A stream without items has one chunk, the closing one.
+has `last`. The end of the stream gives exactly one chunk with `last`: the remaining items or, if there are none, a
+*closing* chunk without new items (only the policy's context, if any). The chunks of a stream thus depend only on its
+items, not on the speed of either side. A stream without items has one chunk, the closing one.
 
 With `continue_after_done`, *absent* chunks follow for as long as they are asked for: no items, neither `first` nor
 `last`.

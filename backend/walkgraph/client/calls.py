@@ -1,7 +1,7 @@
 """Descriptions of service calls: each has its method, path, content, and a reader of the answer.
 
-A method that describes a call is declared with `described`. On a `Blocking` client it answers, on an `Awaiting` one it
-gives a coroutine that does:
+A method that describes a call is declared with `described`. On a `Blocking` client it returns the answer, on an
+`Awaiting` one a coroutine:
 
     class DeploymentCalls:
         @described

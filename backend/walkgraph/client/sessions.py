@@ -163,7 +163,7 @@ class Session(_Dialogue[ClientConnection]):
         for answer in robot:
             ...
 
-    One thread may send while another one goes through the answers.
+    One thread may send while another iterates over the answers.
     """
 
     def __init__(self, client: ClientProtocol, deployment: str, task: str, name: str | None) -> None:

@@ -37,7 +37,7 @@
 
     graph = g.build()
 
-Names may be given as text or as what `node` and `use` return. `graph.export` writes such a program for any graph.
+Arguments may be names or the values that `node` and `use` return. `graph.export` writes such a program for any graph.
 """
 
 from collections.abc import Generator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Declarations of components as data: the palette offers them, checks and plans read them.
 
-A component's code is named by `network` and imported by workers only. The catalogue is passed
-into `check` and `plan` as a mapping, so that neither imports the components.
+Only workers import a component's code, which `network` names. `check` and `plan` get the catalogue as a mapping, so
+neither imports the components.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

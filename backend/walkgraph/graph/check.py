@@ -1,7 +1,7 @@
 """check(document) -> every problem, each with its place, a stable code and advice. Pure; never raises.
 
-Structure first, entry by entry; then the meaning of all that is well-formed. What a problem causes elsewhere is not
-reported again: a reference to a broken entry is silent, and so is a port that a broken edge may have fed.
+The structure is checked first, entry by entry; then the meaning of all well-formed parts. Consequences of a problem are
+not reported again: a reference to a broken entry is silent, and so is a port that a broken edge may have fed.
 """
 
 from walkgraph.graph.catalogue import Catalogue

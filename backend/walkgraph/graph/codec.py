@@ -1,6 +1,6 @@
 """Graph <-> JSON, without loss: `dump` writes what `load` read in its shortest form, in the author's order.
 
-`load` refuses the first thing that isn't well-formed; `graph.check` tells all of them, and judges the meaning.
+`load` raises at the first fault of structure; `graph.check` lists all of them and judges the meaning.
 """
 
 import hashlib

@@ -1,9 +1,8 @@
 """The graph document as frozen data: the contents of `graphs/*.json` once they are well-formed.
 
 This is the normal form. The JSON form has three shorthands, which `graph.codec` expands and contracts: `"llm"` for
-`{"use": "llm"}`, a list for `{"sequence": [...]}`, and `["a.x", "b.y"]` for an edge without flags. `graph.check`
-judges.
-Nothing here can name code or a path: components are registry keys, parameters are typed.
+`{"use": "llm"}`, a list for `{"sequence": [...]}`, and `["a.x", "b.y"]` for an edge without flags. `graph.check` judges
+a document. Nothing in it can name code or a path: components are registry keys, parameters are typed.
 
 References inside a Walk
     source  `use.port`, `@in.x` (Walk input), `@loop.index` (innermost loop), `@loop.NAME` (a named loop around),

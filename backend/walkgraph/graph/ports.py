@@ -1,6 +1,6 @@
 """The type of the values on an edge: modality, dtype and symbolic shape, written `latents: float[n, 64]`.
 
-A type may be written with its modality alone (`tokens`): then dtype and shape are open and match any.
+A type may be its modality alone (`tokens`); dtype and shape are then open and match any.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The published JSON Schema of graph documents, shorthands included: generated from the models, stored beside this
 file.
 
-`python -m walkgraph.graph.schema` writes `graph-v1.schema.json` anew; a test fails when it differs from the models.
+`python -m walkgraph.graph.schema` rewrites `graph-v1.schema.json`; a test fails if it differs from the models.
 """
 
 import ast

@@ -9,7 +9,7 @@ around it. Its edges become *routes*, with what happens on the way, outermost lo
     enter      the target's loops beyond `common`: the value is held for all iterations, feeds the first only (because
                the port also has an edge carried at one of them), or slice i feeds iteration i
 
-One route may leave inner loops, be carried at a common loop and enter other inner loops at once.
+One route may at once leave inner loops, be carried at a common loop and enter other inner loops.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,14 +1,14 @@
 """One decoder layer for every family: pre-norm attention and an MLP that the caller chooses, with one or two sets of
 weights.
 
-A layer has a `forward` over any rows, and a `step` of one new token a row, which reads nothing on the host.
+A layer has a `forward` over any rows, and a `step` of one new token per row, which reads nothing on the host.
 
 With two sets ("experts"), the caller orders a batch's rows so that `rows[:split]` use the first and `rows[split:]` the
 second: plain slices, no gathers, no router. All rows meet in one attention. A set's parameters are named with its
 suffix, which the network chooses.
 
-On a rank that holds a shard, the shape's heads and hidden width are the shard's, and `reduce` sums what `o_proj` and
-`down_proj` give over the ranks.
+On a rank with a shard, the shape's heads and hidden width are the shard's, and `reduce` sums the outputs of `o_proj`
+and `down_proj` over the ranks.
 
 Shape letters: R rows, B rows of a step, W model width, H query heads, G key/value heads, D head dim.
 """

@@ -1,8 +1,8 @@
 """Sample the next token from logits. The noise is a pure function of (seed, position, token): equal logits give equal
 samples in any row of any batch on any device, except for the last bits of logarithms and sums.
 
-Tokens of equal logits are kept or dropped together, so that no order among equals matters. On CUDA all of it is kernels
-without a host read; the code here is their twin on CPUs.
+Tokens of equal logits are kept or dropped together, so the order among equals doesn't matter. On CUDA kernels do all of
+it without a host read; the code here is their twin on CPUs.
 
 Shape letters: R rows, V vocabulary, T rows of a table of counts.
 """

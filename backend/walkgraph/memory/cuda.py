@@ -1,6 +1,6 @@
 """Memory of an NVIDIA GPU through CUDA IPC, allocated by the runtime itself, so that a handle covers exactly one block.
 
-torch's allocator carves many tensors from one allocation, and a handle opens the whole of it.
+torch's allocator places many tensors in one allocation, and a handle would open all of it.
 """
 
 import contextlib

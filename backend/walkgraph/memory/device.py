@@ -1,7 +1,7 @@
 """Device memory that other processes of the host may open; the interface for transports.
 
-Memory is a tensor uint8 `[n]` of the device, on both sides. The one that opens it sees it as memory of its own device,
-wherever it lies: reads and writes go there by the link between the two.
+On both sides, memory is a uint8 `[n]` tensor. The process that opens it sees it as memory of its own device, wherever
+it is: reads and writes use the link between the two devices.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@
     weights.py       the loading of the published layout
     and the architecture
 
-What several families are built of is in `architectures`, and what several configs say in `checkpoints`.
+Parts shared by several families are in `architectures`, and parts shared by several configs in `checkpoints`.
 """

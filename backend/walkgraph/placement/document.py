@@ -1,7 +1,7 @@
 """The placement document: which rank runs which node, as frozen data (`placements/*.json`).
 
-A later group overrides an earlier one for the same node and Walk; the node `*` stands for all. A group with `walks`
-places its nodes in these Walks only.
+A later group overrides an earlier one for the same node and Walk; the node `*` stands for all nodes. A group with
+`walks` places its nodes only in these Walks.
 """
 
 import json

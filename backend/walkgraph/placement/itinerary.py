@@ -1,7 +1,7 @@
 """The itinerary of a run: its task's state machine, expanded for one request and fixed at admission.
 
-Every step that runs is known before the run starts, because steps depend on parameters and on the kinds of the parts
-alone. Steps that nobody waits for are left out: wanted are the outputs, a session's states, and all that these need.
+All steps are known before the run starts, because they depend only on parameters and on the modalities of the parts.
+Unneeded steps are left out; needed are the wanted outputs, a session's states, and everything they depend on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -56,9 +56,9 @@ def plan(
 ) -> PlanResult:
     """Plan a graph that `check` accepts, or give every reason why it can't be planned. Never raises.
 
-    `hardware` is what is free after running deployments (`hardware.reserve`); `sizes` knows the weights
-    (`sizes.find_sizes`). `resident` false: every loop is stepped by the worker, none runs on the device as a whole.
-    `transports`: those to choose from; None: all that are declared.
+    `hardware` is what running deployments leave free (`hardware.reserve`); `sizes` gives the weights' sizes
+    (`sizes.find_sizes`). `resident` false: the worker steps every loop, and none runs on the device. `transports`: the
+    choice of transports; None: all declared ones.
     """
     assignment = Assignment(graph, placement)
     problems = list(judge(assignment, hardware, catalogue))

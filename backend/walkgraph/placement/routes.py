@@ -72,7 +72,7 @@ def _handovers(
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
     """Routes of every Walk in the document's order, then of every stream, one for each pair of ranks that it joins.
 
-    `plan` is of this graph, which `check` accepts: its Walks' tables then start with one row an edge.
+    `plan` must belong to this graph, which `check` accepts: its Walks' tables then begin with one row per edge.
     """
     found: list[TravelRoute] = []
     for walk, structure in zip(plan.walks, structures(graph).values(), strict=False):

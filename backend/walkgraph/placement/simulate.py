@@ -1,8 +1,8 @@
 """Explain a request without running it: the steps taken, the counts of loops, the uses called.
 
-The steps are those that the conductor would fix at admission (`itinerary.expanded`), the conditions of uses and the
-counts of loops are the tables' own expressions, evaluated with the request's parameters. What depends on the values
-that networks compute (`until`) is not known here: counts of iterations are the most there can be.
+The steps are those that the conductor would fix at admission (`itinerary.expanded`); conditions of uses and counts of
+loops are the tables' own expressions, evaluated with the request's parameters. Values that networks compute (`until`)
+are unknown here, so counts of iterations are upper bounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

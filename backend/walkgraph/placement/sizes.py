@@ -1,7 +1,7 @@
 """Contents and sizes of weights, found without torch: from the headers of safetensors files, or from a table of shapes.
 
-A *part* is what an operator loads as a whole: two components that read one part share it on a rank. Numbers become
-bytes by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
+A *part* is loaded by an operator as a whole; two components that read one part share it on a rank. Numbers become bytes
+by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
 """
 
 import math
@@ -133,7 +133,7 @@ def absent(name: str, weights: Weights, error: InvalidInput) -> Problem:
 def weights_folder(source: str, roots: Sequence[Path]) -> Path:
     """The folder of a `starter:` or `checkpoint:` source that holds its safetensors; raises NotFound if it isn't there.
 
-    A starter lies in the package, a checkpoint directly under one of the roots of the server's settings.
+    Starters are in the package, checkpoints directly under the roots of the server's settings.
     """
     kind, _, name = source.partition(":")
     folders = {"starter": [_STARTERS], "checkpoint": list(roots)}.get(kind, [])

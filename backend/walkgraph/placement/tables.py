@@ -1,6 +1,6 @@
 """The plan as data: integer tables that conductor and workers run by. Frozen, and simple enough for the wire.
 
-`placement.plan.plan()` makes them from a graph, a placement and the hardware; nothing else does.
+Only `placement.plan.plan()` makes them, from a graph, a placement and the hardware.
 
 How a Walk is run from its tables: every rank walks the same tables and calls only the uses that are its own. A *call*
 is one use at one iteration vector (loop indices, outermost first). A value on an edge is keyed by the indices of the
@@ -12,8 +12,8 @@ applies the entering rule:
                                  otherwise the edge that isn't carried, keyed t[:common]
 
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
-`chunk`, which ends with the stream; its `@out` edges leave with `each`, but for empty values. A stream ends with a
-chunk that may hold nothing new: in that iteration a call that gets nothing at a required port is skipped.
+`chunk`, which ends with the stream; its `@out` edges leave with `each`, except for empty values. The last chunk of a
+stream may hold nothing new: in that iteration a call without a value at a required port is skipped.
 """
 
 from typing import Literal

@@ -1,7 +1,7 @@
 """Declarations of transports, and the choice for an edge: the cheapest transport that joins its ranks.
 
-A transport is one file of the folder `walkgraph.transports`: its name is the file's, its `DECLARATION` one of these.
-Plans are compiled from the declarations, without importing torch.
+A transport is one file of the folder `walkgraph.transports`, named after it, with a `DECLARATION` of this type. Plans
+are compiled from the declarations, without importing torch.
 """
 
 from collections.abc import Mapping

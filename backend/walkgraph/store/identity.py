@@ -1,8 +1,8 @@
 """Check that the open SQLite file is still the one at its path.
 
-A file that is removed or replaced stays open, and takes writes that nobody will ever read: SQLite doesn't notice. So
-device and inode of the database and of its write-ahead log are compared with what was opened. A file that is moved away
-and back is the same one again.
+A file that was removed or replaced stays open and accepts writes that nobody will ever read; SQLite doesn't notice. So
+device and inode of the database and of its write-ahead log are compared with those at opening. A file that is moved
+away and back counts as the same.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Open the database and run transactions: many readers, one writer at a time, durable once acknowledged.
 
-SQLite in a file, or PostgreSQL; what a transaction may rely on is the same: writes see everything before them, and
-nothing comes between.
+SQLite in a file, or PostgreSQL, with the same guarantees: a write sees everything before it, and nothing comes in
+between.
 """
 
 import sqlite3

@@ -5,8 +5,9 @@
                their lengths and, for each length, the values of each place
     integers   width, then the bytes of all numbers by significance: zigzag, so that small ones of both signs are small
 
-Blocks are grouped by lane, in which numbers go up by one and pages go down by one. Times are told as the differences of
-those that follow each other in a block; of what comes of the others (`busy`, `queued`), the difference to that.
+Blocks are grouped by lane, in which numbers go up by one and pages go down by one. Times are stored as differences of
+consecutive times of a block; values that can be predicted from these (`busy`, `queued`), as the difference to the
+prediction.
 """
 
 import zlib

@@ -1,10 +1,10 @@
 """Explain a run's duration: from its end back to its beginning, through whatever let each step begin.
 
-A block could begin once what it waits for was there: a block before it on its rank, a value from another rank, or the
-run's admission; of these, whichever came last. The time in between is the block's: it waits, is queued, is handed to
-the device. What the path consists of covers the run without gaps, so that the shares are the run's seconds.
+A block could begin once everything it waits for was there: an earlier block on its rank, a value from another rank, or
+the run's admission, whichever came last. The time in between belongs to the block: it waits, is queued, or is handed to
+the device. The pieces of the path cover the run without gaps, so the shares add up to the run's seconds.
 
-`summary` telemetry does not tell calls apart, so there is no path: the shares are then estimated from what was busy
+`summary` telemetry does not report single calls, so there is no path: the shares are then estimated from what was busy
 or queued at each moment.
 """
 

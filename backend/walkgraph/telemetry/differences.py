@@ -1,8 +1,8 @@
 """Compare two runs value by value: recordings of the values inside them, and their outputs. Pure.
 
-A value is found again by its place: Walk, source, step of the itinerary, loop indices. Ranks may differ: the same graph
-may be placed elsewhere. Numbers picked at the same places of two recorded
-values show how far they differ, and digests of all bytes show whether they are equal.
+Values of the two runs are matched by place: Walk, source, step of the itinerary, loop indices. Ranks may differ, as the
+same graph may be placed differently. Numbers picked at the same places of two recorded values show how far they differ,
+and digests of all bytes show whether they are equal.
 """
 
 import math

@@ -1,9 +1,9 @@
 """How events leave a process: one call on the hot path, a bounded buffer, a send that never waits.
 
-Whoever owns the loop calls `flush` where it costs nothing (between steps, when idle), and waits for no longer than
-`wait` says. What can't be sent at once, because the reader is slow or gone, is dropped and counted.
+The owner of the loop calls `flush` where it costs nothing (between steps, when idle), and waits no longer than `wait`
+says. Events that can't be sent at once, because the reader is slow or gone, are dropped and counted.
 
-What comes after a quiet spell leaves at once; what follows is gathered, a packet an INTERVAL.
+After a quiet period the first event leaves at once; later ones are gathered into one packet per INTERVAL.
 """
 
 import time

@@ -5,8 +5,8 @@ device times are aligned to it.
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
-Events of one source are numbered without gaps; a reader that sees a gap knows how many were dropped, and so does the
-source, which counts them.
+Events of one source are numbered without gaps: a gap shows the reader how many were dropped, and the source counts them
+too.
 """
 
 from typing import Literal

@@ -1,8 +1,8 @@
 """The recent events of a deployment, kept so that the trace of any of its runs can be assembled.
 
-Packets come by the thousand and most are of no run in particular: they go into one ring as they are. A run is nothing
-but its phases and the number of what was lost; its trace is put together when it is asked for (`assembling`). All
-times are seconds of the host's monotonic clock, that of the events.
+Packets come by the thousand, and most events belong to no single run: they go unchanged into one ring. A run keeps only
+its phases and the number of lost events; its trace is assembled on request (`assembling`). All times are seconds of the
+host's monotonic clock, like those of the events.
 """
 
 import itertools

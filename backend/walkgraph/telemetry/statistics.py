@@ -1,6 +1,6 @@
 """Statistics of nodes over many runs: durations and waits of their calls, and their share of the runs' time.
 
-Each trace is boiled down once to a `Partial`, which is small enough to keep.
+Each trace is reduced once to a `Partial`, which is small enough to keep.
 """
 
 from collections import defaultdict

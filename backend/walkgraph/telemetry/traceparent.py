@@ -1,6 +1,6 @@
 """W3C Trace Context: how a run takes part in its caller's trace, https://www.w3.org/TR/trace-context/.
 
-A run without a caller's trace has one of its own: a run's id is 32 hex digits, as a trace's.
+A run without a caller's trace has one of its own; a run's id has 32 hex digits, like a trace's.
 """
 
 import hashlib

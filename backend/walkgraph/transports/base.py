@@ -9,10 +9,10 @@ Ownership of a tensor on its way:
     free    the sender gives the block back; once for every ticket
     sweep   all tickets addressed to a rank that died are freed at once
 
-A transport never grows: without space `put` answers None, and the sender's loop queues until something is freed.
+A transport never grows: without space `put` returns None, and the sender's loop queues until something is freed.
 
-Plans are compiled from the `DECLARATION` in each transport's file, where torch isn't installed too: these files import
-torch inside functions only.
+Plans are compiled from the `DECLARATION` in each transport's file, even where torch isn't installed, so these files
+import torch only inside functions.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ class Ranges:
 class MemoryFile:
     """Shared memory of one process, which peers map read-only.
 
-    An anonymous file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and it is gone with
-    the last process that maps it, however that one ends. Peers open it as `/proc/<pid>/fd/<n>` of its owner, which the
-    kernel allows to the same user only; its size is sealed, so that no peer can shrink it. A process number that was
-    given away anew is noticed by the token in the first `ALIGN` bytes.
+    An anonymous file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and it disappears
+    with the last process that maps it, however that ends. Peers open it as `/proc/<pid>/fd/<n>` of its owner, which the
+    kernel allows only to the same user; its size is sealed, so no peer can shrink it. The token in the first `ALIGN`
+    bytes reveals a reused process id.
     """
 
     def __init__(self, nbytes: int, name: str) -> None:

@@ -3,15 +3,15 @@
     sender    tensor ──copy──> arena | block | gap | block | ..        beside its current stream
     receiver  tensor of its own <──copy── (over the link)              beside its current stream, which waits for it
 
-Nothing waits on the host: `there` says when the first copy is over, `taken` when the second is. A ticket is sent only
-once its bytes are there, so that no device ever waits for one of another worker, which may end at any time.
+Nothing waits on the host: `there` reports the end of the first copy, `taken` that of the second. A ticket is sent only
+once its bytes have arrived, so no device ever waits for another worker's, which may end at any time.
 
-A table in a `MemoryFile` of the sender's, which nobody else can write, says what lies where:
+A table in the sender's `MemoryFile`, which nobody else can write, lists the content:
 
     | token .. | row 0 | row 1 | ..      row [id % ROWS]:  id, offset, nbytes, addressee + 1; zeros where none is out
 
-A reader compares its ticket with the row, before the copy and after it. Tickets of one sender to one reader rise, so
-that none is taken twice.
+A reader compares its ticket with the row before the copy and after it. Tickets of one sender to one reader rise, so
+none is taken twice.
 """
 
 from __future__ import annotations

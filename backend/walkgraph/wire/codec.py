@@ -1,6 +1,6 @@
 """Bytes <-> messages, one decoder per direction. Anything outside its union raises `BadMessage`.
 
-A frame is one message, or an array of several that go the same way: what waits together travels together.
+A frame is one message, or an array of several in the same direction: messages that wait together travel together.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """A ZeroMQ socket on an asyncio event loop: messages are delivered in the loop iteration in which they arrive.
 
-The library's own sockets for asyncio make a future for every message and look at a socket several times for it.
+The library's own asyncio sockets create a future for every message and poll the socket several times for it.
 """
 
 import asyncio

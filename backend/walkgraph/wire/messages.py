@@ -8,7 +8,7 @@
     worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt,
                             LaunchedTo, RunRests, LeftLoop
 
-Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
+Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
 
 from typing import Literal

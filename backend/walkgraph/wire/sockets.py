@@ -1,7 +1,7 @@
 """ZeroMQ sockets: created only here, so that no harmful default of the library remains.
 
-Every socket is bounded (frame size, queue length), never holds up an exit, and lives as `ipc://` in the deployment's
-0700 directory: only the same user reaches it.
+Every socket is bounded (frame size, queue length), never delays an exit, and lives as `ipc://` in the deployment's 0700
+directory, where only the same user reaches it.
 """
 
 from collections import deque
@@ -84,7 +84,7 @@ def feed(context: Context, connect: str) -> Socket:
 class Reader(Generic[Union]):
     """Reads a socket without waiting; frames that aren't messages of its direction are counted and skipped.
 
-    A frame may hold several messages. Those that its reader didn't come to are given first the next time.
+    A frame may hold several messages. Those that the caller didn't read come first the next time.
     """
 
     def __init__(self, socket: Socket, direction: Direction[Union], frames: int = 1) -> None:

@@ -1,7 +1,7 @@
 """One request at a time over one connection, answered as server-sent events; only what is counted is decoded.
 
-A benchmark's client must cost less than what it measures. So this is HTTP/1.1 over a plain socket: the body is sent as
-it was made once, and of an answer's events only the first words are looked at, but for the last one.
+A benchmark's client must cost less than the service that it measures. So this is HTTP/1.1 over a plain socket: the body
+is encoded once, and only the first words of an answer's events are parsed, except for the last event.
 """
 
 from __future__ import annotations

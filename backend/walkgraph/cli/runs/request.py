@@ -129,8 +129,9 @@ def add(outputs: dict[str, list[dict[str, Any]]], name: str, value: dict[str, An
 def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> list[str]:
     """Write media to files and replace the data by the file's name; returns the names.
 
-    `out`: a file for the task's main output (the first that is no preview), or a folder for all of them. Without it,
-    a file beside the caller, named for the task and the seed. A film is one file that moves, in a folder its pictures.
+    `out`: a file for the task's main output (the first that isn't a preview), or a folder for all of them. Without it,
+    a file in the working directory, named for the task and the seed. A film is one animated file, in a folder its
+    pictures.
     """
     if result["error"]:
         return []

@@ -9,8 +9,8 @@ Size = str | int
 def passed(source: PortType, route: Route, owner: str) -> PortType:
     """The type at the far end of a route. With an owner, symbols become `owner.symbol`, as each use has its own sizes.
 
-    Stacking puts an axis before the others, slicing takes the first away, a stream's chunk joins items along the first.
-    Raises ValueError where there is no axis to slice.
+    Stacking adds a first axis, slicing removes it, and a stream's chunk joins items along it. Raises ValueError if
+    there is no axis to slice.
     """
     if source.shape is None:
         return source

@@ -1,8 +1,8 @@
 """Expressions for `times`, `when`, `width`, `capacity` and `"=..."` parameters: parsed, never evaluated as code.
 
-The grammar is drawn in `graph.syntax`. Evaluation is total: what has no finite value raises `ExpressionError`
-with the place in the text. `and` and `or` stop early. Each tree is compiled once to nested closures, because the
-worker evaluates a `when` for every use of every iteration.
+The grammar is in `graph.language.syntax`. Evaluation is total: an expression without a finite value raises
+`ExpressionError` with the place in the text. `and` and `or` short-circuit. Each tree is compiled once to nested
+closures, because the worker evaluates a `when` for every use of every iteration.
 """
 
 import operator

@@ -17,8 +17,8 @@ def flow_time(i: float, steps: float, shift: float) -> float:
     """The i-th of `steps` timesteps from 1 to 0, shifted by `shift`: exactly the float32 of `t = torch.linspace(1, 0,
     steps)[i]` and `shift * t / (1 + (shift - 1) * t)`. Some shifts below 1 begin slightly above 1.
 
-    `linspace` counts from the nearer end, and rounds the product and the sum together, as processors do that have an
-    instruction for both. In doubles both are exact, so one rounding is left.
+    `linspace` counts from the nearer end and rounds product and sum together, like processors with a fused
+    multiply-add. Both are exact in double precision, so a single rounding remains.
     """
     step = float32(-1 / (steps - 1))
     t = float32(1 + step * i) if i < steps // 2 else float32(-step * (steps - 1 - i))

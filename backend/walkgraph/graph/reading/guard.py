@@ -1,6 +1,6 @@
 """Limits on a document before anything else reads it: JSON values only, and not too many.
 
-`read_json` is the only way from bytes to a value. `faults` judges a value that is already there (a caller's dict).
+`read_json` is the only way from bytes to a value. `faults` judges a value that exists already, such as a caller's dict.
 """
 
 import json

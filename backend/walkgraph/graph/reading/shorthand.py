@@ -5,7 +5,7 @@
     ["a.x", "b.y"]      {"from": "a.x", "to": "b.y"}   an edge
     "a.x"               {"from": "a.x"}                a result
 
-Both directions take any JSON value and leave what they don't understand as it is: `graph.wellformed` judges it.
+Both directions accept any JSON value and leave unknown parts unchanged for `graph.reading.wellformed` to judge.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """Any JSON value -> the graph made of its well-formed parts, and a problem for each of the other parts.
 
-What is broken is taken out in the smallest piece that can miss (an unknown key, an edge, an item, a node), so that the
-rest can still be judged; `Draft.broken` names the pieces, so that nobody complains about their absence.
+Broken parts are taken out in the smallest possible piece (an unknown key, an edge, an item, a node), so that the rest
+can still be judged. `Draft.broken` names the pieces, so that their absence isn't reported too.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Attention's interface, and two implementations of it without pages.
 
-A network computes q, k and v for the new rows of a batch and calls `attend`; it never knows where earlier keys and
-values live, which rows belong together or what may see what. The engine has its own `Attend` over a paged cache;
-here are the padded one (training, and the naive reference of tests) and the one of encoders.
+A network computes q, k and v for the new rows of a batch and calls `attend`; it doesn't know where earlier keys and
+values are, which rows belong together or what may attend what. The engine has its own `Attend` over a paged cache; this
+module has the padded one (for training, and as the tests' naive reference) and the one for encoders.
 
 Shape letters: R rows (all new tokens of a batch), B sequences, L new tokens of a sequence, P its earlier tokens,
 S = P + L, H query heads, G key/value heads, D head dim.

@@ -1,7 +1,7 @@
 """Blocks of tokens that a step appends to a paged cache, and their attention: every token of a block attends its
 sequence's earlier tokens and the whole block.
 
-CPUs, and shapes that the kernels have no form for, take the plain forms below; CUDA takes a kernel for each function.
+CPUs, and shapes that the kernels don't support, use the plain forms below; CUDA uses one kernel per function.
 
 Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables, P pages of a row, S slots (pages *
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
@@ -39,8 +39,8 @@ def place_block(
     x[2i] sin[2i+1], rounded once. slot_k and slot_v `[S, G, D]`: one layer of the pool, written in place. tokens: n.
     page: slots of a page.
 
-    Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is left in
-    its pages is of no meaning.
+    The rows of one batch belong to different sequences, except for the table's last row, which may pad a batch: the
+    content of its pages is meaningless.
     """
     if qkv.is_cuda and placeable(qkv, slot_k) and alike(cos, sin, slot_k, slot_v):
         from walkgraph.layers.kernels.paged_blocks import place
@@ -54,8 +54,8 @@ def paged_block_attention(
 ) -> Tensor:
     """q `[B * n, H, D]`, turned -> `[B * n, H, D]`; scaled by D^-0.5.
 
-    Every row of sequence b sees the first `lengths[rows[b]]` tokens of its pages and the n = `tokens` after them, which
-    are placed already. On CUDA nothing is read on the host: a captured launch serves every length."""
+    Every row of sequence b attends the first `lengths[rows[b]]` tokens of its pages and the n = `tokens` after them,
+    which are placed already. On CUDA nothing is read on the host: a captured launch serves every length."""
     if q.is_cuda and attendable(q, slot_k, slot_v, rows, page):
         from walkgraph.layers.kernels.paged_blocks import attend
 

@@ -1,6 +1,6 @@
 """Attention of one new token per sequence over a paged cache: rotation, append and softmax in one call.
 
-CPUs, and shapes that the kernel has no form for, take the plain form below; CUDA takes one kernel.
+CPUs, and shapes that the kernel doesn't support, use the plain form below; CUDA uses one kernel.
 
 Shape letters: B rows of a batch, T rows of the tables, P pages of a row, S slots (pages * page size), H query heads,
 G key/value heads, D head dim, L tokens of a context (padded).
@@ -50,12 +50,12 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
     k_norm `[D]`, both or neither: weights of an RMS norm of every query and key head before the rotation. page: slots
     of a page. Scale D^-0.5.
 
-    Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is computed
-    for it, and left in its pages, is of no meaning.
+    The rows of one batch belong to different sequences, except for the table's last row, which may pad a batch: its
+    result and the content of its pages are meaningless.
 
-    On CUDA, what earlier calls wrote may be read while the launch before this one still runs: between two calls over
-    one layer, or a change of `rows` and a call, lies a launch that does not overlap (any torch operation's, or the end
-    of a captured graph).
+    On CUDA, data of earlier calls may be read while the previous launch still runs. So between two calls over one
+    layer, or between a change of `rows` and a call, there must be a launch that does not overlap (any torch operation,
+    or the end of a captured graph).
     """
     step = StepArguments(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):

@@ -1,7 +1,7 @@
 """`walkgraph.layers.channels` on a GPU: one program waits, many copy.
 
-Launches are in stream order, so what a kernel before a release wrote, to another device too, is seen by whatever
-follows the acquire that saw the number.
+Launches run in stream order, so whatever a kernel wrote before a release, even to another device, is visible to work
+after the acquire that saw the number.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false

@@ -1,8 +1,8 @@
 """`walkgraph.layers.attention.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then
 summed.
 
-A program serves one tile, one key head with all its query heads, and a span of the tile's keys that follows from its
-length on the device. A row and split without a key to see has the weight `_NOTHING`.
+A program serves one tile, one key head with all its query heads, and a span of the tile's keys that depends on its
+length on the device. A row that attends no key in a split has the weight `_NOTHING` there.
 
 Shape letters as in `walkgraph.layers.attention.few_attention`; M: rows of a tile times query heads of a key head,
 padded.

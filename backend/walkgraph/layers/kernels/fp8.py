@@ -1,8 +1,8 @@
 """Rows of eight-bit floats (e4m3), each with a scale, quantized by the kernels that produce them: the norm, the gate,
 attention.
 
-A program takes one row and holds it in registers, so that its largest number is known before any is rounded, and the
-row is read once.
+A program holds one row in registers, so that its largest number is known before any is rounded and the row is read
+once.
 
 Shape letters: M rows, W their width, F hidden width.
 """

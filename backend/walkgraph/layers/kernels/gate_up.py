@@ -1,9 +1,9 @@
 """silu(x @ gate.T) * (x @ up.T), or the tanh form of gelu, for thousands of rows in one launch: the intermediate result
 stays in registers, which saves writing and reading twice a model's hidden width.
 
-Programs stay on their multiprocessor and take tile after tile. A tile's gate and up columns are one operand of the
-tensor cores, of 256 columns, so that the rows are read from shared memory once for both; the loads of the next tile run
-beneath the end of the one before.
+Programs stay on their multiprocessor and process tile after tile. A tile's gate and up columns form one operand of 256
+columns for the tensor cores, so that the rows are read from shared memory once for both; the next tile's loads overlap
+the end of the present one.
 
 Shape letters: R rows, W model width, F hidden width.
 """

@@ -4,7 +4,7 @@
     fold     chunks to what each channel of each picture is scaled and shifted by
     apply    scale, shift, SiLU
 
-Deviations are from a tile's own mean, and are merged: a channel far from zero loses nothing.
+Deviations are taken from a tile's own mean and then merged, so a channel far from zero loses no precision.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false

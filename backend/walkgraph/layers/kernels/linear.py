@@ -1,12 +1,12 @@
 """Linears of few rows, bound by reading their weights: `norm -> x @ weight.T -> bias, SwiGLU, residual`.
 
-A program owns a block of weight rows and a part of K. Weights are asked for before the previous kernel's end is
-awaited, and nothing of the stream waits for the norm: programs sum the squares of x on the way, multiply x by the
-norm's weight, and scale the sums by the inverse root mean square at the end. With the tensor cores the weighted x is
-rounded to x's type before the product, where a plain norm rounds it after its scaling: the same relative error.
+A program owns a block of weight rows and a part of K. Weights are requested before waiting for the previous kernel's
+end, and the stream doesn't wait for the norm: programs sum the squares of x on the way, multiply x by the norm's
+weight, and scale the sums by the inverse root mean square at the end. With the tensor cores the weighted x is rounded
+to x's type before the product, where a plain norm rounds after its scaling; the relative error is the same.
 
-Programs that share a block leave partial sums in a workspace; the last to arrive adds them in their order, so results
-don't depend on who that is, and sets the counter back to zero. Each stream has a workspace of its own.
+Programs that share a block store partial sums in a workspace; the last to arrive adds them in order, so results don't
+depend on which one that is, and resets the counter to zero. Each stream has its own workspace.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """

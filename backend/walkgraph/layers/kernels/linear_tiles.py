@@ -1,12 +1,12 @@
 """Linears of 2 to 64 rows whose weights come through tensor maps, straight into the tensor cores' shared memory.
 
-Where launches overlap, the parts of a grid that start early settle on the processors that are free first, and the
-slowest processor decides. So a linear is cut into as many equal pieces as there are processors (`PROGRAMS`), each with
-so much shared memory that two fit: tiles of (weight rows x K) in one row, block after block, are dealt out evenly, and
-a program's share touches two blocks at most. Without `PROGRAMS`, a program owns one block.
+With overlapping launches, the early parts of a grid settle on the processors that are free first, and the slowest
+processor decides. So a linear is cut into as many equal pieces as there are processors (`PROGRAMS`), each with so much
+shared memory that two fit: tiles of (weight rows x K) in one row, block after block, are dealt out evenly, and a
+program's share touches at most two blocks. Without `PROGRAMS`, a program owns one block.
 
-Programs that share a block leave their sums in the workspace; the last to arrive adds them in their order, so results
-don't depend on who that is.
+Programs that share a block store their sums in the workspace; the last to arrive adds them in order, so results don't
+depend on which one that is.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """

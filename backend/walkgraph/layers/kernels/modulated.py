@@ -1,13 +1,13 @@
 """Products of modulated rows on Hopper, one launch each: the kernels behind `walkgraph.layers.norm.modulated`.
 
 x and weights come through tensor maps; a program owns a tile of rows and weight rows, and a part of the depth. Programs
-that share a tile leave their sums in the linears' workspace; the last to arrive adds them in their order, so results
-don't depend on who that is.
+that share a tile store their sums in the linears' workspace; the last to arrive adds them in order, so results don't
+depend on which one that is.
 
-Modulations are read before the end of the launch before is awaited: they are as they were when the rows were begun.
+Modulations are read before waiting for the previous launch's end, so they must not change once the rows have begun.
 
 Rows come weighted: multiplied by 1 + scale of their norm and not yet divided by their root mean square, which is the
-product's last factor; rounded so, they have the same relative error.
+product's last factor. The relative rounding error is the same.
 
 Where a tile has two halves, as gate and up rows or the two halves of a head, its weight rows are `height` apart.
 

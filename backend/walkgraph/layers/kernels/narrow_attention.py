@@ -1,12 +1,12 @@
 """Attention of narrow blocks, a few tokens each, over spans of dense keys: every row of a block attends its whole span.
 
 All query heads of a key head read its keys together: token after token, they are the rows of one matrix, cut into
-tiles. A program serves a tile and a share of the span, which follows from the span's bounds on the device, so that a
-captured launch serves any lengths. What the programs of a tile heard is added up in the order of their shares, whoever
-came last, so equal inputs give equal bits.
+tiles. A program serves a tile and a share of the span, which depends on the span's bounds on the device, so that a
+captured launch serves any lengths. The results of a tile's programs are added in the order of their shares, whichever
+program comes last, so equal inputs give equal bits.
 
 `joined`: the programs of a tile wait for each other and each add up some of its rows, so they must all run at once:
-there are no more of them than processors, and no two streams of one device launch them at the same time. Otherwise a
+there are no more programs than processors, and no two streams of one device launch them at the same time. Otherwise a
 second launch adds up.
 
 Shape letters: B rows of a batch, n tokens of a block, H query heads, G key/value heads, D head dim, S slots.

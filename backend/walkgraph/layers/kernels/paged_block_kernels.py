@@ -1,14 +1,15 @@
 """Write blocks of tokens into a paged cache, and attend over it: one launch each.
 
-Attention: a program serves a tile of one head's queries and a share of the keys. How many shares there are follows from
-the sequence's length, which lies on the device: a captured launch serves every length, and programs without a share
-leave at once. The last program of a tile to arrive combines the shares in their order, whoever it is, so equal inputs
-give equal bits; it also puts the counter back to zero, for the next launch.
+Attention: a program serves a tile of one head's queries and a share of the keys. The number of shares depends on the
+sequence's length on the device: a captured launch serves every length, and programs without a share return at once. The
+last program of a tile to arrive combines the shares in order, so equal inputs give equal bits; it also resets the
+counter to zero for the next launch.
 
-Queries past the last whole tile that are few (TAIL) are a small tile: two tokens before 256 patches would cost a third
-tile of 128. Keys past the last whole block are taken by sixteens, asked for before the loop and attended after it.
+A few queries (TAIL) past the last whole tile form a small tile: two tokens before 256 patches would otherwise cost a
+third tile of 128. Keys past the last whole block are processed in groups of 16, requested before the loop and attended
+after it.
 
-Tables, and what earlier launches than the one before wrote, are read before that one's end is awaited.
+Tables, and the results of all launches but the previous one, are read before waiting for the previous one's end.
 
 Shape letters as in `walkgraph.layers.attention.paged_blocks`.
 """

@@ -1,11 +1,11 @@
 """Attention of blocks of very many sequences over a paged cache: one program per tile of a head's queries, which
 attends all keys of its sequence.
 
-Nothing is shared between programs, and the few queries past the last whole tile (TAIL) go along with the last tile, on
-the keys that it reads: a fifth program of each head would read as much as another. They stand on the other side of
-their products, since tensor cores take at least 16 rows at once, but as few columns as 8.
+Programs share nothing, and the few queries past the last whole tile (TAIL) join the last tile and the keys that it
+reads, as a fifth program per head would read just as much. They stand on the other side of their products, since tensor
+cores take at least 16 rows at once, but as few as 8 columns.
 
-Time goes to waiting, more than to keys read twice: small tiles, four programs of 128 registers on a multiprocessor,
+Waiting costs more time than reading keys twice: small tiles, with four programs of 128 registers on a multiprocessor,
 run faster than wide ones.
 
 Shape letters as in `walkgraph.layers.attention.paged_blocks`.

@@ -1,7 +1,7 @@
 """Shared functions of the sampling kernels: scores and noise of a block of tokens, and detecting a row's last block.
 
 The formulas are those of `walkgraph.layers.sampling`, in the same order; compile with `enable_fp_fusion=False`, so that
-a score is the same number wherever it is computed anew.
+a recomputed score is always the same number.
 """
 
 # pyright: reportArgumentType=false, reportOperatorIssue=false

@@ -1,14 +1,14 @@
 """Two kernels for one-token attention, one launch each: `streams` for few query heads per key head, `tiles` for many.
 
-A program serves one row, one key head with all its query heads, and every `splits`-th block of the row's context. Which
-blocks those are does not depend on the row's length, so the page table is read beside the length and not after it;
-programs without a block leave. The program that owns the new token's block appends its key and value, and attends them
+A program serves one row, one key head with all its query heads, and every `splits`-th block of the row's context. The
+choice of blocks does not depend on the row's length, so the page table is read beside the length and not after it;
+programs without a block return. The program that owns the new token's block appends its key and value, and attends them
 from registers, so nobody reads a slot that is written in the same launch. The last program of a row and head to arrive
-combines the parts in the order of their splits, whoever it is, so equal inputs give equal bits; it also puts the
-counter back to zero, for the next launch.
+combines the parts in the order of their splits, so equal inputs give equal bits; it also resets the counter to zero for
+the next launch.
 
-What earlier steps wrote (tables, kept keys and values) is read before the previous kernel's end is awaited; only `qkv`
-is read, and anything written, after it. That needs one launch without overlap between two steps of a pool's layer.
+Results of earlier steps (tables, kept keys and values) are read before waiting for the previous kernel's end; `qkv` is
+read, and everything written, after it. This requires one launch without overlap between two steps of a pool's layer.
 
 Shape letters as in `walkgraph.layers.attention.step_attention`.
 """

@@ -1,7 +1,7 @@
 """The linears of one decoder layer for thousands of rows, with the operations right before and after each.
 
-What a layer needs of them is a protocol, so that weights may be kept in other numbers than their inputs: an
-implementation norms, gates and rounds its rows as its products want them.
+They are behind a protocol, so that weights may have another number format than their inputs: an implementation norms,
+gates and rounds rows as its products require.
 
 Shape letters: M rows (B blocks of N), W model width, H query heads, G key/value heads, D head dim, F hidden width.
 """

@@ -1,9 +1,8 @@
 """Linears of thousands of rows in eight-bit floats (e4m3): twice the products of bfloat16 in the same time, with errors
 of a few percent of a product's size.
 
-A weight has a scale for every output, a row one of its own: `(rows @ weight.T) * row scale * weight scale`. Rows are
-scaled where they are made, so that they are written once. CPUs compute the same from the same rounded numbers, in
-float32.
+A weight has a scale per output, and each row its own: `(rows @ weight.T) * row scale * weight scale`. Rows are scaled
+by the kernels that produce them, so they are written once. CPUs compute with the same rounded numbers in float32.
 
 Shape letters: M rows, N outputs, K inputs, W model width, H query heads, G key/value heads, D head dim, F hidden width.
 """

@@ -20,7 +20,7 @@ class Packed(NamedTuple):
     def of(cls, *parts: nn.Linear) -> Self:
         """Re-homes the parts' parameters in one tensor each, as frozen views of it; no weights are held twice.
 
-        Whoever replaces a part's parameter later must pack again.
+        After replacing a part's parameter, pack again.
         """
         with torch.no_grad():
             weight = torch.cat([part.weight.data for part in parts])

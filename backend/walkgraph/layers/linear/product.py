@@ -25,8 +25,8 @@ def product(
 ) -> Tensor:
     """x `[R, K]`, weight `[N, K]` -> `[R, N]` of x's type: activation(x @ weight.T + bias) + residual.
 
-    `residual` `[R, N]`, contiguous, is given up: without a gradient its memory may hold the result. A bias beside it is
-    a pass of its own on CUDA: see `walkgraph.layers.norm.layer_norm.shifted_norm`.
+    `residual` `[R, N]`, contiguous, is consumed: without a gradient its memory may hold the result. On CUDA a bias
+    beside it takes a pass of its own: see `walkgraph.layers.norm.layer_norm.shifted_norm`.
     """
     if x.is_cuda and not torch.is_grad_enabled() and x.dim() == 2 and x.dtype in (torch.bfloat16, torch.float16):
         return _by_library(x, weight, bias, activation, residual)

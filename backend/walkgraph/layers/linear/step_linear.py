@@ -32,7 +32,7 @@ def linear(
     `norm` `[K]`: x is RMS-normed first. `gated`: the weight is `[2N, K]` (gate rows, then up rows; so is a bias) and
     the result silu(gate) * up. `residual` `[R, N]` is added in float32.
 
-    Under `batch_invariant` a row's result is the same among any rows, as long as they are `STREAMED` at most.
+    Under `batch_invariant` a row's result is the same among any rows, up to `STREAMED` of them.
     """
     if x.is_cuda and 0 < x.shape[0] <= STREAMED and x.dtype == weight.dtype == torch.bfloat16:
         result = _streamed(x, weight, norm, eps, residual, gated, bias)

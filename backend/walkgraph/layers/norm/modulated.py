@@ -2,10 +2,10 @@
 
     y = norm(x) * (1 + scale) + shift        x' = x + gate * (f(y) @ weight.T)
 
-What modulates is known before the rows are, so a norm's shift goes through the product after it beforehand, and is a
-bias of that product (`Modulation.of`). On Hopper a product is one launch, which also leaves its rows multiplied by
-1 + scale of the norm that comes next, with their sums of squares, so that the product after reads them as they lie.
-Other devices take the plain forms, which have gradients.
+Modulations are known before the rows, so a norm's shift is multiplied by the next product's weight beforehand and
+becomes that product's bias (`Modulation.of`). On Hopper a product is one launch, which also stores its rows multiplied
+by 1 + scale of the next norm, with their sums of squares, so that the next product can read them directly. Other
+devices use the plain forms, which have gradients.
 
 A layer is
 

@@ -2,8 +2,8 @@
 
 Shape letters: B pictures, C channels, H and W pixels.
 
-*Phases* are what an upsampling convolution makes before its pixels are in their places: `[B, 4 C, h + 1, w + 1]`, of
-which phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
+*Phases* are the output of an upsampling convolution before its pixels are put in place: `[B, 4 C, h + 1, w + 1]`, where
+phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
 """
 
 from typing import NamedTuple

@@ -25,8 +25,8 @@ def to_levels(image: Tensor) -> Tensor:
 def bilinear(picture: Tensor, height: int, width: int) -> Tensor:
     """uint8 `[H, W, C]` -> float32 levels `[height, width, C]`, each from the four pixels nearest to its centre.
 
-    Equals `torch.nn.functional.interpolate(mode="bilinear")` without antialiasing. That one takes all pixels as
-    float32: four times a large picture's memory, of which a small result reads little."""
+    Equals `torch.nn.functional.interpolate(mode="bilinear")` without antialiasing, which would convert all pixels to
+    float32: four times a large picture's memory, although a small result reads few of them."""
     top, bottom, down = _between(picture.shape[0], height)
     left, right, across = _between(picture.shape[1], width)
 

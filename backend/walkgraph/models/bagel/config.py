@@ -1,7 +1,7 @@
 """BAGEL: a mixture of two experts with a vision tower and an autoencoder.
 
-A folder holds `ema` and `ae`, and either our own `config.json` (`"format": "walkgraph/bagel@1"`) or what is published:
-`llm_config.json`, `vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
+A folder holds `ema` and `ae`, and either our own `config.json` (`"format": "walkgraph/bagel@1"`) or the published
+files: `llm_config.json`, `vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """BAGEL's flow step: one velocity for every row of a batch of noised latents, with contexts that stay unchanged.
 
-The latents of all rows are one tensor through all layers, in the gen set's products; their edges, BOI and EOI, are
-another, of two tokens a row, for which the und set's weights are read. Each set reads its half of the model: the edges
-are bound by memory and the latents by arithmetic, so the former may run beside the latter.
+The latents of all rows are one tensor through all layers, for the gen set's products; their edges, BOI and EOI, are
+another tensor of two tokens per row, for the und set's weights. Each set reads its half of the model: memory bounds the
+edges and arithmetic the latents, so the edges may run beside the latents.
 
 Shape letters: B rows, N latents of a row in h by w cells, n = N + 2 tokens of its block, C channels of a latent,
 W model width, H query heads, G key/value heads, D head dim.
@@ -94,7 +94,8 @@ class FlowStep:
     def _through(self, x: Tensor, edges: Tensor, block: Block) -> None:
         """All layers: x `[B * N, W]`, in place; edges `[B * 2, W]`, which leave after the last layer that reads them.
 
-        What a stream reads of the other's must live until the two have met: its memory would be handed out again.
+        Tensors that one stream reads from the other must live until the two have met, as their memory would otherwise
+        be reused.
         """
         rows = edges.shape[0] // EDGES
         cells = x.shape[0] // rows

@@ -1,7 +1,7 @@
 """The number format of BAGEL's gen weights: the rank's type, or eight bits for faster flow steps.
 
-Eight bits take half the room, and the others are given back, so all nodes of one set of weights on a rank choose alike:
-branches of a guidance that were rounded otherwise would differ by their rounding too.
+Eight bits take half the memory, and the original weights are freed, so all nodes of one weight set on a rank must
+agree: guidance branches with different rounding would differ by their rounding errors too.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """BAGEL's step of one token: the text expert over a paged context, then sampling of the next token.
 
-What comes before may hold pictures: a token's rope position is then smaller than the number of tokens before it.
+The context may hold pictures; a token's rope position is then smaller than the number of tokens before it.
 
 Shape letters: B rows.
 """

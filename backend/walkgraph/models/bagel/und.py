@@ -1,8 +1,8 @@
 """Forwards of BAGEL's und set alone: text, and pictures that it sees.
 
-The rows of all calls are one tensor through all layers, and keys and values go from the product to their pages at once.
-Text is causal, and each of its rows has a position of its own. A picture is one block of one position, BOI, its tokens
-and EOI, of which only keys and values are kept.
+The rows of all calls are one tensor through all layers, and keys and values go from the product straight to their
+pages. Text is causal, with one position per row. A picture is one block with one position, BOI, its tokens and EOI;
+only its keys and values are kept.
 
 Shape letters: B pictures, R rows of all calls, W model width, H query heads, G key/value heads, D head dim.
 """

@@ -1,6 +1,6 @@
 """Orpheus: a Llama whose vocabulary ends in audio codes.
 
-A folder holds `model` and the public `config.json`; where its special tokens are not the published ones,
+A folder holds `model` and the public `config.json`; if its special tokens differ from the published ones,
 `"speech_tokens"` in that file names them.
 """
 

@@ -1,9 +1,8 @@
 """Orpheus's operators: the prompt of a voice's turn, and the Llama that answers it with audio codes.
 
-A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): those of the prompt when they
-are read, a spoken one when it comes back as `token`. A token's noise follows from the call's seed and the number of
-tokens that it continues, so that `forward` and `step` speak the same. What a prompt has in common with those before it
-is not computed again, but counted.
+A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): the prompt's when they are read,
+a spoken one when it comes back as `token`. A token's noise depends on the call's seed and the number of tokens before
+it, so `forward` and `step` speak the same. A prefix shared with earlier prompts is counted but not computed again.
 """
 
 from collections.abc import Mapping, Sequence

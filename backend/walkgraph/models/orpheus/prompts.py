@@ -1,7 +1,7 @@
 """Captured forwards for prompts that begin their sequences.
 
-Each token sees those of its own prompt up to itself, and nothing of any cache, so that no page table is read. What goes
-on from a context is read by a plain forward.
+Each token attends its own prompt up to itself and no cache, so no page table is read. A plain forward reads prompts
+that continue a context.
 
 Shape letters: R tokens of a graph, H query heads, G key/value heads, D head dim, V vocabulary.
 """

@@ -1,7 +1,7 @@
 """pi0.5's flow step: the actions of every row of a batch, moved by one Euler step, with prefixes that stay unchanged.
 
-What a flow time does to the expert's norms follows from the time alone, so that a *table* of it is made before the
-loop (`tables`): of each norm its scale, what its shift adds to the product after it, and its gate.
+A flow time's effect on the expert's norms depends only on the time, so a *table* of it is made before the loop
+(`tables`): for each norm its scale, the bias that its shift adds to the next product, and its gate.
 
 Shape letters: B rows, t actions of a row, a numbers of an action, R = B * t, W width, H query heads, G key/value heads,
 D head dim, T numbers of a table.

@@ -7,10 +7,10 @@ velocity are the prefix's last hidden states, for an auxiliary loss:
     flow = model(cameras, ids, lengths, noised, t)    # cameras: tensors `[B, 3, h, w]` in [-1, 1], one for each camera
     loss = mse(flow.velocity, noise - actions)        # + 0.5 * mse(head(flow.states[rows, places]), target)
 
-A token's place among `states` is cameras * patches + its index in `ids`. The files of a model are its `state_dict()`
-and `pi05_checkpoint.config_json(config)`; `pack` is for serving alone, and freezes it.
+A token's place among `states` is cameras * patches + its index in `ids`. A model's files are its `state_dict()` and
+`pi05_json(config)` of `models.pi05.config`; `pack` is only for serving, and freezes it.
 
-The pieces that are served apart (`see`, `read`, `modulations`, `denoise`) are what `forward` is made of.
+`forward` is made of the pieces that are served separately: `see`, `read`, `modulations`, `denoise`.
 
 Parameter names are the public checkpoint's.
 

@@ -1,10 +1,10 @@
 """pi0.5's prefixes: cameras and text of any runs, read in one captured forward with few launches.
 
-The rows of all runs are one tensor through all layers, and keys and values go from the product to their pages at once.
-What the last layer attends, nobody reads: it makes its keys and values alone.
+The rows of all runs are one tensor through all layers, and keys and values go from the product straight to their pages.
+Nothing reads the last layer's output, so it computes only its keys and values.
 
-A prefix begins its sequence, so that its rows see each other and no pages. Where they stand, and how many each run has,
-lies in tensors that are filled before a replay: a graph for each number of rows serves all.
+A prefix begins its sequence, so its rows attend each other and no pages. Their slots, and each run's number of rows,
+are in tensors that are filled before a replay: one graph per number of rows serves all.
 
 Shape letters: R rows of all runs, W width, H query heads, G key/value heads, D head dim, F hidden width.
 """

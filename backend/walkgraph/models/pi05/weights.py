@@ -4,8 +4,8 @@ A folder holds `model.safetensors` (or its shards): openpi's names, or lerobot's
 language model's head is its table of embeddings, under either name; the expert's own head is not used. What else lies
 there is read by `walkgraph.checkpoints`.
 
-In 16 bits, what is small and decides much stays in float32: the prefix's norms, the maps into and out of the expert and
-the time's MLP. What a flow time makes of the expert's norms is computed in float32, once, from weights as they are.
+With 16-bit weights, small but sensitive parameters stay in float32: the prefix's norms, the maps into and out of the
+expert, and the time's MLP. The expert's modulations are computed once in float32 from the unrounded weights.
 """
 
 from pathlib import Path

@@ -4,8 +4,8 @@ only.
 The world is the square [-1, 1] x [-1, 1], y upwards; angles are in radians, turns counterclockwise. The elbow always
 bends one way (its angle is positive), so that every place has one pair of joints.
 
-A scene is a row of `WIDTH` numbers: the joints (2), the place of the named target among the targets (1), and for each
-of three targets colour, x and y (9); a target that isn't there has colour -1.
+A scene is a row of `WIDTH` numbers: the joints (2), the index of the named target (1), and for each of three targets
+colour, x and y (9); a missing target has colour -1.
 
 Shape letters: B scenes, T actions of a chunk.
 """

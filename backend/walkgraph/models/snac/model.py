@@ -5,15 +5,16 @@ float32.
 
 Shape letters: B rows, F frames of S samples each, K codes of a frame, L latents, T places of a stage, C channels.
 
-What a window keeps needs no more than its receptive field, and so every stage is cut to what the rest still needs.
-Backward from kept samples `[a, b)`, where `rest` is what the blocks that follow the upsampling see on each side (the
+The kept part of a window depends only on its receptive field, so every stage is cut to what the later ones need.
+Backward from kept samples `[a, b)`, where `rest` is the reach on each side of the blocks after the upsampling (the
 three residual units: 3 * (1 + 3 + 9) = 39; the last convolution: 3) and an upsampling by s has 2s taps from -ceil(s/2):
 
     wanted     = [a, b)                                              what the stage must have right at its end
     made       = [a - rest, b + rest), within the window             what its upsampling makes
     next stage = [ceil((made.a + ceil(s/2) - 2s + 1) / s), floor((made.b - 1 + ceil(s/2)) / s) + 1), within the window
 
-Places outside `wanted` but in `made` come out wrong, as convolutions see zeros beyond `made`; nothing kept reads them.
+Places outside `wanted` but in `made` are wrong, as convolutions see zeros beyond `made`; nothing that is kept reads
+them.
 """
 
 import math

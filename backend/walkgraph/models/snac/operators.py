@@ -43,7 +43,7 @@ class Decoder(Operator):
     (at least one, of two or more); the last chunk settles the rest. Without `flush` the first frame and the last two
     give no sound. Codes after the last whole frame are dropped.
 
-    Its noise follows from the run's seed and the place in the stream: windows that overlap hear the same.
+    Its noise depends on the run's seed and the place in the stream, so overlapping windows get the same noise.
     """
 
     options: ClassVar[tuple[str, ...]] = ("tf32",)

@@ -81,7 +81,7 @@ class Counter(Operator):
 class Attend(OnDevice):
     """The real paged attention with one number a token: equal scores make it a mean, and a mean times a count is a sum.
 
-    The next token is (sum of what the last row sees + position of the next token) modulo 997.
+    The next token is (sum of the tokens that the last row attends + position of the next token) modulo 997.
     """
 
     def caches(self) -> dict[str, CacheShape]:

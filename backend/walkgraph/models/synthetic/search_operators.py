@@ -1,7 +1,7 @@
 """A miniature planner without weights: candidate paths tried side by side, each a sequence of one wide state.
 
-All numbers are multiples of 1/1024, so that sums are exact in whatever order: `forward` and `step` do the same to the
-bit. Shape letters: B rows of a batch, n steps of a way, w ways.
+All numbers are multiples of 1/1024, so sums are exact in any order: `forward` and `step` give bitwise equal results.
+Shape letters: B rows of a batch, n steps of a path, w paths.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Text in and out, through the tokenizer in a weight set's folder.
 
-Weights drawn at random have no tokenizer: there a token is a byte, and the configuration names the special ones.
+Random weights have no tokenizer: there a token is a byte, and the configuration names the special ones.
 """
 
 from collections.abc import Sequence
@@ -62,8 +62,8 @@ class EndAnswer(TextOperator):
 class Detokenizer(TextOperator):
     """Text as it comes: the text that a token adds to that of the tokens before it, once no character is incomplete.
 
-    The state holds how many of its ids are text already, then the ids: those last shown, which a decoder may need to
-    place a space, and those that wait for the rest of a character.
+    The state holds the number of its ids that are text already, then the ids: those last shown, which a decoder may
+    need to place a space, and those waiting for the rest of a character.
     """
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

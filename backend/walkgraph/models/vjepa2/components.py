@@ -1,6 +1,6 @@
 """V-JEPA 2-AC: a world model that predicts the next frame from actions, and plans in it (arXiv 2506.09985).
 
-Shapes with `...` have a leading axis of samples where the node's state has a width.
+Shapes with `...` have a leading sample axis if the node's state has a width.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """V-JEPA 2-AC: an encoder that sees one frame, and a predictor of the next frame's features from actions and poses.
 
-Modules and parameters have the public checkpoint's names. What is here is plain torch with gradients: it trains a model
-(`walkgraph.models.vjepa2.steps` serves it), and is what the fast forms are held against:
+Modules and parameters have the public checkpoint's names. This is plain torch with gradients, used to train a model
+(`walkgraph.models.vjepa2.steps` serves it) and as the reference for the fast forms:
 
     model = Vjepa2(config)                            # or vjepa2_config(name) of `presets` for the config
     h = model.encoder(pixels)                         # pixels [B, 3, h, w] in [-1, 1] -> [B, n, d]
@@ -124,7 +124,7 @@ class Vjepa2Encoder(_OfFrames):
     def forward(self, pixels: Tensor, keep: Tensor | None = None) -> Tensor:
         """pixels `[B, 3, h, w]` in [-1, 1], sides multiples of a patch -> `[B, n, d]`, before `normed`.
 
-        `keep`: int64 `[B, m]`, the patches that are seen, and answered, in this order.
+        `keep`: int64 `[B, m]`, the patches that are seen, in the order of the answer.
         """
         patch, device = self.config.patch, pixels.device
         x = self.patch_embed(_standard(pixels).to(self.norm.weight.dtype))
@@ -155,7 +155,7 @@ class Vjepa2Predictor(_OfFrames):
     def forward(self, features: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
         """features `[B, T, n, d]`, normed; actions and poses `[B, T, 7]` -> `[B, T, n, d]`, before `normed`.
 
-        Every token of a frame sees its whole frame and those before it."""
+        Every token of a frame attends its whole frame and the earlier ones."""
         count = features.shape[1]
         conditions = torch.stack([self.action_encoder(actions), self.state_encoder(poses)], 2)
         x = torch.cat([conditions, self.predictor_embed(features)], 2).flatten(1, 2)

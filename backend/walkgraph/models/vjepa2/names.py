@@ -1,7 +1,7 @@
 """Names of V-JEPA 2-AC's tensors in files.
 
-They are the public checkpoint's, with what wraps a module in a training run, or those of Transformers, where queries,
-keys and values lie apart.
+They are the public checkpoint's, with the prefixes of wrappers in a training run, or those of Transformers, where
+queries, keys and values are separate.
 """
 
 import re

@@ -1,7 +1,6 @@
 """V-JEPA 2-AC's operators: frames are encoded one by one, and predicted from a cache of the frames before them.
 
-Features travel in the type of the weights: what reads them rounds them to it in any case, and 400 samples of a plan
-take half the memory.
+Features travel in the weights' type: their readers round to it anyway, and 400 samples of a plan take half the memory.
 """
 
 from collections.abc import Mapping, Sequence

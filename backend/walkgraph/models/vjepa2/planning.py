@@ -1,8 +1,8 @@
 """Planning by the cross-entropy method: sequences of actions are drawn around a mean, and mean and spread move towards
 the best.
 
-Shifts and the grip are drawn; an arm that is planned for doesn't turn. Noise is a pure function of (seed, round, step,
-sample, number), so that no state is kept for it, and CPUs and GPUs draw the same but for last bits.
+Shifts and the grip are drawn; the arm doesn't turn in a plan. Noise is a pure function of (seed, round, step, sample,
+number), so it needs no state, and CPUs and GPUs draw the same up to the last bits.
 
 Shape letters: B runs, t actions of a sequence, w sequences of a round.
 """
@@ -74,7 +74,8 @@ def refine(
 ) -> tuple[Tensor, Tensor]:
     """actions `[B, t, w, 7]`, cost `[B, w]`, mean and std of the round before `[B, t, 7]` -> the next mean and std.
 
-    `top`: sequences of the lowest costs, the first of equals, whose mean and (unbiased) deviation count."""
+    `top`: number of sequences with the lowest costs (the first among equals) that give mean and (unbiased)
+    deviation."""
     best = cost.sort(dim=-1, stable=True).indices[:, :top]
     chosen = actions.gather(2, best[:, None, :, None].expand(-1, actions.shape[1], -1, ACTION))
     found = chosen.mean(2)

@@ -1,8 +1,8 @@
 """Rotary positions in three directions: the frame, the row and the column each turn a third of a head.
 
-The published weights were trained with frequencies that are laid out twice, one after the other, while neighbouring
-numbers turn as a pair: the two numbers of a pair turn by different angles. That is kept, as the weights depend on it.
-All of it is computed in float32.
+The published weights were trained with frequencies laid out twice, one after the other, while neighbouring numbers
+rotate as a pair, so the two numbers of a pair rotate by different angles. This is kept, as the weights depend on it.
+Everything is computed in float32.
 
 Shape letters: n tokens of a frame, D head dim.
 """

@@ -1,8 +1,8 @@
 """The serving form of V-JEPA 2-AC: the same layers as products over rows, with the keys and values of frames in a paged
 cache.
 
-A layer is eight launches: two norms, four products with what stands after them, and the turn and the attention of
-blocks. A picture is a block of its own cache, which lives as long as the forward.
+A layer takes eight launches: two norms, four products with their epilogues, the rotation, and the attention of blocks.
+A picture is a block in a cache of its own, which lives as long as the forward.
 
 Shape letters: B pictures or sequences, n patches of a frame, R rows of all of them, d width of the encoder, W width, H
 heads, D head dim.

@@ -1,9 +1,9 @@
 """Weights of V-JEPA 2-AC: a folder holds `encoder.safetensors` and `predictor.safetensors` (or indices and shards), and
 where its sizes are not those of the published ViT-g, a `config.json` (`"format": "walkgraph/vjepa2@1"`).
 
-Tensors have the names of the public checkpoint, with or without `encoder.`, `predictor.`, `module.` and `backbone.` in
-front; an encoder may also be laid out as in Transformers, in whose files another predictor may lie, which is not read.
-Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
+Tensors have the names of the public checkpoint, with or without the prefixes `encoder.`, `predictor.`, `module.` and
+`backbone.`; an encoder may also be in the layout of Transformers, whose files may hold another predictor, which is not
+read. Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
 """
 
 from collections.abc import Callable, Iterable, Iterator

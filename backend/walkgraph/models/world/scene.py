@@ -1,6 +1,6 @@
 """A small world to act in: a shape among walls that stop it, and an arrow that flies back and forth by itself.
 
-Everything that is to come is to be seen in one picture: the arrow points where it flies, always equally fast, and turns
+One picture shows everything that determines the future: the arrow points where it flies, at constant speed, and turns
 at walls and borders. Places are shares of the picture's side, x to the right and y downward.
 
 Shape letters: B scenes (any leading axes), W walls, T actions, S numbers of a scene.
@@ -173,7 +173,8 @@ def with_goal(scene: Scene, uniform: Tensor) -> Scene:
     """Uniform numbers `[B, C, 5]` -> scenes whose goal lies away from the shape and can be reached by heading straight
     for it.
 
-    Of C drives of two legs the first that ends at such a place, or else the one that ends nearest to one.
+    The goal is the end of the first of C two-legged drives that ends at such a place, or else of the one that ends
+    nearest to one.
     """
     legs = (uniform[..., :4] * 2 - 1).unflatten(-1, (2, 2))
     legs = MOST * legs / legs.abs().amax(-1, keepdim=True).clamp(min=1e-3)

@@ -1,9 +1,9 @@
 """The memory budget of every rank, summed before any process starts: weights, caches, workspace and a margin.
 
-A rank's memory is that of its groups, or an equal share of what its device has free. Caches take what the rest leaves:
-all of it where the groups say how much memory they have, else enough for `RUNS` of the largest requests and at most
-half of it, so that another deployment finds room beside this one. One request with default parameters must fit; that
-the largest possible one may not is a warning.
+A rank's memory is what its groups name, or an equal share of its device's free memory. Caches take the rest: all of it
+if the groups name their memory, otherwise enough for `RUNS` of the largest requests but at most half, which leaves room
+for another deployment. One request with default parameters must fit; if the largest possible one does not, that is a
+warning.
 """
 
 import math
@@ -114,7 +114,7 @@ def budget(
     `workspace`      what the component that takes most needs while it runs
     `margin`         the driver's context, captured graphs and fragmentation
 
-    They fill the rank's capacity, or part of it; where they don't fit, they are what one default request needs.
+    They add up to the rank's capacity or less; where they don't fit, they are the needs of one default request.
     """
     found = Budgets(plan)
     known = _known(assignment.graph, sizes, found.graph_problems)

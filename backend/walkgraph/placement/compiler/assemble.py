@@ -25,8 +25,8 @@ def assemble(
 ) -> Plan:
     """The plan without budgets. Total: faulty parts of a graph or a placement are left out.
 
-    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped. `transports`: those to
-    choose from; None: all that are declared.
+    `resident`: run loops on the device where possible; otherwise all are stepped. `transports`: the choice of
+    transports; None: all declared ones.
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}

@@ -1,7 +1,7 @@
 """Compile Walks into tables: uses, loops and edges with their ranks and transports. Total: parts that a check refuses
 are left out.
 
-`tables` says what each column means; `graph.structure` has found the order of the uses and the way of every edge.
+`tables` explains the columns; `graph.structure` has found the order of uses and the route of every edge.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 """Decide which loops run on the device when the plan is made, each with its reason in a sentence.
 
 A *device loop* (`resident` in the plan) is iterated by the engine of one rank, or by those of several GPUs in step,
-without asking the worker: its *core*, the uses whose operators can `step`. Loops inside are unrolled where their counts
-follow from parameters. Whatever else is inside *follows*: the worker calls it use by use, as the core's values come. So
-nothing in the core may wait for a follower or for a stream, and what ends the loop lies in the core. Any other loop is
-*stepped*: the worker calls all of it, use by use. Where the outer one of two can't run on the device, the inner one
-still may.
+without asking the worker. The engine iterates its *core*, the uses whose operators can `step`. Inner loops are unrolled
+if their counts depend only on parameters. All other uses are *followers*: the worker calls them one by one as the
+core's values arrive. So nothing in the core may wait for a follower or for a stream, and the use that ends the loop is
+in the core. Any other loop is *stepped*: the worker calls all its uses one by one. If an outer loop can't run on the
+device, an inner one still may.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -2,8 +2,8 @@
 
     python -m walkgraph.starters.reach.evaluate [FOLDER] [--count 256] [--json FILE] [--strips FILE]
 
-Scenes and wordings are those of seeds that training never draws. `success`: the tip comes to the named target within
-48 actions. `wrong`: another target is nearer at the end.
+Scenes and wordings come from seeds that training never draws. `success`: the tip reaches the named target within 48
+actions. `wrong`: another target is nearer at the end.
 """
 
 import argparse

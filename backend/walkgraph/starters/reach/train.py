@@ -2,8 +2,9 @@
 
     python -m walkgraph.starters.reach.train --out DIR [--seconds 215]
 
-Every example is drawn as it is needed, on the training device. Beside the flow, a head that is not kept learns from the
-prefix's last state at the colour's word where the target is: without it the policy takes very long to look for it.
+Every example is drawn on demand on the training device. Besides the flow, an auxiliary head, which is not saved, learns
+the target's place from the prefix's last state at the colour's word: without it the policy takes very long to find the
+target.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """A plain runtime for evaluation: batches of equal shape, contiguous caches, one picture or text after another.
 
-It keeps BAGEL's contexts, masks and positions and nothing of an engine's machinery; the tests hold it against the
-training layout, and an engine can be held against it.
+It keeps BAGEL's contexts, masks and positions and nothing of an engine's machinery; the tests compare it with the
+training layout, and an engine can be compared with it.
 
 Shape letters: B sequences, P kept tokens, T text tokens (padded), N tokens of a picture, C latent channels.
 """

@@ -2,8 +2,8 @@
 
     python -m walkgraph.starters.shapes.evaluate [FOLDER] [--count 1000] [--json FILE]
 
-`caption`: the exact caption of a drawing. `draw`: everything that the prompt says is right, and nothing else is there.
-`edit`: the edited item is right, and every other item is what and where (to 2.5 pixels) it was.
+`caption`: the exact caption of a drawing. `draw`: everything in the prompt is right, and nothing else is there. `edit`:
+the edited item is right, and every other item is unchanged and within 2.5 pixels of its place.
 """
 
 import argparse

@@ -28,7 +28,7 @@ def walked(count: int, device: torch.device) -> Scene:
 def actions(count: int, length: int, device: torch.device) -> Tensor:
     """`[B, T, 7]`: half of them drives that keep a course for some steps, half random like a planner's draws.
 
-    The third number, which moves nothing, is what a planner would draw in one of two.
+    The third number, which moves nothing, is drawn like a planner's in half of them.
     """
     legs = -(-length // _LEG)
     course = (torch.rand(count, legs, 2, device=device) * 2 - 1) * MOST

@@ -1,7 +1,8 @@
 """Train the encoder together with the painter: masked pictures to pixels, and places along fixed directions.
 
-Features are compared by how far they lie apart, so how far apart the shape stands must show in every token, evenly.
-A linear map that is drawn once and never trained asks for that: the encoder has to bring the facts there.
+Features are compared by distance, so the distance between two places of the shape must show evenly in every token. A
+linear map that is drawn once and never trained enforces this: the encoder has to produce the facts along its
+directions.
 
 Shape letters: B pictures, n patches, m of them seen, d width.
 """
@@ -105,7 +106,7 @@ def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, r
     total = EncoderLoss(model, painter).to(device)
     adam, ema = optimizer(total, rate), Ema(total, 0.999)
     patches = model.encoder.config.patches
-    clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "told", "painted")
+    clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "located", "painted")
     while clock.running():
         # Drawn for several steps at once, as it takes many small launches.
         for images, wanted in zip(*(part.split(batch) for part in drawn(_DRAWN * batch, device)), strict=True):

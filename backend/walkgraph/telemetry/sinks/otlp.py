@@ -6,7 +6,7 @@
                follow each other in a lane and Walk step
     transfer   below its Walk step; of a stream, below the run
 
-Ids come from the run's, so that what is sent twice is the same. Times of the spans are seconds since 1970.
+Ids are derived from the run's, so that repeated exports are equal. Times of the spans are seconds since 1970.
 """
 
 from collections import defaultdict
