@@ -60,7 +60,7 @@ def programs_of(device: torch.device) -> int:
 def unfit(x: Tensor, weight: Tensor) -> str | None:
     """The reason that these can't be multiplied here; None if they can."""
     if x.dtype not in (torch.bfloat16, torch.float16) or weight.dtype != x.dtype:
-        return "rows and weights must have two-byte numbers"
+        return "rows and weights must have one type of two-byte numbers"
     if not (x.is_contiguous() and weight.is_contiguous()):
         return "rows and weights must be contiguous"
     if any(width * x.itemsize % _ALIGNED for width in (x.shape[1], weight.shape[0] // 2)):
