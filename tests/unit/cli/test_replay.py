@@ -97,7 +97,7 @@ def test_a_replay_that_differs_names_the_first_value_and_exits_with_four(
     shown = capsys.readouterr().out
     assert "different: 12 of 12 values, 1 output, not equal: `image` 0" in shown
     assert "3 values of the second run are missing" in shown
-    first = "first difference: `llm.velocity` in `image_gen`, step 1, iteration 2, 0.125 apart at most, relative 0.01"
+    first = "first difference: `llm.velocity` in `image_gen`, step 1, iteration 2, 0.125 apart at most, relatively 0.01"
     assert first in shown
     assert "b: rank 1, 1 x 4 float32, -1 to 2, mean 0.75, deviation 0.25" in shown
     assert shown.count("image_gen llm.velocity") == comparing.ROWS

@@ -72,7 +72,7 @@ def _apart(row: Mapping[str, Any]) -> str:
         return "not comparable as numbers"
     if row["max_abs"] == 0:
         return "equal at the sampled positions"
-    return f"{_number(row['max_abs'])} apart at most, relative {_number(row['max_rel'])}"
+    return f"{_number(row['max_abs'])} apart at most, relatively {_number(row['max_rel'])}"
 
 
 def _sides(row: Mapping[str, Any]) -> Iterator[str]:

@@ -210,8 +210,8 @@ class Backbone(Operator):
         if value.dim() == 3 and value.shape[2] == config.latent_channels and 0 < max(value.shape[:2]) <= side:
             return Piece(kind, value.shape[0], value.shape[1])
         wanted = {
-            "text": "token ids `[n]`, one at least",
-            "seen": f"embeddings `[n, {config.llm.width}]`, one at least",
+            "text": "token ids `[n]`, at least one",
+            "seen": f"embeddings `[n, {config.llm.width}]`, at least one",
         }.get(kind, f"latents `[h, w, {config.latent_channels}]` of at most {side} by {side} cells")
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
 

@@ -49,7 +49,7 @@ COMPONENTS: tuple[Component, ...] = (
                 "What keeps the velocity's norm: the whole grid, each cell, or each cell after the text.",
                 default="global",
             ),
-            "renorm_min": number("The norm is scaled down to this share at most.", default=0.0, min=0, max=1),
+            "renorm_min": number("The norm is never scaled down below this share.", default=0.0, min=0, max=1),
         },
         resident=True,
     ),

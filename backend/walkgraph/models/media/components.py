@@ -4,8 +4,8 @@ from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.declaring import PIXELS, Declarations, boolean, choice, integer
 
 _FIT = {
-    "min_side": integer("Pixels of the shorter side at least.", default=0, min=0, max=8192),
-    "max_side": integer("Pixels of the longer side at most; 0: any.", default=0, min=0, max=8192),
+    "min_side": integer("The fewest pixels of the shorter side.", default=0, min=0, max=8192),
+    "max_side": integer("The most pixels of the longer side; 0: any.", default=0, min=0, max=8192),
     "stride": integer("Both sides become multiples of it.", default=1, min=1, max=512),
     "size": integer("Force a square of this side; 0: keep.", default=0, min=0, max=8192),
     "crop": boolean("Crop to the largest centred square first.", default=False),

@@ -209,7 +209,7 @@ def _fed(call: Call) -> tuple[str, Tensor]:
         raise CallFailed(f"`{call.node}` takes a value at exactly one of `ids` and `token`")
     port, value = fed[0]
     if value.dim() != 1 or not len(value) or (port == "token" and len(value) > 1):
-        wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, one at least"
+        wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, at least one"
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
     return port, value
 

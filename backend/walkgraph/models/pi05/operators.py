@@ -199,7 +199,7 @@ class Prefill(Operator):
             if value.dim() != 2 or value.shape[1] != width:
                 raise CallFailed(f"`{call.node}.{port}` takes [p, {width}], and got {list(value.shape)}", port)
         if ids.dim() != 1 or not len(ids):
-            raise CallFailed(f"`{call.node}.ids` takes token ids `[n]`, one at least, and got {list(ids.shape)}", "ids")
+            raise CallFailed(f"`{call.node}.ids` takes token ids `[n]`, at least one, and got {list(ids.shape)}", "ids")
         return [*seen.values(), ids]
 
     def _refuse_outside(self, calls: Sequence[Call]) -> None:
@@ -325,7 +325,7 @@ class ActionExpert(Operator):
     def _refuse_misfits(self, call: Call) -> None:
         actions, table = call.inputs["actions"], call.inputs["modulation"]
         if actions.dim() != 2 or actions.shape[1] != self._model.config.action_width or not len(actions):
-            wanted = f"actions `[t, {self._model.config.action_width}]`, one at least"
+            wanted = f"actions `[t, {self._model.config.action_width}]`, at least one"
             raise CallFailed(f"`{call.node}.actions` takes {wanted}, and got {list(actions.shape)}", "actions")
         if table.shape != (self._rows.numbers,):
             wanted = f"`[{self._rows.numbers}]`, a step of `pi05.timestep_conditioning`"

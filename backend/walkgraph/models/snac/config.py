@@ -33,7 +33,9 @@ class SnacConfig:
         if self.attn_window_size is not None:
             raise ValueError("a decoder with attention (`attn_window_size`) is not supported")
         if not self.decoder_rates or min(self.decoder_rates) < 2 or self.decoder_dim % 2 ** len(self.decoder_rates):
-            raise ValueError("`decoder_rates` must be 2 at least, and `decoder_dim` divide by 2 for each of them")
+            raise ValueError(
+                "each of `decoder_rates` must be 2 or more, and `decoder_dim` must be divisible by 2 for each of them"
+            )
         strides = self.vq_strides
         if not strides or strides[-1] != 1 or any(a % b for a, b in pairwise(strides)):
             raise ValueError("each of `vq_strides` must divide the one before it, and the last be 1")

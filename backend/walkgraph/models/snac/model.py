@@ -282,7 +282,7 @@ class Snac(nn.Module):
         """int64 codes `[B, F * K]`, K per frame in the order of `interleaved`, modulo the codebook's size -> float32
         `[B, frames kept * S]` in [-1, 1]: the sound of the whole window at the kept frames.
 
-        `keep`: frames `[start, stop)`, one at least; None: all. `noise`: None is silence.
+        `keep`: frames `[start, stop)`, at least one; None: all. `noise`: None is silence.
         """
         config = self.config
         frames = codes.shape[1] // config.frame_codes

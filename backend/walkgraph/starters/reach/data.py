@@ -1,6 +1,6 @@
 """Training data, drawn on the training device: states along the expert's paths, and the expert's actions there.
 
-Shape letters: B examples, L tokens of a prompt at most, T actions of a chunk, F forms of an instruction.
+Shape letters: B examples, L the most tokens of a prompt, T actions of a chunk, F forms of an instruction.
 """
 
 from typing import NamedTuple
