@@ -1,7 +1,7 @@
-"""The palette: every component a graph may name, and the sizes of the families that have weights.
+"""The palette: every component that a graph may use, and the sizes of families with weights.
 
-Gathered from `components.py` of every family's folder in `models`, and from the plug-ins that the settings list:
-`COMPONENTS` in each, and `SIZES` where they read weights. Declarations only, no torch.
+They come from `components.py` of every family's folder in `models`, and of the plug-ins that the settings list:
+`COMPONENTS` in each, and `SIZES` for families with weights. Declarations only, no torch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ __all__ = ["catalogue", "families", "gather"]
 
 @cache
 def catalogue() -> Mapping[str, Component]:
-    """Every component by name, sorted. Raises what `plugins.listed` does, Conflict where a plug-in takes a name that
-    isn't its own, or two share a former name."""
+    """Every component by name, sorted. Raises as `plugins.listed` does, and Conflict if a plug-in uses a name outside
+    its own, or two components share a former name."""
     found = dict(gather(plugins.MODELS))
     for plugin, module in plugins.listed(listed_plugins()):
         for component in _of_plugin(plugin, getattr(module, "COMPONENTS", ())):
@@ -32,20 +32,23 @@ def catalogue() -> Mapping[str, Component]:
 
 @cache
 def families() -> Mapping[str, FamilySizes]:
-    """What the weights of every family come to, for `placement.sizes.find_sizes`."""
+    """Weight sizes of every family, for `placement.sizes.find_sizes`."""
     own = (plugins.load(plugins.MODELS, f"{name}.components", "SIZES", {}) for name in plugins.names(plugins.MODELS))
     found = {family: sizes for sizes_of in own for family, sizes in sizes_of.items()}
     for plugin, module in plugins.listed(listed_plugins()):
         more: Mapping[str, Any] = getattr(module, "SIZES", {})
         if taken := sorted(set(more) & set(found)):
-            raise Conflict(f"the plug-in `{plugin}` has sizes of `{taken[0]}`, which is another's; rename its family")
+            raise Conflict(
+                f"the plug-in `{plugin}` has sizes of `{taken[0]}`, a "
+                "family that exists already; rename the plug-in's family"
+            )
         found |= more
     return MappingProxyType(found)
 
 
 def gather(package: str) -> Mapping[str, Component]:
-    """The components that the families of a package declare in `COMPONENTS` of their file `components`. Raises Conflict
-    when two share a name."""
+    """The components that a package's families declare in `COMPONENTS` of their file `components`. Raises Conflict if
+    two share a name."""
     found: dict[str, Component] = {}
     for family in plugins.names(package):
         components: tuple[Component, ...] = plugins.load(package, f"{family}.components", "COMPONENTS")
@@ -64,11 +67,14 @@ def _fitted(component: Component) -> Component:
 
 
 def _of_plugin(plugin: str, components: Iterable[Component]) -> Iterator[Component]:
-    """A plug-in can't take the place of what graphs mean: its names begin with its own."""
+    """A plug-in's components. Their names must begin with the plug-in's, so they can't replace others that graphs
+    use."""
     prefix = plugin.replace("-", "_") + "."
     if plugin in plugins.names(plugins.MODELS):
-        raise Conflict(f"the plug-in `{plugin}` has the name of a family that Walkgraph has; rename its entry point")
+        raise Conflict(f"the plug-in `{plugin}` has the name of one of Walkgraph's families; rename its entry point")
     for component in components:
         if not component.name.startswith(prefix):
-            raise Conflict(f"the plug-in `{plugin}` declares `{component.name}`; its components begin with `{prefix}`")
+            raise Conflict(
+                f"the plug-in `{plugin}` declares `{component.name}`; its components must begin with `{prefix}`"
+            )
         yield component

@@ -37,22 +37,22 @@ ErrorCode = Literal[
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, where, and whether trying again can help."""
+    """An error: what went wrong, where, and whether a retry may help."""
 
     code: ErrorCode
     message: str
-    """A sentence from our own catalogue that says what to do; never the text of a foreign exception."""
+    """Our own sentence that says what to do; never the text of a foreign exception."""
     node: str | None = None
     use: str | None = None
-    """Of the node in its Walk."""
+    """The node's use in its Walk."""
     port: str | None = None
     walk: str | None = None
     iteration: tuple[int, ...] = ()
-    """Loop indices, outermost first, of the call that failed."""
+    """Loop indices of the failed call, outermost first."""
     rank: int | None = None
     retryable: bool = False
     given: dict[str, str] = {}
-    """What the call was given, by port or slot: kinds and sizes alone, `float32 [1, 256]`; of 16 at most."""
+    """Inputs of the call by port or slot, as kinds and sizes only: `float32 [1, 256]`; at most 16."""
 
 
 class WalkgraphError(Exception):

@@ -42,27 +42,27 @@ STARTER = "shapes"
 """The graph that the first start deploys."""
 EDITOR = "walkgraph_editor.mount"
 CLOSE_SECONDS = 1
-"""What open connections have to end once the runs are drained."""
+"""Seconds that open connections get to end once the runs are drained."""
 
 _log = structlog.get_logger("walkgraph.launch")
 
 
 @dataclass(frozen=True)
 class Started:
-    """What a person, or a program, needs to know to go on."""
+    """The facts that a person or a program needs to continue."""
 
     url: str
     studio: str | None
-    """Lets one browser in, once; None where the editor is not installed."""
+    """An address that lets one browser in, once; None if the editor is not installed."""
     token_file: Path
     starter: str | None
     """The deployment that the first start makes."""
     starter_problem: str | None
-    """Why there is none."""
+    """The reason that there is none."""
 
 
 def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], None]) -> int:
-    """Run the service until it is told to stop; returns the exit code.
+    """Run the service until it is asked to stop; returns the exit code.
 
     `starter`: deploy the starter graph if this is the first start. Raises Conflict where this home is being served
     already, Refused where the port is taken.
@@ -71,7 +71,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     protocols.allow_files()
     prepare_home(settings)
     _check_certificate(settings)
-    # A plug-in that can't be had is told now, and not at the first graph.
+    # A plug-in that can't be loaded is reported now, not at the first graph.
     catalogue()
     with only_one(settings):
         token = ensure_token(settings)
@@ -93,7 +93,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
 
             async def begin() -> None:
                 logs.reclaim()
-                # What is here stays: full collections need not look at it, which would take a tenth of a second.
+                # Full collections need not scan these objects, which would take a tenth of a second.
                 gc.collect()
                 gc.freeze()
                 certificate = None if settings.tls_cert is None else str(settings.tls_cert.absolute())
@@ -123,10 +123,10 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
 
 
 def _leave(settings: Settings) -> NoReturn:
-    """Now: tasks and threads that are under way are not waited for. The kernel ends the processes of deployments with
-    this one, and the store holds what was acknowledged, as after any death."""
+    """Exit now, without waiting for tasks and threads in progress. The kernel ends the deployments' processes with this
+    one, and the store holds what was acknowledged, as after any death."""
     settings.address_file.unlink(missing_ok=True)
-    # Tells what was left out.
+    # Reports the log lines that were left out.
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -134,7 +134,7 @@ def _leave(settings: Settings) -> NoReturn:
 
 
 class _Server(uvicorn.Server):
-    """Drains before it stops: the first signal ends the taking of runs, the second one everything."""
+    """Drains before it stops: the first signal stops accepting runs, the second one ends everything."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 async def _deploy_starter(services: Services) -> str | None:
-    """Why it can't be deployed, or None."""
+    """Deploy the starter; returns the reason if it can't be deployed."""
     try:
         graph = await resolve(services.store, "graph", STARTER)
         await services.deployer.create(STARTER, STARTER, graph.value, "default", None)
@@ -207,7 +207,7 @@ async def _deploy_starter(services: Services) -> str | None:
 
 
 def _studio(settings: Settings) -> Studio | None:
-    """The editor is a distribution of its own, so it may be missing."""
+    """The editor, or None: it is a separate distribution that may not be installed."""
     if not settings.studio or importlib.util.find_spec(EDITOR.partition(".")[0]) is None:
         return None
     found: Studio = importlib.import_module(EDITOR).studio(settings)
@@ -215,7 +215,7 @@ def _studio(settings: Settings) -> Studio | None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    """Raises Refused where the service could not show it."""
+    """Raises Refused if the service can't use the certificate."""
     if settings.tls_cert is None or settings.tls_key is None:
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -229,7 +229,7 @@ def _check_certificate(settings: Settings) -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """Bound before anything is started, so that a taken port is told at once."""
+    """Bind before anything else starts, so that a taken port is reported at once."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -238,13 +238,13 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError:
         listener.close()
         raise Refused(
-            f"port {settings.port} of {settings.host} can't be had; choose another one with `--port`, or 0 for any"
+            f"port {settings.port} of {settings.host} can't be used; choose another one with `--port`, or 0 for any"
         ) from None
     return listener
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:
-    """As it is reached from this machine."""
+    """The URL for clients on this machine."""
     host = settings.host if is_loopback(settings.host) else "127.0.0.1"
     host = f"[{host.strip('[]')}]" if ":" in host else host
     scheme = "http" if settings.tls_cert is None else "https"

@@ -1,5 +1,5 @@
-"""Logs of the service's process: one line an event, control characters escaped, secrets left out, and at most so many
-lines of one kind a minute."""
+"""Logs of the service's process: one line per event, control characters escaped, secrets removed, and a limited number
+of lines of one kind per minute."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ import structlog
 
 WINDOW_SECONDS = 60.0
 LINES = 60
-"""Of one kind that are written in a window; of more, their number is told when it ends."""
+"""The most lines of one kind in a window; the number left out is logged when the window ends."""
 TRACED_LINES = 6
-"""Likewise, of lines that say where an error came from: these are long."""
+"""The same for lines with a traceback, which are long."""
 KINDS = 128
-"""That are told apart in a window. Libraries put what a client sent into their messages, so that each is a new kind."""
+"""The most kinds counted separately in a window. Libraries put clients' data into their messages, which makes each a
+new kind."""
 LEFT_OUT = "lines left out"
 OTHERS = "others"
-"""What kinds beyond these many are called together."""
+"""Common name of the kinds beyond that number."""
 
 _WHAT = 200
-"""Characters of a message that tell its kind."""
+"""Characters of a message that identify its kind."""
 
 _CODE = re.compile(r"(code=|bearer[ .]|\bwg_[0-9a-f]{8}_)[\w\-.%]+", re.IGNORECASE)
 
 
 def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...] = ()) -> None:
-    """Send everything, the libraries' own logs too, to standard error."""
+    """Send all logs, including libraries', to standard error."""
     scrub = _Scrubber(secrets)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -64,13 +65,13 @@ def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...
 
 
 def without_codes(text: str) -> str:
-    """Without what lets somebody in, as far as its form tells: codes, bearer tokens, keys."""
+    """The text without credentials recognizable by their form: codes, bearer tokens, keys."""
     return _CODE.sub(r"\1***", text)
 
 
 def reclaim() -> None:
-    """Take back the logs of libraries that gave themselves handlers of their own: these know neither the form, nor
-    secrets, nor bounds. The server's access log stays off: it would write whole addresses."""
+    """Take back the loggers of libraries that installed their own handlers, which lack our format, secrets and bounds.
+    The server's access log stays off, as it would contain whole addresses."""
     for logger in list(logging.root.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger) and (logger.handlers or not logger.propagate):
             logger.handlers.clear()
@@ -80,22 +81,22 @@ def reclaim() -> None:
 
 
 class Kind(NamedTuple):
-    """What lines of one kind have in common."""
+    """The common part of lines of one kind."""
 
     logger: str
     level: int
     what: str
-    """The message before its values are filled in, and of an error its type."""
+    """The message before its values are filled in, and for an error its type."""
 
 
 class Bounds:
-    """How many lines of a kind are written in a window of time. Pure: the clock is given."""
+    """Limits the lines of each kind in a window of time. Pure: the clock is an argument."""
 
     def __init__(self) -> None:
         self._windows: dict[Kind, _Window] = {}
 
     def admits(self, kind: Kind, lines: int, now: float) -> bool:
-        """Whether one more line is written; one that isn't is counted. `lines`: of this kind in a window."""
+        """True if one more line may be written; otherwise it is counted. `lines`: the most of this kind in a window."""
         if kind not in self._windows and len(self._windows) >= KINDS:
             kind = Kind(kind.logger, kind.level, OTHERS)
         window = self._windows.setdefault(kind, _Window(now))
@@ -107,11 +108,11 @@ class Bounds:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether there is something to be told when a window ends."""
+        """True if there will be something to report when a window ends."""
         return any(window.left_out for window in self._windows.values())
 
     def ended(self, now: float) -> list[tuple[Kind, int]]:
-        """What was left out in windows that are over; they are forgotten."""
+        """Counts of lines left out in windows that are over; these windows are removed."""
         over = {kind: window for kind, window in self._windows.items() if now - window.began >= WINDOW_SECONDS}
         for kind in over:
             del self._windows[kind]
@@ -128,8 +129,8 @@ class _Window:
 
 
 class Bounded(logging.StreamHandler[TextIO]):
-    """Writes what `Bounds` admits, and once a window is over, how many lines it left out: also where nothing follows,
-    and at the end of the process. Lines for debugging are not bounded: whoever turns them on wants all of them."""
+    """Writes lines that `Bounds` admits and, once a window is over, the number it left out, even if nothing follows and
+    at the end of the process. Debug lines are not bounded, as whoever enables them wants all."""
 
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
@@ -161,7 +162,7 @@ class Bounded(logging.StreamHandler[TextIO]):
         super().close()
 
     def _wake(self) -> None:
-        """Windows that began after the first one that was full end later."""
+        """Schedule the ends of later windows."""
         self.acquire()
         try:
             self._timer = None
@@ -183,7 +184,7 @@ class Bounded(logging.StreamHandler[TextIO]):
 
 
 def _kind_of(record: logging.LogRecord) -> tuple[Kind, bool]:
-    """And whether its line says where an error came from."""
+    """The kind of a record, and true if its line has a traceback."""
     values: Mapping[str, Any] = record.msg if isinstance(record.msg, dict) else {"event": record.msg}
     what = str(values.get("event", ""))
     traced = record.levelno >= logging.ERROR and (record.exc_info is not None or "exception" in values)
@@ -193,7 +194,7 @@ def _kind_of(record: logging.LogRecord) -> tuple[Kind, bool]:
 
 
 def _traced_errors_only(_logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-    """Below an error, what was raised is named, and not where: libraries warn so of what clients send."""
+    """Below level error, keep the exception's name without its traceback: libraries log clients' mistakes this way."""
     raised = event.get("exc_info")
     if raised and event["level"] in ("debug", "info", "warning"):
         del event["exc_info"]
@@ -218,7 +219,7 @@ class _Scrubber:
 
 
 def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
-    """For a terminal: time, level, what happened, details; nothing in it can start a new line or move the cursor."""
+    """Format for a terminal: time, level, message, details; nothing in it can start a new line or move the cursor."""
     when, level, what = str(event.pop("timestamp", ""))[11:19], event.pop("level", ""), event.pop("event", "")
     event.pop("logger", None)
     trace = event.pop("exception", None)

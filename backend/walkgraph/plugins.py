@@ -1,8 +1,8 @@
-"""A name in a folder is a registry name: plugins, files or folders of files, are found by listing a package, and
-imported one at a time.
+"""A name in a folder is a registry name: plugins are files or folders, found by listing a package and imported one at a
+time.
 
 No decorators, no lists to edit, no import for its side effects. Installed packages add components by an entry point in
-the group `walkgraph.components`, whose name has to be in the setting `plugins`: what is installed is not yet trusted.
+the group `walkgraph.components`; its name must be in the setting `plugins`, as an installed package is not yet trusted.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def names(package: str) -> tuple[str, ...]:
 
 
 def having(package: str, part: str) -> tuple[str, ...]:
-    """Those plugins of `package`, each a folder, that have a file `part`; none is imported."""
+    """The plugins of `package`, each a folder, that have a file `part`; none is imported."""
     return tuple(name for name in names(package) if part in names(f"{package}.{name}"))
 
 
 def load(package: str, name: str, attribute: str, *default: Any) -> Any:
-    """Import the one plugin `name` of `package` (or, as `plugin.file`, one file of its folder) and return its
-    `attribute`, or the default where it has none.
+    """Import the plugin `name` of `package` (or, as `plugin.file`, one file of its folder) and return its `attribute`,
+    or the default if it has none.
 
     Raises `NotFound` for a name that is not in the folder. An import error inside the plugin, or a missing
     attribute without a default, is a fault of the plugin and passes through.
@@ -56,19 +56,19 @@ def load(package: str, name: str, attribute: str, *default: Any) -> Any:
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
-        raise NotFound(f"no `{name}` in `{package}`; have [{', '.join(known)}]{hint}")
+        raise NotFound(f"no `{name}` in `{package}`; there are [{', '.join(known)}]{hint}")
     if inner:
         return load(f"{package}.{name}", inner, attribute, *default)
     return getattr(importlib.import_module(f"{package}.{name}"), attribute, *default)
 
 
-# ── of other packages ───────────────────────────────────────────────────────────────────────────
+# ── plug-ins of other packages ────────────────────────────────────────────────────────────────────
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Every plug-in of an installed package by its name, sorted; none is imported. Raises Conflict where two packages
-    have one of the same name."""
-    # Only now: its import would be half of what the command line's help takes.
+    """Every plug-in of an installed package by name, sorted; none is imported. Raises Conflict if two packages have one
+    of the same name."""
+    # Imported late: it would take half of the time of the command line's help.
     from importlib.metadata import entry_points
 
     found: dict[str, EntryPoint] = {}
@@ -97,9 +97,9 @@ def listed(wanted: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
 
 
 def load_listed(wanted: Iterable[str], module: str, attribute: str) -> Any:
-    """An attribute of a module in the package of one of these plug-ins. Raises Refused for any other module."""
+    """An attribute of a module in one of these plug-ins' packages. Raises Refused for any other module."""
     known = installed()
     packages = {known[name].module.partition(".")[0] for name in wanted if name in known}
     if module.partition(".")[0] not in packages:
-        raise Refused(f"`{module}` is of no plug-in that WALKGRAPH_PLUGINS lists")
+        raise Refused(f"`{module}` belongs to no plug-in in WALKGRAPH_PLUGINS")
     return getattr(importlib.import_module(module), attribute)

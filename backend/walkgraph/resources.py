@@ -1,4 +1,4 @@
-"""Where the bundled documents lie: graphs and placements, in a checkout and in a wheel alike."""
+"""The bundled documents: graphs and placements, in a checkout and in a wheel alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every environment variable, typed and read once: `WALKGRAPH_*`, and CUDA's own choice of GPUs.
+"""All environment variables `WALKGRAPH_*`, and CUDA's own choice of GPUs, typed and read once.
 
 Nothing else reads the environment.
 """
@@ -23,7 +23,7 @@ from walkgraph.errors import Conflict, Refused
 
 _LOCK = "lock"
 MIN_TOKEN = 16
-"""Characters of a token that somebody chose."""
+"""The fewest characters of a configured token."""
 
 
 def standard_home() -> Path:
@@ -36,64 +36,65 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="WALKGRAPH_", frozen=True, extra="forbid")
 
     home: Path = Field(default_factory=standard_home)
-    """Database, token and sockets; made with mode 0700."""
+    """Folder for the database, token and sockets; created with mode 0700."""
     host: str = "127.0.0.1"
-    """Where it listens; an address that others can reach needs `token`."""
+    """Address to listen on; one that others can reach needs `token`."""
     port: int = Field(default=8421, ge=0, le=65535)
-    """0 takes a free one."""
+    """Port to listen on; 0 takes a free one."""
     token: SecretStr | None = None
-    """The bearer token of clients; without it one is generated into `home/token`."""
+    """The bearer token of clients; without it one is generated in `home/token`."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/?#]+/?$")
-    """The service that clients speak with; by default the one that runs in `home`."""
+    """The service that clients connect to; by default the one running in `home`."""
     database_url: str | None = None
     """SQLAlchemy URL; by default an SQLite file in `home`."""
     checkpoint_roots: tuple[Path, ...] = ()
-    """Folders that hold the folders named by `checkpoint:<name>`."""
+    """Folders that contain the folders named by `checkpoint:<name>`."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names, besides the loopback ones, that a request may be addressed to."""
+    """Host names, besides the loopback ones, that requests may be addressed to."""
     allowed_origins: tuple[str, ...] = ()
     """Origins (`https://studio.example:8443`), besides the service's own, whose pages may call it."""
     tls_cert: Path | None = None
-    """A certificate, with those that sign it, as PEM; with it, and `tls_key`, the service speaks https alone."""
+    """A certificate with its chain, as PEM; with it and `tls_key` the service speaks only https."""
     tls_key: Path | None = None
     """The certificate's key as PEM, without a passphrase."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks (`10.0.0.0/8`) whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
+    """Addresses and networks (`10.0.0.0/8`) whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
     token_requests_per_minute: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Of the token and the studio together; None: as many as they like. Keys have limits of their own."""
+    """Requests per minute of the token and the studio together; None: no limit. Keys have limits of their own."""
     token_concurrent_runs: int | None = Field(default=None, ge=1, le=10_000)
-    """Likewise, runs at once."""
+    """Runs at once of the token and the studio together; None: no limit."""
     audit_days: int = Field(default=365, ge=1, le=3650)
-    """How long it is remembered who changed what; 100,000 changes at most."""
+    """Days for which the audit log keeps changes; at most 100,000 changes."""
     plugins: tuple[str, ...] = ()
-    """Plug-ins of installed packages whose components may be used; none is by itself."""
+    """Plug-ins of installed packages whose components may be used; none is enabled by default."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Less than this is not written."""
+    """The least severe level that is written."""
     log_format: Literal["json", "text"] = "json"
-    """An object a line, or words for people."""
+    """`json`: one object per line; `text`: readable lines."""
     studio: bool = True
-    """Mount the editor at `/studio` where it is installed."""
+    """Mount the editor at `/studio` if it is installed."""
     run_timeout: float = Field(default=600.0, gt=0, le=86_400)
-    """A run's deadline when the client names none."""
+    """A run's deadline if the client names none."""
     drain_timeout: float = Field(default=30.0, ge=0, le=600)
-    """How long runs may finish after SIGTERM."""
+    """Time that runs get to finish after SIGTERM."""
     start_timeout: float = Field(default=600.0, gt=0)
-    """How long a deployment may load."""
+    """Time that a deployment may take to load."""
     queue_limit: int = Field(default=256, ge=1, le=10_000)
-    """Unfinished runs of one deployment; more are answered 503."""
+    """The most unfinished runs of one deployment; further ones are answered with 503."""
     telemetry: Literal["off", "summary", "full"] = "summary"
-    """The level of telemetry that a deployment starts with; it can be changed while it runs."""
+    """Initial telemetry level of a deployment; it can be changed while it runs."""
     kept_traces: int = Field(default=200, ge=1, le=10_000)
-    """Traces of one deployment's runs that are kept; 256 MiB of them at most."""
+    """The most traces kept of one deployment's runs; at most 256 MiB of them."""
     batch_invariant: bool = False
-    """A run gives the same numbers, to the last bit, whatever other runs it shares its device with. Steps take longer,
-    only decoders of tokens run together, prompts share nothing, and a rank has one thread of its processor. Deployments
-    that are started from then on keep to it."""
+    """A run gives bitwise equal numbers whatever other runs share its device. Steps take longer, only decoders of
+    tokens are batched, prompts share nothing, and a rank uses one CPU thread. Applies to deployments started from then
+    on."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
-    """Where traces of runs go as OpenTelemetry spans, `http://localhost:4318`: a collector that takes OTLP as JSON."""
+    """Where traces of runs are sent as OpenTelemetry spans, `http://localhost:4318`: a collector that accepts OTLP as
+    JSON."""
     otlp_headers: SecretStr | None = None
-    """Headers for it, `name=value,name=value`."""
+    """Headers for the collector, `name=value,name=value`."""
 
     @model_validator(mode="after")
     def _exposed_only_with_a_token(self) -> Self:
@@ -114,16 +115,18 @@ class Settings(BaseSettings):
             try:
                 ipaddress.ip_network(proxy)
             except ValueError:
-                raise ValueError(f"`{proxy}` in `WALKGRAPH_TRUSTED_PROXIES` is no address and no network") from None
+                raise ValueError(
+                    f"`{proxy}` in `WALKGRAPH_TRUSTED_PROXIES` is neither an address nor a network"
+                ) from None
         return self
 
     @model_validator(mode="after")
     def _collector_can_be_asked(self) -> Self:
         if any(not name or not found for name, found, _ in self._otlp_pairs()):
-            raise ValueError("`WALKGRAPH_OTLP_HEADERS` is a list of `name=value`, with commas between them")
+            raise ValueError("`WALKGRAPH_OTLP_HEADERS` must be a comma-separated list of `name=value`")
         texts = [text for field in self.otlp_header_fields().items() for text in field]
         if not all(text.isascii() and text.isprintable() for text in texts):
-            raise ValueError("`WALKGRAPH_OTLP_HEADERS` has a character that no header may have")
+            raise ValueError("`WALKGRAPH_OTLP_HEADERS` has a character that headers can't contain")
         try:
             urlsplit(self.otlp_endpoint or "").port  # noqa: B018 - its look-up is the check
         except ValueError:
@@ -144,7 +147,7 @@ class Settings(BaseSettings):
 
     @property
     def address_file(self) -> Path:
-        """Where a running service writes its process and address."""
+        """File where a running service writes its process id and address."""
         return self.home / "service.json"
 
     @property
@@ -159,7 +162,7 @@ class _Listed(BaseSettings):
 
 
 def listed_plugins() -> tuple[str, ...]:
-    """`Settings.plugins` by itself, for what has no other setting: every process reads it from its own environment."""
+    """`Settings.plugins` alone, for code without other settings: every process reads it from its own environment."""
     return _Listed().plugins
 
 
@@ -173,7 +176,7 @@ def is_loopback(host: str) -> bool:
 
 
 def prepare_home(settings: Settings) -> None:
-    """Make the home folder, private to its owner. Raises Refused where it is not ours to use."""
+    """Create the home folder, private to its owner. Raises Refused if it can't be ours."""
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not settings.home.is_dir() or settings.home.is_symlink():
         raise Refused(f"`{settings.home}` must be a folder, not a link; set `WALKGRAPH_HOME` to another one")
@@ -182,19 +185,19 @@ def prepare_home(settings: Settings) -> None:
 
 @contextmanager
 def only_one(settings: Settings) -> Generator[None]:
-    """Hold the home's lock: its owner's death frees it, however it died. Raises Conflict where it is held."""
+    """Hold the home's lock; it is freed with its owner, however that dies. Raises Conflict if it is taken."""
     with (settings.home / _LOCK).open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(
-                f"a Walkgraph service is running in `{settings.home}` already; see `walkgraph status`"
+                f"a Walkgraph service is already running in `{settings.home}`; see `walkgraph status`"
             ) from None
         yield
 
 
 def is_running(settings: Settings) -> bool:
-    """Whether a service holds this home."""
+    """True if a service holds this home."""
     try:
         with (settings.home / _LOCK).open("r") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -206,7 +209,7 @@ def is_running(settings: Settings) -> bool:
 
 
 def read_token(settings: Settings) -> str | None:
-    """The token clients must show: the configured one, or that of a service started earlier in this home."""
+    """The token that clients must send: the configured one, or that of a service started earlier in this home."""
     if settings.token is not None:
         return settings.token.get_secret_value()
     try:
@@ -216,7 +219,7 @@ def read_token(settings: Settings) -> str | None:
 
 
 def ensure_token(settings: Settings) -> str:
-    """As `read_token`; where there is none, 256 random bits are written to `home/token` with mode 0600."""
+    """Like `read_token`; if there is none, write 256 random bits to `home/token` with mode 0600."""
     found = read_token(settings)
     if found is not None:
         if settings.token is None and stat.S_IMODE(settings.token_file.stat().st_mode) != 0o600:
@@ -229,7 +232,7 @@ def ensure_token(settings: Settings) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+    """Write a file that only its owner can read, atomically."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     fresh.touch(mode=0o600)
     fresh.write_text(text)

@@ -134,7 +134,7 @@ def test_a_room_that_lies_otherwise_is_refused(device: str) -> None:
     turns, slots = RotaryTable(torch.ones(1, 16), torch.ones(1, 16)), torch.arange(4)
     room = torch.zeros(9, 32, 1).transpose(1, 2).expand(9, 1, 32)
     to = HeadTargets(torch.zeros(4, 2, 32)[:, ::2], room, room[::2], slots)
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="equal strides"):
         kernels.placed(CUTS["whole"], rows.weighted, rows.squares, weight, bias, EPS, turns, to)
 
 

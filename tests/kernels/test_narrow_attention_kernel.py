@@ -68,7 +68,7 @@ def test_what_lies_otherwise_is_refused(device: str) -> None:
     bounds = torch.zeros(1, 2, dtype=torch.int32, device=device)
     with pytest.raises(ValueError, match="queries and bounds"):
         narrow_attention(q.transpose(0, 1), room, room, bounds)
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="equal strides"):
         narrow_attention(q, room, room.transpose(1, 2), bounds)
     with pytest.raises(ValueError, match="wait for each other"):
         narrow_attention(q.repeat(512, 1, 1), room, room, bounds.repeat(1024, 1), Tuning(joined=True))

@@ -102,5 +102,5 @@ def test_a_certificate_that_can_not_be_shown_is_refused(tmp_path: Path, pair: tu
 def test_proxies_are_addresses(tmp_path: Path) -> None:
     assert Settings(home=tmp_path, trusted_proxies=("10.0.0.0/8", "::1")).trusted_proxies == ("10.0.0.0/8", "::1")
     for wrong in ("*", "proxy.example", "10.0.0.1/8", ""):
-        with pytest.raises(ValidationError, match="no address and no network"):
+        with pytest.raises(ValidationError, match="neither an address nor a network"):
             Settings(home=tmp_path, trusted_proxies=(wrong,))

@@ -71,7 +71,7 @@ def test_an_unknown_name_says_what_there_is_and_what_is_nearest(family: str) -> 
     with pytest.raises(NotFound) as caught:
         plugins.load(family, "fixd", "WORD")
     assert str(caught.value) == (
-        f"no `fixd` in `{family}`; have [broken, fixed, folder, sliding]; did you mean `fixed`?"
+        f"no `fixd` in `{family}`; there are [broken, fixed, folder, sliding]; did you mean `fixed`?"
     )
 
 

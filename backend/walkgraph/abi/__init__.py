@@ -1,1 +1,1 @@
-"""What a model implements and an engine calls: operators, their calls and steps, the states that they read."""
+"""The interface between models and engine: operators, their calls and steps, the states that they read."""

@@ -1,6 +1,6 @@
-"""A call of an operator: what it is made with, what it gives, how it fails.
+"""A call of an operator: its inputs, its outputs, its failures.
 
-It imports no torch: what plans and schedules calls runs without it.
+It imports no torch, so plans and call scheduling run without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StateKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkInfo:
-    """Where a value read from a stream stands in it."""
+    """The place of a value within the stream it is read from."""
 
     index: int
     first: bool
@@ -39,7 +39,7 @@ class ChunkInfo:
 
     @property
     def closing(self) -> bool:
-        """It tells the end of the stream, and holds nothing new."""
+        """True if it marks the end of the stream and holds nothing new."""
         return self.last and self.valid == self.context
 
 
@@ -54,27 +54,27 @@ class Call:
     use: int
     iteration: tuple[int, ...]
     inputs: dict[str, Any]
-    """Port -> Tensor, str, bytes, bool, int, float; a port that is absent is not in it."""
+    """Port -> Tensor, str, bytes, bool, int, float; absent ports are missing."""
     params: Mapping[str, Scalar]
     states: Mapping[str, StateKey]
     seed: int
-    """63 bits, of the run's seed and the node's weights-independent name: views of one node that must agree share a run
-    seed, not this."""
+    """63 bits from the run's seed and the node's weights-independent name. Views of one node that must agree share the
+    run's seed, not this."""
     chunks: dict[str, ChunkInfo] = field(default_factory=dict[str, ChunkInfo])
     priority: int = 0
     ready_at: float = 0.0
-    """Monotonic seconds; for the queueing figure."""
+    """Monotonic seconds, for queueing statistics."""
     name: str = ""
-    """Of the use in its Walk, for who watches."""
+    """Name of the use in its Walk, for observers."""
     host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
-    """Inputs of whole numbers `[n]` that came from the host's memory, as they are there; filled by the engine when it
-    brings them to the device."""
+    """Integer inputs `[n]` that came from host memory, kept there too; the engine fills this in when it copies them to
+    the device."""
 
     def numbers(self, port: str) -> list[int] | None:
-        """The whole numbers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""
+        """The integers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""
         value = self.host.get(port, self.inputs.get(port))
         if value is None or not hasattr(value, "is_floating_point"):
-            return None  # no tensor
+            return None  # not a tensor
         if value.device.type != "cpu" or value.is_floating_point() or value.dim() != 1:
             return None
         return value.tolist()
@@ -85,12 +85,12 @@ Outputs = dict[str, Any]
 
 
 FINITE = "@finite"
-"""No port: under this name a forward may tell by a bool tensor `[]` whether its call's numbers are all finite, where
-its outputs, whole numbers, can't show it. A call of which it is false fails as one that gave NaN."""
+"""Not a port: under this name a forward may return a bool tensor `[]`, false if the call's numbers are not all finite,
+where its integer outputs can't show it. Such a call fails like one with NaN outputs."""
 
 
 class CallFailed(Exception):
-    """Raised by an operator for one call of a batch that can't be served; the message is the client's."""
+    """Raised by an operator for one call of a batch that can't be served; the client sees the message."""
 
     def __init__(
         self, message: str, port: str | None = None, *, code: Literal["node_error", "invalid_input"] = "node_error"
@@ -98,4 +98,4 @@ class CallFailed(Exception):
         super().__init__(message)
         self.port = port
         self.code: Literal["node_error", "invalid_input"] = code
-        """`invalid_input` where the client's own value is at fault (a picture that is none)."""
+        """`invalid_input` if the client's own value is at fault, such as bytes that aren't a picture."""

@@ -1,11 +1,11 @@
-"""What an operator is: the code behind a component, and all that it may see of the engine.
+"""The operator: the code behind a component, and everything it may see of the engine.
 
-An operator is loaded once per (component, weights, literal options) on a rank; every node and view that shares these
-shares it, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
-calls: what a run keeps is in its states, which only the engine owns.
+An operator is loaded once per (component, weights, literal options) on a rank, and shared by every node and view with
+the same ones, so that one forward serves calls of several runs, Walks, iterations and views. It keeps nothing between
+calls: a run's data is in its states, which the engine owns.
 
 An operator has a `forward`, which reads its calls on the host, and may have a `step`: the same work on tensors of fixed
-shapes alone, which the engine can capture, and iterate without the host.
+shapes, which the engine can capture and iterate without the host.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -24,35 +24,36 @@ T = TypeVar("T")
 
 
 Capture = Callable[[Callable[[], None], str], Callable[[], None]]
-"""Device work on tensors that stay where they are, and what it is -> what replays it."""
+"""(device work on tensors with fixed addresses, its description) -> a function that replays it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadContext:
-    """What an operator is made from."""
+    """The inputs for loading an operator."""
 
     device: torch.device
     dtype: torch.dtype
-    """Of the weights and activations."""
+    """Type of the weights and activations."""
     folder: Path | None
-    """Of the weights (public checkpoint layout); None for a component without weights or random ones."""
+    """Folder of the weights (public checkpoint layout); None for a component without weights or with random ones."""
     shared: dict[Hashable, Any]
-    """Modules that several operators of one weight set share on this rank (the backbone of encoder and decoder), by
-    network."""
+    """Network -> modules that several operators of one weight set share on this rank, such as the backbone of encoder
+    and decoder."""
     options: Mapping[str, Scalar]
     """The node's literal parameters."""
     random: tuple[str, int] | None = None
     """(config name, seed) of a `random:` source."""
     family: str | None = None
-    """Of the weights."""
+    """Family of the weights."""
     progress: Callable[[int], None] | None = None
-    """To be called with the bytes of every tensor that was loaded."""
+    """Called with the bytes of every tensor loaded."""
     capture: Capture | None = None
-    """Records work of fixed shape for operators that capture parts of their `forward`; None where nothing is."""
+    """Records work of fixed shape, for operators that capture parts of their `forward`; None where nothing is
+    captured."""
 
     def once(self, kind: type[T], draw: Callable[[str, int], T], read: Callable[[Path], T]) -> T:
-        """One of each kind per weight set, at its first use: drawn (config name, seed) or read. Raises `Refused` where
-        the node names no weights."""
+        """One of each kind per weight set, made at its first use: drawn from (config name, seed), or read from the
+        folder. Raises `Refused` if the node names no weights."""
         if kind not in self.shared:
             if self.random is not None:
                 self.shared[kind] = draw(*self.random)
@@ -65,18 +66,18 @@ class LoadContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One call to warm up with, before the rank is ready."""
+    """One call for warm-up, before the rank is ready."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
 class Operator(Protocol):
-    """`network` of a component names a class of this shape, derived from this one:
+    """The interface of operator classes, which derive from it; a component's `network` names one:
     `walkgraph.models.bagel.operators:Backbone`."""
 
     options: ClassVar[tuple[str, ...]] = ()
-    """Parameters that `load` reads: they must be literal, and nodes share an operator only where these are equal."""
+    """Parameters that `load` reads: they must be literal, and nodes share an operator only if these are equal."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
@@ -91,45 +92,48 @@ class Operator(Protocol):
         return None
 
     def rows(self, call: Call) -> int:
-        """What the call adds to a batch, in tokens (or the nearest measure of work), for the token budget."""
+        """The call's size in a batch in tokens (or the nearest measure of work), for the token budget."""
         return 1
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
-        """The call as several of at most `rows` rows, made one after the other; the last one's outputs are its own.
+        """Split the call into several of at most `rows` rows, served one after the other; the last one's outputs are
+        the call's.
 
-        For causal appends, where the parts leave the states as the whole would. Otherwise the call as it is.
+        Only for causal appends, where the parts leave the states as the whole call would. Otherwise return the call as
+        it is.
         """
         return (call,)
 
     def examples(self) -> Sequence[Example]:
-        """Calls that touch every kernel of the forward; made one after the other at load, on states of their own."""
+        """Calls that together use every kernel of the forward; made one by one at load, on states of their own."""
         return ()
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        """The shapes of a `step` for a call that begins with these inputs; None where only `forward` can serve it.
+        """The shapes of a `step` for a call that begins with these inputs; None if only `forward` can serve it.
 
-        Of an input that changes with the iteration, or that another use of the loop gives, there is a tensor of its
-        shape on the device `meta`. Before there is a request, an input that no example has is missing: a spec that
-        follows from the others alone tells its shape."""
+        Inputs that change with the iteration, or that another use of the loop produces, are tensors of the right shape
+        on the device `meta`. Before the first request, an input without an example is missing: its shape comes from a
+        spec that depends only on the other inputs.
+        """
         return None
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
-        """What a `step` outside a loop reads for this call, by the names of its spec (ports, and numbers that follow
-        from the call, as Python's), and what else `step_spec` must know; None where `forward` must serve it."""
+        """The inputs of a `step` outside a loop for this call, by the names of its spec (ports, and Python numbers
+        derived from the call), and whatever else `step_spec` needs; None if `forward` must serve it."""
         return None
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        """What an iteration reads of the values that loops are entered with, or `step_inputs`: one of each shape and
-        variant that is worth making ready before the first request. Where other uses of a loop read slices of what
-        follows from it, only those are that have as many."""
+        """Example inputs of an iteration: values that loops are entered with, or `step_inputs`, one for each shape and
+        variant that should be prepared before the first request. If other uses of a loop read slices of results derived
+        from it, only examples with as many slices are used."""
         return ()
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. What it appends
-        to paged slots lies at `lengths` onward; the engine counts it. Whoever has a `step_spec` has it."""
+        """Serve a batch of one spec: device work of fixed shape, without reading a value on the host. Rows appended to
+        paged slots go to `lengths` onward; the engine counts them. Required with a `step_spec`."""
         ...
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        """Serve the calls in one batch, in their order. Raises for the whole batch; the engine then finds the guilty
+        """Serve the calls in one batch, in order. An exception fails the whole batch; the engine then finds the guilty
         call by itself."""
         ...

@@ -1,4 +1,4 @@
-"""What runs keep, as an operator sees it: paged caches that a forward attends, and tensors."""
+"""The states of runs as an operator sees them: paged caches that a forward attends to, and tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,21 +21,22 @@ class Segment:
     rows: Tensor
     """int64 [n]"""
     mode: Literal["causal", "block"]
-    """`causal`: each row sees the past and the rows up to itself; `block`: each sees the past and the whole block."""
+    """`causal`: each row attends the past and the rows up to itself; `block`: each attends the past and the whole
+    block."""
     keep: bool = True
-    """False: attended, never stored (noised latents)."""
+    """False: attended but never stored (noised latents)."""
     advance: int = 1
-    """What the position counter grows by when the segment is kept."""
+    """Increment of the position counter when the segment is kept."""
     sequence: int = 0
-    """Which of the state's sequences, where it has a width."""
+    """Index of the sequence, in a state with a width."""
     tokens: Sequence[int] | None = None
-    """Of a causal segment that is kept and advances by a position for each row: numbers `[n]` which, with those before
-    them and the operator, decide its keys and values. Other sequences that begin alike may then `reuse` its pages."""
+    """For a kept causal segment that advances one position per row: numbers `[n]` that, with those before them and the
+    operator, determine its keys and values. Sequences that begin alike may then `reuse` its pages."""
 
 
 def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Sequence[int] | None]:
-    """How many of the token ids `[n]` at a port are appended to a state already, as others have computed them, and the
-    `tokens` of the segment of the rest. For token ids that alone decide what the operator keeps of them."""
+    """The number of token ids `[n]` at a port that are in a state already, as others have computed them, and the
+    `tokens` for the segment with the rest. Only for token ids that alone determine the operator's keys and values."""
     tokens = call.numbers(port)
     if tokens is None:
         return 0, None
@@ -44,10 +45,10 @@ def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Seq
 
 
 class CausalRows(NamedTuple):
-    """Where the rows of a forward go, and what they see: their sequence up to themselves, or their whole block."""
+    """The slots of a forward's rows, and what they attend: their sequence up to themselves, or their whole block."""
 
     k: Sequence[Tensor]
-    """The pool's layers, each `[S, G, D]`; `v` likewise."""
+    """Per layer of the pool `[S, G, D]`; `v` likewise."""
     v: Sequence[Tensor]
     slots: Tensor
     """int64 `[R]`, in the order of the batch's rows."""
@@ -58,12 +59,12 @@ class CausalRows(NamedTuple):
     before: Sequence[int]
     """Tokens of each sequence before them."""
     pages: Sequence[Sequence[int]]
-    """Of each sequence, those of its rows among them."""
+    """Pages of each sequence, including those of its new rows."""
 
 
 class Placed(Protocol):
-    """Rows whose keys and values a network writes itself: those of a layer to `k[layer][slots]` and `v[layer][slots]`,
-    before it attends them."""
+    """Rows whose keys and values a network writes itself, to `k[layer][slots]` and `v[layer][slots]`, before it attends
+    in that layer."""
 
     k: Sequence[Tensor]
     """Per layer `[S, G, D]`."""
@@ -83,16 +84,16 @@ class Attention(Protocol):
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
     def causal(self) -> CausalRows | None:
-        """For causal segments that are kept, in the order of the rows; otherwise None."""
+        """The rows of kept causal segments, in order; None for others."""
         ...
 
     def begun(self) -> CausalRows | None:
-        """For blocks that are kept and begin their sequences, in the order of the rows; otherwise None."""
+        """The rows of kept blocks that begin their sequences, in order; None for others."""
         ...
 
     def placed(self) -> Placed:
-        """In place of a call for every layer, for segments that are kept, in the order of the rows, and of one mode
-        where they are of several rows."""
+        """An alternative to calling this for every layer, for kept segments in the order of the rows; segments of
+        several rows must share one mode."""
         ...
 
 
@@ -104,19 +105,19 @@ class States(Protocol):
         ...
 
     def length(self, key: StateKey, sequence: int = 0) -> int:
-        """Tokens kept."""
+        """Number of tokens kept."""
         ...
 
     def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
-        """How many of the `tokens` that are to be appended, as a segment of this operator's would name them, are there
-        already: others have computed them. They are appended by this; the last token never is. To be asked before
-        `attend`; 0 for a state whose tokens so far have no names."""
+        """The number of the `tokens` to append (as a segment of this operator would name them) that others have
+        computed already. This call appends them; never the last token. Must precede `attend`; 0 for a state whose
+        tokens so far are unnamed."""
         ...
 
     def attend(self, segments: Sequence[Segment]) -> Attention:
         """Reserve slots for the kept rows. They count only after `commit`, so a forward that raises leaves no trace.
 
-        Segments share one cache shape, and no two are of one sequence. `rows` are never written into afterwards.
+        Segments share one cache shape, and no two belong to one sequence. `rows` must not be written to afterwards.
         """
         ...
 
@@ -125,13 +126,13 @@ class States(Protocol):
     def tensor(self, key: StateKey) -> Tensor | None: ...
 
     def put(self, key: StateKey, value: Tensor) -> None:
-        """Replace the tensor. It is never written into: forks share it."""
+        """Replace the tensor. It must never be written to, as forks share it."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheShape:
-    """What one token of a paged state takes: `2 * layers * kv_heads * head_dim * itemsize` bytes."""
+    """The size of one token in a paged state: `2 * layers * kv_heads * head_dim * itemsize` bytes."""
 
     layers: int
     kv_heads: int

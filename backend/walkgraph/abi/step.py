@@ -1,4 +1,4 @@
-"""A step: an operator's work on tensors of fixed shapes alone, which the engine can capture and iterate by itself."""
+"""A step: an operator's work on tensors of fixed shapes, which the engine can capture and iterate by itself."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from walkgraph.abi.states import Placed
 
 
 class Row(NamedTuple):
-    """What one run has of a tensor that a batch holds as `[B, *shape]`."""
+    """One run's part of a tensor that a batch holds as `[B, *shape]`."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -26,30 +26,30 @@ class StepSpec:
     inputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
     outputs: Mapping[str, Row] = field(default_factory=dict[str, Row])
     params: Mapping[str, torch.dtype] = field(default_factory=dict[str, torch.dtype])
-    """Those that a step reads: float32 or int64."""
+    """Parameters that a step reads: float32 or int64."""
     tensors: Mapping[str, Row] = field(default_factory=dict[str, Row])
-    """Slots of `tensor` states that are kept as rows of a table; zeros where a run has none yet."""
+    """Slots of `tensor` states that are kept as rows of a table; zeros for a run that has none yet."""
     appends: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Paged slot -> tokens that a step appends; 0 for one that is only read."""
+    """Paged slot -> tokens that a step appends; 0 if it only reads."""
     advances: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Paged slot -> what the position counter grows by in a step."""
+    """Paged slot -> increment of the position counter per step."""
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Paged slot -> tokens of a block which a step attends with the whole context, and which is not kept. Such a slot
-    appends nothing."""
+    """Paged slot -> tokens of a block that a step attends with the whole context and does not keep. Such a slot appends
+    nothing."""
     contexts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Slot of `scratch` -> tokens that its state likeliest has: steps over so many are made ready."""
+    """Slot of `scratch` -> the likely number of tokens in its state; steps for that size are prepared."""
     variant: Hashable = None
-    """What else decides the work and is the same for a whole batch; the step finds it in its batch."""
+    """Anything else that decides the work and is equal for a whole batch; the step finds it in its batch."""
     sizes: tuple[int, ...] | None = None
-    """Batches that are captured; a larger one is served in parts. None: those of the engine."""
+    """Batch sizes that are captured; a larger batch is served in parts. None: the engine's sizes."""
     pure: bool = False
-    """Its outputs follow from inputs, parameters and states alone, not from the seed or the iteration: of two calls
-    where these are equal, one is made."""
+    """Its outputs depend only on inputs, parameters and states, not on the seed or the iteration; calls that agree in
+    these are made once."""
     together: bool = False
-    """Uses of one iteration that don't wait for each other are one batch: they share its reads of the weights."""
+    """Uses of one iteration that don't wait for each other form one batch, so they share its reads of the weights."""
     invariant: bool = False
-    """Under `layers.invariance` a row's numbers are equal to the last bit whatever rows are beside it. Loops with any
-    other step have one row a launch there."""
+    """Under `layers.invariance` a row's numbers are bitwise equal whatever rows are beside it. There, loops with any
+    other step launch one row at a time."""
 
     @cached_property
     def key(self) -> Hashable:
@@ -58,11 +58,11 @@ class StepSpec:
 
 
 class PagedRows(NamedTuple):
-    """Where the sequences of a batch stand, on the device. T rows of the table, B of the batch, P pages of a row."""
+    """The places of a batch's sequences on the device. T rows of the table, B of the batch, P pages per row."""
 
     rows: Tensor
-    """int32 `[B]`: the batch's rows of the tables; a padded batch repeats rows that nobody reads. Of a state of w
-    sequences `[B * w]`: those of a run follow each other."""
+    """int32 `[B]`: the batch's rows of the tables; a padded batch repeats rows that nobody reads. For a state of w
+    sequences `[B * w]`, with the sequences of a run next to each other."""
     pages: Tensor
     """int32 `[T, P]`"""
     lengths: Tensor
@@ -72,8 +72,8 @@ class PagedRows(NamedTuple):
 
 
 class Block(Placed, Protocol):
-    """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row: R = B * n. Each
-    sees its row's context, which lies in `k` and `v` already, and its whole block."""
+    """The blocks of a batch that are attended and not kept: n tokens for each of B rows, row by row, R = B * n. Each
+    token attends its row's context, which is in `k` and `v` already, and its whole block."""
 
     positions: Tensor
     """int64 `[B]`: rope position of the row's next token."""
@@ -86,32 +86,32 @@ class PagedSlot(NamedTuple):
     v: Sequence[Tensor]
     rows: PagedRows
     block: Block | None = None
-    """Where the spec names the slot in `scratch`."""
+    """Set if the spec names the slot in `scratch`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepBatch:
-    """What a `step` sees; all on the operator's device."""
+    """The inputs of a `step`, all on the operator's device."""
 
     rows: Tensor
-    """int32 `[B]`, into `tensors`."""
+    """int32 `[B]`: indices into `tensors`."""
     inputs: Mapping[str, Tensor]
     """Port -> `[B, *shape]`."""
     params: Mapping[str, Tensor]
     """Parameter of the spec -> `[B]`."""
     seed: Tensor
-    """int64 `[B]`, of each row's call."""
+    """int64 `[B]`: seed of each row's call."""
     iteration: Tensor
     """int64 `[B]`: index in the innermost loop."""
     paged: Mapping[str, PagedSlot] = field(default_factory=dict[str, PagedSlot])
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     """Slot -> the whole table `[T, *shape]`; a step reads and writes its `rows` in place."""
     variant: Hashable = None
-    """The spec's."""
+    """The spec's variant."""
 
 
 class StepOutputs(NamedTuple):
     ports: Mapping[str, Tensor]
-    """Port -> `[B, *shape]`, as the spec says."""
+    """Port -> `[B, *shape]`, shaped as in the spec."""
     finite: Tensor | None = None
-    """bool `[B]`: false for a row whose numbers are NaN or infinite; None where the float outputs tell."""
+    """bool `[B]`: false for a row with NaN or infinite numbers; None if the float outputs show that."""

@@ -1,1 +1,1 @@
-"""What several model families are built of: vision towers, an autoencoder, decoding, the loading of weights."""
+"""Parts shared by several model families: vision towers, an autoencoder, decoding, the loading of weights."""

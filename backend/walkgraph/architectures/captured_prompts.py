@@ -1,8 +1,8 @@
-"""Short prompts are read by captured forwards: hundreds of small launches become one.
+"""Captured forwards for short prompts: hundreds of small launches become one.
 
-The prompts of several sequences are packed into one tensor of rows. Where rows stand and what they see lies in tensors
-that are filled before a replay, so that one CUDA graph for each number of rows serves all prompts. What doesn't fit is
-read by a plain forward.
+The prompts of several sequences are packed into one tensor of rows. Tensors filled before a replay hold the rows' slots
+and what they attend, so that one CUDA graph per number of rows serves all prompts. A plain forward reads whatever
+doesn't fit.
 
 Shape letters: R rows of a graph, P prompts of a graph, N numbers beside its rows.
 """
@@ -18,41 +18,41 @@ from walkgraph.abi.states import CausalRows
 
 
 class PromptInputs(NamedTuple):
-    """What a graph reads: tensors that stay where they are."""
+    """The inputs of a graph: tensors with fixed addresses."""
 
     rows: Tensor
     """`[R, ...]`: token ids, or embeddings."""
     slots: Tensor
-    """int64 `[R]`: where keys and values go."""
+    """int64 `[R]`: slots for keys and values."""
     numbers: Tensor
-    """int64 `[N]`: what the form lays out beside them; one tensor, so that one copy fills it."""
+    """int64 `[N]`: the form's other numbers, in one tensor so that one copy fills it."""
 
 
 class PromptForm(Protocol):
-    """How an architecture reads prompts in tensors of fixed shapes."""
+    """An architecture's way of reading prompts in tensors of fixed shapes."""
 
     sizes: Sequence[int]
-    """Rows of a graph, all prompts together, ascending."""
+    """Rows of a graph, summed over its prompts, ascending."""
     most: int
-    """Prompts of a graph."""
+    """The most prompts of a graph."""
     what: str
-    """What a graph reads, in words, with `{}` for its rows."""
+    """Description of a graph's input, with `{}` for its rows."""
 
     def fits(self, to: CausalRows) -> bool:
-        """Whether a graph serves prompts that stand so, where they are few and short enough."""
+        """True if a graph serves prompts at these places, provided they are few and short enough."""
         ...
 
     def blank(self, size: int) -> Sequence[int]:
-        """The `numbers` of a graph of so many rows before its first replay."""
+        """The `numbers` of a graph with `size` rows before its first replay."""
         ...
 
     def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
-        """Those of a replay. Where they are fewer, the rest stays as it is, and decides nothing."""
+        """The `numbers` for a replay. If they are fewer, the rest stays unchanged and has no effect."""
         ...
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
-        """Launch the forward, without reading a value on the host -> what is asked of each prompt, each `[P, ...]`. Of
-        `to` only the pool counts."""
+        """Launch the forward without reading a value on the host -> the answers for each prompt, each `[P, ...]`. Only
+        the pool of `to` matters."""
         ...
 
 
@@ -74,26 +74,26 @@ class CapturedPrompts:
         return self._capture is not None
 
     def read(self, rows: Tensor, positions: Sequence[int], to: CausalRows | None) -> Sequence[Tensor] | None:
-        """What the form reads of each prompt, `[prompts, ...]`; None where a plain forward must serve them. `rows`
-        `[n, ...]` and their positions, prompt by prompt."""
+        """The form's answers for each prompt, `[prompts, ...]`; None if a plain forward must serve them. `rows` `[n,
+        ...]` and their positions, prompt by prompt."""
         form, count = self._form, len(rows)
         if self._capture is None or to is None or count > form.sizes[-1] or len(to.counts) > form.most:
             return None
         if not form.fits(to):
             return None
         if not self._graphs:
-            # All at the first prompt, which is the warm-up's: no request waits for it.
+            # All graphs are captured at the first prompt, which is the warm-up's, so no request waits for it.
             self._graphs = {size: self._captured(size, rows, to, self._capture) for size in reversed(form.sizes)}
         size = next(size for size in form.sizes if size >= count)
         inputs, answers, replay = self._graphs[size]
         inputs.rows[:count].copy_(rows)
         inputs.slots[:count].copy_(to.slots)
         inputs.slots[count:].fill_(to.spare)
-        # From pinned memory, the copy doesn't wait for the work before it.
+        # From pinned memory, so the copy doesn't wait for the work before it.
         numbers = torch.tensor(form.numbers(size, positions, to), dtype=torch.int64, pin_memory=inputs.numbers.is_cuda)
         inputs.numbers[: len(numbers)].copy_(numbers, non_blocking=True)
         replay()
-        # The next replay writes over what this one gave.
+        # The next replay overwrites the answers of this one.
         return [answer[: len(to.counts)].clone() for answer in answers]
 
     def _captured(self, size: int, like: Tensor, to: CausalRows, capture: Capture) -> _Graph:
@@ -112,5 +112,5 @@ class CapturedPrompts:
 
 
 def padded(numbers: Sequence[int], size: int, by: int = 0) -> list[int]:
-    """The numbers, and behind them others up to `size`."""
+    """The numbers, padded to `size` with `by`."""
     return [*numbers, *[by] * (size - len(numbers))]

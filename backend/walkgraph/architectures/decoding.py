@@ -1,5 +1,5 @@
-"""One new token of every row through a stack of decoder layers, and the sampling of the token after it: what language
-models share, whatever their family.
+"""One new token of every row through a stack of decoder layers, and the sampling of the next one: the part that
+language models of all families share.
 
 Shape letters: B rows of a step, W width, V vocabulary.
 """
@@ -18,11 +18,11 @@ from walkgraph.layers.rope import NeoxRope
 from walkgraph.layers.sampling_params import SamplingParams
 
 Sampling = Mapping[str, tuple[str, torch.dtype]]
-"""Parameter of a node -> that of `SamplingParams`, and its type."""
+"""Parameter of a node -> its name in `SamplingParams`, and its type."""
 
 
 class Stack(Protocol):
-    """A language model without its head. Its layers' weights for text have no suffix, and are packed."""
+    """A language model without its head. Its layers' weights for text have no suffix and are packed."""
 
     embed_tokens: nn.Embedding
     layers: nn.ModuleList
@@ -39,7 +39,7 @@ def step_logits(stack: Stack, head: Tensor, token: Tensor, slot: StepSlot) -> Te
 
 
 def step_sampling(batch: StepBatch, slot: PagedSlot, names: Sampling) -> SamplingParams:
-    """How the token after the new one is drawn: its noise follows from the call's seed and the number of tokens that
-    it continues, as in a forward."""
+    """Sampling parameters for the next token: its noise depends on the call's seed and the number of tokens before it,
+    as in a forward."""
     position = slot.rows.lengths.index_select(0, slot.rows.rows).long() + 1
     return SamplingParams(batch.seed, position, **{name: batch.params[param] for param, (name, _) in names.items()})

@@ -1,4 +1,4 @@
-"""Weights drawn at random, for the configurations that a `random:CONFIG:SEED` source names."""
+"""Random weights, for the configurations in `random:CONFIG:SEED` sources."""
 
 import hashlib
 import math
@@ -14,9 +14,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: torch.dtype) -> M:
-    """A module with every tensor drawn, also those that training starts at zero: nothing passes a test by being 0.
+    """A module with random tensors, even where training starts with zeros, so that no test passes because a tensor is
+    0.
 
-    Each tensor depends on the seed and its own name alone, so that a part loads as it does within the whole. CPU and
+    Each tensor depends only on the seed and its own name, so a part gets the same values as within the whole. CPU and
     GPU draw different numbers.
     """
     with unset():
@@ -27,7 +28,7 @@ def drawn(build: Callable[[], M], seed: int, *, device: torch.device, dtype: tor
 
 
 def _draw(name: str, shape: torch.Size, seed: int, device: torch.device) -> Tensor:
-    """Matrices keep the scale of what they multiply; vectors of weights are near 1, biases near 0."""
+    """Matrices preserve the scale of their input; weight vectors are near 1, biases near 0."""
     digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest()
     generator = torch.Generator(device).manual_seed(int.from_bytes(digest, "big"))
     numbers = torch.randn(shape, generator=generator, device=device)

@@ -1,4 +1,4 @@
-"""The FLUX autoencoder as it is served: `AutoEncoder` laid out for few passes over its pictures.
+"""The FLUX autoencoder in its serving form: `AutoEncoder` laid out for few passes over its pictures.
 
     pictures     channels-last in one dtype, sums and statistics in float32, what leaves it float32
     convolutions without their bias, which the pass that adds the residual adds too; that pass tells the next norm's
@@ -9,12 +9,12 @@
     downsampling a convolution of a picture that was written with its border
     attention    of one head of 512, on its own pieces
 
-In bfloat16 pictures differ from those in float32, with drawn weights, by 1.2e-2 of their norm (50 dB, 0.6 of 255 in
-the mean), latents by 1.3e-2; with the starter's weights by 4e-3 (70 dB).
-`tests/unit/architectures/test_flux_vae_packed.py` holds it there. Of that the residual sums' rounding is a third, the
-first and the last layer's nothing that shows.
+In bfloat16 pictures differ from those in float32, with random weights, by 1.2e-2 of their norm (50 dB, on average 0.6
+of 255), latents by 1.3e-2; with the starter's weights by 4e-3 (70 dB).
+`tests/unit/architectures/test_flux_vae_packed.py` checks these bounds. The residual sums' rounding causes a third of
+it, the first and the last layer nothing measurable.
 
-A picture of the largest size, 1024 by 1024, takes below 3 GB and is not cut: norms and attention see the whole of it.
+The largest picture, 1024 by 1024, takes less than 3 GB and is not tiled: norms and attention see all of it.
 
 Shape letters: B pictures, H and W pixels, z latent channels, f the downsampling.
 """
@@ -31,7 +31,7 @@ from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 from walkgraph.layers.pictures.pixels import few_channels, one_head
 
 _ALIGNED = 8
-"""Channels that the kernels of convolutions read at once."""
+"""Channels that convolution kernels read at once."""
 
 
 class _Conv(NamedTuple):
@@ -106,7 +106,7 @@ _Stage = _Block | _Attention | _Upsample | _Downsample
 
 
 class PackedVae:
-    """`AutoEncoder.encode` (of the posterior's mean) and `AutoEncoder.decode`, without gradients."""
+    """`AutoEncoder.encode` (the posterior's mean) and `AutoEncoder.decode`, without gradients."""
 
     def __init__(self, model: AutoEncoder, dtype: torch.dtype) -> None:
         self.config, self._dtype = model.config, dtype
@@ -146,7 +146,7 @@ class PackedVae:
 
 
 def _aligned(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """`[B, C, H, W]` channels-last, with channels of zeros up to a multiple of 8."""
+    """`[B, C, H, W]` channels-last, with channels zero-padded to a multiple of 8."""
     b, c, h, w = x.shape
     wide = torch.zeros(b, h, w, c + -c % _ALIGNED, dtype=dtype, device=x.device).permute(0, 3, 1, 2)
     wide[:, :c] = x
@@ -214,6 +214,7 @@ def _phases(weight: Tensor) -> Tensor:
 
 
 def _folded(weight: Tensor, axis: int, *, late: bool) -> Tensor:
-    """Three neighbours along an axis as two: the first of a pixel's doubles has itself after it, the second before."""
+    """Three neighbours along an axis as two: the first of a doubled pixel's copies has the other copy after it, the
+    second before it."""
     a, b, c = weight.unbind(axis)
     return torch.stack([a + b, c] if late else [a, b + c], axis)

@@ -1,13 +1,13 @@
 """A picture of latents without their decoder: each pixel is a linear function of 3 by 3 latent pixels and of the mean
-of all, as the norms of a decoder make each part of a picture depend on the whole.
+of all, as a decoder's norms make each part of a picture depend on the whole.
 
-The function is fitted when it is made, for whatever weights there are, by least squares to what the decoder itself
-paints: of drawn pictures (flat or smooth grounds, with discs and squares on them) that went through the encoder. A
-picture counts the more the better the autoencoder gives it back: what it has never seen, it says little about.
+The function is fitted at load for the given weights, by least squares to the decoder's own output for random pictures
+(flat or smooth grounds with discs and squares) that went through the encoder. Pictures that the autoencoder
+reconstructs well weigh more, as its output means little for kinds of pictures that it has never seen.
 
-On the starter's scenes a preview correlates with the decoder's picture by 0.97, of blurred latents by 0.98; where they
-differ from their ground, by 0.65: it shows where a shape is, its colour not always. What else was tried and brought
-less than it costs: random features behind a ReLU, the decoder's own coarsest level, squares of latents.
+On the starter's scenes a preview correlates with the decoder's picture by 0.97, and for blurred latents by 0.98; where
+they differ from their ground, by 0.65: it shows where a shape is, but not always its colour. Tried without enough gain
+for the cost: random features behind a ReLU, the decoder's own coarsest level, squares of latents.
 
 Shape letters: B pictures, z latent channels, h and w latent pixels, d pixels along the side of one, S the side of a
 drawn picture.
@@ -23,24 +23,25 @@ from walkgraph.architectures.flux_vae_packed import PackedVae
 
 _COUNT = 36
 _SIDE = 16
-"""Latent pixels of a drawn picture's side at most."""
+"""The most latent pixels along a drawn picture's side."""
 _GROUNDS = 1.0, -1.0, 0.0
 _LIKELY = 1.0, 0.6, 0.3
-"""That there is a first, a second, a third disc or square."""
+"""Probability of a first, a second and a third disc or square."""
 _DOUBT = 3e-3
-"""Mean squared error of a picture that counts half of one without."""
+"""Mean squared error at which a picture's weight is half of a perfect one's."""
 _RIDGE = 1e-2
-"""Of the mean square of a latent: weights that a few pictures can't tell stay small."""
+"""Share of a latent's mean square, so that weights that a few pictures don't determine stay small."""
 
 
 class LatentPreview:
     def __init__(self, near: Tensor, mean: Tensor, bias: Tensor, detail: int) -> None:
-        """near `[3 d d, z, 3, 3]`, mean `[3 d d, z]`, bias `[3 d d]`: of a latent pixel's d by d pixels."""
+        """near `[3 d d, z, 3, 3]`, mean `[3 d d, z]`, bias `[3 d d]`: weights for the d by d pixels of a latent
+        pixel."""
         self._near, self._mean, self._bias, self.detail = near, mean, bias, detail
 
     @classmethod
     def fitted(cls, vae: PackedVae, detail: int, side: int, device: torch.device) -> Self:
-        """`detail` divides the downsampling; `side`: latent pixels of the largest picture's."""
+        """`detail` divides the downsampling; `side`: latent pixels along the largest picture's side."""
         f = vae.config.downsample
         drawn = pictures(_COUNT, min(side, _SIDE) * f, torch.Generator().manual_seed(0))
         given = drawn.to(device)
@@ -91,7 +92,7 @@ def _bordered(latents: Tensor) -> Tensor:
 
 
 def _least_squares(latents: Tensor, painted: Tensor, weights: Tensor, detail: int) -> tuple[Tensor, Tensor, Tensor]:
-    """latents `[B, z, h, w]`, painted `[B, 3, h * d, w * d]`, weights `[B]` -> what a `LatentPreview` is made of."""
+    """latents `[B, z, h, w]`, painted `[B, 3, h * d, w * d]`, weights `[B]` -> the tensors of a `LatentPreview`."""
     z = latents.shape[1]
     near = F.unfold(_bordered(latents), 3).transpose(1, 2)
     mean = latents.mean((2, 3))[:, None].expand(-1, near.shape[1], -1)

@@ -1,4 +1,4 @@
-"""The base of operators that make tensors themselves, and hold nothing else."""
+"""The base of operators that only create tensors and have no weights."""
 
 from typing import Self
 
@@ -8,7 +8,7 @@ from walkgraph.abi.operator import LoadContext, Operator
 
 
 class OnDevice(Operator):
-    """An operator that makes tensors on its rank's device."""
+    """An operator that creates tensors on its rank's device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

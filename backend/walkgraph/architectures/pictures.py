@@ -1,4 +1,4 @@
-"""Encoded pictures, as clients send them: their bytes may be anything."""
+"""Encoded pictures from clients, whose bytes may be anything."""
 
 import io
 
@@ -7,19 +7,20 @@ from PIL import Image, ImageOps
 from walkgraph.abi.calls import Call, CallFailed
 
 FORMATS = ("PNG", "JPEG", "WEBP")
-"""Decoders that a client's bytes may reach."""
+"""Decoders that may see a client's bytes."""
 MAX_PIXELS = 64 * 10**6
 MAX_SIDE = 8192
 
 
 def decode(call: Call) -> Image.Image:
-    """The picture at `image`: RGB, upright, alpha laid on white. Raises `CallFailed` for bytes that are none."""
+    """The picture at `image`: RGB, upright, alpha laid on white. Raises `CallFailed` for bytes that aren't a
+    picture."""
     try:
         picture = Image.open(io.BytesIO(call.inputs["image"]), formats=FORMATS)
         pixels = picture.size[0] * picture.size[1]
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         pixels = MAX_PIXELS + 1
-    except Exception as error:  # decoders of broken bytes raise whatever they stumble on
+    except Exception as error:  # on broken bytes decoders raise all kinds of exceptions
         raise _broken(call) from error
     if pixels > MAX_PIXELS:
         message = f"`{call.node}` reads pictures of at most {MAX_PIXELS // 10**6} million pixels; send a smaller one"

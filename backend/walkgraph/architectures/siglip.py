@@ -1,4 +1,4 @@
-"""The SigLIP vision transformer over square pictures of one size: as many patches as it has positions.
+"""The SigLIP vision transformer over square pictures of one size, with as many patches as it has positions.
 
 Parameter names are the public checkpoint's (those of its `vision_model`).
 
@@ -24,7 +24,7 @@ class SquareEmbeddings(nn.Module):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
         self.config = config
-        # A convolution by its name and shape in checkpoints; patches don't overlap, so that it is one product.
+        # In checkpoints it has the name and shape of a convolution; patches don't overlap, so it is one product.
         self.patch_embedding = nn.Conv2d(3, config.width, config.patch, config.patch)
         self.position_embedding = nn.Embedding(config.side**2, config.width)
 
@@ -38,7 +38,7 @@ class SquareEmbeddings(nn.Module):
 
 
 class Squares:
-    """`Attend` within each of pictures of equally many patches. Nothing is planned on the host, so that it may be
+    """`Attend` within each of several pictures with equally many patches. It plans nothing on the host, so it can be
     captured."""
 
     def __init__(self, patches: int) -> None:
@@ -58,8 +58,8 @@ class SquareVision(nn.Module):
         self.post_layernorm = nn.LayerNorm(config.width, config.norm_eps)
 
     def forward(self, pixels: Tensor, attend: Attend | None = None) -> Tensor:
-        """pixels `[B, 3, side * P, side * P]` in [-1, 1] -> `[B * N, W]`. `attend` keeps the pictures apart; without it
-        one is made."""
+        """pixels `[B, 3, side * P, side * P]` in [-1, 1] -> `[B * N, W]`. `attend` separates the pictures; one is made
+        if None."""
         if attend is None:
             attend = Squares(self._patches)
         x, layers = self.embeddings(pixels), [cast(SiglipLayer, layer) for layer in self.encoder.layers]
@@ -70,8 +70,8 @@ class SquareVision(nn.Module):
         return self.post_layernorm(x)
 
     def _served(self, x: Tensor, layers: Sequence[SiglipLayer], attend: Attend) -> Tensor:
-        """Packed layers without gradients, in seven launches each: what a product gives is added by the norm after it.
-        x `[R, W]` -> `[R, W]`."""
+        """Packed layers without gradients, in seven launches each: each norm adds the product before it. x `[R, W]` ->
+        `[R, W]`."""
         more: Tensor | None = None
         for index, layer in enumerate(layers):
             attention, mlp = layer.self_attn, layer.mlp
@@ -87,6 +87,6 @@ class SquareVision(nn.Module):
         return added_norm(x, more, self.post_layernorm)[1]
 
     def pack(self) -> None:
-        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
         for layer in self.encoder.layers:
             cast(SiglipLayer, layer).self_attn.pack()

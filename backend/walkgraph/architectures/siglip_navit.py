@@ -37,7 +37,7 @@ class SiglipAttention(Packable):
         return self.out_proj(attend(layer, q, k, v).flatten(1))
 
     def pack(self) -> None:
-        """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
+        """Lay q, k and v side by side, so that one product reads them; this freezes them."""
         self.packed = Packed.of(self.q_proj, self.k_proj, self.v_proj)
 
     @property
@@ -98,6 +98,6 @@ class SiglipNavit(nn.Module):
         self.vision_model = SiglipVision(config)
 
     def pack(self) -> None:
-        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
         for layer in self.vision_model.encoder.layers:
             cast(SiglipLayer, layer).self_attn.pack()

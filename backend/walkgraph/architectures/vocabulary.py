@@ -1,4 +1,4 @@
-"""What turns text into tokens and back: the tokenizer in a folder of weights, or bytes for weights drawn at random."""
+"""Text to tokens and back: the tokenizer in a weights folder, or bytes for random weights."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ class Vocabulary(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Special tokens give no text; bytes that are no character give U+FFFD."""
+        """Special tokens give no text; invalid bytes give U+FFFD."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Weights in the public layout: safetensors only, whole or sharded, strict, built on `meta` and assigned.
 
-What a folder says of itself (configs, headers) is read by `walkgraph.checkpoints`.
+`walkgraph.checkpoints` reads a folder's configs and headers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -19,9 +19,9 @@ from walkgraph.layers.unset import unset
 M = TypeVar("M", bound=nn.Module)
 Named = tuple[str, torch.Tensor]
 _DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-"""As safetensors files call them."""
+"""Names of types in safetensors files."""
 Progress = Callable[[int], None]
-"""Called with the bytes of every tensor that was loaded."""
+"""Called with the bytes of every tensor loaded."""
 
 
 def _none(name: str) -> bool:
@@ -29,26 +29,26 @@ def _none(name: str) -> bool:
 
 
 class Loading(TypedDict, total=False):
-    """Where the tensors of a file go."""
+    """Target of a file's tensors."""
 
     device: torch.device | str
-    """The CPU where it isn't said."""
+    """Defaults to the CPU."""
     dtype: torch.dtype
-    """float32 where it isn't said."""
+    """Defaults to float32."""
     progress: Progress | None
 
 
 class Names(NamedTuple):
-    """How the tensors of a file are those of a module."""
+    """The mapping from a file's tensors to a module's."""
 
     rename: Callable[[str], str] = str
-    """A tensor's name in the file -> in the module."""
+    """Name in the file -> name in the module."""
     spare: Collection[str] = ()
-    """Tensors that may be there and are not read, by their names in the module."""
+    """Tensors that may exist and are not read, by their names in the module."""
     exact: Callable[[str], bool] = _none
-    """Whether a tensor of the module is kept in float32."""
+    """True for a tensor of the module that stays in float32."""
     regroup: Callable[[Iterable[Named]], Iterable[Named]] = iter
-    """A file's tensors, renamed, -> the module's: some may be joined, or left out."""
+    """A file's tensors, renamed, -> the module's: some may be joined or left out."""
 
 
 def load(
@@ -75,7 +75,7 @@ def load(
         elif (fault := undecoded(name, tensor)) is not None:
             problems.append(fault)
         elif tuple(tensor.shape) != wanted[name]:
-            problems.append(f"`{name}` is {list(tensor.shape)}, the config wants {list(wanted[name])}")
+            problems.append(f"`{name}` is {list(tensor.shape)}, the config requires {list(wanted[name])}")
         else:
             state[name] = tensor.to(torch.float32 if names.exact(name) else dtype)
             if progress is not None:
@@ -90,7 +90,7 @@ def load(
 
 
 def undecoded(name: str, tensor: torch.Tensor) -> str | None:
-    """What is wrong with numbers that can't be taken as they are, in a sentence; None of others."""
+    """Why numbers can't be used as they are, in a sentence; None if they can."""
     return coded(name, _DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")))
 
 
@@ -106,8 +106,8 @@ def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tup
 def read_tensors(
     folder: Path, stem: str, device: str, wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Of all files of a stem, by their names there. Raises `NotFound` and `InvalidInput`."""
-    tensors(folder, stem)  # what the headers say must go together
+    """The tensors of all files of a stem, by their names there. Raises `NotFound` and `InvalidInput`."""
+    tensors(folder, stem)  # headers and index must agree first
     for path in files(folder, stem):
         with opened(path, device) as shard:
             for name in shard.keys():  # noqa: SIM118 (a handle, not a mapping)

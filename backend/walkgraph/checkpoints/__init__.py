@@ -1,2 +1,2 @@
-"""What a folder of weights says of itself: configs, headers, tokenizers, statistics. One home for whoever judges a
-checkpoint (`importing`, plans) and whoever loads it (`architectures.weights`); no torch."""
+"""The metadata of weights folders: configs, headers, tokenizers, statistics. Shared by the code that judges a
+checkpoint (`importing`, plans) and the code that loads it (`architectures.weights`); no torch."""

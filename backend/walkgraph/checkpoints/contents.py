@@ -1,4 +1,4 @@
-"""What lies in a checkpoint's folder, as its configs and the headers of its safetensors files tell it."""
+"""The contents of a checkpoint's folder, from its configs and the headers of its safetensors files."""
 
 import math
 import re
@@ -13,7 +13,7 @@ from walkgraph.errors import NotFound, Refused
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 CONFIGS = ("config.json", "llm_config.json", "vit_config.json")
-"""Those that say whose weights these are."""
+"""Configs that identify the model."""
 _CONVERT = (
     "import torch; from safetensors.torch import save_file; "
     "d = torch.load('{}', map_location='cpu', weights_only=True); "
@@ -21,7 +21,7 @@ _CONVERT = (
     "[save_file({{n: t.clone() for n, t in p.items()}}, f'{{k}}.safetensors') for k, p in parts.items() "
     "if all(map(torch.is_tensor, p.values()))]"
 )
-"""One file, or a dictionary of several (V-JEPA 2-AC's encoder and predictor)."""
+"""Converts one file, or a dictionary of several (V-JEPA 2-AC's encoder and predictor)."""
 _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
@@ -29,9 +29,9 @@ _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 class Contents:
     folder: Path
     configs: Mapping[str, Mapping[str, Any]]
-    """File -> what is in it."""
+    """File -> its content."""
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict[str, Mapping[str, Tensor]])
-    """Stem (`model`, `ema`) -> tensors by the names in the files, of all its shards."""
+    """Stem (`model`, `ema`) -> the tensors of all its shards, by their names in the files."""
     pickles: tuple[str, ...] = ()
 
     @property
@@ -44,11 +44,11 @@ class Contents:
 
 
 def read(folder: Path) -> Contents:
-    """Raises NotFound for what is no folder or lacks shards, InvalidInput with the file's name for one that can't be
-    read."""
+    """Read a folder's metadata. Raises NotFound for a missing folder or missing shards, InvalidInput with the file's
+    name for an unreadable file."""
     if not folder.is_dir():
         raise NotFound(
-            f"`{folder}` is no folder; name the folder that holds the checkpoint's `config.json` and weights"
+            f"`{folder}` is not a folder; name the folder that holds the checkpoint's `config.json` and weights"
         )
     folder = folder.resolve()
     pickles = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in PICKLES)
@@ -62,12 +62,13 @@ def refuse_pickles(contents: Contents) -> None:
         return
     raise Refused(
         f"the weights in `{contents.name}` are pickles ({', '.join(contents.pickles[:3])}), which can run code when "
-        f"they are read, and are not; take the safetensors files of the same model{_conversion(contents.pickles[0])}"
+        f"they are read, so they are refused; use the model's safetensors files{_conversion(contents.pickles[0])}"
     )
 
 
 def _conversion(name: str) -> str:
-    """How to convert a file by hand. A shell runs what is shown, so a name that it could read as more is not in it."""
+    """How to convert a file by hand. A shell runs this command, so it is left out for names that a shell could
+    interpret."""
     if not _PLAIN.fullmatch(name):
         return ""
     return f', or convert those of somebody you trust, in their folder: python -c "{_CONVERT.format(name)}"'

@@ -1,4 +1,4 @@
-"""Sizes of a stack of decoder layers, and what configs say of its rotary positions."""
+"""Sizes of a stack of decoder layers, and the rotary positions in configs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class LongContext:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSizes:
-    """What the layers of a stack have in common."""
+    """Sizes shared by the layers of a stack."""
 
     heads: int
     kv_heads: int
@@ -63,7 +63,7 @@ class DecoderShape(AttentionSizes):
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSizes(StackSizes):
-    """Of a stack of layers with a vocabulary. Raises ValueError for sizes that don't go together."""
+    """Sizes of a stack of layers with a vocabulary. Raises ValueError for sizes that don't fit together."""
 
     width: int
     hidden: int
@@ -82,7 +82,7 @@ class DecoderSizes(StackSizes):
 
 
 def sizes_of(config: Fields) -> dict[str, int]:
-    """What `DecoderSizes` has of a public `config.json`, but for the numbers of its norms and positions."""
+    """The fields of `DecoderSizes` that a public `config.json` gives, without those of norms and positions."""
     width, heads = config.whole("hidden_size", limits.WIDTH), config.whole("num_attention_heads", limits.HEADS)
     return {
         "width": width,
@@ -96,7 +96,8 @@ def sizes_of(config: Fields) -> dict[str, int]:
 
 
 def rope_of(config: Fields) -> Fields:
-    """Older files have `rope_theta` beside `rope_scaling`, newer ones both in `rope_parameters`."""
+    """The config's section on rotary positions. Older files have `rope_theta` beside `rope_scaling`, newer ones both in
+    `rope_parameters`."""
     return config.section_or_empty("rope_parameters" if config.values.get("rope_parameters") else "rope_scaling")
 
 

@@ -1,4 +1,4 @@
-"""What a family says of itself to be imported: how it is recognised, and which tensors its network reads."""
+"""A family's declaration for imports: how to recognize its checkpoints, and which tensors its network reads."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,54 +22,56 @@ class Part:
 
     stem: str
     expected: Mapping[str, Shape]
-    """By the names that the network has."""
+    """Name in the network -> shape."""
     named: Callable[[Shapes], Shapes] = dict
-    """The files' names and shapes -> the network's: renamed, joined, and without what isn't read."""
+    """Maps the files' names and shapes to the network's: renamed, joined, and without tensors that are not read."""
 
 
 @dataclass(frozen=True)
 class Companion:
-    """A family whose weights serve beside another's, from a folder of their own."""
+    """A family whose weights are used beside another's, from a folder of their own."""
 
     title: str
     recognises: Callable[[Contents], bool]
     parts: Callable[[Contents], list[Part]]
-    """Raises InvalidInput for a config that can't be served."""
+    """The tensors that the config requires. Raises InvalidInput for a config that can't be served."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Weights of another family that a graph needs too."""
+    """Weights of another family that a graph also needs."""
 
     family: str
-    """The one that declares a `Companion`."""
+    """The family, which declares a `Companion`."""
     without: str
-    """What it is like without them, in a sentence."""
+    """The effect of their absence, in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
     name: str
-    """As graphs call it."""
+    """The family's name in graphs."""
     title: str
     graph: str
     """The bundled graph that serves it."""
     weights: str
     """That graph's weight set."""
     kinds: tuple[str, ...] = ()
-    """What configs call it (`model_type`, `type`, `architectures`): the nearest is named to whoever brings another."""
+    """Names in configs (`model_type`, `type`, `architectures`); for an unknown checkpoint the nearest one is
+    suggested."""
     recognises: Callable[[Contents], bool]
     parts: Callable[[Contents], list[Part]]
-    """Raises InvalidInput or NotFound for a config that its network can't be made of."""
+    """The tensors that the config requires. Raises InvalidInput or NotFound for a config that the network doesn't
+    support."""
     adapt: Callable[[Document, Contents], Iterable[str]] = lambda document, contents: ()
-    """Set in the graph what follows from the config; gives what somebody should know of it, in sentences."""
+    """Adjusts the graph to the config; returns remarks for the user, in sentences."""
     notes: Callable[[Contents], Iterable[str]] = lambda contents: ()
-    """What is missing beside the weights, or can't be read, in sentences; it can't be served without."""
+    """What is missing or unreadable beside the weights, in sentences; the model can't be served without it."""
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
-    """Weight set of the graph -> what it is."""
+    """Weight set of the graph -> the other family's weights for it."""
 
 
-# ── shapes that many networks have ──────────────────────────────────────────────────────────────
+# ── shapes shared by many networks ────────────────────────────────────────────────────────────────
 
 
 def linear(name: str, out: int, into: int, *, bias: bool = True) -> Iterator[tuple[str, Shape]]:
@@ -92,7 +94,7 @@ def gated(name: str, width: int, hidden: int) -> Iterator[tuple[str, Shape]]:
 
 
 def siglip(name: str, sizes: SiglipConfig, patch: Shape) -> Iterator[tuple[str, Shape]]:
-    """A vision tower; `patch`: what a row of its patch embedding reads."""
+    """A vision tower; `patch`: the shape that a row of its patch embedding reads."""
     width, hidden = sizes.width, sizes.hidden
     yield f"{name}.embeddings.patch_embedding.weight", (width, *patch)
     yield f"{name}.embeddings.patch_embedding.bias", (width,)
@@ -109,7 +111,7 @@ def siglip(name: str, sizes: SiglipConfig, patch: Shape) -> Iterator[tuple[str, 
 
 
 def projections(at: str, sizes: DecoderSizes, *, bias: bool, suffix: str = "") -> Iterator[tuple[str, Shape]]:
-    """Of the attention of a decoder's layer; `bias`: of queries, keys and values."""
+    """The projections of a decoder layer's attention; `bias`: for queries, keys and values."""
     queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
     for part, out in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         yield from linear(f"{at}.self_attn.{part}{suffix}", out, sizes.width, bias=bias)
@@ -120,7 +122,7 @@ def projections(at: str, sizes: DecoderSizes, *, bias: bool, suffix: str = "") -
 
 
 def tokenizer_faults(contents: Contents, *, plain: bool) -> Iterator[str]:
-    """Why the tokenizer can't be loaded, in a sentence; `plain` as in `Trained`."""
+    """Reasons that the tokenizer can't be loaded, in sentences; `plain` as in `Trained`."""
     try:
         Trained(tokenizer_file(contents.folder), plain=plain)
     except InvalidInput as error:

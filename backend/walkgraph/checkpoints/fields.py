@@ -1,4 +1,4 @@
-"""Reading a config key by key: every value has a kind and bounds. A fault names the key, the value and the bound."""
+"""Reading a config key by key: every value has a type and bounds. An error names the key, the value and the bound."""
 
 import json
 import math
@@ -12,17 +12,17 @@ from walkgraph.graph.problems import nearest
 from walkgraph.graph.reading.guard import read_json
 
 MOST_BYTES = 16 * 2**20
-"""Of a config or an index."""
+"""The most bytes of a config or an index."""
 _SHOWN = 40
 
 
 @dataclass(frozen=True)
 class Fields:
-    """An object of a config. A key that is null counts as left out. Everything raises InvalidInput."""
+    """An object of a config. A key with null counts as missing. All methods raise InvalidInput."""
 
     values: Mapping[str, Any]
     at: str = ""
-    """The object's own place, in front of its keys' names: `llm_config.`"""
+    """The object's path, as a prefix of its keys: `llm_config.`"""
 
     def whole(self, key: str, most: int, *, least: int = 1, default: int | None = None) -> int:
         value = self._value(key, default, f"a whole number from {least} to {most}")
@@ -33,7 +33,7 @@ class Fields:
     def number(
         self, key: str, most: float, *, least: float | None = None, above: float = 0.0, default: float | None = None
     ) -> float:
-        """At least `least` where it is given, else more than `above`."""
+        """A number of at least `least` if given, otherwise above `above`."""
         bounds = f"a number {f'above {above:g}' if least is None else f'from {least:g}'} to {most:g}"
         value = self._value(key, default, bounds)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value > most:
@@ -58,7 +58,7 @@ class Fields:
     def wholes(
         self, key: str, most: int, count: int, *, least: int = 1, default: Sequence[int] | None = None
     ) -> tuple[int, ...]:
-        """A list of at most `count`, one at least."""
+        """A list of 1 to `count` integers."""
         said = f"a list of 1 to {count} whole numbers from {least} to {most}"
         value = self._value(key, default, said)
         if not isinstance(value, list | tuple) or not 0 < len(cast(list[Any], value)) <= count:
@@ -78,10 +78,10 @@ class Fields:
         return Fields({}, f"{self.at}{key}.") if self.values.get(key) is None else self.section(key)
 
     def only(self, *known: str) -> None:
-        """Refuse keys that nothing reads."""
+        """Refuse unknown keys."""
         for key in self.values:
             if key not in known:
-                raise InvalidInput(f"`{self.at}{key[:80]}` is no key of this config; {nearest(key[:80], known)}")
+                raise InvalidInput(f"`{self.at}{key[:80]}` is not a key of this config; {nearest(key[:80], known)}")
 
     def _value(self, key: str, default: Any, wanted: str) -> Any:
         value = self.values.get(key)
@@ -114,15 +114,15 @@ def read_object(path: Path) -> dict[str, Any]:
     except OSError:
         raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
     if not isinstance(value, dict):
-        raise InvalidInput(f"`{path.name}` holds no JSON object; export it again")
+        raise InvalidInput(f"`{path.name}` is not a JSON object; export it again")
     return cast(dict[str, Any], value)
 
 
 def read_optional(path: Path) -> dict[str, Any]:
-    """Empty where there is no such file."""
+    """The object of a JSON file; empty if there is no such file."""
     return read_object(path) if path.is_file() else {}
 
 
 def described(title: str, folder: Path, error: Exception) -> InvalidInput:
-    """What is said of a config that is no such model's."""
+    """The error for a config of another kind of model."""
     return InvalidInput(f"the config in `{folder.name}` does not describe {title}: {error}")

@@ -1,7 +1,7 @@
-"""The safetensors files of a folder, by their headers: which belong together, and what is in them.
+"""The safetensors files of a folder, by their headers: which files belong together, and which tensors they hold.
 
-A *stem* (`model`, `ema`) is one file, or the shards `STEM-00001-of-00002.safetensors` and so on: those that an index
-names, or, where there is no index, all of them.
+A *stem* (`model`, `ema`) is one file, or the shards `STEM-00001-of-00002.safetensors` and so on: those named by an
+index or, without an index, all of them.
 """
 
 import json
@@ -17,7 +17,7 @@ from walkgraph.errors import InvalidInput, NotFound
 
 Shape = tuple[int, ...]
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
-"""Numbers that mean what they are. Fewer bits, or whole ones, are codes of numbers that a scale decodes."""
+"""Types whose numbers stand for themselves. Fewer bits, or integers, are codes that need a scale."""
 TOKENIZER = "tokenizer.json"
 TOKENIZER_PARTS = ("vocab.json", "merges.txt", "tokenizer_config.json")
 """A tokenizer in several files, as Qwen2 publishes it."""
@@ -32,13 +32,13 @@ _LISTED = 5
 class Tensor:
     shape: Shape
     dtype: str
-    """As the file calls it: `BF16`."""
+    """The file's name for it: `BF16`."""
     bytes: int
 
 
 def stems(folder: Path) -> list[str]:
-    """All that have a file, shards or an index here; a file that an index names is a shard. Raises InvalidInput for an
-    index that is none."""
+    """All stems with a file, shards or an index here; a file named by an index is a shard. Raises InvalidInput for an
+    invalid index."""
     paths = [path for path in folder.iterdir() if path.is_file()]
     indices = [path for path in paths if path.name.endswith(_INDEX)]
     named = {file for index in indices for file in _weight_map(index).values()}
@@ -50,7 +50,8 @@ def stems(folder: Path) -> list[str]:
 
 
 def files(folder: Path, stem: str) -> list[Path]:
-    """Those of one stem. Raises NotFound for what isn't there, InvalidInput for shards that can't be of one model."""
+    """The files of one stem. Raises NotFound for missing files, InvalidInput for shards that can't belong to one
+    model."""
     single, index = folder / f"{stem}{_SUFFIX}", folder / f"{stem}{_INDEX}"
     if single.is_file():
         return [single]
@@ -60,8 +61,8 @@ def files(folder: Path, stem: str) -> list[Path]:
 
 
 def tensors(folder: Path, stem: str) -> dict[str, Tensor]:
-    """Of all files of a stem, by their names there. Raises as `files`, and InvalidInput for a tensor that two shards
-    hold or that the index names and its shard lacks."""
+    """The tensors of all files of a stem, by their names there. Raises as `files` does, and InvalidInput for a tensor
+    in two shards, or one that the index names and its shard lacks."""
     found: dict[str, Tensor] = {}
     where: dict[str, Path] = {}
     for path in files(folder, stem):
@@ -80,16 +81,17 @@ def tensors(folder: Path, stem: str) -> dict[str, Tensor]:
 
 
 def header(path: Path) -> dict[str, Tensor]:
-    """Of one file. Raises InvalidInput for what is no safetensors file, or one that was cut off."""
+    """The tensors of one file, from its header. Raises InvalidInput for a file that isn't safetensors, or is
+    truncated."""
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
             start = stream.read(8)
             (length,) = struct.unpack("<Q", start) if len(start) == 8 else (0,)
             if not 2 <= length <= min(_MAX_HEADER, size - 8):
-                raise InvalidInput(f"`{path.name}` is no safetensors file, or is not whole; fetch it again")
-            told: Any = json.loads(stream.read(length))
-        entries = {name: entry for name, entry in told.items() if name != "__metadata__"}
+                raise InvalidInput(f"`{path.name}` is not a safetensors file, or is incomplete; fetch it again")
+            declared: Any = json.loads(stream.read(length))
+        entries = {name: entry for name, entry in declared.items() if name != "__metadata__"}
         found = {name: _tensor(entry) for name, entry in entries.items()}
         end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except OSError:
@@ -102,23 +104,21 @@ def header(path: Path) -> dict[str, Tensor]:
 
 
 def coded(name: str, dtype: str, names: Iterable[str] = ()) -> str | None:
-    """What is wrong with a tensor whose numbers can't be taken as they are, in a sentence; None of any other.
-    `names`: of all tensors beside it."""
+    """Why a tensor's numbers can't be used as they are, in a sentence; None if they can. `names`: all tensors beside
+    it."""
     if dtype in FLOATS:
         return None
     there = [other for other in names if other != name and other.startswith(name) and "scale" in other]
     scale = f"its scale (`{there[0]}`) isn't read" if there else f"no scale of it (`{name}_scale`) is there"
-    return (
-        f"`{name}` holds {dtype} numbers, which mean nothing by themselves, and {scale}: bring it in BF16, F16 or F32"
-    )
+    return f"`{name}` holds {dtype} numbers, which need a scale, and {scale}: convert it to BF16, F16 or F32"
 
 
-def _tensor(told: Mapping[str, Any]) -> Tensor:
-    shape = tuple(int(side) for side in told["shape"])
-    start, end = told["data_offsets"]
+def _tensor(declared: Mapping[str, Any]) -> Tensor:
+    shape = tuple(int(side) for side in declared["shape"])
+    start, end = declared["data_offsets"]
     if any(side < 0 for side in shape) or not 0 <= start <= end:
         raise ValueError
-    return Tensor(shape, str(told["dtype"]), int(end) - int(start))
+    return Tensor(shape, str(declared["dtype"]), int(end) - int(start))
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -139,7 +139,7 @@ def _indexed(index: Path) -> list[Path]:
 
 
 def _counted(folder: Path, stem: str) -> list[Path]:
-    """Shards without an index, which their names count."""
+    """Shards without an index, found by the numbers in their names."""
     shards: dict[int, dict[int, Path]] = {}
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         shard = _SHARD.fullmatch(path.stem)
@@ -167,7 +167,7 @@ def _list(names: list[str]) -> str:
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """`tokenizer.json`, or `vocab.json` where the tokenizer is in several files. Raises NotFound."""
+    """`tokenizer.json`, or `vocab.json` of a tokenizer in several files. Raises NotFound."""
     if (folder / TOKENIZER).is_file():
         return folder / TOKENIZER
     if all((folder / name).is_file() for name in TOKENIZER_PARTS):

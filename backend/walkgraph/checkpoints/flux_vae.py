@@ -1,4 +1,4 @@
-"""Sizes of the FLUX autoencoder, as configs of several layouts say them."""
+"""Sizes of the FLUX autoencoder, as configs of several layouts give them."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""The largest numbers that configs may say.
+"""The largest numbers accepted from configs.
 
-Sizes are bounded because tables, loops and tensors are made of them: far above any model that is published, far below
-what a host can't hold a table of.
+Sizes are bounded because tables, loops and tensors are made from them: far above any published model, and far below
+sizes whose tables a host couldn't hold.
 """
 
 LAYERS = 1024
@@ -16,4 +16,4 @@ SIDE = 4096
 """Cells along the side of a table of positions."""
 EPS = 1.0
 BASE = 1e12
-"""Of rotary positions."""
+"""Base of rotary positions."""

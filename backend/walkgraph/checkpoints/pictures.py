@@ -1,4 +1,4 @@
-"""How pictures are resized for a model, as its config or a graph says."""
+"""How pictures are resized for a model, by its config or a graph."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How a family finds the configuration that a `random:CONFIG:SEED` source names."""
+"""Look up the configuration that a `random:CONFIG:SEED` source names."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -9,7 +9,7 @@ C = TypeVar("C")
 
 
 def preset(known: Mapping[str, C], name: str) -> C:
-    """Raises `NotFound` for a name that isn't there."""
+    """The configuration of a name. Raises `NotFound` for an unknown one."""
     if name not in known:
         raise NotFound(f"no configuration `{name}` of this family; choose one of {sorted(known)}")
     return known[name]

@@ -24,7 +24,7 @@ class SiglipConfig:
 
     @classmethod
     def own(cls, config: Fields) -> "SiglipConfig":
-        """From our own form."""
+        """Read our own format."""
         config.only("width", "hidden", "layers", "heads", "patch", "side", "norm_eps")
         return cls(
             width=config.whole("width", limits.WIDTH),

@@ -22,11 +22,11 @@ _FORMATS = {"F64": "d", "F32": "f", "F16": "e"}
 
 
 class Quantiles(NamedTuple):
-    """Between a robot's units and [-1, 1]."""
+    """Scaling between a robot's units and [-1, 1]."""
 
     low: tuple[float, ...]
     span: tuple[float, ...]
-    """From -1 to 1, in the robot's units."""
+    """The distance from -1 to 1 in the robot's units."""
 
 
 class Statistics(NamedTuple):
@@ -35,7 +35,7 @@ class Statistics(NamedTuple):
 
 
 def statistics_json(state: Sequence[tuple[float, float]], actions: Sequence[tuple[float, float]]) -> str:
-    """Quantiles (1 %, 99 %) of every number, as `read` reads them back from `norm_stats.json`."""
+    """Quantiles (1 %, 99 %) of every number, in the form of `norm_stats.json` that `read_statistics` reads."""
     named = {"state": state, "actions": actions}
     quantiles = {
         name: dict(zip(("q01", "q99"), map(list, zip(*of, strict=True)), strict=True)) for name, of in named.items()
@@ -44,12 +44,13 @@ def statistics_json(state: Sequence[tuple[float, float]], actions: Sequence[tupl
 
 
 def robots(folder: Path) -> list[str]:
-    """Whose statistics lie under `assets`; empty where there is one set for all."""
+    """Robots with statistics under `assets`; empty if there is one set for all."""
     return [] if (folder / FILE).is_file() else sorted(_assets(folder))
 
 
 def read_statistics(folder: Path, robot: str = "") -> Statistics:
-    """`robot`: the folder under `assets`, where there are several. Raises `NotFound` or `InvalidInput`."""
+    """Read a folder's statistics. `robot`: the folder under `assets`, if there are several. Raises `NotFound` or
+    `InvalidInput`."""
     path = _openpi_file(folder, robot)
     if path is not None:
         return _of_openpi(path)
@@ -67,7 +68,7 @@ def _openpi_file(folder: Path, robot: str) -> Path | None:
     found = _assets(folder)
     if robot:
         if robot not in found:
-            raise NotFound(f"`{folder.name}` has no statistics of robot `{robot}`; have {sorted(found)}")
+            raise NotFound(f"`{folder.name}` has no statistics of robot `{robot}`; use one of {sorted(found)}")
         return found[robot]
     if len(found) > 1:
         raise InvalidInput(f"`{folder.name}` has statistics of several robots; set `robot` to one of {sorted(found)}")
@@ -141,17 +142,17 @@ def _lerobot_step(folder: Path, file: str, step: str, key: str, kind: str) -> Qu
 
 
 def _numbers(path: Path, name: str) -> tuple[float, ...] | None:
-    """Of one small tensor of a safetensors file; None where there is none of finite numbers."""
+    """The numbers of one small tensor in a safetensors file; None if they are missing or not finite."""
     tensor = header(path).get(name)
     if tensor is None or not 0 < math.prod(tensor.shape) <= _NUMBERS:
         return None
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
-        told = json.loads(file.read(length))
-        file.seek(8 + length + told[name]["data_offsets"][0])
+        entries = json.loads(file.read(length))
+        file.seek(8 + length + entries[name]["data_offsets"][0])
         data = file.read(tensor.bytes)
     if tensor.dtype == "BF16":
-        # The upper half of a float32.
+        # BF16 is the upper half of a float32.
         data = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
     code = "f" if tensor.dtype == "BF16" else _FORMATS.get(tensor.dtype)
     if code is None or len(data) != math.prod(tensor.shape) * struct.calcsize(code):

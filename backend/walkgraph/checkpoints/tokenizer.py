@@ -1,5 +1,4 @@
-"""The tokenizer of a folder: `tokenizer.json`, or what Qwen2 publishes as `vocab.json`, `merges.txt` and
-`tokenizer_config.json`."""
+"""The tokenizer of a folder: `tokenizer.json`, or Qwen2's `vocab.json`, `merges.txt` and `tokenizer_config.json`."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -13,16 +12,17 @@ from walkgraph.checkpoints.files import TOKENIZER, TOKENIZER_PARTS
 from walkgraph.errors import InvalidInput
 
 _ENDS = (("<|im_start|>", "<|im_end|>"), ("<|begin_of_text|>", "<|end_of_text|>"), ("<bos>", "<eos>"), ("<s>", "</s>"))
-"""Begin and end of a text, by the names that families give them."""
+"""Names of the tokens that begin and end a text, in several families."""
 _PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How a text is cut before its pieces are merged, in Qwen2's vocabularies."""
+"""How Qwen2's vocabularies cut a text before its pieces are merged."""
 _MOST_BYTES = 256 * 2**20
 
 
 class Trained:
-    """With `plain`, the name of any added token in a client's text is text; otherwise that of the special ones."""
+    """A trained tokenizer. In a client's text the names of special tokens are plain text; with `plain`, those of all
+    added tokens."""
 
     def __init__(self, path: Path, *, plain: bool = False) -> None:
         try:
@@ -47,8 +47,8 @@ class Trained:
 
 
 def added_tokens(folder: Path) -> dict[str, int] | None:
-    """Tokens that are no pieces of text, by name, as `tokenizer.json` or `tokenizer_config.json` lists them; None where
-    there is neither. Raises `InvalidInput`."""
+    """Tokens that aren't pieces of text, by name, from `tokenizer.json` or `tokenizer_config.json`; None without
+    either. Raises `InvalidInput`."""
     whole, config = folder / TOKENIZER, folder / TOKENIZER_PARTS[2]
     path = whole if whole.is_file() else config
     if not path.is_file():
@@ -69,7 +69,7 @@ def _whole(path: Path, plain: bool) -> tokenizers.Tokenizer:
 
 
 def _merged(folder: Path) -> tokenizers.Tokenizer:
-    """Byte pairs merged as Qwen2's slow tokenizer does it, with every added token special. Raises `InvalidInput`."""
+    """Merge byte pairs like Qwen2's slow tokenizer, with every added token special. Raises `InvalidInput`."""
     vocab: Any = json.loads(_text(folder / TOKENIZER_PARTS[0]))
     if not isinstance(vocab, dict) or not all(type(number) is int for number in cast(dict[str, Any], vocab).values()):
         raise InvalidInput(f"`{TOKENIZER_PARTS[0]}` is not a readable tokenizer; export it again")
@@ -88,7 +88,7 @@ def _merged(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _pairs(path: Path, vocab: Collection[str]) -> list[tuple[str, str]]:
-    """The merges, first to last. Raises InvalidInput with the line that is none."""
+    """The merges in order. Raises InvalidInput with the number of an invalid line."""
     found: list[tuple[str, str]] = []
     for number, line in enumerate(_text(path).split("\n"), 1):
         line = line.removesuffix("\r")
@@ -97,7 +97,8 @@ def _pairs(path: Path, vocab: Collection[str]) -> list[tuple[str, str]]:
         pair = line.split(" ")
         if len(pair) != 2 or not all(piece in vocab for piece in (*pair, "".join(pair))):
             raise InvalidInput(
-                f"line {number} of `{path.name}` is no merge of two pieces of `{TOKENIZER_PARTS[0]}`; export both again"
+                f"line {number} of `{path.name}` is not a merge of two "
+                f"pieces of `{TOKENIZER_PARTS[0]}`; export both again"
             )
         found.append((pair[0], pair[1]))
     return found
@@ -111,11 +112,11 @@ def _text(path: Path) -> str:
     except OSError:
         raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"`{path.name}` is no UTF-8; export it again") from None
+        raise InvalidInput(f"`{path.name}` is not UTF-8; export it again") from None
 
 
 def _all_special(text: str) -> str:
-    """A tokenizer's file with every added token marked special: the only ones that its library can leave unread."""
+    """A tokenizer's file with every added token marked special, as its library can skip only those."""
     document = json.loads(text)
     for token in document.get("added_tokens", ()):
         token["special"] = True

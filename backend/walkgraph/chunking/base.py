@@ -1,9 +1,9 @@
-"""How a stream is cut into chunks: arithmetic on counts of items, never on values, and never on time.
+"""Cutting a stream into chunks: arithmetic on counts of items, independent of values and time.
 
 A chunk is delivered as soon as it is full; nothing is held back to learn whether it is the last, so a full chunk never
-has `last`. The end of the stream gives exactly one chunk with `last`: the items that are left, or, where there are
-none, a *closing* chunk, which has no new items (only the policy's context, which may be none). The chunks of a stream
-thus follow from its items alone, however fast either side is. A stream without items has one chunk, the closing one.
+has `last`. The end of the stream gives exactly one chunk with `last`: the remaining items or, if there are none, a
+*closing* chunk without new items (only the policy's context, if any). The chunks of a stream thus depend only on its
+items, not on the speed of either side. A stream without items has one chunk, the closing one.
 
 With `continue_after_done`, *absent* chunks follow for as long as they are asked for: no items, neither `first` nor
 `last`.
@@ -29,7 +29,7 @@ class ChunkSpec:
 
     @property
     def valid(self) -> int:
-        """Items in it, context included."""
+        """Number of items in it, context included."""
         return self.stop - self.start
 
     @property
@@ -43,7 +43,7 @@ class ChunkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ABC):
-    """A position in the stream is the chunk taken before (None at the start): a policy keeps nothing itself."""
+    """A position in the stream is the previous chunk (None at the start); the policy itself keeps no state."""
 
     first: int | None = None
     """Items of a smaller first chunk."""
@@ -54,7 +54,7 @@ class Policy(ABC):
             raise InvalidInput(f"`first` is {self.first}; it must be 1 to {self._opening}")
 
     def next(self, previous: ChunkSpec | None, available: int, done: bool) -> ChunkSpec | None:
-        """The chunk after `previous`, given how many items have come in all; None: not yet, or (see `ended`) never."""
+        """The chunk after `previous`, given the total number of items so far; None: not yet, or (see `ended`) never."""
         if previous is not None and _over(previous):
             return _absent(previous) if self.continue_after_done else None
         stop = self._full(previous)
@@ -74,24 +74,25 @@ class Policy(ABC):
         )
 
     def ended(self, previous: ChunkSpec | None) -> bool:
-        """No chunk will follow, whatever comes."""
+        """True if no chunk will follow, whatever comes."""
         return not self.continue_after_done and previous is not None and previous.last
 
     def consumed(self, previous: ChunkSpec | None) -> int:
-        """The lowest item that a later chunk may still hold: those below it may be dropped, and credited."""
+        """The lowest item that a later chunk may still hold; those below it may be dropped, and their credit
+        returned."""
         if previous is None:
             return 0
         return previous.stop if _over(previous) else self._start(previous.stop, previous.stop)
 
     def items(self, chunks: int) -> int | None:
-        """Items that may be under way (sent, not yet consumed) for `chunks` of credit, what the consumer keeps for
-        overlap included; never less than one chunk needs. None: any bound would be a deadlock."""
+        """The most items in flight (sent, not yet consumed) for `chunks` of credit, including those that the consumer
+        keeps for overlap; never less than one chunk needs. None: any bound would deadlock."""
         return max(self._opening, self.kept + max(chunks, 1) * self.step)
 
     @property
     @abstractmethod
     def kept(self) -> int:
-        """Delivered items that the consumer keeps at most, for a later chunk's context."""
+        """The most delivered items that the consumer keeps for a later chunk's context."""
 
     @property
     @abstractmethod
@@ -99,7 +100,7 @@ class Policy(ABC):
         """New items of a chunk that is neither first nor last."""
 
     def _full(self, previous: ChunkSpec | None) -> int | None:
-        """Where the next chunk ends if it is full; None: at the end of the stream."""
+        """The end of the next chunk if it is full; None: the end of the stream."""
         if previous is None:
             return self.first or self._opening
         return previous.stop + self.step
@@ -110,11 +111,11 @@ class Policy(ABC):
 
     @abstractmethod
     def _start(self, taken: int, stop: int) -> int:
-        """Where a chunk starts that ends at `stop`, after `taken` items were delivered."""
+        """The start of a chunk that ends at `stop`, after `taken` items were delivered."""
 
 
 def _over(previous: ChunkSpec) -> bool:
-    """Whether all items were taken."""
+    """True if all items were taken."""
     return previous.last or previous.absent
 
 

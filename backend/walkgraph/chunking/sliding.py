@@ -1,5 +1,5 @@
-"""A window of `window` items that moves on by `stride`; shorter at the start if there is a smaller `first`, or if the
-stream ends before the window is full. The last one ends where the stream does."""
+"""A window of `window` items that advances by `stride`; shorter at the start with a smaller `first`, or if the stream
+ends before the window is full. The last one ends with the stream."""
 
 from dataclasses import dataclass
 

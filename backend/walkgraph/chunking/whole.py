@@ -1,4 +1,4 @@
-"""The whole stream as one chunk, when it has ended."""
+"""The whole stream as one chunk, once it has ended."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""The command line: `walkgraph VERB`. One file a verb; heavy imports happen inside the verbs."""
+"""The command line: `walkgraph VERB`. One file per verb; heavy imports happen inside the verbs."""

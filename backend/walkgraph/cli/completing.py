@@ -1,6 +1,6 @@
-"""What a shell offers for a word that is being typed: names that the service and this installation know.
+"""Shell completion: names that the service and this installation know.
 
-Quick, and quiet whatever is wrong: a shell shows what is printed in the middle of somebody's line.
+Fast, and silent on any error, as a shell would print the message in the middle of the line being typed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from walkgraph.client import Client
 
 PATIENCE = 1.0
-"""Seconds that the service may take."""
+"""Seconds to wait for the service."""
 _RUNS = 50
 
 
@@ -28,7 +28,7 @@ def deployments(incomplete: str) -> list[str]:
 
 
 def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Of the deployment that stands before."""
+    """The tasks of the deployment given before."""
     deployment = ctx.params.get("deployment")
     if not deployment:
         return []
@@ -36,7 +36,7 @@ def tasks(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """The newest, by whole ids."""
+    """`last` and the newest runs, by whole ids."""
     return _starting(incomplete, ["last", *_asked(lambda client: (r["id"] for r in client.runs(None, _RUNS)))])
 
 
@@ -51,7 +51,7 @@ def placements(incomplete: str) -> list[str]:
 
 
 def graphs_here(incomplete: str) -> list[str]:
-    """For verbs that need no service."""
+    """Graphs for verbs that need no service."""
     return _documents("graphs", (), incomplete)
 
 
@@ -75,7 +75,7 @@ def _documents(kind: resources.Kind, stored: Iterable[str], incomplete: str) -> 
 
 
 def _files(incomplete: str) -> Iterator[str]:
-    """Documents and folders whose path starts so."""
+    """Documents and folders whose path starts with this."""
     folder, _, start = incomplete.rpartition("/")
     base = Path(folder or ("/" if incomplete.startswith("/") else "."))
     try:
@@ -95,11 +95,11 @@ def _starting(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def _asked(ask: Callable[[Client], Iterable[str]]) -> list[str]:
-    """What the service says; nothing where there is none, or where it doesn't say so in time."""
+    """The service's names; empty if there is no service or it doesn't answer in time."""
     from walkgraph.errors import WalkgraphError
     from walkgraph.settings import Settings, is_running
 
-    # Settings that are wrong are ValueErrors, and so are answers of another program.
+    # Wrong settings raise ValueError, and so do answers of another program.
     try:
         settings = Settings()
         if settings.url is None and not is_running(settings):
@@ -116,7 +116,7 @@ def _asked(ask: Callable[[Client], Iterable[str]]) -> list[str]:
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError, whatever is waited for inside."""
+    """Raise TimeoutError after this many seconds, whatever the block is waiting for."""
 
     def late(*_: Any) -> NoReturn:
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""The entry point: verbs found by file name, errors turned into one sentence and an exit code.
+"""The entry point: verbs are found by file name; errors become one sentence and an exit code.
 
 0  done                       3  no service can be reached
 1  it failed, and why         4  what was compared is different
@@ -23,7 +23,7 @@ _EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong command, 3 no service reach
 
 
 SECTIONS = ("Service", "Graphs", "Deployments", "Runs")
-"""Of the help, in this order; a verb's file says its own as `SECTION`, otherwise it is the first."""
+"""Sections of the help in this order. A verb's file names its own as `SECTION`; without one it goes to the first."""
 
 
 class _Verbs(TyperGroup):
@@ -86,11 +86,11 @@ def main() -> None:
 
 
 def _explained(error: Exception) -> int | None:
-    """Say what is wrong, and how to exit; None for what nobody expected."""
+    """Print what is wrong and return the exit code; None for an unexpected error."""
     if isinstance(error, WalkgraphError):
         output.complain(str(error))
         return FAILED
-    # Only now: the client's imports are not for `--help`.
+    # Imported late: `--help` does without the client.
     from walkgraph.client import ClientError, Unreachable
 
     if isinstance(error, ClientError):
@@ -100,7 +100,7 @@ def _explained(error: Exception) -> int | None:
 
 
 def _wrong_settings(error: Exception) -> int | None:
-    """None for what is another error."""
+    """The exit code for wrong settings; None for any other error."""
     from pydantic import ValidationError
 
     from walkgraph.cli.doctor import diagnosing

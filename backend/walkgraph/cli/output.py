@@ -1,5 +1,5 @@
-"""What the verbs print: results on standard output, the rest on standard error. Nothing printed moves the cursor, but
-`trace --follow` on a terminal."""
+"""Output of the verbs: results on standard output, everything else on standard error. Only `trace --follow` on a
+terminal moves the cursor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def line(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """For whoever watches."""
+    """Print a remark for the person at the terminal, on standard error."""
     print(clean(text), file=sys.stderr, flush=True)
 
 
@@ -30,7 +30,7 @@ def complain(text: str, details: Iterable[str] = ()) -> None:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:
-    """Columns as wide as they need; those in `right` are numbers and stand at the right."""
+    """Columns as wide as they need; those in `right` hold numbers and align right."""
     cells = [[clean(str(cell)) for cell in row] for row in rows]
     widths = [max(len(column[i]) for column in [list(headers), *cells]) for i in range(len(headers))]
     for row in [list(headers), *cells]:
@@ -43,20 +43,20 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence
 
 @contextmanager
 def on_stderr() -> Iterator[None]:
-    """What is printed inside goes where results don't."""
+    """Send what is printed inside to standard error."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 def problems(found: Iterable[Any]) -> None:
-    """Problems of a check or a plan, one a line."""
+    """Problems of a check or a plan, one per line."""
     for problem in found:
         fields = problem if isinstance(problem, dict) else vars(problem)
         line(f"{fields['severity']:<8} {fields['pointer'] or '/'}  {fields['code']}: {fields['message']}")
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """A number of bytes in a readable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -65,5 +65,5 @@ def size(count: float) -> str:
 
 
 def clean(text: str) -> str:
-    """Without control characters, line ends excepted."""
+    """The text with control characters escaped, except line ends and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)

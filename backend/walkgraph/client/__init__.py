@@ -1,12 +1,11 @@
-"""The client of the control service: what programs, notebooks, the command line and the studio's pages speak with.
+"""The client of the control service, used by programs, notebooks, the command line and the studio's pages.
 
 with Client.local() as client:
     draw = client.task("shapes", "text_to_image")
     draw(prompt="a red circle on white", steps=12, seed=7).picture().save("circle.png")
 
-`Client` blocks, `AsyncClient` has the same methods to be awaited. `task` gives tasks as functions with values of
-Python; `run`, `stream`, `start_run` and `result` speak the service's own words. What the calls answer is typed in
-`shown`.
+`Client` blocks; `AsyncClient` has the same methods as coroutines. `task` returns tasks as functions with Python values;
+`run`, `stream`, `start_run` and `result` use the service's JSON format. `shown` has the types of the answers.
 """
 
 from walkgraph.client.aio import AsyncClient

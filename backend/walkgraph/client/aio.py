@@ -1,4 +1,4 @@
-"""The client whose calls are awaited."""
+"""The asynchronous client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AsyncClient(
     ServiceCalls,
     Awaiting,
 ):
-    """As `Client`, on one asyncio event loop: any number of its calls may be under way.
+    """Like `Client`, on one asyncio event loop: any number of its calls may be in flight.
 
     async with AsyncClient.local() as client:
         draw = await client.task("shapes", "text_to_image")
@@ -48,13 +48,13 @@ class AsyncClient(
         await self.close()
 
     async def close(self) -> None:
-        """Also of what is followed: the iterators of `telemetry` and sessions end."""
+        """Close all connections, including sessions and `telemetry` iterators, which then end."""
         for socket in self._sockets.close():
             await socket.close()
         await self._http.aclose()
 
     async def send(self, call: Call[T]) -> T:
-        """Send a call that is described. Raises ProblemError, Unreachable."""
+        """Send a described call. Raises ProblemError, Unreachable."""
 
         async def once(call: Call[T]) -> T:
             return call.answer(await self._http.send(call.request(self._http, self._timeout)))
@@ -64,12 +64,12 @@ class AsyncClient(
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────
 
     async def task(self, deployment: str, task: str) -> AsyncTask:
-        """A task as a function; it is a mapping with its declaration, too."""
+        """Get a task as a function; it is also a mapping with the task's declaration."""
         return AsyncTask(self, await self.send(running.declaration(deployment, task)))
 
     def session(self, deployment: str, task: str, name: str | None = None) -> AsyncSession:
-        """A socket on which every message is a request, and what runs keep stays between them; to be used in an
-        `async with`. `name`: of a session to go on with."""
+        """Open a socket on which every message is a request, with states kept in between; use it in an `async with`.
+        `name`: a session to continue."""
         from walkgraph.client.sessions import AsyncSession
 
         return AsyncSession(self, deployment, task, name)
@@ -77,21 +77,22 @@ class AsyncClient(
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
     async def follow_deployment(self, id_: str) -> AsyncIterator[shown.Deployment]:
-        """How it is now, and then at every change, until it can't get ready any more or is gone."""
+        """Yield the deployment as it is now and after every change, until it can no longer get ready or is gone."""
         found = await self.deployment(id_)
         while True:
             yield found
             found = await self.deployment(id_, after=found["revision"])
 
     async def wait_ready(self, id_: str) -> shown.Deployment:
-        """Until a deployment serves. Raises ClientError where it can't, ProblemError where it is gone."""
+        """Wait until a deployment serves. Raises ClientError if it can't get ready, ProblemError if it is gone."""
         async for found in self.follow_deployment(id_):
             if deploying.serves(found):
                 return found
         raise ClientError(f"the deployment `{id_}` is gone")
 
     async def telemetry(self, deployment: str, every: float = 1.0) -> AsyncIterator[dict[str, Any] | None]:
-        """Frames as they come, until the service or this client closes; None where none came for `every` seconds."""
+        """Yield frames as they come, until the service or this client closes; None whenever none came for `every`
+        seconds."""
         from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
         where = reaching.socket_address(self.url, "ws", "v1", "telemetry", deployment=deployment)
@@ -112,7 +113,7 @@ class AsyncClient(
         return self.url + await self.studio_path()
 
     async def connect(self, where: str, max_bytes: int) -> ClientConnection:
-        """A socket that is closed with this client. Raises OSError, websockets.exceptions.InvalidHandshake."""
+        """Open a socket that is closed with this client. Raises OSError, websockets.exceptions.InvalidHandshake."""
         from websockets.asyncio.client import connect
 
         socket = await connect(
@@ -165,4 +166,4 @@ class AsyncClient(
 
 
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-"""As many runs at once as the service takes."""
+"""As many connections as runs at once; the service sets the limit."""

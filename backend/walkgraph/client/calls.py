@@ -1,7 +1,7 @@
-"""One call of the service, described once: its method, its path, what is sent, what the answer is.
+"""Descriptions of service calls: each has its method, path, content, and a reader of the answer.
 
-A method that describes a call is declared with `described`. On a `Blocking` client it answers, on an `Awaiting` one it
-gives a coroutine that does:
+A method that describes a call is declared with `described`. On a `Blocking` client it returns the answer, on an
+`Awaiting` one a coroutine:
 
     class DeploymentCalls:
         @described
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 KEY = "Idempotency-Key"
 READ_SECONDS = 60.0
-"""For an answer to go on coming; runs and undeploying take as long as they take."""
+"""Seconds between two pieces of an answer; runs and undeploying have no limit of this kind."""
 _NOTHING = object()
 
 
@@ -36,22 +36,22 @@ _NOTHING = object()
 class Call(Generic[T]):
     method: str
     route: str
-    """As the service's OpenAPI document writes it."""
+    """The route as the service's OpenAPI document writes it."""
     read: Callable[[httpx.Response], T]
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What stands in the route's places."""
+    """Values for the placeholders of the route."""
     params: Mapping[str, str | int | float] = field(default_factory=dict[str, "str | int | float"])
     body: Any = _NOTHING
     """JSON."""
     frames: tuple[bytes, ...] = ()
-    """What the body names by `frame`: with any, a form is sent."""
+    """The frames that the body names by `frame`; with any, the call sends a form."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     seconds: float | None = READ_SECONDS
-    """None: for ever."""
+    """None: without limit."""
     starts: bool = False
-    """It starts a run: it is sent with a key of its own, by which the service knows a second try."""
+    """It starts a run, so it is sent with an idempotency key: the service recognizes a second try."""
     accepts: tuple[int, ...] = ()
-    """Statuses that are answers, besides the good ones."""
+    """Further statuses that count as answers, besides the successful ones."""
 
     @property
     def path(self) -> str:
@@ -59,14 +59,14 @@ class Call(Generic[T]):
 
     @property
     def repeatable(self) -> bool:
-        """A second try changes nothing that the first has not."""
+        """True if a second try changes nothing that the first has not changed."""
         return self.starts or self.method in ("GET", "PUT", "DELETE")
 
     def keyed(self, key: str) -> Call[T]:
         return replace(self, headers={KEY: key, **self.headers}) if self.starts else self
 
     def request(self, http: httpx.Client | httpx.AsyncClient, seconds: float) -> httpx.Request:
-        """`seconds`: to connect, and to send."""
+        """Build the request; `seconds` is the timeout to connect and to send."""
         timeout = httpx.Timeout(seconds, read=self.seconds)
         body: dict[str, Any] = {} if self.body is _NOTHING else {"json": self.body}
         if self.frames:
@@ -78,15 +78,15 @@ class Call(Generic[T]):
         )
 
     def answer(self, answer: httpx.Response) -> T:
-        """Raises ProblemError; ClientError for an answer that can't be read."""
+        """Read the answer. Raises ProblemError; ClientError for an answer that can't be read."""
         self.check(answer)
         try:
             return self.read(answer)
         except (ValueError, KeyError):
-            raise ClientError(f"what came back from {self.path} is no answer of a Walkgraph service") from None
+            raise ClientError(f"the answer from {self.path} is not one of a Walkgraph service") from None
 
     def check(self, answer: httpx.Response) -> None:
-        """The answer's content has been read, where its status is no good one. Raises ProblemError."""
+        """Raise ProblemError for an unsuccessful status. The answer's content must have been read then."""
         if answer.is_success or answer.status_code in self.accepts:
             return
         try:
@@ -97,9 +97,9 @@ class Call(Generic[T]):
 
 
 def get(route: str, params: Mapping[str, str | int | float | None] | None = None, **names: str) -> Call[Any]:
-    """`params` that are None are left out."""
-    told = {key: value for key, value in (params or {}).items() if value is not None}
-    return Call("GET", route, _json, names, told)
+    """Describe a GET; `params` that are None are left out."""
+    given = {key: value for key, value in (params or {}).items() if value is not None}
+    return Call("GET", route, _json, names, given)
 
 
 def send(method: str, route: str, body: Any = _NOTHING, **names: str) -> Call[Any]:
@@ -118,23 +118,23 @@ def _nothing(_answer: httpx.Response) -> None:
     return None
 
 
-# ── described once, had by both ─────────────────────────────────────────────────────────────────
+# ── described once, shared by both clients ─────────────────────────────────────────────────────
 
 
 class Blocking(ABC):
     @abstractmethod
     def send(self, call: Call[T]) -> T:
-        """Raises ProblemError, Unreachable."""
+        """Send a call. Raises ProblemError, Unreachable."""
 
 
 class Awaiting(ABC):
     @abstractmethod
     async def send(self, call: Call[T]) -> T:
-        """Raises ProblemError, Unreachable."""
+        """Send a call. Raises ProblemError, Unreachable."""
 
 
 class described(Generic[P, T]):  # noqa: N801 - a decorator
-    """A method of both clients."""
+    """A method of both clients, made from the description of its call."""
 
     def __init__(self, describe: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self.describe = describe
@@ -166,7 +166,7 @@ class described(Generic[P, T]):  # noqa: N801 - a decorator
 
 
 def description(owner: type[Any], name: str) -> Callable[..., Call[Any]] | None:
-    """How the method `name` of a client describes its call; None: it makes none, or more than one."""
+    """The function that describes the call of a client's method `name`; None if it makes no call or several."""
     for kind in owner.__mro__:
         found = vars(kind).get(name)
         if isinstance(found, described):

@@ -1,4 +1,4 @@
-"""What can go wrong on this side of the wire, and what the service said."""
+"""Errors on this side of the wire, and refusals by the service."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, cast
 
 
 class ClientError(Exception):
-    """Something came back that is no answer, or nothing did."""
+    """The service answered with something unreadable, or not at all."""
 
 
 class Unreachable(ClientError):
-    """There is no service to speak with."""
+    """No service can be reached."""
 
 
 class Lost(Unreachable):
-    """The connection broke before the answer was there: what was asked for may have been done."""
+    """The connection broke before the answer came; the call may still have been carried out."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong in what was sent."""
+    """One fault in the request that was sent."""
 
     pointer: str
-    """JSON pointer into it."""
+    """JSON pointer into the request."""
     code: str
     message: str
 
 
 class ProblemError(ClientError):
-    """The service said no, and why."""
+    """The service refused the call, with a reason."""
 
     def __init__(self, status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
         self.detail = str(content.get("detail", "the service refused the request"))
-        """The service's sentence alone; `str()` of the error has the faults below it."""
+        """The service's sentence alone; `str()` of the error adds the faults below it."""
         super().__init__(self.detail)
         self.status = status
         self.code = str(content.get("code", "internal_error"))
@@ -48,11 +48,11 @@ class ProblemError(ClientError):
         self.content = dict(content)
         known = headers or {}
         self.request_id = known.get("x-request-id")
-        """What the service calls the request, for its log."""
+        """The service's id for the request, as its log shows it."""
         self.retry_after = _seconds(known.get("retry-after"))
-        """Seconds after which another try can help, where the service said so."""
+        """Seconds after which another try can succeed, if the service named them."""
         self.hopeless = known.get("x-should-retry") == "false"
-        """The service says that another try can't help."""
+        """The service says that another try can't succeed."""
 
     def __str__(self) -> str:
         faults = [f"  {fault.pointer or '/'}: {fault.message}" for fault in self.faults if fault.message != self.detail]
@@ -61,18 +61,18 @@ class ProblemError(ClientError):
 
 
 class RunError(ProblemError):
-    """A run was begun and failed, or was cancelled: `code` says which."""
+    """A run began and then failed or was cancelled; `code` says which."""
 
     def __init__(self, status: int, content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, content, headers)
         self.info: dict[str, Any] = dict(cast(Mapping[str, Any], content.get("error", {})))
-        """With `node`, `walk`, `iteration` and `rank` of the call that failed, where one did."""
+        """Includes `node`, `walk`, `iteration` and `rank` of the failed call, if a call failed."""
         node: Any = self.info.get("node")
         self.node: str | None = node
 
 
 def of_run(info: Mapping[str, Any], faults: Any = ()) -> ProblemError:
-    """For an error that was told as an event: of a run, or of a request that none was begun for."""
+    """Build the error for an error event of a run, or of a request that started none."""
     content = {
         "detail": info.get("message", "the run failed"),
         "code": info.get("code"),
@@ -84,14 +84,14 @@ def of_run(info: Mapping[str, Any], faults: Any = ()) -> ProblemError:
 
 
 def refused(status: int, content: Any, headers: Mapping[str, str]) -> ProblemError:
-    """For an answer that is none of the good ones."""
+    """Build the error for an unsuccessful answer."""
     fields = cast(dict[str, Any], content) if isinstance(content, dict) else {}
     kind = RunError if isinstance(fields.get("error"), dict) else ProblemError
     return kind(status, fields, headers)
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of `Retry-After`: a number, or a date."""
+    """Seconds from `Retry-After`, which holds a number or a date."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a followed run tells, out of server-sent events."""
+"""Events of a followed run, read from server-sent events."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 
 @dataclass(frozen=True)
 class Event:
-    """What a followed run tells: `accepted`, `output`, `done` or `error`."""
+    """One event of a followed run: `accepted`, `output`, `done` or `error`."""
 
     name: str
     data: dict[str, Any]
 
 
 class EventReader:
-    """`event:` and `data:` lines up to an empty one; lines that start with a colon say nothing."""
+    """Collects `event:` and `data:` lines up to an empty one; lines that start with a colon are comments."""
 
     def __init__(self) -> None:
         self._name = ""
 
     def take(self, line: str) -> Event | None:
-        """The event that the line ends. Raises ValueError for what is no JSON."""
+        """The event that this line completes, if any. Raises ValueError for data that isn't JSON."""
         if line.startswith("event: "):
             self._name = line.removeprefix("event: ")
         elif line.startswith("data: "):

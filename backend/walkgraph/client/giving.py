@@ -1,4 +1,4 @@
-"""What is given to tasks, as the service reads it: texts, files, pictures, sounds, arrays of any library."""
+"""Encode values for tasks: texts, files, pictures, sounds, arrays of any library."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from walkgraph.client.values import Binary, Picture, Sound, Tensor
 
 MEDIA = ("image", "audio", "video", "bytes")
 OPTIONS = ("outputs", "session", "priority", "deadline", "record", "hold")
-"""Of a request, besides its inputs and parameters."""
+"""Options of a request, besides its inputs and parameters."""
 PARTS = "parts"
 FRAMED_NUMBERS = 64
-"""Tensors of so many go as bytes where that is possible, not as text."""
+"""Tensors with at least this many numbers are sent as bytes where possible, not as text."""
 _SUFFIXES = {
     "image": {".png", ".jpg", ".jpeg", ".webp"},
     "audio": {".wav", ".flac", ".ogg", ".mp3"},
@@ -29,7 +29,7 @@ _SUFFIXES = {
 
 
 class Packing:
-    """Puts values into JSON; media and tensors, if it may, into frames beside it."""
+    """Encodes values as JSON, with media and tensors in frames beside it if `framing` is on."""
 
     def __init__(self, *, framing: bool) -> None:
         self.frames: list[bytes] = []
@@ -56,7 +56,8 @@ class Packing:
 
 
 def request_of(declared: Mapping[str, Any], given: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
-    """The body for a task's declaration and what it is called with: inputs, parameters and options by their names.
+    """The request body for a task's declaration and the keyword arguments of a call: inputs, parameters and options by
+    name.
 
     Raises TypeError for a name that is none of them, and for a value that can't be sent.
     """
@@ -79,7 +80,8 @@ def request_of(declared: Mapping[str, Any], given: Mapping[str, Any], packing: P
 
 
 def packed(request: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
-    """A request whose inputs may be files, pictures or arrays; what is in the service's words already stays."""
+    """A request whose inputs may be files, pictures or arrays. Values already in the service's format stay as they
+    are."""
     inputs = request.get("inputs")
     if not isinstance(inputs, Mapping):
         return dict(request)
@@ -88,12 +90,12 @@ def packed(request: Mapping[str, Any], packing: Packing) -> dict[str, Any]:
 
 
 def value_of(value: Any, modality: str | None, packing: Packing) -> Any:
-    """One input, or the list of those that it takes; `modality`: None where it is not known.
+    """Encode one input, or a list of values for an input that takes many; `modality`: None if unknown.
 
     Raises TypeError for what can't be sent.
     """
     if modality in MEDIA and isinstance(value, str) and "." in value and not value.startswith("data:"):
-        raise TypeError(f"a text is taken for base64; for a file give its path: `Path({value[:80]!r})`")
+        raise TypeError(f"a string is read as base64; for a file give its path: `Path({value[:80]!r})`")
     if value is None or isinstance(value, str | bool | int | float | Mapping):
         return cast(Any, value)
     if isinstance(value, list | tuple):
@@ -116,14 +118,14 @@ def value_of(value: Any, modality: str | None, packing: Packing) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Of nested lists, whose numbers may be NumPy's."""
+    """Plain numbers from nested lists that may hold NumPy's."""
     if isinstance(value, list | tuple):
         return [_number(item) for item in cast(Sequence[Any], value)]
     return _scalar(value)
 
 
 def _scalar(value: Any) -> Any:
-    """A plain one, where it is NumPy's."""
+    """The plain scalar behind a NumPy scalar; any other value unchanged."""
     return value if isinstance(value, str | bool | int | float) else getattr(value, "item", lambda: value)()
 
 
@@ -131,7 +133,7 @@ def _array(value: Any, modality: str | None, packing: Packing) -> Any:
     if modality == "image":
         return packing.media("image", Picture.of(value).data)
     if modality in MEDIA:
-        raise TypeError(f"an array is no {modality}; give `Sound.of(samples, rate)`, bytes or a path")
+        raise TypeError(f"an array can't be sent as {modality}; give `Sound.of(samples, rate)`, bytes or a path")
     if modality is None:
         import numpy as np
 
@@ -153,7 +155,7 @@ def _file(path: Path, modality: str | None, packing: Packing) -> Any:
 
 
 def _part(value: Any, packing: Packing) -> dict[str, Any]:
-    """One of the interleaved ones, which say what they are."""
+    """Encode one interleaved part, with its modality."""
     if isinstance(value, Mapping):
         return dict(cast(Mapping[str, Any], value))
     if isinstance(value, str):
@@ -180,7 +182,7 @@ def _kind_of_file(path: Path) -> str:
 
 
 def _is_image(value: Any) -> bool:
-    """Of Pillow's, which nobody has made where it was not imported."""
+    """True for a Pillow image; there can be none unless Pillow has been imported."""
     module = sys.modules.get("PIL.Image")
     return module is not None and isinstance(value, module.Image)
 

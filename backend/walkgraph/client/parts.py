@@ -1,4 +1,4 @@
-"""A result whose media and tensors come as parts beside it, not as text in it."""
+"""Read a result whose media and tensors come as parts of a form beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESULT = "result"
 
 
 def read(answer: httpx.Response) -> tuple[dict[str, Any], list[bytes]]:
-    """(the result, the frames that it names). Raises ValueError for what is neither a form nor JSON."""
+    """(the result, the frames that it names). Raises ValueError for content that is neither a form nor JSON."""
     kind, _, boundary = answer.headers.get("content-type", "").partition("; boundary=")
     if kind != "multipart/mixed":
         return answer.json(), []

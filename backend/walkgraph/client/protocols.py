@@ -1,4 +1,4 @@
-"""What a task and a session ask of the client that gave them."""
+"""The methods that tasks and sessions need of their client."""
 
 from __future__ import annotations
 

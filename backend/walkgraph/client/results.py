@@ -1,4 +1,4 @@
-"""What a run gave: its values by the names of its outputs, as they come and when it is over."""
+"""The values of a run by the names of its outputs, as they come and when it is done."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Output:
-    """One value, as it left the run."""
+    """One value as it left the run."""
 
     name: str
     index: int
-    """Among those of this name."""
+    """Position among the values of this name."""
     value: Value
     iteration: tuple[int, ...] = ()
-    """Of the loops that it comes from, outermost first."""
+    """Iterations of the loops that it comes from, outermost first."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Of a run that is done. `result["film"]` are all values of one output; `result.picture()` is one picture."""
+    """The result of a finished run. `result["film"]` holds all values of one output; `result.picture()` is one
+    picture."""
 
     run: str
     task: str
     seed: int | None
     outputs: Mapping[str, Sequence[Value]]
-    """In the order that the task declares them: texts and sounds joined, other values as they came."""
+    """In the order that the task declares: texts and sounds joined, other values as they came."""
     seconds: float
     queued: float
-    """Of these, until it was begun."""
+    """Seconds of these before the run began."""
     times: Sequence[NodeTime] = field(default=(), repr=False)
     usage: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    """Tokens, where the service counts them."""
+    """Tokens, if the service counts them."""
 
     def __getitem__(self, name: str) -> Sequence[Value]:
-        """Raises KeyError for an output that nothing came from."""
+        """The values of an output. Raises KeyError if it has none."""
         if name not in self.outputs:
             raise KeyError(f"nothing came from `{name}`; there are {', '.join(self.outputs) or 'no outputs'}")
         return self.outputs[name]
@@ -53,11 +54,11 @@ class Result:
         return name in self.outputs
 
     def text(self, name: str | None = None) -> str:
-        """All of an output, or of the first one that has texts."""
+        """All text of an output, or of the first output that has texts."""
         return "".join(self._of(Text, name))
 
     def picture(self, name: str | None = None) -> Picture:
-        """The last one of an output, or of the first one that has pictures."""
+        """The last picture of an output, or of the first output that has pictures."""
         return self._of(Picture, name)[-1]
 
     def pictures(self, name: str | None = None) -> list[Picture]:
@@ -80,7 +81,7 @@ class Result:
 
 
 class Gathered:
-    """Makes a result of what a run tells."""
+    """Builds a result from a run's events."""
 
     def __init__(self, declared: Mapping[str, Any]) -> None:
         self.run = ""
@@ -91,7 +92,7 @@ class Gathered:
         self._values: dict[str, list[Value]] = {}
 
     def take(self, event: Event, frames: Sequence[bytes] = ()) -> Output | None:
-        """What it gives, if it gives something. Raises RunError where the run ended so."""
+        """Take an event; returns the output that it carries, if any. Raises RunError if the run ended in an error."""
         data = event.data
         if event.name == "accepted":
             self.run, self.seed = data["run"], data["seed"]
@@ -110,21 +111,21 @@ class Gathered:
 
 
 def of_answer(declared: Mapping[str, Any], answer: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Result:
-    """For the answer of a run that was not followed."""
-    told = cast(Mapping[str, list[Mapping[str, Any]]], answer["outputs"])
-    made = {name: [values.read(value, frames) for value in found] for name, found in told.items()}
+    """Build the result from the answer of a run that was not followed."""
+    answered = cast(Mapping[str, list[Mapping[str, Any]]], answer["outputs"])
+    made = {name: [values.read(value, frames) for value in found] for name, found in answered.items()}
     return _result(declared["outputs"], answer, made)
 
 
-def _result(names: Sequence[str], told: Mapping[str, Any], made: Mapping[str, Sequence[Value]]) -> Result:
+def _result(names: Sequence[str], answered: Mapping[str, Any], made: Mapping[str, Sequence[Value]]) -> Result:
     order = [*(name for name in names if name in made), *(name for name in made if name not in names)]
     return Result(
-        run=told["run"],
-        task=told["task"],
-        seed=told["seed"],
+        run=answered["run"],
+        task=answered["task"],
+        seed=answered["seed"],
         outputs={name: made[name] for name in order},
-        seconds=told["seconds"] or 0.0,
-        queued=told["queued"] or 0.0,
-        times=tuple(told.get("times", ())),
-        usage=told.get("usage") or {},
+        seconds=answered["seconds"] or 0.0,
+        queued=answered["queued"] or 0.0,
+        times=tuple(answered.get("times", ())),
+        usage=answered.get("usage") or {},
     )

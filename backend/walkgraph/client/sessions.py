@@ -1,8 +1,8 @@
-"""Sessions: one socket, every message a request; what runs keep stays between them.
+"""Sessions: one socket on which every message is a request, with states kept in between.
 
-Where a task's session takes the latest only, a request that still waits when a newer one comes is ended: its answer is
-`superseded`. A socket that breaks ends the session's iterator with Unreachable; whoever wants to goes on with
-`client.session(..., name=robot.name)`, for as long as the service keeps its states.
+Where a task's session takes only the latest request, a request that is still waiting when a newer one comes is dropped:
+its answer is `superseded`. A broken socket ends the session's iterator with Unreachable; continue the session with
+`client.session(..., name=robot.name)`, as long as the service keeps its states.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _CANCEL = '{"cancel":true}'
 
 @dataclass(frozen=True)
 class Answer:
-    """To one request, once its run is over."""
+    """The answer to one request, once its run is over."""
 
     request: Request
-    """As `send` named it."""
+    """The request's name, as `send` returned it."""
     outcome: Result | ProblemError
 
     @property
@@ -51,67 +51,68 @@ class Answer:
 
     @property
     def superseded(self) -> bool:
-        """Ended before it was begun, as a newer request took its place; or cancelled."""
+        """True if the run was cancelled, or ended before it began because a newer request took its place."""
         return isinstance(self.outcome, ProblemError) and self.outcome.code == "cancelled"
 
     @property
     def result(self) -> Result:
-        """Raises ProblemError, RunError for a request that was refused or failed."""
+        """The run's result. Raises ProblemError, RunError for a request that was refused or failed."""
         if isinstance(self.outcome, ProblemError):
             raise self.outcome
         return self.outcome
 
     def check(self) -> None:
-        """Raises what `result` does."""
+        """Raise the error that `result` would raise."""
         if isinstance(self.outcome, ProblemError):
             raise self.outcome
 
 
 class _Dialogue(Generic[Socket]):
-    """What was asked and what came, of either kind of session. Nothing here waits."""
+    """The open requests and answers of a session of either kind. Nothing here waits."""
 
     _opened_by = "with"
 
     def __init__(self, deployment: str, task: str, name: str | None) -> None:
         self._where, self._wanted = (deployment, task), name
-        """Deployment and task; the session to go on with."""
+        """Deployment and task; the session to continue."""
         self._socket: Socket | None = None
         self.name = ""
-        """Of the session: others that name it go on with it."""
+        """The session's name, by which others can continue it."""
         self._declared: Mapping[str, Any] = {}
         self._asked = 0
         self._open: dict[Request, Gathered] = {}
         self._answers: deque[Answer] = deque()
-        """That came while another one was waited for."""
+        """Answers that came while another one was awaited."""
 
     def __repr__(self) -> str:
         return f"<session {'/'.join(self._where)}: {self.name or 'not open'}, {self.waiting} waiting>"
 
     @property
     def waiting(self) -> int:
-        """Requests that have no answer yet."""
+        """Number of requests without an answer."""
         return len(self._open)
 
     def message(self, given: Mapping[str, Any]) -> tuple[Request, list[str | bytes]]:
-        """(the request's name, what to send: a message and the frames that it names)."""
+        """(the request's name, the messages to send: JSON and the frames that it names)."""
         packing = Packing(framing=True)
         body = request_of(self._declared, given, packing)
         request, self._asked = self._asked, self._asked + 1
-        # Parameters hold for later requests that have none, as the service says.
-        told: dict[str, Any] = {key: value for key, value in body.items() if value or key == "inputs"}
+        # Parameters stay in force for later requests without any, as the service defines it.
+        content: dict[str, Any] = {key: value for key, value in body.items() if value or key == "inputs"}
         if packing.frames:
-            told["frames"] = len(packing.frames)
+            content["frames"] = len(packing.frames)
         self._open[request] = Gathered(self._declared)
-        return request, [msgspec.json.encode({"id": request, **told}).decode(), *packing.frames]
+        return request, [msgspec.json.encode({"id": request, **content}).decode(), *packing.frames]
 
     def hello(self, event: Event) -> None:
-        """Raises ProblemError for a session that is refused."""
+        """Take the service's greeting. Raises ProblemError for a session that is refused."""
         if event.name == "error":
             raise of_run(event.data["error"], event.data.get("errors", ()))
         self.name = event.data["session"]
 
     def take(self, event: Event, frames: Sequence[bytes]) -> tuple[Request, Output | Answer] | None:
-        """What is worth telling of a message and its frames."""
+        """Take a message and its frames; returns the request's name with an output or its answer, or None for other
+        messages."""
         request = cast(Request, event.data.get("request", ""))
         gathered = self._open.get(request)
         if gathered is None:
@@ -127,7 +128,7 @@ class _Dialogue(Generic[Socket]):
         return None if output is None else (request, output)
 
     def take_for(self, asked: Request, event: Event, frames: Sequence[bytes]) -> Output | Answer | None:
-        """What a message says of one request; answers to others are kept."""
+        """Like `take`, for one request: answers to others are kept."""
         taken = self.take(event, frames)
         if taken is None:
             return None
@@ -139,7 +140,7 @@ class _Dialogue(Generic[Socket]):
         return None
 
     def kept(self, request: Request | None) -> Answer | None:
-        """One that came already; None of `request`: the first."""
+        """An answer that came already; with `request` None, the first of them."""
         for answer in self._answers:
             if request is None or answer.request == request:
                 self._answers.remove(answer)
@@ -162,7 +163,7 @@ class Session(_Dialogue[ClientConnection]):
         for answer in robot:
             ...
 
-    One thread may send while another one goes through the answers.
+    One thread may send while another iterates over the answers.
     """
 
     def __init__(self, client: ClientProtocol, deployment: str, task: str, name: str | None) -> None:
@@ -172,7 +173,7 @@ class Session(_Dialogue[ClientConnection]):
         self._sending = threading.Lock()
 
     def __enter__(self) -> Self:
-        """Raises ProblemError, Unreachable."""
+        """Open the session. Raises ProblemError, Unreachable."""
         self._declared = self._client.send(running.declaration(*self._where))
         with _within(self._client.url):
             socket = self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
@@ -188,25 +189,27 @@ class Session(_Dialogue[ClientConnection]):
         self.close()
 
     def close(self) -> None:
-        """What runs for it ends; its states stay for the time to live that its task declares."""
+        """Close the session and end its runs. Its states stay for the time to live that its task declares."""
         self._held.close()
 
     def send(self, /, **given: Any) -> Request:
-        """Ask, without waiting: inputs, parameters and options by their names. The answer names it as `request`."""
+        """Send a request without waiting: inputs, parameters and options by name. Its answer carries the returned name
+        as `request`."""
         with self._sending:
             request, messages = self.message(given)
             self._send(messages)
         return request
 
     def ask(self, /, **given: Any) -> Result:
-        """Ask, and wait for the answer; others that come are kept. Raises ProblemError, RunError."""
+        """Send a request and wait for its result; answers to others are kept. Raises ProblemError, RunError."""
         request = self.send(**given)
         while (answer := self.kept(request)) is None:
             self.keep(self._answer())
         return answer.result
 
     def stream(self, /, **given: Any) -> Iterator[Output]:
-        """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
+        """Send a request and yield its outputs as they come; answers to others are kept. Raises ProblemError,
+        RunError."""
         asked = self.send(**given)
         while not isinstance(found := self.take_for(asked, *self._receive()), Answer):
             if found is not None:
@@ -214,7 +217,7 @@ class Session(_Dialogue[ClientConnection]):
         found.check()
 
     def cancel(self) -> None:
-        """End what is under way; its answers say so."""
+        """Cancel the open requests; their answers say so."""
         with self._sending:
             self._send([_CANCEL])
 
@@ -222,7 +225,7 @@ class Session(_Dialogue[ClientConnection]):
         return self
 
     def __next__(self) -> Answer:
-        """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
+        """The next answer, to any request; ends when the session is closed. Raises Unreachable."""
         try:
             return self.kept(None) or self._answer()
         except SessionClosed:
@@ -230,9 +233,9 @@ class Session(_Dialogue[ClientConnection]):
 
     def _answer(self) -> Answer:
         while True:
-            told = self.take(*self._receive())
-            if told is not None and isinstance(told[1], Answer):
-                return told[1]
+            content = self.take(*self._receive())
+            if content is not None and isinstance(content[1], Answer):
+                return content[1]
 
     def _receive(self) -> tuple[Event, list[bytes]]:
         with _within(self._client.url):
@@ -246,7 +249,7 @@ class Session(_Dialogue[ClientConnection]):
 
 
 class AsyncSession(_Dialogue[AsyncConnection]):
-    """As `Session`, with `async with`, `await` and `async for`."""
+    """Like `Session`, with `async with`, `await` and `async for`."""
 
     _opened_by = "async with"
 
@@ -256,7 +259,7 @@ class AsyncSession(_Dialogue[AsyncConnection]):
         self._sending = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        """Raises ProblemError, Unreachable."""
+        """Open the session. Raises ProblemError, Unreachable."""
         self._declared = await self._client.send(running.declaration(*self._where))
         with _within(self._client.url):
             self._socket = await self._client.connect(_address(self._client.url, self._where, self._wanted), _MOST)
@@ -271,26 +274,28 @@ class AsyncSession(_Dialogue[AsyncConnection]):
         await self.close()
 
     async def close(self) -> None:
-        """What runs for it ends; its states stay for the time to live that its task declares."""
+        """Close the session and end its runs. Its states stay for the time to live that its task declares."""
         if self._socket is not None:
             await self._socket.close()
 
     async def send(self, /, **given: Any) -> Request:
-        """Ask, without waiting: inputs, parameters and options by their names. The answer names it as `request`."""
+        """Send a request without waiting: inputs, parameters and options by name. Its answer carries the returned name
+        as `request`."""
         async with self._sending:
             request, messages = self.message(given)
             await self._send(messages)
         return request
 
     async def ask(self, /, **given: Any) -> Result:
-        """Ask, and wait for the answer; others that come are kept. Raises ProblemError, RunError."""
+        """Send a request and wait for its result; answers to others are kept. Raises ProblemError, RunError."""
         request = await self.send(**given)
         while (answer := self.kept(request)) is None:
             self.keep(await self._answer())
         return answer.result
 
     async def stream(self, /, **given: Any) -> AsyncIterator[Output]:
-        """Ask, and give the outputs as they come; answers to others are kept. Raises ProblemError, RunError."""
+        """Send a request and yield its outputs as they come; answers to others are kept. Raises ProblemError,
+        RunError."""
         asked = await self.send(**given)
         while not isinstance(found := self.take_for(asked, *await self._receive()), Answer):
             if found is not None:
@@ -298,7 +303,7 @@ class AsyncSession(_Dialogue[AsyncConnection]):
         found.check()
 
     async def cancel(self) -> None:
-        """End what is under way; its answers say so."""
+        """Cancel the open requests; their answers say so."""
         async with self._sending:
             await self._send([_CANCEL])
 
@@ -306,7 +311,7 @@ class AsyncSession(_Dialogue[AsyncConnection]):
         return self
 
     async def __anext__(self) -> Answer:
-        """The next one, to whichever request; they end where the session was closed. Raises Unreachable."""
+        """The next answer, to any request; ends when the session is closed. Raises Unreachable."""
         try:
             return self.kept(None) or await self._answer()
         except SessionClosed:
@@ -314,9 +319,9 @@ class AsyncSession(_Dialogue[AsyncConnection]):
 
     async def _answer(self) -> Answer:
         while True:
-            told = self.take(*await self._receive())
-            if told is not None and isinstance(told[1], Answer):
-                return told[1]
+            content = self.take(*await self._receive())
+            if content is not None and isinstance(content[1], Answer):
+                return content[1]
 
     async def _receive(self) -> tuple[Event, list[bytes]]:
         with _within(self._client.url):
@@ -330,18 +335,20 @@ class AsyncSession(_Dialogue[AsyncConnection]):
 
 
 class SessionClosed(Unreachable):
-    """One side has closed the session, as it may."""
+    """One side has closed the session normally."""
 
 
 @contextmanager
 def _within(url: str) -> Generator[None]:
-    """Raises Unreachable for a socket that can't be opened, or has broken."""
+    """Raise Unreachable for a socket that can't be opened or has broken."""
     try:
         yield
     except ConnectionClosedOK:
         raise SessionClosed("the session is closed") from None
     except (OSError, InvalidHandshake, ConnectionClosed):
-        raise Unreachable(f"the session at {url} can't be held; see `walkgraph status`") from None
+        raise Unreachable(
+            f"the connection of the session at {url} broke or can't be opened; see `walkgraph status`"
+        ) from None
 
 
 def _address(url: str, where: tuple[str, str], name: str | None) -> str:
@@ -349,6 +356,6 @@ def _address(url: str, where: tuple[str, str], name: str | None) -> str:
 
 
 def _read(message: str) -> tuple[Event, int]:
-    """A message, and how many frames follow it."""
-    told = msgspec.json.decode(message)
-    return Event(told.pop("event"), told), told.pop("frames", 0)
+    """A message, and the number of frames that follow it."""
+    content = msgspec.json.decode(message)
+    return Event(content.pop("event"), content), content.pop("frames", 0)

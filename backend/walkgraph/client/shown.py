@@ -1,5 +1,5 @@
-"""What the service answers, as types: plain dictionaries when a program runs. Times are seconds since 1970, durations
-seconds. A service may add keys."""
+"""Types of the service's answers; plain dictionaries at run time. Times are seconds since 1970, durations seconds. A
+service may add keys."""
 
 from walkgraph.wire.answers.deployments import (
     Access,

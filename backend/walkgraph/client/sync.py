@@ -1,4 +1,4 @@
-"""The client whose calls block."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Client(
     ServiceCalls,
     Blocking,
 ):
-    """Speaks with one service. Threads may share it: its calls don't know of each other; what it gives to be gone
-    through (a stream, a session, frames of telemetry) is one thread's.
+    """A client of one service. Threads may share it, as its calls are independent; an iterator that it returns (a
+    stream, a session, telemetry frames) belongs to one thread.
 
     with Client.local() as client:
         draw = client.task("shapes", "text_to_image")
@@ -49,13 +49,13 @@ class Client(
         self.close()
 
     def close(self) -> None:
-        """Also of what is followed: the iterators of `telemetry` and sessions end."""
+        """Close all connections, including sessions and `telemetry` iterators, which then end."""
         for socket in self._sockets.close():
             socket.close()
         self._http.close()
 
     def send(self, call: Call[T]) -> T:
-        """Send a call that is described. Raises ProblemError, Unreachable."""
+        """Send a described call. Raises ProblemError, Unreachable."""
 
         def once(call: Call[T]) -> T:
             return call.answer(self._http.send(call.request(self._http, self._timeout)))
@@ -65,12 +65,12 @@ class Client(
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────
 
     def task(self, deployment: str, task: str) -> Task:
-        """A task as a function; it is a mapping with its declaration, too."""
+        """Get a task as a function; it is also a mapping with the task's declaration."""
         return Task(self, self.send(running.declaration(deployment, task)))
 
     def session(self, deployment: str, task: str, name: str | None = None) -> Session:
-        """A socket on which every message is a request, and what runs keep stays between them; to be used in a `with`.
-        `name`: of a session to go on with."""
+        """Open a socket on which every message is a request, with states kept in between; use it in a `with`. `name`: a
+        session to continue."""
         from walkgraph.client.sessions import Session
 
         return Session(self, deployment, task, name)
@@ -78,21 +78,22 @@ class Client(
     # ── following ───────────────────────────────────────────────────────────────────────────────
 
     def follow_deployment(self, id_: str) -> Iterator[shown.Deployment]:
-        """How it is now, and then at every change, until it can't get ready any more or is gone."""
+        """Yield the deployment as it is now and after every change, until it can no longer get ready or is gone."""
         found = self.deployment(id_)
         while True:
             yield found
             found = self.deployment(id_, after=found["revision"])
 
     def wait_ready(self, id_: str) -> shown.Deployment:
-        """Until a deployment serves. Raises ClientError where it can't, ProblemError where it is gone."""
+        """Wait until a deployment serves. Raises ClientError if it can't get ready, ProblemError if it is gone."""
         for found in self.follow_deployment(id_):
             if deploying.serves(found):
                 return found
         raise ClientError(f"the deployment `{id_}` is gone")
 
     def telemetry(self, deployment: str, every: float = 1.0) -> Iterator[dict[str, Any] | None]:
-        """Frames as they come, until the service or this client closes; None where none came for `every` seconds."""
+        """Yield frames as they come, until the service or this client closes; None whenever none came for `every`
+        seconds."""
         from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
         where = reaching.socket_address(self.url, "ws", "v1", "telemetry", deployment=deployment)
@@ -114,7 +115,7 @@ class Client(
 
     @contextmanager
     def connect(self, where: str, max_bytes: int) -> Generator[ClientConnection]:
-        """A socket that is closed with this client. Raises OSError, websockets.exceptions.InvalidHandshake."""
+        """Open a socket that is closed with this client. Raises OSError, websockets.exceptions.InvalidHandshake."""
         from websockets.sync.client import connect
 
         with connect(

@@ -1,4 +1,4 @@
-"""Tasks as functions: called with inputs and parameters by their names, they answer with values of Python."""
+"""Tasks as functions: called with inputs and parameters by name, they return Python values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Task(dict[str, Any]):
-    """Its declaration is what the mapping holds: `name`, `inputs`, `outputs`, `params`, `session`, `schema`."""
+    """A mapping with the task's declaration: `name`, `inputs`, `outputs`, `params`, `session`, `schema`."""
 
     def _request(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], Packing]:
         packing = Packing(framing=True)
@@ -28,7 +28,7 @@ class _Task(dict[str, Any]):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """For notebooks, which show it and complete its names."""
+        """A signature for notebooks, which show it and complete its names."""
         keyword, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
         defaults = {name: None if one["optional"] else empty for name, one in self["inputs"].items()}
         defaults |= {name: one["default"] for name, one in self["params"].items()}
@@ -42,7 +42,7 @@ class _Task(dict[str, Any]):
 
 
 class Task(_Task):
-    """What `Client.task` answers.
+    """A task that `Client.task` returns.
 
     draw = client.task("shapes", "text_to_image")
     draw(prompt="a red circle", steps=12, seed=7).picture().save("circle.png")
@@ -53,7 +53,8 @@ class Task(_Task):
         self._client = client
 
     def __call__(self, /, **given: Any) -> Result:
-        """Run it: inputs, parameters, and `seed`, `parts`, `outputs`, `session`, `priority`, `deadline`, `record`.
+        """Run the task with inputs, parameters, and `seed`, `parts`, `outputs`, `session`, `priority`, `deadline`,
+        `record`.
 
         Raises TypeError for a name that it has not, ProblemError for a request that is refused, RunError for a run that
         failed. The run ends with an interrupt.
@@ -63,7 +64,7 @@ class Task(_Task):
         return results.of_answer(self, *self._client.send(call))
 
     def stream(self, /, **given: Any) -> Stream:
-        """Run it, and give its outputs as they come."""
+        """Run the task and yield its outputs as they come."""
         body, packing = self._request(given)
         events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames)
         return Stream(events, Gathered(self))
@@ -75,20 +76,20 @@ class Task(_Task):
 
 
 class AsyncTask(_Task):
-    """What `AsyncClient.task` answers: as `Task`, awaited."""
+    """A task that `AsyncClient.task` returns: like `Task`, awaited."""
 
     def __init__(self, client: AsyncClientProtocol, declared: Mapping[str, Any]) -> None:
         super().__init__(declared)
         self._client = client
 
     async def __call__(self, /, **given: Any) -> Result:
-        """As of `Task`; the run ends with the task that waits for it."""
+        """Like `Task.__call__`; cancelling the awaiting asyncio task ends the run."""
         body, packing = self._request(given)
         call = result_call(self["deployment"], self["name"], body, packing.frames)
         return results.of_answer(self, *await self._client.send(call))
 
     def stream(self, /, **given: Any) -> AsyncStream:
-        """Run it, and give its outputs as they come."""
+        """Run the task and yield its outputs as they come."""
         body, packing = self._request(given)
         events = self._client.stream(self["deployment"], self["name"], body, frames=packing.frames)
         return AsyncStream(events, Gathered(self))
@@ -105,7 +106,7 @@ class _Streamed:
 
     @property
     def run(self) -> str:
-        """Its id; empty until something came."""
+        """The run's id; empty until the first event came."""
         return self._gathered.run
 
     @property
@@ -114,7 +115,7 @@ class _Streamed:
 
     @property
     def result(self) -> Result:
-        """All of it, once the loop over it has ended. Raises ClientError before that."""
+        """The full result, once the iteration has ended. Raises ClientError before that."""
         if self._gathered.result is None:
             raise ClientError("the run is not over: go through its outputs to their end first")
         return self._gathered.result
@@ -143,7 +144,7 @@ class Stream(_Streamed):
         return self
 
     def __next__(self) -> Output:
-        """Raises RunError where the run ended so."""
+        """The next output. Raises RunError if the run ended in an error."""
         for event in self._events:
             output = self._gathered.take(event)
             if output is not None:
@@ -151,12 +152,12 @@ class Stream(_Streamed):
         raise StopIteration
 
     def close(self) -> None:
-        """Ends the run where it goes on."""
+        """End the run if it is still going."""
         self._events.close()
 
 
 class AsyncStream(_Streamed):
-    """As `Stream`, with `async with` and `async for`."""
+    """Like `Stream`, with `async with` and `async for`."""
 
     def __init__(self, events: AsyncGenerator[Event], gathered: Gathered) -> None:
         super().__init__(gathered)
@@ -179,5 +180,5 @@ class AsyncStream(_Streamed):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Ends the run where it goes on."""
+        """End the run if it is still going."""
         await self._events.aclose()

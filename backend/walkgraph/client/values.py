@@ -1,4 +1,4 @@
-"""What comes out of runs, as values of Python: texts, pictures, sounds, tensors.
+"""The values of runs in Python: texts, pictures, sounds, tensors.
 
 NumPy and Pillow are imported where they are needed, not before.
 """
@@ -26,20 +26,20 @@ _END_MS = 1200
 
 
 class Text(str):
-    """A text; those of a result are joined."""
+    """A text; the texts of one result are joined."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Binary:
-    """Bytes of some kind: a video, or what the service can't name."""
+    """Bytes of some kind: a video, or anything without a type of its own."""
 
     data: bytes
     mime: str
 
     def save(self, path: str | Path) -> Path:
-        """Write it as it came; a path without a suffix gets the one of its kind."""
+        """Write the bytes unchanged; a path without a suffix gets the one for their type."""
         found = Path(path)
         if not found.suffix:
             found = found.with_suffix(SUFFIXES.get(self.mime, ".bin"))
@@ -52,7 +52,7 @@ class Binary:
 
 @dataclass(frozen=True, repr=False)
 class Picture(Binary):
-    """Notebooks show it."""
+    """An encoded picture; notebooks show it."""
 
     @classmethod
     def of(cls, pixels: Any) -> Picture:
@@ -66,7 +66,7 @@ class Picture(Binary):
 
     @classmethod
     def film(cls, pictures: Sequence[Picture], seconds: float = 0.12) -> Picture:
-        """One PNG that moves, of pictures of one size; each stands for `seconds`, the last one longer."""
+        """One animated PNG from pictures of one size; each shows for `seconds`, the last one longer."""
         frames = [picture.image().convert("RGB") for picture in pictures]
         stays = [round(seconds * 1000)] * (len(frames) - 1) + [_END_MS]
         buffer = io.BytesIO()
@@ -76,13 +76,13 @@ class Picture(Binary):
         return cls(buffer.getvalue(), "image/png")
 
     def image(self) -> Image:
-        """As a Pillow image."""
+        """The picture as a Pillow image."""
         from PIL import Image
 
         return Image.open(io.BytesIO(self.data), formats=("PNG", "JPEG", "WEBP"))
 
     def numpy(self) -> NDArray[np.uint8]:
-        """uint8 [height, width, 3]."""
+        """The picture as uint8 [height, width, 3]."""
         import numpy as np
 
         return np.array(self.image().convert("RGB"))
@@ -93,11 +93,11 @@ class Picture(Binary):
 
 @dataclass(frozen=True, repr=False)
 class Sound(Binary):
-    """Notebooks play it."""
+    """An encoded sound; notebooks play it."""
 
     @classmethod
     def of(cls, samples: Any, rate: int) -> Sound:
-        """A WAV of 16 bits; `samples`: floats from -1 to 1, [count] or [count, channels]; `rate` in Hz."""
+        """A 16-bit WAV. `samples`: floats from -1 to 1, [count] or [count, channels]; `rate` in Hz."""
         import numpy as np
 
         found = np.asarray(samples, dtype=np.float32)
@@ -113,7 +113,7 @@ class Sound(Binary):
 
     @property
     def rate(self) -> int:
-        """Samples a second."""
+        """Samples per second."""
         return int(_sound_files().info(io.BytesIO(self.data)).samplerate)
 
     @property
@@ -121,7 +121,7 @@ class Sound(Binary):
         return float(_sound_files().info(io.BytesIO(self.data)).duration)
 
     def samples(self) -> NDArray[np.float32]:
-        """float32 from -1 to 1, [count, channels]."""
+        """The samples as float32 from -1 to 1, [count, channels]."""
         return _sound_files().read(io.BytesIO(self.data), dtype="float32", always_2d=True)[0]
 
     def _repr_html_(self) -> str:
@@ -130,15 +130,15 @@ class Sound(Binary):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """Numbers of one shape; NumPy takes it as an array."""
+    """Numbers of one shape; NumPy accepts it as an array."""
 
     dtype: str
     shape: tuple[int, ...]
     content: bytes | Sequence[Any]
-    """Little-endian bytes in C order, or nested lists; null in these is a number that isn't finite."""
+    """Little-endian bytes in C order, or nested lists where null stands for a number that isn't finite."""
 
     def numpy(self) -> NDArray[Any]:
-        """bfloat16 comes as float32."""
+        """The tensor as an array; bfloat16 becomes float32."""
         import numpy as np
 
         if isinstance(self.content, bytes):
@@ -160,7 +160,7 @@ class Tensor:
         return self.numpy().tolist()
 
     def item(self) -> float:
-        """Of a tensor of one number. Raises ValueError for others."""
+        """The number of a tensor that has one. Raises ValueError otherwise."""
         return self.numpy().item()
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ _KINDS: dict[str, Callable[[bytes, str], Binary]] = {"image": Picture, "audio": 
 
 
 def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:
-    """A value as the service writes it: `{"type": ..., ...}`. None for one that stayed where it is."""
+    """Read a value in the service's format `{"type": ..., ...}`; None for a value that stayed on its rank."""
     kind: str = value.get("type", "")
     if "text" in value:
         return Text(value["text"])
@@ -195,7 +195,7 @@ def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:
 
 
 def joined(values: Iterable[Value]) -> list[Value]:
-    """What came under one name, in its order: texts that follow each other as one, sound in WAV pieces as one file."""
+    """The values under one name in order, with consecutive texts joined, and sound in WAV pieces joined to one file."""
     found: list[Value] = []
     for value in values:
         last = found[-1] if found else None
@@ -211,7 +211,7 @@ def joined(values: Iterable[Value]) -> list[Value]:
 
 
 def _content(value: Mapping[str, Any], frames: Sequence[bytes], key: str) -> bytes:
-    """`key`: where it stands in base64, if it is in no frame."""
+    """Bytes of a value from its frame, or from base64 under `key`."""
     if "frame" in value:
         number: int = value["frame"]
         return frames[number]
@@ -226,7 +226,7 @@ def _tensor(value: Mapping[str, Any], frames: Sequence[bytes]) -> Tensor | None:
 
 
 def _one_sound(first: Sound, second: Sound) -> Sound | None:
-    """None where they are not PCM of one rate, width and channel count."""
+    """Join two sounds; None unless both are PCM of one rate, width and channel count."""
     if first.mime != second.mime or first.mime != "audio/wav":
         return None
     buffer = io.BytesIO()
@@ -245,7 +245,7 @@ def _one_sound(first: Sound, second: Sound) -> Sound | None:
 
 
 def _sound_files() -> Any:
-    """The library, which says nothing of its types."""
+    """The soundfile library, which has no type stubs."""
     import soundfile  # pyright: ignore[reportMissingTypeStubs]
 
     return soundfile

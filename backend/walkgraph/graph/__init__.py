@@ -1,1 +1,1 @@
-"""The graph: what a model is made of and how its Walks run, as frozen data with checks. No torch, no I/O."""
+"""The graph: the parts of a model and its Walks, as frozen data with checks. No torch, no I/O."""

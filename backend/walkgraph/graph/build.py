@@ -1,4 +1,4 @@
-"""Graphs written in Python: the same words as in JSON, and the same checks.
+"""Write graphs in Python, with the same words as in JSON and the same checks.
 
     g = GraphBuilder("captions", description="Says what a picture shows.")
     g.weights("shapes", family="bagel", source="starter:shapes")
@@ -37,7 +37,7 @@
 
     graph = g.build()
 
-Names may be given as text or as what `node` and `use` return. `graph.export` writes such a program for any graph.
+Arguments may be names or the values that `node` and `use` return. `graph.export` writes such a program for any graph.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -118,7 +118,7 @@ class GraphBuilder:
     def walk(
         self, name: str, *, label: str = "", inputs: Mapping[str, str] | None = None, **more: str
     ) -> Generator["WalkBuilder", None, None]:
-        """A Walk; inputs (name -> port type) may be given by keyword too: `g.walk("decode", token="tokens")`."""
+        """Add a Walk. Inputs (name -> port type) may also be keywords: `g.walk("decode", token="tokens")`."""
         walk: Fields = {"label": label, "inputs": {**(inputs or {}), **more}, "body": [], "edges": [], "results": {}}
         self._document["walks"][name] = walk
         yield WalkBuilder(walk)
@@ -132,7 +132,8 @@ class GraphBuilder:
         chunks: Mapping[str, Any],
         credits: int | None = None,  # noqa: A002  the word of the document
     ) -> str:
-        """A stream from `use.port`; returns what its consumer's edge comes from. See `fixed`, `sliding` and others."""
+        """Add a stream from `use.port`; return the reference that its consumer's edge starts from. For `chunks` see
+        `fixed`, `sliding` and the other policies."""
         given = {"name": name, "from": source, "walks": list(walks), "chunks": dict(chunks)}
         self._document["streams"].append(given | _fields(credits=credits))
         return f"@stream.{name}"
@@ -147,7 +148,7 @@ class GraphBuilder:
         self._document["layout"][key] = value
 
     def build(self) -> Graph:
-        """The graph; raises InvalidInput with a pointer into its JSON form where something isn't well-formed."""
+        """Return the graph; raises InvalidInput with a pointer into its JSON form where it is not well-formed."""
         return load(self._document)
 
 
@@ -174,7 +175,7 @@ class WalkBuilder:
         drop_last: bool = False,
         when: str | None = None,
     ) -> Generator[str, None, None]:
-        """Gives the source of its index, for edges inside."""
+        """Add a loop; yields the reference to its index, for edges inside."""
         given = _fields(loop=name, times=str(times), until=until, drop_last=drop_last or None, when=when)
         with self._inside(given, "body"):
             yield f"@loop.{name}"
@@ -258,20 +259,20 @@ class TaskBuilder:
 
     @contextmanager
     def first(self) -> Generator[None, None, None]:
-        """The first of the steps inside whose `when` holds."""
+        """Take the first of the steps inside whose `when` holds."""
         steps: list[Any] = []
         self._steps.append({"first": steps})
         with self._into(steps):
             yield
 
     def parts(self) -> "PartsBuilder":
-        """Walk the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
+        """Go through the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
         step: Fields = {"for": "parts"}
         self._steps.append(step)
         return PartsBuilder(self, step)
 
     def lanes(self) -> None:
-        """Each partition has its own list of steps; `lane` says so too."""
+        """Give each partition its own list of steps; `lane` does this too."""
         if not isinstance(self._task["steps"], dict):
             self._task["steps"] = {}
 
@@ -307,13 +308,13 @@ class PartsBuilder:
 
     @contextmanager
     def steps(self, modality: Literal["text", "image", "audio", "state", "actions"]) -> Generator[None, None, None]:
-        """What is done with a part of this modality."""
+        """Add the steps for a part of this modality."""
         with self._task._into(self._step.setdefault(modality, [])):  # pyright: ignore[reportPrivateUsage]
             yield
 
 
 def _fields(**values: Any) -> Fields:
-    """Without those that aren't given."""
+    """The given values without those that are None."""
     return {key: value for key, value in values.items() if value is not None}
 
 

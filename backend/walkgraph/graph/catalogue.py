@@ -1,7 +1,7 @@
-"""Declarations of components as data: what the palette offers, what checks and plans read.
+"""Declarations of components as data: the palette offers them, checks and plans read them.
 
-A component's code is named by `network` and imported by workers only. The catalogue is passed
-into `check` and `plan` as a mapping, so that neither imports the components.
+Only workers import a component's code, which `network` names. `check` and `plan` get the catalogue as a mapping, so
+neither imports the components.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ CostClass = Literal["compute", "memory", "launch"]
 Positions = Literal["per_token", "per_block", "axes"]
 Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Other"]
 ANY = "any"
-"""As a component's `weights`."""
+"""As a component's `weights`: any family that fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ def port(name: str, of: str, *, optional: bool = False, description: str = "") -
 
 @dataclass(frozen=True, kw_only=True)
 class Append:
-    """What feeding `port` does to a paged state."""
+    """How feeding `port` changes a paged state."""
 
     port: str
     positions: Positions = "per_token"
-    """How the position counter advances: by the tokens, by one for the whole block, or by several axes."""
+    """How the position counter advances: once per token, once for the whole block, or along several axes."""
     scratch: bool = False
     """The block is attended and then dropped: the state is only read."""
 
@@ -66,29 +66,29 @@ class StateUse:
     slot: str
     kind: StateKind
     access: Literal["read", "write"] = "write"
-    """For `paged_kv` the connected append ports decide: only scratch appends make it a read."""
+    """For `paged_kv` the connected append ports decide: the access is a read only if all of them are scratch."""
     appends: tuple[Append, ...] = ()
     optional: bool = False
     token_bytes: int = 0
-    """Of a paged state of a component without weights; otherwise its family's sizes say."""
+    """Bytes per token of a paged state, for a component without weights; otherwise its family's sizes give them."""
 
     def only_reads(self, fed: Callable[[str], bool]) -> bool:
-        """Whether a use only reads the state; `fed` tells which of its ports have an edge in the Walk."""
+        """True if a use only reads the state; `fed(port)` is true for ports with an edge in the Walk."""
         connected = [append for append in self.appends if fed(append.port)]
         return all(append.scratch for append in connected) if connected else self.access == "read"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A typed, registered unit of compute. Shapes and dtypes are those of one call of one run, without a batch axis."""
+    """A typed, registered unit of compute. Shapes and dtypes describe one call of one run, without a batch axis."""
 
     name: str
-    """`family.role`, the key that a graph's node names. It says what a node does, to somebody who hasn't read the
-    code."""
+    """`family.role`, the key that a graph's node names. It should tell somebody who has not read the code what a node
+    does."""
     former: tuple[str, ...] = ()
-    """Names that it had: documents that hold them mean it."""
+    """Earlier names of this component; documents that use them still work."""
     category: Category = "Other"
-    """What it is about."""
+    """The component's subject, by which the palette groups it."""
     description: str
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
@@ -96,18 +96,18 @@ class Component:
     states: tuple[StateUse, ...] = ()
     cost: CostClass = "compute"
     network: str | None = None
-    """Its operator's class: `walkgraph.models.bagel.operators:Vit`, of a plug-in `edges.operators:Sobel`. None means
+    """The operator's class: `walkgraph.models.bagel.operators:Vit`, or `edges.operators:Sobel` of a plug-in. None:
     declared but unavailable."""
     weights: str | None = None
-    """The weight family it reads (`bagel`); `any`: each of `families` will do; None for a component without weights."""
+    """The weight family it reads (`bagel`); `any` for each of `families`; None for a component without weights."""
     reads: str | None = None
-    """What it reads of weights of `any` family: `tokenizer`. None: it reads whatever is there."""
+    """What it reads from weights of `any` family: `tokenizer`. None: whatever is there."""
     families: tuple[str, ...] = ()
-    """The families that fit where `weights` is `any`. The catalogue fills them in, as families say what they hold."""
+    """The families that fit where `weights` is `any`. The catalogue fills them in from what families declare."""
     host: bool = False
-    """Runs on the CPU of its rank whatever the rank's device (tokenisers, codecs)."""
+    """Runs on the CPU of its rank whatever the rank's device is (tokenizers, codecs)."""
     resident: bool = False
-    """Its operator has a `step`: loops of such components may run on the device as a whole."""
+    """Its operator has a `step`, so loops of such components may run whole on the device."""
 
     @property
     def available(self) -> bool:
@@ -137,16 +137,16 @@ Catalogue = Mapping[str, Component]
 
 
 class Palette(Mapping[str, Component]):
-    """Components by name, sorted. One is found by its former names too, which are not listed."""
+    """Components by name, sorted. Lookup also finds former names, which are not listed."""
 
     def __init__(self, components: Iterable[Component]) -> None:
-        """Raises Conflict where a former name is another's."""
+        """Raises Conflict where a former name belongs to another component."""
         self._listed = {component.name: component for component in sorted(components, key=lambda one: one.name)}
         self._known = dict(self._listed)
         for component in self._listed.values():
             for name in component.former:
                 if self._known.setdefault(name, component) is not component:
-                    raise Conflict(f"`{component.name}` can't have been `{name}`, which is another's name")
+                    raise Conflict(f"`{component.name}` can't list `{name}` as a former name: another component has it")
 
     def __getitem__(self, name: str) -> Component:
         return self._known[name]

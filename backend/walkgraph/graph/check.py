@@ -1,7 +1,7 @@
-"""check(document) -> every problem, each with its place, a stable code and what to do. Pure; never raises.
+"""check(document) -> every problem, each with its place, a stable code and advice. Pure; never raises.
 
-Structure first, entry by entry; then the meaning of all that is well-formed. What a problem causes elsewhere is not
-reported again: a reference to a broken entry is silent, and so is a port that a broken edge may have fed.
+The structure is checked first, entry by entry; then the meaning of all well-formed parts. Consequences of a problem are
+not reported again: a reference to a broken entry is silent, and so is a port that a broken edge may have fed.
 """
 
 from walkgraph.graph.catalogue import Catalogue
@@ -22,7 +22,7 @@ __all__ = ["Problem", "Report", "check"]
 
 
 def check(document: object, catalogue: Catalogue) -> Report:
-    """Judge any JSON value, or a Graph; pointers are into the value as given (of a Graph: into `dump` of it)."""
+    """Judge any JSON value, or a Graph. Pointers are into the value as given, or into `dump` of a Graph."""
     draft = Draft(dump(document) if isinstance(document, Graph) else document)
     context = Context(draft, catalogue)
     check_nodes(context)

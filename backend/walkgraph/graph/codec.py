@@ -1,6 +1,6 @@
-"""Graph <-> JSON, without loss: what `load` reads, `dump` writes back in its shortest form, in the author's order.
+"""Graph <-> JSON, without loss: `dump` writes what `load` read in its shortest form, in the author's order.
 
-`load` refuses the first thing that isn't well-formed; `graph.check` tells all of them, and judges the meaning.
+`load` raises at the first fault of structure; `graph.check` lists all of them and judges the meaning.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from walkgraph.graph.reading.wellformed import Draft
 
 _WIDTH = 118
 _NARROW = 80
-"""For lists that hold lists or objects."""
+"""Columns for lists that hold lists or objects."""
 
 
 def load(data: str | bytes | Mapping[str, Any]) -> Graph:
-    """A graph from JSON text, bytes or an object; raises InvalidInput with a pointer for the first problem."""
+    """Read a graph from JSON text, bytes or an object; raises InvalidInput with a pointer for the first problem."""
     draft = Draft(read_json(data) if isinstance(data, str | bytes) else data)
     if draft.problems:
         raise InvalidInput(draft.problems[0].message, draft.problems[0].pointer)
@@ -28,25 +28,25 @@ def load(data: str | bytes | Mapping[str, Any]) -> Graph:
 
 
 def dump(graph: Graph) -> dict[str, Any]:
-    """The document: shorthands where they say all, and only what differs from the defaults."""
+    """The document with shorthands wherever they suffice, and only the fields that differ from their defaults."""
     fields = graph.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return contract({"format": graph.format, **fields})
 
 
 def dumps(graph: Graph) -> str:
-    """The document as text: two spaces, short lists and objects on one line, ends with a newline."""
+    """The document as text: indented by two spaces, short lists and objects on one line, with a final newline."""
     return pretty(dump(graph)) + "\n"
 
 
 def digest(graph: Graph) -> str:
-    """SHA-256 of the content in hex; the layout does not count, the order of entries does (plans number by it)."""
+    """SHA-256 of the content in hex. The layout does not count; the order of entries does, as plans number by it."""
     content = {key: value for key, value in dump(graph).items() if key != "layout"}
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pretty(value: Any, indent: int = 0, used: int = 0) -> str:
-    """JSON with what is flat and fits on one line; `used` columns are taken by the key before."""
+    """JSON with flat values on one line where they fit; `used` columns are taken by the key before."""
     if not isinstance(value, dict | list) or not value:
         return json.dumps(value, ensure_ascii=False)
     if _is_flat(value, 2):
@@ -66,7 +66,7 @@ def pretty(value: Any, indent: int = 0, used: int = 0) -> str:
 
 
 def _is_flat(value: Any, levels: int) -> bool:
-    """Whether at most `levels` containers are nested."""
+    """True if at most `levels` containers are nested."""
     if not isinstance(value, dict | list):
         return True
     return levels > 0 and all(_is_flat(child, levels - 1) for child in (*obj(value).values(), *arr(value)))

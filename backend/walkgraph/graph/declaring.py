@@ -1,4 +1,4 @@
-"""Short ways to declare a family's components: what they have in common is said once."""
+"""Short ways to declare a family's components, with what they share written once."""
 
 from collections.abc import Mapping
 from typing import Literal, TypedDict, Unpack
@@ -39,16 +39,16 @@ class Declarations:
     """Makes components of one family in `walkgraph.models`."""
 
     def __init__(self, family: str, *, module: str | None = "operators", **common: Unpack[Facts]) -> None:
-        """`module`: the file of the family's folder that has their operators; None where there are none yet."""
+        """`module`: the file in the family's folder with the operators; None while there are none."""
         self._family, self._module, self._common = family, module, common
 
     def in_module(self, module: str | None) -> "Declarations":
-        """The same, of operators in another file."""
+        """The same declarations for operators in another file."""
         return Declarations(self._family, module=module, **self._common)
 
     def __call__(self, name: str, description: str, **own: Unpack[Facts]) -> Component:
-        """Its operator is the class of its name: `VaeEncoder` of `bagel.vae_encoder`. What it has of its own goes
-        before what is common."""
+        """Declare a component. Its operator is the class of that name (`VaeEncoder` for `bagel.vae_encoder`); its own
+        fields override the common ones."""
         operator = "".join(word.capitalize() for word in name.removeprefix(f"{self._family}.").split("_"))
         network = f"{plugins.MODELS}.{self._family}.{self._module}:{operator}" if self._module else None
         facts: Facts = {**self._common, **own}
@@ -61,7 +61,7 @@ def kv_cache(
     access: Literal["read", "write"] = "write",
     token_bytes: int = 0,
 ) -> StateUse:
-    """The slot `kv`; `positions` is that of the ports which are given by name."""
+    """The slot `kv`; `positions` applies to the ports given by name."""
     made = (Append(port=one, positions=positions) if isinstance(one, str) else one for one in appends)
     return StateUse(slot="kv", kind="paged_kv", access=access, appends=tuple(made), token_bytes=token_bytes)
 
@@ -83,7 +83,7 @@ def choice(choices: tuple[str, ...], description: str = "", *, default: str | No
 
 
 def sampling_params(*, temperature: float, top_p: float, top_k: int = 0) -> dict[str, Param]:
-    """Of components that sample tokens, with their defaults."""
+    """Parameters of components that sample tokens, with these defaults."""
     return {
         "temperature": number("0 takes the likeliest token.", default=temperature, min=0, max=10),
         "top_p": number("Sample from the likeliest tokens of this mass.", default=top_p, min=0, max=1),

@@ -1,9 +1,8 @@
-"""The graph document as frozen data: what `graphs/*.json` holds once it is well-formed.
+"""The graph document as frozen data: the contents of `graphs/*.json` once they are well-formed.
 
 This is the normal form. The JSON form has three shorthands, which `graph.codec` expands and contracts: `"llm"` for
-`{"use": "llm"}`, a list for `{"sequence": [...]}`, and `["a.x", "b.y"]` for an edge without flags. `graph.check`
-judges.
-Nothing here can name code or a path: components are registry keys, parameters are typed.
+`{"use": "llm"}`, a list for `{"sequence": [...]}`, and `["a.x", "b.y"]` for an edge without flags. `graph.check` judges
+a document. Nothing in it can name code or a path: components are registry keys, parameters are typed.
 
 References inside a Walk
     source  `use.port`, `@in.x` (Walk input), `@loop.index` (innermost loop), `@loop.NAME` (a named loop around),
@@ -41,10 +40,10 @@ class State(Record):
     kind: Literal["paged_kv", "tensor", "rng"]
     scope: Literal["session", "run", "walk", "iteration"] = "run"
     width: Expression = "1"
-    """Sequences kept together (CEM's samples)."""
+    """Sequences kept together, such as CEM's samples."""
     capacity: Expression | None = None
-    """Most tokens one sequence can hold, over the task's parameters. A `paged_kv` needs it: it is reserved at
-    admission."""
+    """The most tokens one sequence can hold, from the task's parameters. A `paged_kv` needs it; the pages are reserved
+    at admission."""
 
 
 class Weights(Record):
@@ -58,8 +57,9 @@ class Node(Record):
     states: dict[Name, Name] = Field(default_factory=dict)
     """The component's state slot -> the graph's state."""
     params: dict[Name, Literals] = Field(default_factory=dict)
-    """A literal, or an expression written with a leading `=` (`"=cfg_text_scale"`). One that names a parameter which
-    the running task lacks, or a loop that isn't around the use, takes the component's default, if it has one."""
+    """A literal, or an expression with a leading `=` (`"=cfg_text_scale"`). An expression takes the component's
+    default, if there is one, where it names a parameter that the running task lacks or a loop that isn't around the
+    use."""
 
 
 # ── walks ───────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +82,7 @@ class Parallel(Record):
 
 
 class Sequence(Record):
-    """A list, as a branch of a `parallel`."""
+    """A list of items, one after the other; inside `parallel` it is one branch."""
 
     sequence: tuple["Item", ...] = Field(min_length=1)
     when: Expression | None = None
@@ -94,15 +94,15 @@ class Loop(Record):
     until: Reference | None = None
     """A boolean port of a use in the body; the iteration that raises it is the last."""
     drop_last: bool = False
-    """Suppress the `each` values, to the client and to streams, that this loop's own uses made in the iteration that
-    raised `until`. Those of loops inside have left before."""
+    """Suppress the `each` values, to the client and to streams, of this loop's own uses in the iteration that raised
+    `until`. Values of loops inside have already left."""
     when: Expression | None = None
-    """Judged once, before the loop: `@loop.index` is the loop around it."""
+    """Judged once, before the loop; `@loop.index` belongs to the loop around it."""
     body: tuple["Item", ...] = Field(min_length=1)
 
 
 class Fork(Record):
-    """Copy-on-write: `into` becomes `fork`, position counter included."""
+    """Copy-on-write: `into` becomes a copy of `fork`, position counter included."""
 
     fork: Name
     into: Name
@@ -114,7 +114,7 @@ def _item_kind(value: Any) -> str | None:
 
 
 def _first_key(value: Any, kinds: tuple[str, ...]) -> str | None:
-    """The tag of a union member: the first of `kinds` that a JSON object has as a key, or a model as a field."""
+    """The tag of a union member: the first of `kinds` that is a key of a JSON object or a field of a model."""
     keys: Iterable[Any] = type(value).model_fields if isinstance(value, BaseModel) else value
     return next((kind for kind in kinds if kind in keys), None) if isinstance(keys, Mapping) else None
 
@@ -133,13 +133,14 @@ class Edge(Record):
     from_: Reference = Field(alias="from")
     to: Reference
     each: bool = False
-    """Entering a loop: slice i to iteration i. Leaving one: every iteration's value as it comes (to `@out` only)."""
+    """Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to
+    `@out` only)."""
     collect: bool = False
     """Leaving a loop: the values of all iterations, stacked."""
 
 
 class Result(Record):
-    """A Walk's named value for later steps: of a use in a loop the last one, or all stacked."""
+    """A Walk's named value for later steps. From a use in a loop it is the last value, or all of them stacked."""
 
     from_: Reference = Field(alias="from")
     collect: bool = False
@@ -161,7 +162,7 @@ class Fixed(Record):
     policy: Literal["fixed"]
     size: int = Field(ge=1)
     continue_after_done: bool = False
-    """After the end an explicit absent value is delivered for as long as the consumer goes on."""
+    """After the end, deliver an explicit absent value for as long as the consumer goes on."""
     first: int | None = Field(default=None, ge=1)
 
 
@@ -187,17 +188,17 @@ ChunkPolicy = Annotated[Fixed | Sliding | LeftContext | Whole, Field(discriminat
 
 
 class Stream(Record):
-    """Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: a whole chunk a Walk where
-    the step says `per: chunk`; one chunk an iteration where the edge enters a loop with `each`."""
+    """Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: one whole chunk per Walk
+    where the step says `per: chunk`, one chunk per iteration where the edge enters a loop with `each`."""
 
     name: Name
     from_: Reference = Field(alias="from")
     """`use.port`; inside a loop, every iteration's value is an item."""
     walks: tuple[Name, ...] = Field(min_length=1)
-    """The Walks of the producer whose values are items of this stream; it is done when the last of them is."""
+    """The producer's Walks whose values are items of this stream; the stream is done when the last of them is."""
     chunks: ChunkPolicy
     credits: int = Field(default=64, ge=1, le=4096)
-    """Chunks under way at most; the producer waits beyond it."""
+    """The most chunks in flight; the producer waits beyond that."""
 
 
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +230,8 @@ class WalkStep(Record):
 
 
 class ForStep(Record):
-    """Walks the interleaved input parts in their order; a part of a modality without steps is refused at the door."""
+    """Goes through the interleaved input parts in order; a part of a modality without steps is refused when the request
+    comes in."""
 
     for_: Literal["parts"] = Field(alias="for")
     text: tuple["Step", ...] | None = None
@@ -240,7 +242,7 @@ class ForStep(Record):
 
 
 class FirstStep(Record):
-    """Takes the first step whose `when` holds; a step without one always does."""
+    """Takes the first step whose `when` holds; a step without `when` always does."""
 
     first: tuple[WalkStep, ...] = Field(min_length=1)
 
@@ -268,18 +270,18 @@ class SessionPolicy(Record):
     queue: Literal["fifo", "latest"] = "fifo"
     ttl_seconds: int = Field(default=600, ge=1, le=86_400)
     max_bytes: int | None = Field(default=None, ge=1)
-    """Of the cache pages that its states may fill; a request that could pass it is refused."""
+    """Bytes that the session's states may fill in cache pages; a request that could exceed them is refused."""
 
 
 class Task(Record):
     label: str = ""
     inputs: dict[Name, TaskInput] = Field(default_factory=dict)
     outputs: tuple[Name, ...]
-    """Names of `@out.x`; the modality is that of the port the edge comes from."""
+    """Names of `@out.x`; the modality is that of the port where the edge starts."""
     params: dict[Name, TaskParam] = Field(default_factory=dict)
     """`seed` (integer, drawn if absent) is always available."""
     steps: Steps
-    """One list; where the graph has streams, one list a partition, under names of the author's choice."""
+    """One list, or where the graph has streams one list per partition, under names of the author's choice."""
     session: SessionPolicy | None = None
 
 
@@ -297,4 +299,4 @@ class Graph(Record):
     streams: tuple[Stream, ...] = ()
     tasks: dict[Name, Task] = Field(default_factory=dict)
     layout: dict[str, Any] = Field(default_factory=dict)
-    """The editor's; never read by the runtime."""
+    """Belongs to the editor; the runtime never reads it."""

@@ -1,4 +1,4 @@
-"""Graph -> a Python program over `graph.build` that makes exactly the same graph."""
+"""Graph -> a Python program on `graph.build` that makes exactly the same graph."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -144,7 +144,7 @@ def _layout(graph: doc.Graph) -> Iterator[str]:
 
 
 class _Code(str):
-    """An argument that is written as it is."""
+    """An argument that is written out verbatim."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ def _literal(value: Any) -> str:
 
 
 def _wrapped(name: str, value: Any) -> list[str]:
-    """An argument on one line, or an object with an entry a line."""
+    """An argument on one line, or an object with one entry per line."""
     line = f"{name}{_literal(value)},"
     if len(line) <= _WIDTH or not isinstance(value, dict):
         return [line]
@@ -169,7 +169,7 @@ def _wrapped(name: str, value: Any) -> list[str]:
 
 
 def _given(record: doc.Record, *without: str) -> dict[str, Any]:
-    """The fields that differ from their defaults, by their names in Python."""
+    """The fields that differ from their defaults, under their Python names."""
     fields = record.model_dump(exclude_defaults=True, exclude=set(without))
     return {
         key: list(cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value for key, value in fields.items()
@@ -177,7 +177,7 @@ def _given(record: doc.Record, *without: str) -> dict[str, Any]:
 
 
 def _call(function: str, arguments: list[Any], named: Mapping[str, Any]) -> list[str]:
-    """On one line where it fits, otherwise one argument a line."""
+    """A call on one line where it fits, otherwise with one argument per line."""
     line = f"{function}({', '.join([*map(_literal, arguments), *(f'{k}={_literal(v)}' for k, v in named.items())])})"
     if len(line) <= _WIDTH:
         return [line]

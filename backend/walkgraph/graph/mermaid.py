@@ -1,4 +1,4 @@
-"""Drawings as Mermaid text: the component graph (the union of all Walks), or one Walk with its body as nested boxes.
+"""Drawings as Mermaid text: the component graph (the union of all Walks), or one Walk with nested boxes for its body.
 
 Solid arrows carry values onward, dotted ones to the next iteration, thick ones are streams. The text is stable: it
 follows the author's order.
@@ -15,7 +15,7 @@ _TAB = "  "
 
 
 def draw(graph: Graph, walk: str | None = None) -> str:
-    """`walk` None: all nodes. Raises NotFound for a Walk that isn't there."""
+    """Draw the graph, or one Walk of it. Raises NotFound for an unknown Walk."""
     if walk is None:
         return "\n".join(("flowchart LR", *_indented(_components(graph)))) + "\n"
     if walk not in graph.walks:
@@ -77,7 +77,7 @@ def _stream_ends(found: Iterable[WalkStructure], stream: Stream) -> list[tuple[s
 
 
 class _Walk:
-    """Numbers the boxes while it goes through the body."""
+    """Draws one Walk; numbers the boxes as it goes through the body."""
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph = graph
@@ -120,11 +120,11 @@ class _Walk:
         yield from _box(name, f"{title}, when {when}" if when else title, inside)
 
     def indices(self) -> set[str]:
-        """Loops whose index an edge takes."""
+        """Loops whose index some edge takes."""
         return {_loop(route) for route in self.facts.routes if route.source.kind == "loop"}
 
     def streams(self) -> Iterator[str]:
-        """Streams that the Walk reads or writes, and the thick arrows of those that it writes."""
+        """Streams that the Walk reads or writes, and thick arrows for those it writes."""
         read = dict.fromkeys(route.source.name for route in self.facts.routes if route.source.kind == "stream")
         written = [s for s in self.graph.streams if self.name in s.walks]
         for name in dict.fromkeys((*read, *(stream.name for stream in written))):
@@ -156,7 +156,7 @@ class _Walk:
 
 
 def _loop(route: Route) -> str:
-    """The loop whose index a route carries; empty where there is none."""
+    """The loop whose index a route carries, or an empty string."""
     loops = route.target.entry.loops if route.target.entry else ()
     return loops[route.common - 1] if route.common else ""
 
@@ -190,13 +190,14 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Entities as Mermaid writes them, for what would end a label or read as markup."""
+    """Text with Mermaid entities for characters that would end a label or read as markup."""
     marks = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;"}
     return "".join(marks.get(c, c) for c in " ".join(text.split()))
 
 
 def _id(kind: str, name: str) -> str:
-    """Unique: a dash would end Mermaid's names, so names with one are spelled in a way that no other name is."""
+    """A unique identifier. Mermaid's names can't hold a dash, so names with one get a spelling that no other name
+    has."""
     if "-" not in name:
         return f"{kind}_{name}"
     return f"{kind}x_{name.replace('_', '__').replace('-', '_d')}"

@@ -1,6 +1,6 @@
-"""What flows on an edge: a modality, a dtype and a symbolic shape, written `latents: float[n, 64]`.
+"""The type of the values on an edge: modality, dtype and symbolic shape, written `latents: float[n, 64]`.
 
-A type may be written with its modality alone (`tokens`): then dtype and shape are open and match any.
+A type may be its modality alone (`tokens`); dtype and shape are then open and match any.
 """
 
 import re
@@ -50,12 +50,12 @@ def parse_type(text: str) -> PortType:
     """Read `modality`, `modality: dtype` or `modality: dtype[a, 64]`; raises ValueError with advice."""
     match = _TYPE.match(text)
     if match is None:
-        raise ValueError(f"`{text}` is no port type; write `modality` or `modality: dtype[n, 64]`")
+        raise ValueError(f"`{text}` is not a port type; write `modality` or `modality: dtype[n, 64]`")
     modality, dtype, shape = match["modality"], match["dtype"], match["shape"]
     if modality not in MODALITIES:
-        raise ValueError(f"`{modality}` is no modality; have {', '.join(MODALITIES)}")
+        raise ValueError(f"`{modality}` is not a modality; use one of {', '.join(MODALITIES)}")
     if dtype is not None and dtype not in DTYPES:
-        raise ValueError(f"`{dtype}` is no dtype; have {', '.join(DTYPES)}")
+        raise ValueError(f"`{dtype}` is not a dtype; use one of {', '.join(DTYPES)}")
     return PortType(modality, dtype, None if shape is None else _dims(shape))
 
 
@@ -63,12 +63,12 @@ def _dims(text: str) -> tuple[str | int, ...]:
     dims = [d.strip() for d in text.split(",")] if text.strip() else []
     for dim in dims:
         if not _DIM.match(dim):
-            raise ValueError(f"`{dim}` is no size; write a number, a name or `...`")
+            raise ValueError(f"`{dim}` is not a size; write a number, a name or `...`")
     return tuple(int(d) if d.isdigit() else d for d in dims)
 
 
 def accepts(target: PortType, source: PortType) -> str | None:
-    """None if a `source` value may enter a `target` port, otherwise the reason in a few words."""
+    """None if a `source` value may enter a `target` port, otherwise a short reason."""
     if target.modality != source.modality:
         return f"`{source.modality}` does not fit `{target.modality}`"
     if target.dtype and source.dtype and target.dtype != source.dtype:

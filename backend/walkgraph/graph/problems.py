@@ -1,4 +1,4 @@
-"""What `check` returns: problems as data, each with its place in the document as the caller gave it."""
+"""The result of `check`: problems as data, each with its place in the document as the caller gave it."""
 
 import difflib
 from bisect import bisect
@@ -18,11 +18,11 @@ Severity = Literal["error", "warning"]
 @dataclass(frozen=True)
 class Problem:
     code: str
-    """Stable: tools and tests go by it."""
+    """Stable, for tools and tests."""
     pointer: str
     """JSON pointer to the place; for a missing key, to the object that lacks it."""
     message: str
-    """A sentence that says what to do."""
+    """A sentence that says what is wrong and what to do."""
     severity: Severity = "error"
 
 
@@ -30,11 +30,11 @@ class Problem:
 class Report:
     problems: tuple[Problem, ...]
     graph: Graph | None
-    """The document as data, where it is well-formed."""
+    """The document as data, if it is well-formed."""
 
     @property
     def ok(self) -> bool:
-        """Nothing but warnings: it can be planned."""
+        """True if there are at most warnings: the graph can be planned."""
         return self.graph is not None and not self.errors
 
     @property
@@ -56,14 +56,15 @@ def article(noun: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Advice after an unknown name: the nearest match, or what there is."""
+    """Advice after an unknown name: its nearest match, or the list of names."""
     known = tuple(names)
     close = difflib.get_close_matches(name[:80], _candidates(name, known), n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else listed(known)
 
 
 def _candidates(name: str, known: Sequence[str]) -> Sequence[str]:
-    """All names; of many only those next to it in the alphabet, and some that end alike."""
+    """The names to compare with: all of them, or, if there are many, those next to it in the alphabet and some with the
+    same ending."""
     if len(known) <= _MANY:
         return known
     ordered = sorted(known)
@@ -72,7 +73,7 @@ def _candidates(name: str, known: Sequence[str]) -> Sequence[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """What there is, in short."""
+    """The first names, as a short phrase."""
     known = list(islice(names, 9))
     shown = ", ".join(f"`{name}`" for name in known[:8])
     return f"have {shown}{' …' if len(known) > 8 else ''}" if known else "there are none"

@@ -1,6 +1,7 @@
-"""The published JSON Schema of graph documents, shorthands included: made from the models, kept beside this file.
+"""The published JSON Schema of graph documents, shorthands included: generated from the models, stored beside this
+file.
 
-`python -m walkgraph.graph.schema` writes `graph-v1.schema.json` anew; a test fails when it differs from the models.
+`python -m walkgraph.graph.schema` rewrites `graph-v1.schema.json`; a test fails if it differs from the models.
 """
 
 import ast
@@ -34,7 +35,7 @@ def schema() -> dict[str, Any]:
 
 
 def generate() -> dict[str, Any]:
-    """The schema as the models say it."""
+    """Generate the schema from the models."""
     made = Graph.model_json_schema(by_alias=True)
     definitions = {name: _describe(name, _tidy(value)) for name, value in made.pop("$defs").items()}
     definitions |= {"Item": _item(), "Step": _step(), "Link": _link(), "ResultFrom": _result()}
@@ -78,7 +79,7 @@ def _result() -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Without titles; keys of constrained dictionaries exclude others."""
+    """The schema without titles; constrained dictionaries forbid other keys."""
     if isinstance(value, list):
         return [_tidy(child) for child in arr(value)]
     if not isinstance(value, dict):
@@ -93,7 +94,7 @@ def _tidy(value: Any) -> Any:
 
 
 def _named(value: Any) -> Any:
-    """Unions of items and of steps, edges and results by their names, so that the shorthands fit in."""
+    """Refer to unions of items and steps, to edges and to results by name, so that the shorthands can be added."""
     if isinstance(value, list):
         return [_named(child) for child in arr(value)]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Derived facts of a graph, read alike by checks, planner, drawings and editor. Pure; total on a well-formed document.
+"""Derived facts of a graph, shared by checks, planner, drawings and editor. Pure; total on a well-formed document.
 
 A Walk's body is flattened to *entries* (uses and forks) in program order, each with the loops and parallel branches
 around it. Its edges become *routes*, with what happens on the way, outermost loop first:
@@ -9,7 +9,7 @@ around it. Its edges become *routes*, with what happens on the way, outermost lo
     enter      the target's loops beyond `common`: the value is held for all iterations, feeds the first only (because
                the port also has an edge carried at one of them), or slice i feeds iteration i
 
-One route may leave inner loops, be carried at a common loop and enter other inner loops at once.
+One route may at once leave inner loops, be carried at a common loop and enter other inner loops.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,10 +46,10 @@ PARTS = ("text", "image", "audio", "state", "actions")
 
 @dataclass(frozen=True, slots=True)
 class LoopAt:
-    """A loop of a body, where it stands."""
+    """A loop and its place in a body."""
 
     index: int
-    """In order of their openings."""
+    """Position in the order in which loops open."""
     item: Loop
     parent: int
     """Index of the loop around it, or -1."""
@@ -65,22 +65,23 @@ class LoopAt:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A use or a fork, where it stands."""
+    """A use or a fork and its place in a body."""
 
     index: int
     """Program order in the Walk, from 0."""
     item: Use | Fork
     name: str
-    """The use that edges name; a fork has none."""
+    """The use's name in edges; empty for a fork."""
     node: str
-    """Of a use; a fork has none."""
+    """The use's node; empty for a fork."""
     loops: tuple[str, ...]
     """Names of the loops around it, outermost first."""
     loop_indices: tuple[int, ...]
     branches: tuple[tuple[int, int], ...]
-    """(parallel, branch) along the way, outermost first; parallels are numbered in order of their openings."""
+    """(parallel, branch) pairs around it, outermost first; parallels are numbered in the order in which they open."""
     whens: tuple[str, ...]
-    """Expressions along the way that must all hold. Those of items around it name their loops, never `@loop.index`."""
+    """All conditions around it and its own; all must hold. Those of enclosing items name their loops, never
+    `@loop.index`."""
     pointer: str
     """JSON pointer in the Walk's normal form (`/body/0/body/1`)."""
 
@@ -89,16 +90,16 @@ class Entry:
 class End:
     kind: EndKind
     name: str
-    """The use, Walk input, loop, stream, output or result."""
+    """Name of the use, Walk input, loop, stream, output or result."""
     port: str = ""
-    """Of a use."""
+    """Port of a use; otherwise empty."""
     entry: Entry | None = None
-    """Of a use; None where no such use stands in the body."""
+    """Entry of a use; None if the body has no such use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An edge or a result of a Walk, with what happens on the way."""
+    """An edge or a result of a Walk, with the loops it crosses."""
 
     index: int
     """Position in the Walk's edges; -1 for a result."""
@@ -107,7 +108,7 @@ class Route:
     target: End
     common: int
     backward: bool
-    """The target is not after the source in the body; with `common` 0 no loop carries it."""
+    """The target is not after the source in the body; with `common` 0 no loop can carry the value."""
     leave: Leave
     enter: Enter
     left: tuple[str, ...]
@@ -133,7 +134,7 @@ class WalkStructure:
 
     @cached_property
     def uses(self) -> Mapping[str, Entry]:
-        """By name; of two with one name the first."""
+        """Uses by name; the first where two share a name."""
         found: dict[str, Entry] = {}
         for entry in self.entries:
             if entry.name:
@@ -155,7 +156,7 @@ class WalkStructure:
 
 
 def structure(walk: Walk, name: str = "") -> WalkStructure:
-    """The derived facts of one Walk. References to what isn't there give ends without an entry, at no loop."""
+    """Derive the facts of one Walk. Ends with an unknown name have no entry and stand in no loop."""
     body = _Body()
     for position, item in enumerate(walk.body):
         body.add(item, _Around(), f"/body/{position}")
@@ -177,7 +178,7 @@ def structures(graph: Graph) -> dict[str, WalkStructure]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What stands around an item."""
+    """The loops, branches and conditions around an item."""
 
     loops: tuple[str, ...] = ()
     loop_indices: tuple[int, ...] = ()
@@ -228,7 +229,7 @@ def _guarded(around: _Around, when: str | None) -> _Around:
     if when is None:
         return around
     if around.loops:
-        with suppress(ExpressionError):  # a check reports it where it stands
+        with suppress(ExpressionError):  # a check reports it at the expression
             when = name_innermost(when, around.loops[-1])
     return replace(around, whens=(*around.whens, when))
 
@@ -262,7 +263,7 @@ def _result(name: str, result: Result, uses: Mapping[str, Entry]) -> Route:
 
 
 def end(reference: str, uses: Mapping[str, Entry], *, target: bool) -> End:
-    """What a reference names. One with an `@` word that has no meaning there reads as a use that isn't there."""
+    """Resolve a reference. An `@` word without a meaning here reads as an unknown use."""
     owner, _, name = reference.partition(".")
     words: dict[str, EndKind] = {"@out": "out"} if target else {"@in": "in", "@loop": "loop", "@stream": "stream"}
     if owner in words:
@@ -292,7 +293,7 @@ def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
 
 
 def _with_first(routes: list[Route]) -> tuple[Route, ...]:
-    """Held values become first values where the port also has an edge carried at one of the loops that they enter."""
+    """Turn held values into first values where the port also has an edge carried at one of the loops they enter."""
     carried: dict[tuple[str, str], int] = {}
     for route in routes:
         if route.carried:
@@ -310,7 +311,8 @@ def _with_first(routes: list[Route]) -> tuple[Route, ...]:
 
 
 def partitions(graph: Graph) -> tuple[frozenset[str], ...]:
-    """Nodes that share Walks, directly or through others; streams join none. In order of each one's first node."""
+    """Groups of nodes that share Walks, directly or through others; streams join none. In the order of their first
+    nodes."""
     parent = {name: name for name in graph.nodes}
 
     def root(name: str) -> str:
@@ -346,10 +348,10 @@ def nodes_of(walk: Walk) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StepAt:
-    """A Walk's step in a task, where it stands."""
+    """A Walk's step and its place in a task."""
 
     index: int
-    """In the task, list by list."""
+    """Position in the task, list by list."""
     step: WalkStep
     lane: str
     """The partition's list; empty where the task has a single list."""
@@ -361,7 +363,7 @@ class StepAt:
 
     @property
     def name(self) -> str:
-        """What later bindings call it."""
+        """The name that later bindings use."""
         return self.step.as_ or self.step.walk
 
 
@@ -391,7 +393,7 @@ class Handing(NamedTuple):
 
 
 def handings(task: Task) -> Iterator[Handing]:
-    """What a task's steps take from others, binding by binding; once for each Walk that a name may mean."""
+    """Every result that a task's steps take from other steps, binding by binding; one per Walk that a name may mean."""
     steps = steps_of(task)
     walks: dict[str, dict[str, None]] = {}
     for at in steps:
@@ -404,7 +406,7 @@ def handings(task: Task) -> Iterator[Handing]:
 
 
 Numbers = tuple["count[int]", "count[int]"]
-"""Of steps and of choices."""
+"""Counters of steps and of choices."""
 
 
 def _steps(steps: tuple[Step, ...], lane: str, part: str | None, numbers: Numbers, at: str) -> Iterator[StepAt]:

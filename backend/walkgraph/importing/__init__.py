@@ -1,1 +1,1 @@
-"""A folder of public weights -> a graph and placements that serve it. Reads configs and headers alone, and no torch."""
+"""A folder of public weights -> a graph and placements that serve it. Reads only configs and headers; no torch."""

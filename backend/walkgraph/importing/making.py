@@ -1,4 +1,4 @@
-"""The graph that serves a recognised checkpoint, and the placements that fit this machine."""
+"""The graph that serves a recognized checkpoint, and the placements that fit this machine."""
 
 import json
 import re
@@ -23,25 +23,25 @@ from walkgraph.placement.sizes import find_sizes
 _FOLDER = re.compile(r"[\w\-.]+\Z")
 _NAME = 64
 _STEP = 64 * 2**20
-"""Memory that is named here is rounded up to these."""
+"""Memory in placements is rounded up to a multiple of this."""
 
 
 @dataclass(frozen=True)
 class Made:
     graph: Document
     placements: tuple[Document, ...]
-    """Those that fit, the one to begin with first."""
+    """Placements that fit, the recommended one first."""
     unfit: Mapping[str, str]
-    """Placement that was tried -> why it doesn't fit, in a sentence."""
+    """Placement -> why it doesn't fit, in a sentence."""
     beside: Mapping[str, str]
-    """Weight set -> the folder that was found for it."""
+    """Weight set -> the folder found for it."""
     warnings: tuple[str, ...]
 
 
 def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
-    """Raises InvalidInput as `drawn_up`, and for sizes that no graph can serve."""
+    """Make the documents. Raises InvalidInput as `drawn_up` does, and for sizes that no graph can serve."""
     contents, family = found.contents, found.family
-    document, told = drawn_up(family, contents, name)
+    document, remarks = drawn_up(family, contents, name)
     warnings: list[str] = []
     beside: dict[str, str] = {}
     for key, wanted in family.beside.items():
@@ -53,12 +53,12 @@ def make(found: Recognised, name: str | None, hardware: Hardware) -> Made:
             document["weights"][key]["source"] = f"checkpoint:{folder}"
     graph = checked(document, contents)
     placements, unfit = _placements(graph, family.graph, contents.folder.parent, hardware)
-    return Made(document, placements, unfit, beside, (*warnings, *told))
+    return Made(document, placements, unfit, beside, (*warnings, *remarks))
 
 
 def drawn_up(family: Family, contents: Contents, name: str | None = None) -> tuple[Document, tuple[str, ...]]:
-    """The bundled graph with these weights and sizes, and what somebody should know of it. Raises InvalidInput
-    for a folder whose name no graph can hold."""
+    """The bundled graph with these weights and sizes, and remarks for the user. Raises InvalidInput for a folder whose
+    name a graph can't hold."""
     if not _FOLDER.match(contents.name):
         raise InvalidInput(
             f"`{contents.name}` can't be named in a graph: rename the folder to letters, digits, `-`, `_` and `.`"
@@ -71,11 +71,11 @@ def drawn_up(family: Family, contents: Contents, name: str | None = None) -> tup
 
 
 def checked(document: Document, contents: Contents) -> Graph:
-    """The graph; raises InvalidInput with what is wrong with it."""
+    """The document as a graph; raises InvalidInput with its first problem."""
     report = check(document, catalogue())
     if report.graph is None or not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")
-        raise InvalidInput(f"no graph can serve what the config of `{contents.name}` asks for: {first.message}")
+        raise InvalidInput(f"no graph can serve the config of `{contents.name}`: {first.message}")
     return report.graph
 
 
@@ -86,7 +86,7 @@ def graph_name(folder: str) -> str:
 
 
 def _beside(folder: Path, wanted: Companion) -> tuple[str | None, str | None]:
-    """The folder that holds it; else what keeps the one that was found from being served, in a sentence."""
+    """The folder of the other weights; or else why the one found can't be served, in a sentence."""
     fault: str | None = None
     for path in sorted(folder.parent.iterdir()):
         if path == folder or not (path / "config.json").is_file() or not _FOLDER.match(path.name):
@@ -94,7 +94,7 @@ def _beside(folder: Path, wanted: Companion) -> tuple[str | None, str | None]:
         try:
             contents = read(path)
         except WalkgraphError:
-            continue  # Not what is looked for, as far as can be told.
+            continue  # not the other weights, as far as can be seen
         if not wanted.recognises(contents):
             continue
         try:
@@ -111,7 +111,7 @@ def _beside(folder: Path, wanted: Companion) -> tuple[str | None, str | None]:
 def _placements(
     graph: Graph, template: str, root: Path, hardware: Hardware
 ) -> tuple[tuple[Document, ...], dict[str, str]]:
-    """`template`: the bundled graph, whose placements are tried too."""
+    """`template`: the bundled graph; its placements are tried too."""
     fitting: list[Document] = []
     unfit: dict[str, str] = {}
     for document in _candidates(graph, template, hardware):
@@ -143,7 +143,7 @@ def _bundled() -> list[Document]:
 
 
 def _share(template: str) -> str | None:
-    """What the bundled placement of that graph on one GPU takes."""
+    """The memory that the bundled placement of that graph on one GPU takes."""
     named = f"{template}_one_gpu"
     return next((found["groups"][0].get("memory") for found in _bundled() if found["name"] == named), None)
 
@@ -156,7 +156,7 @@ def _one(graph: str, suffix: str, device: str, memory: str | None = None) -> Doc
 
 
 def _sized(graph: Graph, document: Document, root: Path, hardware: Hardware) -> tuple[Document, str | None]:
-    """The placement with memory that fits its need, and why there is none; None where there is."""
+    """The placement with memory that fits its needs, and None; or why it doesn't fit."""
     made = _planned(graph, document, root, hardware)
     (first, *others) = document["groups"]
     if others or ("memory" in first and made.plan is not None):
@@ -178,7 +178,7 @@ def _planned(graph: Graph, document: Document, root: Path, hardware: Hardware) -
 
 
 def _reason(made: PlanResult) -> str | None:
-    """Why it doesn't fit; None where it does."""
+    """The reason that it doesn't fit; None if it does."""
     if made.plan is not None and made.deployable:
         return None
     errors = [problem.message for problem in made.problems if problem.severity == "error"] or [

@@ -1,4 +1,4 @@
-"""Whose weights a folder holds, and whether they are what that family's network reads."""
+"""Recognize the family of a folder's weights, and check them against its network."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -13,20 +13,20 @@ from walkgraph.checkpoints.files import Shape, coded
 from walkgraph.errors import NotFound
 
 SHOWN = 5
-"""Tensors of one kind that a sentence lists."""
+"""The most tensors of one kind listed in a sentence."""
 
 
 @dataclass(frozen=True)
 class Misfits:
-    """Tensors of one stem that aren't what the network reads."""
+    """Tensors of one stem that don't match the network."""
 
     stem: str
     missing: tuple[str, ...]
     odd: tuple[tuple[str, Shape, Shape], ...]
-    """Name, shape in the file, shape that the config asks for."""
+    """Name, shape in the file, shape required by the config."""
     unknown: tuple[str, ...]
     coded: tuple[str, ...]
-    """Of those whose numbers can't be taken as they are, in sentences."""
+    """Sentences about tensors whose numbers can't be used as they are."""
 
     @property
     def found(self) -> bool:
@@ -36,8 +36,8 @@ class Misfits:
         if self.missing:
             yield f"`{self.stem}` lacks {_listed(self.missing)}"
         if self.odd:
-            told = [f"`{name}` is {_by(have)}, not {_by(want)}" for name, have, want in self.odd[:SHOWN]]
-            yield f"in `{self.stem}`, {'; '.join(told)}{_more(len(self.odd))}"
+            faults = [f"`{name}` is {_by(have)}, not {_by(want)}" for name, have, want in self.odd[:SHOWN]]
+            yield f"in `{self.stem}`, {'; '.join(faults)}{_more(len(self.odd))}"
         if self.unknown:
             yield f"`{self.stem}` has tensors that the network doesn't read: {_listed(self.unknown)}"
         if self.coded:
@@ -51,13 +51,13 @@ class Recognised:
     contents: Contents
     parts: tuple[str, ...]
     parameters: int
-    """Numbers in all the tensors that are read."""
+    """Count of numbers in all tensors that are read."""
     bytes: int
     dtypes: Mapping[str, int]
-    """Type of numbers -> tensors of it."""
+    """Type -> number of tensors."""
     misfits: tuple[Misfits, ...]
     lacking: tuple[str, ...]
-    """What isn't there beside the weights, in sentences."""
+    """What is missing beside the weights, in sentences."""
 
     def problems(self) -> list[str]:
         return [*(line for misfit in self.misfits for line in misfit.sentences()), *self.lacking]
@@ -65,13 +65,13 @@ class Recognised:
 
 @cache
 def known() -> Mapping[str, Family]:
-    """The families that say how they are imported, by name."""
+    """The families that can be imported, by name."""
     given = {name: _declared(name, "FAMILY") for name in plugins.having(plugins.MODELS, "importing")}
     return {name: family for name, family in given.items() if family is not None}
 
 
 def companion(family: str) -> Companion:
-    """What a family says of its weights beside another's."""
+    """A family's declaration for weights beside another's."""
     return _declared(family, "COMPANION")
 
 
@@ -80,8 +80,8 @@ def _declared(family: str, attribute: str) -> Any:
 
 
 def recognise(contents: Contents) -> Recognised:
-    """Raises Refused for pickles, NotFound for a folder without weights or of no known family, InvalidInput for a
-    config that its network can't be made of."""
+    """Recognize a folder. Raises Refused for pickles, NotFound for a folder without weights or of no known family,
+    InvalidInput for a config that the family's network doesn't support."""
     refuse_pickles(contents)
     family = next((family for family in known().values() if family.recognises(contents)), None)
     if family is None:
@@ -109,24 +109,27 @@ def recognise(contents: Contents) -> Recognised:
 
 
 def misfits_of(part: Part, contents: Contents) -> Misfits:
-    """`named` may have joined or dropped some: the names are then the network's."""
+    """Compare a part's tensors with the network. `named` may have joined or dropped some, so the names are the
+    network's."""
     files = contents.weights.get(part.stem, {})
     have = part.named({name: tensor.shape for name, tensor in files.items()})
     odd = tuple((n, have[n], want) for n, want in part.expected.items() if n in have and have[n] != want)
     missing = tuple(name for name in part.expected if name not in have)
-    told = {name: fault for name, tensor in files.items() if (fault := coded(name, tensor.dtype, files)) is not None}
-    # What the network doesn't read may have any numbers.
-    read = tuple(fault for name, fault in told.items() if part.named({name: files[name].shape}).keys() & part.expected)
+    faults = {name: fault for name, tensor in files.items() if (fault := coded(name, tensor.dtype, files)) is not None}
+    # Tensors that the network doesn't read may have any type.
+    read = tuple(
+        fault for name, fault in faults.items() if part.named({name: files[name].shape}).keys() & part.expected
+    )
     return Misfits(part.stem, missing, odd, tuple(name for name in have if name not in part.expected), read)
 
 
 def _unknown(contents: Contents) -> str:
-    told = _kinds(contents.config)
-    called = f" (its config says {', '.join(f'`{kind}`' for kind in told)})" if told else " (it has no `config.json`)"
+    kinds = _kinds(contents.config)
+    called = f" (its config says {', '.join(f'`{kind}`' for kind in kinds)})" if kinds else " (it has no `config.json`)"
     names = ", ".join(family.title for family in known().values())
-    near = _nearest(told)
+    near = _nearest(kinds)
     hint = f"; the nearest is {near.title}" if near else ""
-    return f"`{contents.name}` is of no family that can be imported{called}: there are {names}{hint}"
+    return f"`{contents.name}` is not of a family that can be imported{called}; known families: {names}{hint}"
 
 
 def _kinds(config: Mapping[str, Any]) -> list[str]:
@@ -135,9 +138,9 @@ def _kinds(config: Mapping[str, Any]) -> list[str]:
     return [word for word in (config.get("model_type"), config.get("type"), *more) if isinstance(word, str)][:4]
 
 
-def _nearest(told: Iterable[str]) -> Family | None:
+def _nearest(words: Iterable[str]) -> Family | None:
     kinds = {kind.lower(): family for family in known().values() for kind in family.kinds}
-    for word in told:
+    for word in words:
         near = difflib.get_close_matches(word.lower(), kinds, n=1, cutoff=0.5)
         if near:
             return kinds[near[0]]

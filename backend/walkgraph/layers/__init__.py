@@ -1,3 +1,3 @@
 """Layers that the networks share: attention's interface, norms, rotary positions, MLPs, a decoder layer.
 
-Free of model names."""
+No model names here."""

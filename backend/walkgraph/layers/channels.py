@@ -1,12 +1,13 @@
-"""Values that the parts of a loop, on several devices, hand to each other within their steps: device work, no messages.
+"""Values that the parts of a loop on several devices hand to each other within their steps: device work without
+messages.
 
-A *channel* leads from a use of one part to a port of another. The part that reads has a room for it in memory that the
-other's device writes, and beside it a number that only rises: `start + k + 1` says that the value of iteration k is
-there. Where the rooms are is in a row of the loop's tables, so that captured work serves every run:
+A *channel* leads from a use of one part to a port of another. The reading part has memory for one value, which the
+other part's device writes, and beside it a number that only rises: `start + k + 1` means that the value of iteration k
+has arrived. The addresses are in a row of the loop's tables, so that captured work serves every run:
 
     links of a row, int64    | halt | data, number, start | data, number, start | ..    addresses; zeros: no channel
 
-`halt` is a word of the host's memory: once it isn't 0, who waits for the row's values goes on without them.
+`halt` is a word of the host's memory: once it isn't 0, waits for the row's values end without them.
 
 Shape letters: T rows of the tables, C channels; the batch is one row.
 """
@@ -19,15 +20,15 @@ import torch
 from torch import Tensor
 
 GIVE_UP_SECONDS = 120.0
-"""Nobody waits for longer: what is waited for is a step of another device, perhaps behind other work there."""
+"""Seconds to wait for a value at most: the step of another device, possibly behind other work there."""
 COLUMNS = 3
-"""Of `links`, for each channel."""
+"""Columns of `links` per channel."""
 _CHANGED = threading.Condition()
-"""On CPUs, numbers and halts are waited for by the threads of one process."""
+"""Lets threads of one process wait for numbers and halts on CPUs."""
 
 
 def width(channels: int) -> int:
-    """Columns of `links`."""
+    """Number of columns of `links`."""
     return 1 + COLUMNS * channels
 
 
@@ -35,8 +36,8 @@ def receive(
     links: Tensor, row: Tensor, channel: int, iteration: Tensor, like: tuple[Sequence[int], torch.dtype],
     first: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """What comes by a channel in this iteration; with `first` `[1, *shape]` that of the iteration before, and `first`
-    in iteration 0. Waits for it on the device.
+    """The channel's value for this iteration; with `first` `[1, *shape]`, that of the iteration before, and `first` in
+    iteration 0. Waits for it on the device.
 
     links int64 `[T, width]`, row int64 `[1]`, iteration int64 `[1]` -> `[1, *shape]`, and bool `[1]`: false where
     nothing came.
@@ -64,7 +65,7 @@ def receive(
 
 
 def send(value: Tensor, links: Tensor, row: Tensor, channel: int, iteration: Tensor) -> None:
-    """Hand out the value `[1, *shape]` of this iteration. As `receive`; the pad row hands out nothing."""
+    """Send the value `[1, *shape]` of this iteration. Arguments as for `receive`; the pad row sends nothing."""
     value, column = value.contiguous(), 1 + COLUMNS * channel
     if links.is_cuda:
         from walkgraph.layers.kernels import channels as kernels
@@ -80,25 +81,25 @@ def send(value: Tensor, links: Tensor, row: Tensor, channel: int, iteration: Ten
 
 
 class StopFlags:
-    """The words that rows look at while they wait, in the host's memory; the host alone writes them."""
+    """Words in the host's memory that waiting rows check; only the host writes them."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._words = torch.zeros(count, dtype=torch.int32, pin_memory=device.type == "cuda")
         self._free = list(range(count - 1, -1, -1))
 
     def take(self) -> int | None:
-        """A word that is 0; None where all are taken."""
+        """Reserve a word and set it to 0; None if all are taken."""
         if not self._free:
             return None
         self._words[self._free[-1]] = 0
         return self._free.pop()
 
     def give(self, word: int) -> None:
-        """Nothing that looks at it is under way."""
+        """Return a word; nothing in flight may still check it."""
         self._free.append(word)
 
     def set(self, word: int) -> None:
-        """Let nobody wait any more. At once, whatever the device is at."""
+        """Stop all waits on a word at once, whatever the device is doing."""
         with _CHANGED:
             self._words[word] = 1
             _CHANGED.notify_all()
@@ -107,7 +108,7 @@ class StopFlags:
         return bool(self._words[word])
 
     def address(self, word: int) -> int:
-        """As the device sees it, too."""
+        """Address of a word, valid on the device too."""
         return self._words.data_ptr() + word * self._words.itemsize
 
 

@@ -1,14 +1,14 @@
 """One decoder layer for every family: pre-norm attention and an MLP that the caller chooses, with one or two sets of
 weights.
 
-A layer has a `forward` over any rows, and a `step` of one new token a row, which reads nothing on the host.
+A layer has a `forward` over any rows, and a `step` of one new token per row, which reads nothing on the host.
 
 With two sets ("experts"), the caller orders a batch's rows so that `rows[:split]` use the first and `rows[split:]` the
 second: plain slices, no gathers, no router. All rows meet in one attention. A set's parameters are named with its
 suffix, which the network chooses.
 
-On a rank that holds a shard, the shape's heads and hidden width are the shard's, and `reduce` sums what `o_proj` and
-`down_proj` give over the ranks.
+On a rank with a shard, the shape's heads and hidden width are the shard's, and `reduce` sums the outputs of `o_proj`
+and `down_proj` over the ranks.
 
 Shape letters: R rows, B rows of a step, W model width, H query heads, G key/value heads, D head dim.
 """
@@ -32,18 +32,18 @@ from walkgraph.layers.rope import Rotation, rotate
 
 
 class DecoderMLP(Protocol):
-    """What a decoder layer asks of its MLP, a module: `SwiGLU`, or another."""
+    """The MLP of a decoder layer, a module: `SwiGLU` or another."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Many rows x `[R, W]`, normed -> `[R, W]`."""
         ...
 
     def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
-        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual where there is one. Needs `pack`."""
+        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual added if given. Needs `pack`."""
         ...
 
     def pack(self) -> None:
-        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
         ...
 
 
@@ -115,7 +115,7 @@ class DecoderAttention(Packable):
         return linear(x, weight, bias=bias, norm=norm.weight, eps=norm.eps)
 
     def pack(self) -> None:
-        """Lay q, k and v side by side, so that one product reads them. They are frozen by it."""
+        """Lay q, k and v side by side, so that one product reads them; this freezes them."""
         for s in self.suffixes:
             self.packed[s] = Packed.of(*(self.part(f"{name}_proj", s) for name in "qkv"))
 
@@ -153,7 +153,7 @@ class DecoderLayer(nn.Module):
             self.add_module(f"post_attention_layernorm{suffix}", RMSNorm(shape.width, shape.norm_eps))
 
     def forward(self, layer: int, parts: dict[str, Tensor], rotation: Rotation, attend: Attend) -> dict[str, Tensor]:
-        """`parts`: suffix -> its rows `[R_s, W]`, in the order of all rows; the same keys come back.
+        """`parts`: suffix -> its rows `[R_s, W]`, in the order of all rows; returns the same keys.
 
         `layer` is the index that `attend` files keys and values under.
         """
@@ -177,7 +177,8 @@ class DecoderLayer(nn.Module):
         return self.attended(self.self_attn.step(layer, x, slot, frequencies, norm, suffix), x, suffix)
 
     def attended(self, heads: Tensor, x: Tensor, suffix: str = "") -> Tensor:
-        """What follows attention, for few rows: heads `[B, H * D]`, x `[B, W]` -> `[B, W]`. Needs `pack`."""
+        """The part of the layer after attention, for few rows: heads `[B, H * D]`, x `[B, W]` -> `[B, W]`. Needs
+        `pack`."""
         norm, out = cast(RMSNorm, self._part("post_attention_layernorm", suffix)), self.self_attn.part("o_proj", suffix)
         if self.reduce is None:
             x = linear(heads, out.weight, residual=x)
@@ -186,7 +187,7 @@ class DecoderLayer(nn.Module):
         return x + self.reduce(self._mlp(suffix).step(x, norm, None))
 
     def pack(self) -> None:
-        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
         self.self_attn.pack()
         for suffix in self.suffixes:
             self._mlp(suffix).pack()

@@ -1,4 +1,4 @@
-"""How an arm's pose follows from an action, as numbers alone.
+"""An arm's pose after an action, as numbers alone.
 
 A pose is a position (metres), three angles (radians, about the fixed axes x, y and z in turn) and a grip in [0, 1]; an
 action is a shift, a turn of the same kind and a change of the grip.
@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 _LOCKED = 1e-7
-"""Cosine of the middle angle below which the first and the last turn about one axis: the last one is taken as 0."""
+"""Cosine of the middle angle below which the first and the last rotation share an axis; the last angle is then taken as
+0."""
 
 
 def move(pose: Tensor, action: Tensor) -> Tensor:
-    """pose and action float32 `[B, 7]` or `[B, w, 7]`, broadcast -> the pose after it, float32, computed in float64."""
+    """pose and action float32 `[B, 7]` or `[B, w, 7]`, broadcast -> the next pose, float32, computed in float64."""
     if pose.is_cuda:
         from walkgraph.layers.kernels.poses import move as launched
 
@@ -21,7 +22,7 @@ def move(pose: Tensor, action: Tensor) -> Tensor:
 
 
 def plain_move(pose: Tensor, action: Tensor) -> Tensor:
-    """`move` in torch operations, of any leading axes."""
+    """`move` in torch operations, for any leading axes."""
     pose, action = torch.broadcast_tensors(pose.double(), action.double())
     ends = pose + action
     angles = euler(rotation(torch.stack([action[..., 3:6], pose[..., 3:6]], -2)))
@@ -29,17 +30,17 @@ def plain_move(pose: Tensor, action: Tensor) -> Tensor:
 
 
 def rotation(angles: Tensor) -> Tensor:
-    """Angles float64 `[..., 2, 3]` of two turns, of which the second is made first -> `[..., 3, 3]`."""
+    """Angles float64 `[..., 2, 3]` of two rotations, the second of which is applied first -> `[..., 3, 3]`."""
     still, even, odd = (part.to(angles.device) for part in _AXES)
     cos, sin = angles.cos()[..., None, None], angles.sin()[..., None, None]
-    # About x, then y, then z: of each turn one after the other, of both turns at once.
+    # About x, then y, then z, for both rotations at once.
     x, y, z = torch.addcmul(torch.addcmul(still, cos, even), sin, odd).unbind(-3)
     last, first = _times(_times(z, y), x).unbind(-3)
     return _times(last, first)
 
 
 def euler(matrix: Tensor) -> Tensor:
-    """`[..., 3, 3]` -> angles `[..., 3]` about x, y and z, of which the middle one is within a quarter turn."""
+    """`[..., 3, 3]` -> angles `[..., 3]` about x, y and z, with the middle one within a quarter turn."""
     r = matrix.flatten(-2)
     level = torch.hypot(r[..., 0], r[..., 3])
     locked = level < _LOCKED
@@ -49,12 +50,13 @@ def euler(matrix: Tensor) -> Tensor:
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:
-    """`[..., 3, 3]`; summed in one order whatever the batch."""
+    """`[..., 3, 3]`; summed in the same order for every batch."""
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
 
 
 def _axes() -> tuple[Tensor, Tensor, Tensor]:
-    """Of a turn about x, y and z: what stays, what goes with the cosine and what with the sine, each `[3, 3, 3]`."""
+    """For rotations about x, y and z: the constant part, the factors of the cosine and those of the sine, each `[3, 3,
+    3]`."""
     still, odd = torch.zeros(2, 3, 3, 3, dtype=torch.float64)
     for axis in range(3):
         one, two = (axis + 1) % 3, (axis + 2) % 3

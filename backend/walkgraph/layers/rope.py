@@ -1,4 +1,4 @@
-"""Rotary positions. A family is whatever turns positions into one pair of tables; `rotate` applies any of them.
+"""Rotary positions. Each family turns positions into one pair of tables; `rotate` applies any of them.
 
 Shape letters: R rows, H heads, D head dim.
 """
@@ -50,7 +50,7 @@ class NeoxRope:
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """x `[R, H, D]` turned by its row's position; computed in float32, returned in x's dtype.
+    """x `[R, H, D]` rotated by its row's position; computed in float32, returned in x's dtype.
 
     `roll` by D/2 swaps the halves, and the negated first half of `sin` makes that (-x2, x1): three operations.
     """

@@ -1,4 +1,4 @@
-"""What a step reads of its rows' tables before, and writes into them after: one small launch each on a GPU.
+"""Reads a step's rows from their tables before it, and writes them back after it: one small launch each on a GPU.
 
 Shape letters: T rows of the tables (the last one pads), B rows of a batch, C counters, I whole-number and F float
 parameters.
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Gathered(NamedTuple):
-    """The batch's rows; those that have ended are the pad row."""
+    """The batch's rows; ended rows are replaced by the pad row."""
 
     rows: Tensor
     """int32 `[B]`"""
@@ -29,9 +29,9 @@ class Tables(NamedTuple):
     live: Tensor
     """bool `[T]`: false for rows that have ended, and always for the pad row."""
     counters: Tensor
-    """int32 `[C, T]`: the iteration, then whatever else grows by a fixed number."""
+    """int32 `[C, T]`: the iteration, then all other counters that grow by a fixed number."""
     times: Tensor
-    """int32 `[T]`: iterations in all."""
+    """int32 `[T]`: total iterations."""
     ints: Tensor
     """int64 `[T, I]`"""
     floats: Tensor
@@ -39,7 +39,7 @@ class Tables(NamedTuple):
 
 
 def gather_rows(index: Tensor, tables: Tables) -> Gathered:
-    """`index`: int64 `[B]`, the rows that were asked for."""
+    """Gather the requested rows; `index`: int64 `[B]`."""
     if index.is_cuda:
         from walkgraph.layers.kernels import rows as kernels
 
@@ -59,8 +59,9 @@ def settle_rows(
     sound: Tensor | None,
     out: tuple[Tensor, Tensor],
 ) -> None:
-    """Count an iteration, and turn off the rows that it ended. `grown`: int32 `[C]`, what each counter grows by;
-    the pad row's don't. `stopped`, `sound`: bool `[B]`, or None for no row and for all; `out`: where they go."""
+    """Count an iteration, and switch off the rows that it ended. `grown`: int32 `[C]`, the increment of each counter;
+    the pad row's counters stay. `stopped`, `sound`: bool `[B]`, or None for no row and for all rows; `out`: where they
+    are written."""
     if index.is_cuda:
         from walkgraph.layers.kernels import rows as kernels
 

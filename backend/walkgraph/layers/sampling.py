@@ -1,8 +1,8 @@
-"""The next token from logits. Its noise is a pure function of (seed, position, token): equal logits give equal samples
-in any row of any batch, on any device, but for last bits of the logarithms and sums.
+"""Sample the next token from logits. The noise is a pure function of (seed, position, token): equal logits give equal
+samples in any row of any batch on any device, except for the last bits of logarithms and sums.
 
-Tokens of equal logits are kept or dropped together, so that no order among equals matters. On CUDA all of it is kernels
-without a host read; the code here is their twin on CPUs.
+Tokens of equal logits are kept or dropped together, so the order among equals doesn't matter. On CUDA kernels do all of
+it without a host read; the code here is their twin on CPUs.
 
 Shape letters: R rows, V vocabulary, T rows of a table of counts.
 """
@@ -19,12 +19,12 @@ _MIX_2 = -0x6B2FB644ECCEEE15
 _BELOW_ONE = 1 - 2.0**-24
 _SERIES_BELOW = 2.0**-4
 _FULL = 32765
-"""A count of generated tokens stays where it is from here on, the highest that int16 has room for."""
+"""A count at or above this stays as it is, as int16 has no room for another 2."""
 
 
 def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-    """Logits `[R, V]` (bf16, fp16, fp32; tokens adjacent) -> tokens int64 `[R]`; -1 for a row of which the largest
-    logit is no number or infinite.
+    """Logits `[R, V]` (bf16, fp16, fp32; tokens adjacent) -> tokens int64 `[R]`; -1 for a row with a largest logit that
+    is NaN or infinite.
 
     In this order: penalties by `counts` int16 `[T, V]` (see `count`) of the table's `rows` `[R]` (all in turn if None),
     temperature, top-k, top-p, min-p. The likeliest token always stays.
@@ -41,7 +41,7 @@ def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None,
 def sample_plainly(
     logits: Tensor, params: SamplingParams, counts: Tensor | None = None, rows: Tensor | None = None
 ) -> Tensor:
-    """`sample` of torch's operators alone, on any device: what the kernels are held against."""
+    """`sample` in torch operators only, on any device: the reference for the kernels."""
     x = scores(logits, params, counts, rows)
     largest = x.amax(-1)
     hot = (params.temperature > 0)[:, None]
@@ -69,7 +69,7 @@ def scores(logits: Tensor, params: SamplingParams, counts: Tensor | None = None,
 
 
 def kept(x: Tensor, params: SamplingParams) -> Tensor:
-    """bool `[R, V]`: what top-k, top-p and min-p leave of the scores `x` float32 `[R, V]`."""
+    """bool `[R, V]`: the tokens that top-k, top-p and min-p keep of the scores `x` float32 `[R, V]`."""
     stays = torch.ones_like(x, dtype=torch.bool)
     if params.top_k is not None or params.top_p is not None:
         order = x.sort(dim=-1, descending=True).values
@@ -107,7 +107,7 @@ def count(counts: Tensor, rows: Tensor, tokens: Tensor) -> None:
 
 
 def count_prompt(counts: Tensor, row: int, tokens: Tensor) -> None:
-    """Begin a row of `counts` anew with the tokens int64 `[n]` of a prompt."""
+    """Reset a row of `counts` to a prompt's tokens int64 `[n]`."""
     counts[row].zero_().index_fill_(0, tokens, 1)
 
 
@@ -130,7 +130,8 @@ def top_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor
 def gumbel(seed: Tensor, position: Tensor, token: Tensor) -> Tensor:
     """float32 Gumbel noise; int64 arguments broadcast.
 
-    Of an exponential variate made from a uniform one near zero, where float32 is dense: the largest noise decides.
+    It comes from an exponential variate of a uniform number near zero, where float32 is dense, as the largest noise
+    decides.
     """
     u = (_shift(draw(seed, position, token), 1).float() * 2.0**-63).clamp(2.0**-63, _BELOW_ONE)
     series = u * (1 + u * (1 / 2 + u * (1 / 3 + u * (1 / 4 + u * (1 / 5 + u * (1 / 6))))))

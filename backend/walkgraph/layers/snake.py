@@ -1,4 +1,4 @@
-"""The snake activation, with what is added before it, and the noise of places: one launch each on a GPU."""
+"""The snake activation with the addition before it, and noise by place: one launch each on a GPU."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ _BITS = 23
 
 
 def snake(x: Tensor, alpha: Tensor, add: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """s + sin(alpha s)^2 / (alpha + 1e-9) of s = x + add + bias: x, add float32 `[B, C, T]`; alpha, bias `[C]`."""
+    """s + sin(alpha s)^2 / (alpha + 1e-9) with s = x + add + bias: x, add float32 `[B, C, T]`; alpha, bias `[C]`."""
     if x.is_cuda:
         from walkgraph.layers.kernels import snake as kernels
 
@@ -21,7 +21,7 @@ def snake(x: Tensor, alpha: Tensor, add: Tensor | None = None, bias: Tensor | No
 def add_snake(
     x: Tensor, alpha: Tensor, add: Tensor, bias: Tensor | None = None, scale: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(s, its snake) of s = x + (add + bias) * scale: `scale` `[B, T]`, of all channels; None is 1."""
+    """(s, its snake) with s = x + (add + bias) * scale: `scale` `[B, T]` for all channels; None is 1."""
     if x.is_cuda:
         from walkgraph.layers.kernels import snake as kernels
 
@@ -32,8 +32,8 @@ def add_snake(
 
 
 def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:
-    """Uniform in (-1, 1), float32 `[B, places]`, by the numbers of places from int64 `first` `[B]` on, `seed` `[B]` and
-    `stream` alone. 23 bits, so never an end of the interval."""
+    """Uniform in (-1, 1), float32 `[B, places]`, determined by `seed` `[B]`, `stream` and the numbers of the places
+    from int64 `first` `[B]` on. It has 23 bits, so it never is an end of the interval."""
     if seed.is_cuda:
         from walkgraph.layers.kernels import snake as kernels
 

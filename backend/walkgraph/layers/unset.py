@@ -1,4 +1,4 @@
-"""Modules that are built for their names and shapes alone; their values come from elsewhere."""
+"""Modules that are built only for their names and shapes; their values come from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def unset() -> Iterator[None]:
-    """What is built within lies on `meta`, and nothing is drawn for it."""
+    """Build modules on `meta`, without drawing their values."""
     with torch.device("meta"), _Undrawn():
         yield
 
 
 class _Undrawn(TorchFunctionMode):
-    """Skips `torch.nn.init`, whose normal numbers on `meta` import torch's compiler: seconds of each process."""
+    """Skips `torch.nn.init`: its normal numbers on `meta` would import torch's compiler, which takes seconds in each
+    process."""
 
     def __torch_function__(
         self,

@@ -1,6 +1,6 @@
-"""Memory of an NVIDIA GPU by CUDA's IPC: allocated by the runtime itself, so that a handle covers what is meant.
+"""Memory of an NVIDIA GPU through CUDA IPC, allocated by the runtime itself, so that a handle covers exactly one block.
 
-torch's allocator carves many tensors from one allocation, and a handle opens the whole of it.
+torch's allocator places many tensors in one allocation, and a handle would open all of it.
 """
 
 import contextlib
@@ -16,20 +16,20 @@ from walkgraph.memory.device import Mark, Unavailable
 
 HANDLE_BYTES = 64
 GRAIN = 2 << 20
-"""The driver hands out less than this in shared pieces, and a handle opens a whole piece."""
+"""The driver serves smaller requests from shared blocks, and a handle opens a whole block."""
 _OUT_OF_MEMORY = 2
 _LAZY_PEER_ACCESS = 1
 
 
 class _Handle(ctypes.Structure):
-    """Goes by value."""
+    """Passed by value."""
 
     _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
 
 
 class CudaMemory:
     def __init__(self, device: torch.device) -> None:
-        """Raises Unavailable where torch sees no such GPU."""
+        """Raises Unavailable if torch doesn't see that GPU."""
         if not torch.cuda.is_available() or device.type != "cuda" or (device.index or 0) >= torch.cuda.device_count():
             raise Unavailable(f"there is no `{device}` here")
         self.device = torch.device("cuda", device.index or 0)
@@ -45,7 +45,7 @@ class CudaMemory:
             raise torch.OutOfMemoryError(f"`{self.device}` has no {size} bytes left to share")
         memory = _view(_sound(code, address), nbytes, self.device)
         memory.zero_()
-        # Others read and write it by streams of their own.
+        # Other processes read and write it on their own streams.
         torch.cuda.current_stream(self.device).synchronize()
         return memory
 
@@ -62,8 +62,8 @@ class CudaMemory:
     def open(self, handle: bytes, nbytes: int) -> Tensor:
         if len(handle) != HANDLE_BYTES:
             raise Unavailable("a handle of device memory is not one of CUDA's")
-        told, address = _Handle.from_buffer_copy(handle), ctypes.c_void_p()
-        code = self._call("cudaIpcOpenMemHandle", ctypes.byref(address), told, ctypes.c_uint(_LAZY_PEER_ACCESS))
+        opened, address = _Handle.from_buffer_copy(handle), ctypes.c_void_p()
+        code = self._call("cudaIpcOpenMemHandle", ctypes.byref(address), opened, ctypes.c_uint(_LAZY_PEER_ACCESS))
         return _view(_sound(code, address), nbytes, self.device)
 
     def shut(self, memory: Tensor) -> None:
@@ -81,7 +81,7 @@ class CudaMemory:
             copy = source.clone()
             mark = _marked(self._in)
         reader.wait_event(mark)
-        # The allocator must not give its memory to another copy while the reader still uses it.
+        # The allocator must not reuse this memory for another copy while the reader still uses it.
         copy.record_stream(reader)
         return copy, mark
 
@@ -89,7 +89,7 @@ class CudaMemory:
         with torch.cuda.device(self.device):
             code = int(getattr(self._runtime, name)(*arguments))
             if code:
-                # The runtime would tell the next one who asks, which is torch.
+                # Otherwise the runtime would report the error to the next caller, which is torch.
                 self._runtime.cudaGetLastError()
             return code
 
@@ -107,15 +107,15 @@ def _sound(code: int, address: ctypes.c_void_p | None) -> int:
 
 
 def _view(address: int, nbytes: int, device: torch.device) -> Tensor:
-    """Memory that is not torch's, labelled as of `device`: for a peer's, torch would otherwise work on the GPU where it
-    lies, by a context that this process needn't have there."""
+    """A view of memory that isn't torch's, labelled as of `device`. With a peer's own device, torch would work on the
+    GPU that holds the memory, in a context that this process may lack."""
     storage = torch._C._construct_storage_from_data_pointer(address, device, nbytes)
     return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
 
 
 @functools.cache
 def _runtime() -> ctypes.CDLL:
-    """The runtime that torch has loaded, and no other."""
+    """The CUDA runtime that torch has loaded, and no other."""
     torch.cuda.init()
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         path = line.partition("/")[2]

@@ -1,7 +1,7 @@
-"""Memory of a device that other processes of the host may open: what transports ask of it.
+"""Device memory that other processes of the host may open; the interface for transports.
 
-Memory is a tensor uint8 `[n]` of the device, on both sides. The one that opens it sees it as memory of its own device,
-wherever it lies: reads and writes go there by the link between the two.
+On both sides, memory is a uint8 `[n]` tensor. The process that opens it sees it as memory of its own device, wherever
+it is: reads and writes use the link between the two devices.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Unavailable(WalkgraphError):
-    """Memory of this device can't be shared, or that of a peer not opened: there is no such device, its driver doesn't
-    do it here (some containers), or the peer is gone."""
+    """Memory of this device can't be shared, or a peer's can't be opened: the device doesn't exist, its driver doesn't
+    support it here (as in some containers), or the peer is gone."""
 
 
 class Mark(Protocol):
-    """A point of a device's work, as torch's events are."""
+    """A point in a device's work, like torch's events."""
 
     def query(self) -> bool:
-        """Whether it was reached."""
+        """True once it has been reached."""
         ...
 
     def synchronize(self) -> None: ...
@@ -34,29 +34,29 @@ class DeviceMemory(Protocol):
     device: torch.device
 
     def allocate(self, nbytes: int) -> Tensor:
-        """Zeros; nothing is taken for no bytes. Raises torch.OutOfMemoryError; Unavailable."""
+        """Allocate zeroed memory; zero bytes take none. Raises torch.OutOfMemoryError; Unavailable."""
         ...
 
     def release(self, memory: Tensor) -> None:
-        """Of `allocate`; nobody uses it any more."""
+        """Free memory from `allocate`; nobody may use it any more."""
         ...
 
     def share(self, memory: Tensor) -> bytes:
-        """What another process opens all of `memory` by. Raises Unavailable."""
+        """A handle by which another process opens all of `memory`. Raises Unavailable."""
         ...
 
     def open(self, handle: bytes, nbytes: int) -> Tensor:
-        """A peer's memory; not one of this process's own. Raises Unavailable."""
+        """Open a peer's memory; not one of this process's own. Raises Unavailable."""
         ...
 
     def shut(self, memory: Tensor) -> None:
-        """Of `open`; nothing that reads or writes it is under way."""
+        """Close memory from `open`; no read or write of it may be in flight."""
         ...
 
     def copy_out(self, source: Tensor, target: Tensor) -> Mark:
-        """Copy beside the current stream, behind what it was given so far. Both live until the mark is reached."""
+        """Copy beside the current stream, after its work so far. Both tensors must live until the mark is reached."""
         ...
 
     def copy_in(self, source: Tensor) -> tuple[Tensor, Mark]:
-        """A copy of what lies in `source` now, made beside the current stream, which waits for it."""
+        """A copy of the present content of `source`, made beside the current stream, which waits for it."""
         ...

@@ -1,4 +1,4 @@
-"""The model families, a folder each; none imports another, and loading one loads no other.
+"""The model families, a folder each. None imports another, and loading one loads no other.
 
     components.py    declarations and sizes; no torch
     config.py        the reader of a checkpoint's config; no torch
@@ -8,5 +8,5 @@
     weights.py       the loading of the published layout
     and the architecture
 
-What several families are built of is in `architectures`, and what several configs say in `checkpoints`.
+Parts shared by several families are in `architectures`, and parts shared by several configs in `checkpoints`.
 """

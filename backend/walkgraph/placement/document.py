@@ -1,7 +1,7 @@
 """The placement document: which rank runs which node, as frozen data (`placements/*.json`).
 
-A later group overrides an earlier one for the same node and Walk; the node `*` stands for all. A group with `walks`
-places its nodes in these Walks only.
+A later group overrides an earlier one for the same node and Walk; the node `*` stands for all nodes. A group with
+`walks` places its nodes only in these Walks.
 """
 
 import json
@@ -49,11 +49,12 @@ class Group(Record):
     nodes: tuple[Name | Literal["*"], ...] = Field(min_length=1)
     ranks: tuple[Annotated[int, Field(ge=0, lt=MAX_RANKS)], ...] = Field(min_length=1)
     walks: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """The nodes are here in these Walks only; None: in all."""
+    """The nodes are here in these Walks only; None: in all Walks."""
     tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
     replicas: int = Field(default=1, ge=1, le=MAX_RANKS)
     memory: Annotated[int, Field(ge=1, lt=2**60)] | Annotated[str, Field(pattern=_MEMORY)] | None = None
-    """Of each rank: bytes, a size (`2GiB`) or a share of what the device has free (`40%`). None: what is left."""
+    """Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
+    left."""
     host: str | None = Field(default=None, max_length=253)
     """None: the host that plans."""
 
@@ -67,7 +68,7 @@ class Placement(Record):
     format: Literal["walkgraph/placement@1"] = FORMAT
     name: Name
     graph: Name | None = None
-    """The graph it was made for; None: any that its names fit."""
+    """The graph it was made for; None: any graph that has its names."""
     groups: tuple[Group, ...]
     ranks: tuple[RankDevice, ...]
 
@@ -85,23 +86,24 @@ def default_placement(graph: Graph, hardware: Hardware) -> Placement:
 
 
 def size_in_bytes(memory: int | str, free: int) -> int:
-    """Bytes of a `memory` entry; a percentage is of `free`. Raises InvalidInput for a text that is no size."""
+    """Bytes of a `memory` entry; a percentage is of `free`. Raises InvalidInput for a text that isn't a size."""
     if isinstance(memory, int):
         return memory
     match = re.fullmatch(r"([\d.]+) ?(%|[A-Za-z]+)", memory)
     if match is None or not re.match(_MEMORY, memory):
-        raise InvalidInput(f"`{memory}` is no size; write bytes, `2GiB` or `40%`")
+        raise InvalidInput(f"`{memory}` is not a size; write bytes, `2GiB` or `40%`")
     number, unit = float(match[1]), match[2]
     return math.floor(number * free / 100) if unit == "%" else math.floor(number * UNITS[unit])
 
 
 def assume(hardware: Hardware, text: str) -> Hardware:
-    """The host as if it had these GPUs, all empty: `3x141GB`. Raises InvalidInput for what doesn't say so."""
+    """The host as if it had these GPUs, all empty: `3x141GB`. Raises InvalidInput for any other text."""
     count, _, memory = text.partition("x")
     size = size_in_bytes(memory, 0) if re.fullmatch(_MEMORY, memory) else 0
     if not re.fullmatch(r"\d{1,3}", count) or not 1 <= int(count) <= MAX_RANKS or size < 1:
         raise InvalidInput(
-            f"`{text[:40]}` is no hardware; write how many GPUs, up to {MAX_RANKS}, and the memory of each: `3x141GB`"
+            f"`{text[:40]}` describes no hardware; write the number of "
+            f"GPUs, at most {MAX_RANKS}, and the memory of each: `3x141GB`"
         )
     return with_gpus(hardware, int(count), size)
 
@@ -119,16 +121,16 @@ def decode(value: Any) -> Placement:
 
 
 def encode(placement: Placement) -> dict[str, Any]:
-    """The JSON value, without what is left at its default."""
+    """The JSON value, without fields at their defaults."""
     return {"format": placement.format} | placement.model_dump(mode="json", exclude_defaults=True)
 
 
 def faults(value: Any) -> tuple[tuple[str, str], ...]:
-    """(JSON pointer, sentence) of everything that keeps a value from being a placement."""
+    """(JSON pointer, message) for every reason that a value is not a placement."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return (("", "the placement is no JSON value; write an object of JSON values"),)
+        return (("", "the placement is not a JSON value; write an object of JSON values"),)
     try:
         Placement.model_validate_json(text)
     except ValidationError as error:
@@ -137,14 +139,14 @@ def faults(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema; `python -m walkgraph.placement.document` writes the published file anew."""
+    """The JSON Schema; `python -m walkgraph.placement.document` rewrites the published file."""
     made = Placement.model_json_schema()
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:walkgraph:schema:placement:1"}
     return head | made | {"title": "Walkgraph placement"}
 
 
 def schema_text() -> str:
-    """The published file."""
+    """The text of the published file."""
     return pretty(schema()) + "\n"
 
 
@@ -158,14 +160,14 @@ def _pointer(path: Iterable[int | str]) -> str:
 
 
 def _is_tag(step: str) -> bool:
-    """Whether a step of pydantic's path names a member of a union, not a key."""
+    """True if a step of pydantic's path names a member of a union, not a key."""
     return step in _TAGS or "[" in step
 
 
 def _sentence(kind: str, path: tuple[int | str, ...], message: str) -> str:
     last = str(path[-1])[:80] if path else "the placement"
     if kind == "extra_forbidden":
-        return f"`{last}` is no key here; {nearest(last, _KEYS)}"
+        return f"`{last}` is not a key here; {nearest(last, _KEYS)}"
     if kind == "missing":
         return f"`{last}` is missing; add it"
     return message[:1].lower() + message[1:].split("\n", maxsplit=1)[0]

@@ -1,4 +1,4 @@
-"""What there is to place on: devices with their memory, the host's name and cores. A probe reads it once."""
+"""The hardware to place on: devices with their memory, the host's name and cores. A probe reads it once."""
 
 import contextlib
 import os
@@ -23,9 +23,9 @@ class Device:
     """Bytes."""
     free: int
     label: str = ""
-    """What its maker calls it."""
+    """The maker's name for it."""
     assumed: bool = False
-    """Not in this host: somebody asks what would fit there."""
+    """Not in this host: a hypothetical device, to see what would fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,8 @@ class Hardware:
 
 
 def find_hardware() -> Hardware:
-    """This host as it is now. Without a driver there are no GPUs; without /proc the memory is what POSIX tells."""
+    """Probe this host as it is now. Without a driver there are no GPUs; without /proc the memory figures come from
+    POSIX."""
     total, free = _host_memory()
     cpu = Device(name="cpu", total=total, free=free, label=platform.processor() or platform.machine())
     return Hardware(
@@ -61,7 +62,8 @@ def with_gpus(hardware: Hardware, count: int, memory: int) -> Hardware:
 
 
 def reserve(hardware: Hardware, plans: Iterable[Plan]) -> Hardware:
-    """What the given running plans leave: they may hold less now than they have reserved, and others may hold more."""
+    """The memory that the given running plans leave free. They may hold less now than they have reserved, and other
+    processes may hold more."""
     taken: dict[str, int] = {}
     for plan in plans:
         for rank in plan.ranks:
@@ -81,7 +83,7 @@ def _host_memory() -> tuple[int, int]:
 
 
 def _within_cgroup(total: int, free: int) -> tuple[int, int]:
-    """A container may hold less than its host has."""
+    """Total and free bytes within the container's limit, which may be below the host's."""
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))

@@ -1,7 +1,7 @@
-"""A run's way through the plan: its task's state machine, expanded for one request and fixed at admission.
+"""The itinerary of a run: its task's state machine, expanded for one request and fixed at admission.
 
-Every step that runs is known before the run starts, because steps depend on parameters and on the kinds of the parts
-alone. Steps that nobody waits for are left out: wanted are the outputs, a session's states, and all that these need.
+All steps are known before the run starts, because they depend only on parameters and on the modalities of the parts.
+Unneeded steps are left out; needed are the wanted outputs, a session's states, and everything they depend on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from walkgraph.placement.tables import (
 )
 
 MAX_STEPS = 20_000
-"""That one request may come to: a `for` may stand inside another."""
+"""The most steps of one request; a `for` may stand inside another."""
 
 
 def expand(
@@ -41,7 +41,7 @@ def expand(
     parts: Sequence[InputPart] = (),
     outputs: Sequence[str] | None = None,
 ) -> Itinerary:
-    """The steps of one request. `params` as the client gave them or filled in, with `seed`; `outputs` None for all.
+    """The steps of one request. `params`: as the client gave them, or filled in with `seed`. `outputs`: None for all.
 
     Raises InvalidInput or NotFound with a pointer into the request (`/params/steps`, `/inputs/image`, `/parts/2`).
     """
@@ -62,7 +62,8 @@ def expand(
 def expanded(
     facts: Facts, task: Task, params: Mapping[str, Scalar], given: tuple[Given, ...], wanted: Sequence[str]
 ) -> tuple["Expansion", list[int]]:
-    """All that the task's steps come to, and which drafts give a wanted output or are needed by one that does."""
+    """Every step that the task expands to, and the indices of the drafts to run: those that give a wanted output or
+    that such a step needs."""
     expansion = Expansion(facts, task, fill_params(task, params), given)
     for partition, steps in enumerate(lanes(task).values()):
         expansion.add_all(steps, partition, None)
@@ -76,7 +77,7 @@ def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
         if name not in task.outputs:
             raise InvalidInput(f"the task has no output `{name[:80]}`; {nearest(name, task.outputs)}", f"/outputs/{i}")
     if not outputs and task.outputs:
-        raise InvalidInput("no output is wanted; name one or leave `outputs` out", "/outputs")
+        raise InvalidInput("`outputs` is empty; name one or leave it out", "/outputs")
     return tuple(name for name in task.outputs if name in outputs)
 
 
@@ -89,19 +90,19 @@ class _Draft:
     partition: int
     facts: WalkFacts
     bindings: dict[str, Binding]
-    """`FromStep` counts drafts, not yet steps."""
+    """`FromStep` counts drafts here, not steps."""
 
 
 class Seen(NamedTuple):
-    """A step that a request comes to."""
+    """A step that a request reaches."""
 
     step: WalkStep
     partition: int
     part: Given | None
     instead: WalkStep | None
-    """The earlier choice of its `first` that is taken."""
+    """The earlier option of its `first` that is taken instead."""
     draft: int | None
-    """None: it is not taken."""
+    """None: the step is not taken."""
 
 
 @dataclass
@@ -124,7 +125,7 @@ class Expansion:
     def add_all(self, steps: Sequence[Step], partition: int, part: Given | None) -> None:
         self.left -= 1 + len(steps)
         if self.left < 0:
-            raise InvalidInput(f"this request comes to more than {MAX_STEPS} steps; give fewer parts", "/parts")
+            raise InvalidInput(f"this request expands to more than {MAX_STEPS} steps; give fewer parts", "/parts")
         for step in steps:
             match step:
                 case WalkStep():
@@ -149,7 +150,7 @@ class Expansion:
         for part in self.parts:
             if part.modality not in choices:
                 kinds = ", ".join(f"`{kind}`" for kind in choices) or "none"
-                message = f"the task does nothing with parts of modality `{part.modality[:80]}`; it walks {kinds}"
+                message = f"the task takes no parts of modality `{part.modality[:80]}`; it takes {kinds}"
                 raise InvalidInput(message, part.pointer)
             self.add_all(choices[part.modality], partition, part)
 
@@ -159,7 +160,7 @@ class Expansion:
         try:
             return evaluate(parse(step.when), self.params) is True
         except ExpressionError as error:
-            message = f"whether `{step.walk}` runs has no answer with these parameters: {error}"
+            message = f"the condition of step `{step.walk}` has no value with these parameters: {error}"
             raise InvalidInput(message, "/params") from None
 
     def _add(self, step: WalkStep, partition: int, part: Given | None) -> None:
@@ -179,7 +180,8 @@ class Expansion:
         self.drafts.append(_Draft(walk, partition, facts, bindings))
 
     def _bind(self, binding: Scalar, part: Given | None) -> Binding | None:
-        """None where what is bound isn't there: an input that wasn't given, a step that doesn't run."""
+        """The resolved binding; None if its source is absent: an input that wasn't given, or a step that doesn't
+        run."""
         if not isinstance(binding, str):
             return FromLiteral(binding)
         if binding == "@part":
@@ -196,9 +198,7 @@ class Expansion:
             return FromLiteral(self.params[name])
         values = [value for value in self.given if value.input == name]
         if len(values) > 1:
-            raise InvalidInput(
-                f"`{name}` is read as one value and {len(values)} are given; give one", f"/inputs/{name}"
-            )
+            raise InvalidInput(f"`{name}` takes one value and {len(values)} are given; give one", f"/inputs/{name}")
         return FromInput(values[0].name) if values else None
 
     def _is_step(self, name: str) -> bool:
@@ -207,17 +207,17 @@ class Expansion:
     def _refuse(self, step: WalkStep, binding: str) -> None:
         if binding.startswith("@task."):
             name = binding.removeprefix("@task.")
-            raise InvalidInput(f"`{name}` is missing; this request's way needs it in `{step.walk}`", f"/inputs/{name}")
+            raise InvalidInput(f"`{name}` is missing; step `{step.walk}` of this request needs it", f"/inputs/{name}")
         raise InvalidInput(f"`{step.walk}` needs `{binding}`, which no step gives with these parameters", "/params")
 
 
-# ── what is waited for ──────────────────────────────────────────────────────────────────────────
+# ── steps that are needed ──────────────────────────────────────────────────────────────────────
 
 
 def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
-    """Drafts that give a wanted output or change a session's state, and all that these need; in order."""
+    """Drafts that give a wanted output or change a session's state, and everything they need; in order."""
     fed = {stream for draft in drafts for stream in draft.facts.streams_out}
-    # A consumer none of whose streams has a producer among the steps would wait for ever.
+    # A consumer whose streams have no producer among the steps would wait forever.
     able = [not d.facts.streams_in or not d.facts.streams_in.isdisjoint(fed) for d in drafts]
     session = {state.index for state in plan.states if state.scope == "session"}
     queue = [
@@ -236,12 +236,12 @@ def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
 
 
 class _Needs:
-    """Which drafts a draft can't do without. Each writer of a state and of a stream is told once."""
+    """The drafts that a draft depends on. Each writer of a state or stream is reported once."""
 
     def __init__(self, drafts: list[_Draft]) -> None:
         self.drafts = drafts
         self.writers: dict[int, list[int]] = {}
-        """State -> drafts that may change it and aren't told yet, the first one last."""
+        """State -> drafts that may change it and have not been reported yet, the first one last."""
         self.producers: dict[int, list[int]] = {}
         for i in reversed(range(len(drafts))):
             for state in drafts[i].facts.writes:
@@ -265,7 +265,8 @@ class _Needs:
 
 
 def _with_moves(facts: Facts, drafts: list[_Draft], kept: list[int]) -> tuple[StepPlan, ...]:
-    """Steps in order, each after the moves of states that it finds elsewhere; at the end a session's states go back."""
+    """Steps in order, each preceded by moves of the states that it finds on another rank; at the end a session's states
+    return to where they rest."""
     plan = facts.plan
     moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
     rests = _rests(facts) if moves else {}
@@ -294,7 +295,7 @@ def _with_moves(facts: Facts, drafts: list[_Draft], kept: list[int]) -> tuple[St
 
 
 def _rests(facts: Facts) -> dict[int, Rank]:
-    """Session state -> where it waits between requests: the rank of its first access in the document's Walks."""
+    """Session state -> the rank where it waits between requests: that of its first access in the document's Walks."""
     found: dict[int, Rank] = {}
     for walk in facts.plan.walks:
         for state, rank in facts[walk.index].homes.items():

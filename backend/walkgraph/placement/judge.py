@@ -1,4 +1,4 @@
-"""What is wrong, or unwise, about a placement of a graph: every problem, with its place in the placement."""
+"""Problems and warnings about a placement of a graph, each with its place in the placement."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan
 
 
 def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> Iterator[Problem]:
-    """Problems that need no tables: names, ranks, devices, and what the runtime doesn't have."""
+    """Problems that need no tables: names, ranks, devices, and features that the runtime lacks."""
     placement, graph = assignment.placement, assignment.graph
     if placement.graph not in {None, graph.name}:
         yield _warn(
@@ -26,7 +26,7 @@ def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> I
 
 
 def judge_plan(plan: Plan) -> Iterator[Problem]:
-    """Problems that show in the tables: ranks without work, and loops that wait for a crossing at every iteration."""
+    """Problems found in the tables: ranks without work, and loops that wait for a transfer in every iteration."""
     for rank in plan.ranks:
         if not rank.nodes:
             message = f"no node is on rank {rank.rank}; remove the rank or place nodes there"
@@ -59,7 +59,7 @@ def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
             yield Problem("rank_gap", f"/ranks/{index}/rank", message)
         if hardware.device(entry.device) is None:
             names = ", ".join(f"`{d.name}`" for d in hardware.devices)
-            message = f"`{entry.device}` is not on host `{hardware.host}`; have {names}"
+            message = f"`{entry.device}` is not on host `{hardware.host}`; use one of {names}"
             yield Problem("no_device", f"/ranks/{index}/device", message)
 
 
@@ -140,17 +140,17 @@ def _list(items: Iterable[object]) -> str:
 
 
 def _spanning_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
-    """Loops in which one iteration's values go over to another rank and back, through their hosts, before the next can
+    """Loops where the values of one iteration go to another rank and back, through their hosts, before the next can
     start."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for edge in walk.edges:
         if not edge.carried:
             continue
         loop = walk.uses[edge.target.use].loops[edge.common - 1]
         cycle = _cycle(walk, edge, loop)
         ranks = sorted({walk.uses[use].rank for use in cycle})
-        if len(ranks) > 1 and loop not in told and not walk.loops[loop].resident:
-            told.add(loop)
+        if len(ranks) > 1 and loop not in reported and not walk.loops[loop].resident:
+            reported.add(loop)
             names = dict.fromkeys(walk.uses[use].name for use in sorted(cycle))
             message = (
                 f"every iteration of loop `{walk.loops[loop].name}` in Walk `{walk.name}` goes between ranks "
@@ -160,7 +160,7 @@ def _spanning_loops(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
 
 
 def _cycle(walk: WalkPlan, carried: EdgePlan, loop: int) -> set[int]:
-    """Uses on the ways from the carried edge's target to its source inside one iteration; empty if there is none."""
+    """Uses on the paths from the carried edge's target to its source within one iteration; empty if there are none."""
     start, goal = carried.target.use, carried.source.use
     after: dict[int, list[int]] = {}
     before: dict[int, list[int]] = {}

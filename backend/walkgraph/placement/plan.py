@@ -1,4 +1,4 @@
-"""Graph + placement + hardware -> plan: pure and total. Problems come back as data, all of them, with their places."""
+"""Graph + placement + hardware -> plan: pure and total. All problems come back as data, each with its place."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ from walkgraph.placement.tables import Plan
 from walkgraph.placement.transports import Transports, declared_transports
 
 UNDEPLOYABLE = frozenset({"unavailable", "no_weights", "no_tokenizer"})
-"""Warnings that a plan may have and a deployment may not: a component without a network, weights that aren't here, or
-without the tokenizer that a node reads there."""
+"""Warnings that allow a plan but not a deployment: a component without a network, missing weights, or weights without
+the tokenizer that a node reads."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,21 @@ class PlanResult:
     plan: Plan | None
     """None where a problem is an error."""
     problems: tuple[Problem, ...]
-    """Of the placement."""
+    """Problems of the placement."""
     graph_problems: tuple[Problem, ...] = ()
-    """Of the graph, as far as this machine is the reason: weights that aren't here."""
+    """Problems of the graph that depend on this machine, such as missing weights."""
     copies: tuple[Copy, ...] = ()
     """States that Walks carry between ranks, with their bytes."""
     budgeted: Plan | None = None
-    """The tables with what every rank needs, also where that doesn't fit; None where they have no ranks to stand on."""
+    """The tables with every rank's needs, even where they don't fit; None if there are no ranks."""
     capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     """Rank -> bytes that it may fill, where there are budgets."""
 
     @property
     def deployable(self) -> bool:
-        """There is a plan, every component has a network, and all weights are there."""
-        told = (*self.problems, *self.graph_problems)
-        return self.plan is not None and not any(problem.code in UNDEPLOYABLE for problem in told)
+        """True if there is a plan, every component has a network, and all weights are here."""
+        reported = (*self.problems, *self.graph_problems)
+        return self.plan is not None and not any(problem.code in UNDEPLOYABLE for problem in reported)
 
 
 def plan(
@@ -54,11 +54,11 @@ def plan(
     resident: bool = True,
     transports: Transports | None = None,
 ) -> PlanResult:
-    """The plan of a graph that `check` accepts, or every reason why there is none. Never raises.
+    """Plan a graph that `check` accepts, or give every reason why it can't be planned. Never raises.
 
-    `hardware` is what is free after running deployments (`hardware.reserve`); `sizes` knows the weights
-    (`sizes.find_sizes`). `resident` false: every loop is stepped by the worker, none runs on the device as a whole.
-    `transports`: those to choose from; None: all that are declared.
+    `hardware` is what running deployments leave free (`hardware.reserve`); `sizes` gives the weights' sizes
+    (`sizes.find_sizes`). `resident` false: the worker steps every loop, and none runs on the device. `transports`: the
+    choice of transports; None: all declared ones.
     """
     assignment = Assignment(graph, placement)
     problems = list(judge(assignment, hardware, catalogue))

@@ -1,4 +1,4 @@
-"""What a client gives for a task, checked against the task: parameters filled in, values named, parts put in order."""
+"""Check a client's request against its task: fill in parameters, name values, put parts in order."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from walkgraph.graph.problems import nearest
 from walkgraph.graph.structure import steps_of
 from walkgraph.placement.tables import Scalar
 
-SEED = TaskParam(type="integer", min=0, description="Of all that is drawn at random.")
+SEED = TaskParam(type="integer", min=0, description="Seeds everything that is drawn at random.")
 MAX_SEED = 2**63 - 1
 
 
@@ -28,16 +28,16 @@ class Given:
     """One input value of a request."""
 
     name: str
-    """Its own: `prompt.0`, `part.3`."""
+    """Its own name: `prompt.0`, `part.3`."""
     input: str
-    """The task's input that it is a value of."""
+    """The task's input that it belongs to."""
     modality: str
     pointer: str
     value: Any
 
 
 def task_of(graph: Graph, name: str) -> Task:
-    """Raises NotFound with the nearest match."""
+    """Find a task by name. Raises NotFound with the nearest match."""
     task = graph.tasks.get(name)
     if task is None:
         raise NotFound(f"the graph `{graph.name}` has no task `{name[:80]}`; {nearest(name, graph.tasks)}", "/task")
@@ -53,7 +53,7 @@ def declared_params(task: Task) -> dict[str, TaskParam]:
 
 
 def fill_params(task: Task, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """All parameters with their values; `seed` must be given. Raises InvalidInput for the first that is wrong."""
+    """All parameters with their values; `seed` must be given. Raises InvalidInput for the first one that is wrong."""
     declared = declared_params(task)
     for name in given:
         if name not in declared:
@@ -107,9 +107,9 @@ def _at(name: str) -> str:
 
 
 def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence[InputPart] = ()) -> tuple[Given, ...]:
-    """The request's values under names of their own, in the order in which parts are walked: those of `parts`, after
-    the inputs by name in the order of the task's declaration. A part is a value of the first input of its modality
-    that has room. Raises InvalidInput."""
+    """Name the request's values, in the order in which parts are read: values of the inputs as the task declares them,
+    then `parts`. A part becomes a value of the first input of its modality that still takes one. Raises
+    InvalidInput."""
     for name in inputs:
         if name not in task.inputs:
             raise InvalidInput(
@@ -134,7 +134,7 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
 
 
 def by_name(task: Task) -> frozenset[str]:
-    """Inputs that a step binds by name (`@task.x`): these are not walked as parts."""
+    """Inputs that a step binds by name (`@task.x`); these are not read as parts."""
     bindings = (str(binding) for at in steps_of(task) for binding in at.step.with_.values())
     return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
 

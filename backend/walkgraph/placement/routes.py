@@ -1,4 +1,4 @@
-"""How every edge, stream and result of a graph travels under a plan: what the editor draws and lists."""
+"""How every edge, stream and result of a graph travels under a plan, as the editor draws and lists it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, WalkPlan
 @dataclass(frozen=True)
 class TravelRoute:
     walk: str | None
-    """Of an edge."""
+    """The edge's Walk; None for a stream."""
     stream: str | None
     pointer: str
-    """JSON pointer of the edge, or stream, in the graph as the author wrote it."""
+    """JSON pointer to the edge or stream in the author's graph."""
     source: Rank
     target: Rank
-    """An end that is no use (a Walk's input, a loop's index, the client) counts as on the other end's rank."""
+    """An end that isn't a use (a Walk's input, a loop's index, the client) counts as on the other end's rank."""
     transport: str
 
 
 @dataclass(frozen=True)
 class HandedRoute:
-    """A result of a step, on its way to a later one."""
+    """The route of a step's result to a later step."""
 
     task: str
     pointer: str
-    """JSON pointer of the binding in the graph."""
+    """JSON pointer to the binding in the graph."""
     result: str
     """`read.pixels`: Walk and result."""
     input: str
@@ -39,7 +39,7 @@ class HandedRoute:
 
 
 def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
-    """What the tasks' steps take from earlier ones: a route for each rank that reads it there."""
+    """Results that the tasks' steps take from earlier ones: one route for each rank that reads the result."""
     walks = {walk.name: walk for walk in reversed(plan.walks)}
     found: list[HandedRoute] = []
     for task, declared in graph.tasks.items():
@@ -54,7 +54,7 @@ def handed(graph: Graph, plan: Plan) -> list[HandedRoute]:
 def _handovers(
     producer: WalkPlan | None, result: str, reader: WalkPlan | None, name: str
 ) -> Iterator[tuple[Rank, Rank, str]]:
-    """From the rank that a result comes from to each of those whose uses read it as an input."""
+    """(source, target, transport) from a result's rank to each rank whose uses read it as an input."""
     if producer is None or reader is None:
         return
     readers = {
@@ -70,9 +70,9 @@ def _handovers(
 
 
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
-    """Those of every Walk in the document's order, then one of every stream for each pair of ranks that it joins.
+    """Routes of every Walk in the document's order, then of every stream, one for each pair of ranks that it joins.
 
-    `plan` is of this graph, which `check` accepts: its Walks' tables then start with one row an edge.
+    `plan` must belong to this graph, which `check` accepts: its Walks' tables then begin with one row per edge.
     """
     found: list[TravelRoute] = []
     for walk, structure in zip(plan.walks, structures(graph).values(), strict=False):

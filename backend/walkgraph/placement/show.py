@@ -1,4 +1,4 @@
-"""A plan as text: what `walkgraph plan` prints. Stable, so that two plans can be compared line by line."""
+"""A plan as text, as `walkgraph plan` prints it. Stable, so that two plans can be compared line by line."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,8 +18,8 @@ def render(
     copies: Sequence[Copy] = (),
     handed: Sequence[HandedRoute] = (),
 ) -> str:
-    """Ranks with their nodes and memory, Walks with their loops and what crosses ranks, streams, results that a later
-    step reads on another rank, and state copies."""
+    """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; streams; results that a
+    later step reads on another rank; state copies."""
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
         *(list(_rank(plan, rank)) for rank in plan.ranks),
@@ -45,7 +45,7 @@ def _rank(plan: Plan, rank: RankPlan) -> Iterator[str]:
 
 
 def _bar(size: int, total: int) -> str:
-    """One eighth of a column is the least that shows."""
+    """A bar in eighths of a column; any size above 0 shows at least one eighth."""
     eighths = max(1, round(size * _BAR * 8 / total)) if size and total else 0
     return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 

@@ -1,8 +1,8 @@
-"""What a request would do, without running it: which steps are taken, how often loops turn, which uses are called.
+"""Explain a request without running it: the steps taken, the counts of loops, the uses called.
 
-The steps are those that the conductor would fix at admission (`itinerary.expanded`), the conditions of uses and the
-counts of loops are the tables' own expressions, evaluated with the request's parameters. What depends on the values
-that networks compute (`until`) is not known here: counts of iterations are the most there can be.
+The steps are those that the conductor would fix at admission (`itinerary.expanded`); conditions of uses and counts of
+loops are the tables' own expressions, evaluated with the request's parameters. Values that networks compute (`until`)
+are unknown here, so counts of iterations are upper bounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,16 +25,17 @@ from walkgraph.placement.request import by_name, fill_params, name_inputs, task_
 from walkgraph.placement.tables import Plan, Scalar, UsePlan, WalkPlan
 
 MAX_VALUES = 64
-"""Values and parts of one request."""
+"""The most values and parts of one request."""
 MAX_USES = 20_000
-"""Lines of an answer."""
+"""The most lines of an answer."""
 MAX_EVALUATIONS = 50_000
-"""Of conditions that read a loop's index, and of parts of conditions; what comes on top is answered less exactly."""
+"""The most evaluations of conditions that read a loop's index, and of parts of conditions. Beyond it answers are less
+exact."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A part, or a value of an input, of which only the modality matters."""
+    """A part or a value of an input; only its modality matters."""
 
     modality: str
     value: None = None
@@ -44,7 +45,7 @@ class Value:
 class PartAt:
     modality: str
     index: int
-    """Among the parts that are walked."""
+    """Position among the parts."""
 
 
 @dataclass(frozen=True)
@@ -52,38 +53,38 @@ class UseSeen:
     use: str
     node: str
     taken: bool | None
-    """None: in some iterations, or it can't be said."""
+    """None: in some iterations only, or unknown."""
     why: str
     iterations: int | None
-    """How often it is called at most; None where that can't be worked out."""
+    """The most calls; None if that can't be computed."""
 
 
 @dataclass(frozen=True)
 class StepSeen:
     pointer: str
-    """Relative to the task, as the author wrote it: `/steps/0/text/1`."""
+    """Relative to the task, in the author's spelling: `/steps/0/text/1`."""
     walk: str
     as_: str | None
     part: PartAt | None
     taken: bool
     why: str
     loops: Mapping[str, int | None]
-    """Loop -> how often it turns at most; None where that depends on the loop around it, or a stream ends it."""
+    """Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it."""
     uses: tuple[UseSeen, ...]
-    """Of a step that is taken, in program order."""
+    """The uses of a step that is taken, in program order."""
 
 
 @dataclass(frozen=True)
 class PartitionSeen:
     lane: str
-    """Empty where the task has a single list of steps."""
+    """The partition's list of steps; empty where the task has a single list."""
     steps: tuple[StepSeen, ...]
 
 
 @dataclass(frozen=True)
 class Simulation:
     params: Mapping[str, Scalar]
-    """All of the task's parameters; a seed that isn't given is 0 here, and drawn in a real request."""
+    """All parameters of the task. A seed that wasn't given is 0 here; a real request draws one."""
     lanes: tuple[PartitionSeen, ...]
 
 
@@ -95,7 +96,8 @@ def simulate(
     inputs: Mapping[str, int],
     modalities: Sequence[str] = (),
 ) -> Simulation:
-    """`graph`: one that `check` accepts. `inputs`: how many values of each; `modalities`: of the parts, in their order.
+    """Simulate one request. `graph`: accepted by `check`. `inputs`: the number of values of each. `modalities`: those
+    of the parts, in order.
 
     Raises InvalidInput or NotFound with a pointer into the request (`/params/steps`, `/inputs/image`, `/parts/2`), as
     the request itself would be refused.
@@ -109,7 +111,7 @@ def simulate(
     drafts = expansion.drafts
     lines = sum(len(plan.walks[drafts[i].walk].uses) for i in kept)
     if lines > MAX_USES:
-        message = f"this request calls {lines} uses and {MAX_USES} can be shown; give fewer parts"
+        message = f"this request calls {lines} uses, and at most {MAX_USES} can be shown; give fewer parts"
         raise InvalidInput(message, "/parts" if modalities else "/inputs")
     pointers = {id(at.step): at.pointer for at in steps_of(found)}
     named = by_name(found)
@@ -133,14 +135,16 @@ def _bounded(inputs: Mapping[str, int], modalities: Sequence[str]) -> None:
             raise InvalidInput(f"give 0 to {MAX_VALUES} values of `{name[:80]}`", f"/inputs/{name[:80]}")
     total = sum(inputs.values()) + len(modalities)
     if total > MAX_VALUES:
-        raise InvalidInput(f"{total} values and parts are given and may be {MAX_VALUES}; give fewer", "/parts")
+        raise InvalidInput(
+            f"{total} values and parts are given, more than the {MAX_VALUES} allowed; give fewer", "/parts"
+        )
 
 
 class _Explainer:
-    """Reasons in words. What a Walk does depends on the parameters alone, so each is worked out once."""
+    """Words the reasons. A Walk's behaviour depends only on the parameters, so each Walk is explained once."""
 
     def __init__(self, plan: Plan, params: Mapping[str, Scalar], live: Mapping[int, int]) -> None:
-        """`live`: draft that runs -> its Walk's table."""
+        """`live`: draft that runs -> index of its Walk's table."""
         self.plan = plan
         self.params = params
         self.live = live
@@ -160,7 +164,7 @@ class _Explainer:
         if seen.instead is not None:
             return f"an earlier choice is taken: `{seen.instead.walk}`"
         if seen.draft is not None and seen.draft not in self.live:
-            return "nothing that the task gives needs it"
+            return "no output of the task needs it"
         if seen.step.when is None:
             return "always"
         return self.sentence(seen.step.when, holds=seen.draft is not None)
@@ -175,7 +179,7 @@ class _Explainer:
         return self.known[index]
 
     def times(self, text: str) -> int | None:
-        """None where it depends on a loop around it, or has no value."""
+        """The most iterations; None if that depends on a loop around it, or has no value."""
         if not text or parse(text).loops:
             return None
         try:
@@ -203,7 +207,7 @@ class _Explainer:
     def turning(
         self, walk: WalkPlan, use: UsePlan, node: str, whens: Sequence[str], times: Sequence[int | None]
     ) -> UseSeen:
-        """One whose conditions read a loop's index."""
+        """Explain a use whose conditions read a loop's index."""
         for text in (part for when in whens for part in self.joined(when)):
             if not parse(text).loops and self.holds(text, {}) is False:
                 return UseSeen(use.name, node, False, self.sentence(text, holds=False), 0)
@@ -225,14 +229,14 @@ class _Explainer:
         return UseSeen(use.name, node, taken > 0, f"{why}: {self.values(whens)}", taken)
 
     def holds(self, text: str, where: Mapping[str, int]) -> bool | None:
-        """None where it has no value."""
+        """The truth of a condition; None if it has no value."""
         try:
             return evaluate(parse(text), self.params, where) is True
         except ExpressionError:
             return None
 
     def joined(self, text: str) -> list[str]:
-        """What `and` joins; the whole where that is too much work."""
+        """The operands of the top-level `and`s; the whole expression once the budget is spent."""
         found = list(_conjuncts(parse(text).tree))
         self.left -= len(found)
         return [spell(part) for part in found] if self.left >= 0 else [text]
@@ -240,7 +244,8 @@ class _Explainer:
     # ── words ──
 
     def sentence(self, text: str, *, holds: bool) -> str:
-        """`cfg_text_scale > 1 is false: cfg_text_scale = 1`; of several conditions joined by `and` the first false."""
+        """`cfg_text_scale > 1 is false: cfg_text_scale = 1`. Of several conditions joined by `and` it names the first
+        false one."""
         key = text, holds
         if key not in self.said:
             self.said[key] = self.worded(text, holds=holds)
@@ -282,6 +287,6 @@ def _product(counts: Sequence[int | None]) -> int | None:
 
 
 def _vectors(names: Sequence[str], counts: Sequence[int]) -> Iterator[dict[str, int]]:
-    """The indices of every iteration, under the loops' names and, the innermost one's, `index`."""
+    """The indices of every iteration, by the loops' names and, for the innermost, as `index`."""
     for at in product(*(range(count) for count in counts)):
         yield {**dict(zip(names, at, strict=True)), "index": at[-1]}

@@ -1,8 +1,7 @@
-"""What weights hold and how large they are, told without torch: from the headers of safetensors files, or a table of
-shapes.
+"""Contents and sizes of weights, found without torch: from the headers of safetensors files, or from a table of shapes.
 
-A *part* is what an operator loads as a whole: two components that read one part share it on a rank. Numbers become
-bytes by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
+A *part* is loaded by an operator as a whole; two components that read one part share it on a rank. Numbers become bytes
+by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs in 32.
 """
 
 import math
@@ -22,13 +21,13 @@ from walkgraph.graph.problems import Problem
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
 MIB = 2**20
 TOKENIZER = "tokenizer"
-"""In a family's `holds`."""
+"""As an entry of a family's `holds`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     stem: str
-    """Of its safetensors files in a weights folder: one file, or shards."""
+    """Stem of its safetensors files in a weights folder: one file, or shards."""
     exact: bool = False
     """Kept in 32 bits on every device."""
 
@@ -38,7 +37,7 @@ class Shape:
     """One named configuration of a family."""
 
     parts: Mapping[str, int]
-    """Part -> numbers."""
+    """Part -> count of numbers."""
     caches: Mapping[str, int] = field(default_factory=dict[str, int])
     """Component -> numbers that one token takes in each of its paged states."""
     workspace: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -55,20 +54,20 @@ class FamilySizes:
     components: Mapping[str, tuple[str, ...]]
     """Component -> the parts that it loads."""
     shapes: Mapping[str, Shape]
-    """Of `random:` sources, by name."""
+    """Shapes for `random:` sources, by name."""
     caches_of: Callable[[Path], Mapping[str, int]] | None = None
-    """Reads a weights folder's config, and raises InvalidInput or NotFound for one that can't be served; None: the
+    """Reads a weights folder's config; raises InvalidInput or NotFound for a config that can't be served. None: the
     family has no config."""
     holds: frozenset[str] = frozenset()
-    """What lies beside the weights for components of any family: `tokenizer`."""
+    """Contents beside the weights that components of any family can use: `tokenizer`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightSizes:
-    """What is known of one weight set."""
+    """The known sizes of one weight set."""
 
     numbers: Mapping[str, int]
-    """Part -> numbers."""
+    """Part -> count of numbers."""
     exact: frozenset[str]
     components: Mapping[str, tuple[str, ...]]
     caches: Mapping[str, int]
@@ -79,7 +78,7 @@ class WeightSizes:
 
 
 def token_numbers(layers: int, kv_heads: int, head_dim: int) -> int:
-    """What one token takes in a paged state: a key and a value for every layer and key/value head."""
+    """Numbers that one token takes in a paged state: a key and a value for every layer and key/value head."""
     return 2 * layers * kv_heads * head_dim
 
 
@@ -88,23 +87,23 @@ def token_numbers_of(stack: StackSizes) -> int:
 
 
 Sizes = Callable[[Weights], WeightSizes]
-"""Raises InvalidInput or NotFound, with what to do, where a source's sizes can't be told."""
+"""Raises InvalidInput or NotFound, with advice, if a source's sizes can't be found."""
 Holdings = Callable[[Weights], frozenset[str]]
-"""What a source holds beside weights; raises as `Sizes` does, where it isn't there."""
+"""The contents of a source beside its weights; raises as `Sizes` does if the source isn't there."""
 
 
 def find_sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path] = ()) -> Sizes:
-    """Sizes of the given families (`components.families()`); checkpoints are looked for under the roots."""
+    """Sizes of the given families (`components.families()`); checkpoints are searched for under the roots."""
     return partial(_sizes, families, tuple(roots))
 
 
 def find_holdings(families: Mapping[str, FamilySizes], roots: Sequence[Path] = ()) -> Holdings:
-    """What sources hold, without a look into their weights: for checks of graphs that are being drawn."""
+    """Contents of sources without reading their weights, for checks of graphs that are being drawn."""
     return partial(_holdings, families, tuple(roots))
 
 
 def not_here(graph: Graph, catalogue: Catalogue, holdings: Holdings) -> Iterator[Problem]:
-    """What keeps a graph's weights from being loaded on this machine, each at its place in the graph."""
+    """Problems that keep a graph's weights from being loaded on this machine, each at its place in the graph."""
     held: dict[str, frozenset[str]] = {}
     for name, weights in graph.weights.items():
         try:
@@ -124,17 +123,17 @@ def not_here(graph: Graph, catalogue: Catalogue, holdings: Holdings) -> Iterator
 
 
 def absent(name: str, weights: Weights, error: InvalidInput) -> Problem:
-    """What `Sizes` and `Holdings` raised, as a problem of the graph."""
-    at, told = f"/weights/{name}/source", f"weights `{name}`: {error}"
+    """An error of `Sizes` or `Holdings` as a problem of the graph."""
+    at, text = f"/weights/{name}/source", f"weights `{name}`: {error}"
     if weights.source.startswith("random:"):
-        return Problem("unknown_size", at, f"{told}; the budgets leave them out", "warning")
-    return Problem("no_weights", at, told, "warning")
+        return Problem("unknown_size", at, f"{text}; the budgets leave them out", "warning")
+    return Problem("no_weights", at, text, "warning")
 
 
 def weights_folder(source: str, roots: Sequence[Path]) -> Path:
-    """The folder of a `starter:` or `checkpoint:` source, with its safetensors; raises NotFound where it isn't there.
+    """The folder of a `starter:` or `checkpoint:` source that holds its safetensors; raises NotFound if it isn't there.
 
-    A starter lies in the package, a checkpoint directly under one of the roots of the server's settings.
+    Starters are in the package, checkpoints directly under the roots of the server's settings.
     """
     kind, _, name = source.partition(":")
     folders = {"starter": [_STARTERS], "checkpoint": list(roots)}.get(kind, [])
@@ -142,12 +141,12 @@ def weights_folder(source: str, roots: Sequence[Path]) -> Path:
     if name not in known:
         place = "in this installation" if kind == "starter" else "under the weight roots of the server's settings"
         have = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-        raise NotFound(f"there are no weights `{name}` {place} (have {have}); put the folder there, or name another")
+        raise NotFound(f"there are no weights `{name}` {place} (found: {have}); put the folder there, or name another")
     return known[name]
 
 
 def _weights_in(root: Path) -> list[Path]:
-    """Only folders that are listed can be named, so that no name leads out of its root."""
+    """Folders with weights. Only listed folders can be named, so no name leads out of its root."""
     return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
 
 
@@ -163,13 +162,15 @@ def _source(
         return family, weights_folder(weights.source, roots)
     shape = family.shapes.get(rest.rpartition(":")[0])
     if shape is None:
-        raise NotFound(f"`{weights.source}` names no shape of family `{weights.family}`; have {sorted(family.shapes)}")
+        raise NotFound(
+            f"`{weights.source}` names no shape of family `{weights.family}`; use one of {sorted(family.shapes)}"
+        )
     return family, shape
 
 
 def _holdings(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: Weights) -> frozenset[str]:
     family, found = _source(families, roots, weights)
-    # Drawn weights have a tokenizer of bytes.
+    # Random weights use a tokenizer of bytes.
     return family.holds if isinstance(found, Shape) or has_tokenizer(found) else family.holds - {TOKENIZER}
 
 
@@ -195,7 +196,7 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
 
 
 def _shape_of(family: FamilySizes, folder: Path) -> Shape:
-    """Of a weights folder; its workspace is that of the largest known shape, scaled by the weights."""
+    """The shape of a weights folder. Its workspace is that of the largest known shape, scaled by the weights."""
     there = stems(folder)
     parts = {name: _numbers_in(folder, part.stem) if part.stem in there else 0 for name, part in family.parts.items()}
     caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()

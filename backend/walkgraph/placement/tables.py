@@ -1,6 +1,6 @@
-"""The plan as data: integer tables that conductor and workers run by. Frozen, and plain enough to travel on the wire.
+"""The plan as data: integer tables that conductor and workers run by. Frozen, and simple enough for the wire.
 
-`placement.plan.plan()` makes them from a graph, a placement and the hardware; nothing else does.
+Only `placement.plan.plan()` makes them, from a graph, a placement and the hardware.
 
 How a Walk is run from its tables: every rank walks the same tables and calls only the uses that are its own. A *call*
 is one use at one iteration vector (loop indices, outermost first). A value on an edge is keyed by the indices of the
@@ -12,8 +12,8 @@ applies the entering rule:
                                  otherwise the edge that isn't carried, keyed t[:common]
 
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
-`chunk`, which ends with the stream; its `@out` edges leave with `each`, but for empty values. A stream ends with a
-chunk that may hold nothing new: in that iteration a call that gets nothing at a required port is skipped.
+`chunk`, which ends with the stream; its `@out` edges leave with `each`, except for empty values. The last chunk of a
+stream may hold nothing new: in that iteration a call without a value at a required port is skipped.
 """
 
 from typing import Literal
@@ -24,7 +24,7 @@ from walkgraph.ids import Rank
 
 Scalar = bool | int | float | str
 LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
-"""Of an edge that needs no transport: the value stays on its rank, is small enough for the message, or goes to the
+"""Transports of edges that need none: the value stays on its rank, is small enough for the message, or goes to the
 client through the conductor."""
 Op = Literal["call", "fork", "export", "import", "loop"]
 
@@ -44,7 +44,7 @@ class NodePlan(Table, frozen=True):
     params: dict[str, Scalar]
     """Literal, or an expression with a leading `=`; component defaults are merged in."""
     defaults: dict[str, Scalar]
-    """What an expression's parameter falls back to where the running task lacks a name it uses."""
+    """Fallback for an expression where the running task lacks a name it uses: the component's default."""
     states: dict[str, int]
     """Slot -> state index."""
     cost: Literal["compute", "memory", "launch"]
@@ -52,7 +52,7 @@ class NodePlan(Table, frozen=True):
     required: tuple[str, ...]
     """Input ports that must hold a value at every call."""
     resident: bool = False
-    """Its operator has a `step`: a loop of such nodes may run on the device."""
+    """Its operator has a `step`, so a loop of such nodes may run on the device."""
     inputs: dict[str, str] = {}
     """Port -> modality."""
     outputs: dict[str, str] = {}
@@ -70,7 +70,7 @@ class StatePlan(Table, frozen=True):
     scope: Literal["session", "run", "walk", "iteration"]
     width: str
     capacity: str | None
-    """Expression over the task's parameters: tokens of one sequence at most."""
+    """Expression over the task's parameters: the most tokens of one sequence."""
 
 
 class LoopPlan(Table, frozen=True):
@@ -79,29 +79,29 @@ class LoopPlan(Table, frozen=True):
     parent: int
     """-1 for an outermost loop."""
     times: str
-    """Empty for the loop `chunk`, which only its stream ends."""
+    """Empty for the loop `chunk`, which ends only with its stream."""
     until: tuple[int, str] | None
-    """Use and boolean port; that use's rank tells the other `ranks`."""
+    """Use and boolean port; that use's rank sends the verdict to the other `ranks`."""
     stream: int | None
     """The stream that feeds and ends the loop `chunk`."""
     drop_last: bool
     ranks: tuple[Rank, ...]
     """Ranks with a use inside."""
     resident: bool = False
-    """The engine of a rank runs its `core` as a whole; otherwise it is stepped, call by call."""
+    """The engine of a rank runs its `core` whole; otherwise the loop is stepped, call by call."""
     core: tuple[int, ...] = ()
-    """Of a resident loop: the uses that the engine iterates. The rest follow, stepped: nothing in the core waits for
-    what they give."""
+    """The uses of a resident loop that the engine iterates. The others follow, stepped: nothing in the core waits for
+    their values."""
     why: str = ""
-    """The reason for either."""
+    """The reason for running it this way."""
     forks: tuple[int, ...] = ()
-    """Of a resident loop: forks in it that are made once, when it is entered: every iteration begins with the copies as
-    they were then."""
+    """Forks in a resident loop that are made once, on entry: every iteration begins with the copies as they were
+    then."""
     within: int = -1
-    """Of a resident loop: the one around it that it is unrolled in. A run that can't have it so has the engine iterate
-    this one's own `core`, where there is one."""
+    """The enclosing resident loop that this one is unrolled in. For a run where it can't be unrolled, the engine
+    iterates this loop's own `core`, if it has one."""
     usual: tuple[int, ...] = ()
-    """How often the tasks have it by their defaults."""
+    """Its counts in the tasks at their defaults."""
 
 
 class UsePlan(Table, frozen=True):
@@ -109,7 +109,7 @@ class UsePlan(Table, frozen=True):
     name: str
     op: Op
     """`fork` copies on one rank; across ranks it is an `export` (output `state`) and an `import` (input `state`) joined
-    by an edge. `loop` is in no plan: a worker has it stand for all uses of a resident loop."""
+    by an edge. `loop` occurs in no plan: a worker uses it for all uses of a resident loop."""
     node: int
     """-1 unless `op` is `call`."""
     rank: Rank
@@ -118,10 +118,9 @@ class UsePlan(Table, frozen=True):
     when: tuple[str, ...]
     """Expressions that must all hold; otherwise the call is skipped and its outputs are absent."""
     before: tuple[int, ...]
-    """Uses on this rank, earlier in the body, that share a state with this one and don't both only read it: they keep
-    body order."""
+    """Earlier uses on this rank that share a state with this one, unless both only read it; they keep body order."""
     states: tuple[int, ...]
-    """`fork`: source, target. `export`/`import`: the state. Otherwise empty (the node says)."""
+    """`fork`: source, target. `export`/`import`: the state. Otherwise empty, as the node names them."""
     writes: tuple[int, ...] = ()
     """States that it may change."""
 
@@ -143,7 +142,7 @@ class Target(Table, frozen=True):
     index: int = -1
     """Stream index."""
     modality: str = ""
-    """Of an output to the client: that of the port it comes from, where the component is known."""
+    """Modality of an output to the client: that of its source port, where the component is known."""
 
 
 class EdgePlan(Table, frozen=True):
@@ -151,16 +150,17 @@ class EdgePlan(Table, frozen=True):
     source: EdgeSource
     target: Target
     common: int
-    """How many loops hold both ends; 0 for inputs, outputs and results."""
+    """The number of loops that hold both ends; 0 for inputs, outputs and results."""
     carried: bool = False
     leave: Literal["none", "last", "each", "collect"] = "none"
-    """What happens to the values of the source's loops beyond `common`."""
+    """How values leave the source's loops beyond `common`."""
     enter_each: bool = False
     """The value is a sequence: slice i goes to iteration i of the first loop entered."""
     transport: str = LOCAL
-    """The name of one, or `local`, `inline`, `control`. Workers that find that it is refused here take the next."""
+    """Name of a transport, or `local`, `inline`, `control`. Workers for whom it is refused on this machine take the
+    next one."""
     on_device: bool = False
-    """Its transport brings tensors from GPU to GPU."""
+    """Its transport moves tensors from GPU to GPU."""
 
 
 class WalkPlan(Table, frozen=True):
@@ -174,11 +174,11 @@ class WalkPlan(Table, frozen=True):
     edges: tuple[EdgePlan, ...]
     ranks: tuple[Rank, ...]
     state_scopes: dict[int, int]
-    """State index -> how many leading loop indices key it: only for `walk` (0) and `iteration` states, the latter by
-    the loops that hold all its uses."""
+    """State index -> number of leading loop indices that key it. Only for states of scope `walk` (0) and `iteration`;
+    for the latter, the loops that hold all its uses."""
     usual: tuple[dict[str, Scalar], ...] = ()
-    """What tasks that run it have by their defaults, each once: of the parameters that counts of loops and widths of
-    states read, and, where they aren't fractions, those of nodes in loops."""
+    """The distinct parameter sets of its tasks at their defaults. They hold the parameters that counts of loops and
+    widths of states read, and those of nodes in loops that aren't fractions."""
 
 
 class StreamPlan(Table, frozen=True):
@@ -201,9 +201,9 @@ class RankPlan(Table, frozen=True):
     """`cpu` or `cuda:N`."""
     nodes: tuple[int, ...]
     kv_bytes: int
-    """Budget of all paged states on this rank."""
+    """Bytes for all paged states on this rank."""
     budget: tuple[tuple[str, int], ...]
-    """Contributor (`weights bagel`, `kv main`, `arena`, `workspace`, `margin` ...) -> bytes."""
+    """Entry (`weights bagel`, `kv main`, `arena`, `workspace`, `margin` ...) -> bytes."""
     arenas: dict[str, int] = {}
     """Transport -> bytes of its GPU for tensors on their way to other GPUs."""
 
@@ -215,22 +215,22 @@ class RankPlan(Table, frozen=True):
 class Plan(Table, frozen=True):
     graph: str
     digest: str
-    """Of graph and placement."""
+    """SHA-256 of graph and placement."""
     nodes: tuple[NodePlan, ...]
     weights: dict[str, WeightsPlan]
     states: tuple[StatePlan, ...]
     walks: tuple[WalkPlan, ...]
-    """Those of the document, then `chunked` twins, then state moves (`move:main:0>1`: an export and an import)."""
+    """The document's Walks, then `chunked` twins, then state moves (`move:main:0>1`: an export and an import)."""
     streams: tuple[StreamPlan, ...]
     ranks: tuple[RankPlan, ...]
 
 
-# ── a run's way through the plan, fixed at admission ────────────────────────────────────────────
+# ── itineraries: fixed at admission ────────────────────────────────────────────────────────────
 
 
 class FromInput(msgspec.Struct, frozen=True, tag="input"):
     name: str
-    """Of the run's `inputs`, after parts were given names of their own (`part.0`)."""
+    """Name in the run's `inputs`, once parts have names of their own (`part.0`)."""
 
 
 class FromStep(msgspec.Struct, frozen=True, tag="step"):
@@ -249,26 +249,26 @@ class StepPlan(Table, frozen=True):
     index: int
     walk: int
     partition: int
-    """Steps of one run in order on each rank; partitions run side by side."""
+    """Each rank runs the steps of one partition in order; partitions run side by side."""
     bindings: dict[str, Binding]
-    """Walk input -> where its value comes from; an optional input that is bound to nothing is absent."""
+    """Walk input -> the source of its value; an unbound optional input is absent."""
 
 
 class Turns(Table, frozen=True):
-    """Steps of one partition that send one output from several ranks: the client gets what they send in this order."""
+    """Steps of one partition that send one output from several ranks; the client gets their values in this order."""
 
     output: str
     steps: tuple[int, ...]
     ranks: tuple[Rank, ...]
-    """Of each step, the one that sends."""
+    """The sending rank of each step."""
 
 
 class Itinerary(Table, frozen=True):
     steps: tuple[StepPlan, ...]
     outputs: tuple[str, ...]
-    """What the client waits for."""
+    """Outputs that the client waits for."""
     ranks: tuple[Rank, ...]
     """Ranks that take part."""
     streams: tuple[int, ...]
-    """Streams in use: their consumer is among the steps."""
+    """Streams whose consumer is among the steps."""
     turns: tuple[Turns, ...] = ()

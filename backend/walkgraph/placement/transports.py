@@ -1,7 +1,7 @@
-"""What a transport says of itself, and which one an edge takes: the cheapest that joins its ranks.
+"""Declarations of transports, and the choice for an edge: the cheapest transport that joins its ranks.
 
-A transport is one file of the folder `walkgraph.transports`: its name is the file's, its `DECLARATION` one of these.
-Plans are compiled from the declarations, without importing torch.
+A transport is one file of the folder `walkgraph.transports`, named after it, with a `DECLARATION` of this type. Plans
+are compiled from the declarations, without importing torch.
 """
 
 from collections.abc import Mapping
@@ -19,48 +19,50 @@ PACKAGE = "walkgraph.transports"
 @dataclass(frozen=True, kw_only=True)
 class TransportDeclaration:
     reach: Literal["process", "host"]
-    """What both ends have in common, at least. Each rank is a process of its own."""
+    """What both ends must at least share. Each rank is a process of its own."""
     cost: int
-    """Microseconds that a MiB takes, about. The plan takes the cheapest of those that join an edge's ranks."""
+    """Approximate microseconds per MiB. The plan takes the cheapest transport that joins an edge's ranks."""
     on_device: bool = False
     """Both ends need a GPU, and tensors never pass through the host's memory."""
     arena_bytes: int = 0
-    """GPU memory that a rank which sends by it sets aside, at least."""
+    """The least GPU memory that a sending rank sets aside for it."""
     confirmed: bool = False
-    """A driver or a container may refuse it: a rank sends by it once the receiver has said that it can read there."""
+    """A driver or a container may refuse it, so a rank sends by it only after the receiver has confirmed that it can
+    read."""
     addressable: bool = False
-    """A GPU can read and write what another one sets aside: parts of device loops hand each other values there."""
+    """A GPU can read and write the memory that another one sets aside; parts of device loops hand each other values
+    there."""
 
 
 Transports = Mapping[str, TransportDeclaration]
-"""By name."""
+"""Declarations by name."""
 
 
 @cache
 def declared_transports() -> Transports:
-    """All of the folder."""
+    """All transports in the folder."""
     return {name: plugins.load(PACKAGE, name, "DECLARATION") for name in plugins.names(PACKAGE)}
 
 
 def cheapest(transports: Transports, *, on_device: bool) -> str:
-    """The name of the one that joins ranks of one host. `on_device`: the value lies on a GPU at both ends."""
+    """Name of the cheapest transport between ranks of one host. `on_device`: the value lies on a GPU at both ends."""
     found = [name for name, one in transports.items() if one.reach != "process" and (on_device or not one.on_device)]
     return min(found, key=lambda name: (transports[name].cost, name))
 
 
 def always_open(transports: Transports) -> str:
-    """The cheapest that any two ranks of a host can use: what others refuse goes by it."""
+    """The cheapest transport that any two ranks of a host can use; it carries whatever others refuse."""
     return cheapest({name: one for name, one in transports.items() if not one.confirmed}, on_device=False)
 
 
 def addressable(transports: Transports) -> str:
-    """The cheapest by which GPUs read and write each other's memory."""
+    """The cheapest transport by which GPUs read and write each other's memory."""
     return cheapest({name: one for name, one in transports.items() if one.addressable}, on_device=True)
 
 
 def arenas(plan: Plan, rank: Rank, host_bytes: int, transports: Transports) -> dict[str, int]:
-    """Transport -> bytes for what this rank sends by it. Those on a device are there wherever a rank of the plan has
-    them: a rank that sends nothing by one may read what others have."""
+    """Transport -> bytes for what this rank sends by it. Transports on a device have an arena wherever any rank of the
+    plan has one, as a rank that sends nothing may still read from others."""
     used = {edge.transport for walk in plan.walks for edge in walk.edges}
     on_host = {name for name in used if name in transports and not transports[name].on_device}
     here = next(one for one in plan.ranks if one.rank == rank)

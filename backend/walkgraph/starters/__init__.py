@@ -4,5 +4,5 @@ from pathlib import Path
 
 
 def names() -> list[str]:
-    """The starters that are here: folders with a `config.json`."""
+    """The starters in the package: folders with a `config.json`."""
     return sorted(path.parent.name for path in Path(__file__).parent.glob("*/config.json"))

@@ -1,5 +1,5 @@
-"""What the trainings of all starters share: a run bounded by time, the optimizer, the moving average, mixed precision,
-losses that are told, files."""
+"""Shared parts of all starters' trainings: a time-limited run, the optimizer, the moving average, mixed precision, loss
+logging, files."""
 
 import logging
 import math
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def begin(seed: int) -> torch.device:
-    """Log to the terminal, draw from a seed, and give the device to train on."""
+    """Log to the terminal, seed the random generators, and return the training device."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")
@@ -22,7 +22,7 @@ def begin(seed: int) -> torch.device:
 
 
 class Clock:
-    """A training run of so many seconds: linear warm-up by steps, then a cosine over the time that is left."""
+    """A training run of a given number of seconds: linear warm-up by steps, then a cosine over the remaining time."""
 
     def __init__(self, seconds: float, warmup: int) -> None:
         self.seconds, self.warmup = seconds, warmup
@@ -33,12 +33,12 @@ class Clock:
         return time.monotonic() - self.start < self.seconds
 
     def rate(self) -> float:
-        """Factor on the learning rate, now."""
+        """The present factor on the learning rate."""
         done = min((time.monotonic() - self.start) / self.seconds, 1.0)
         return min((self.step + 1) / self.warmup, 1.0) * (0.5 + 0.5 * math.cos(math.pi * done))
 
     def update(self, adam: torch.optim.AdamW, model: nn.Module, loss: Tensor) -> None:
-        """One optimizer step. The device is waited for now and then, so that time on the host is time on the device."""
+        """One optimizer step. Now and then it waits for the device, so that host time follows device time."""
         for group in adam.param_groups:
             group["lr"] = group["base"] * self.rate()
         adam.zero_grad(set_to_none=True)
@@ -74,7 +74,7 @@ class Ema:
 
 
 def optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
-    """AdamW; matrices decay, the rest does not."""
+    """AdamW with weight decay on matrices only."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": 0.02, "base": rate},
@@ -88,7 +88,7 @@ def autocast(device: torch.device) -> torch.autocast:
 
 
 class Progress:
-    """Logs losses now and then: reading them waits for the device."""
+    """Logs losses now and then, as reading them waits for the device."""
 
     def __init__(self, what: str, *names: str, every: float = 20.0) -> None:
         self._what, self._names, self._every = what, names, every
@@ -104,6 +104,6 @@ class Progress:
 
 
 def save(module: nn.Module, path: Path) -> None:
-    """All tensors in bf16."""
+    """Save all tensors in bf16."""
     tensors = module.state_dict().items()
     save_file({name: tensor.detach().to("cpu", torch.bfloat16).contiguous() for name, tensor in tensors}, path)

@@ -15,7 +15,8 @@ _SPACE = "Ġ"
 def word_tokenizer(words: Sequence[str], before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokenizer:
     """Ids: the special tokens `before`, the bytes, the special tokens `after`, then words and their parts.
 
-    Merges are laid word by word, each upon what the earlier ones leave of the word: earlier words stay whole.
+    Merges are added word by word, each on top of the pieces that earlier merges leave of the word, so earlier words
+    stay whole.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {piece: index for index, piece in enumerate([*before, *alphabet, *after])}

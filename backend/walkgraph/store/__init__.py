@@ -1,1 +1,1 @@
-"""What must survive a restart: documents and their versions, wanted deployments, finished runs."""
+"""Persistent data: documents and their versions, wanted deployments, finished runs."""

@@ -1,8 +1,8 @@
-"""Whether the SQLite file that was opened is still the one at its path.
+"""Check that the open SQLite file is still the one at its path.
 
-A file that is removed or replaced stays open, and takes writes that nobody will ever read: SQLite doesn't notice. So
-device and inode of the database and of its write-ahead log are compared with what was opened. A file that is moved away
-and back is the same one again.
+A file that was removed or replaced stays open and accepts writes that nobody will ever read; SQLite doesn't notice. So
+device and inode of the database and of its write-ahead log are compared with those at opening. A file that is moved
+away and back counts as the same.
 """
 
 from pathlib import Path
@@ -12,19 +12,20 @@ Identity = tuple[int, int]
 
 
 class OpenedFile:
-    """A database that is open in WAL mode, and stays so."""
+    """An open database, which stays in WAL mode."""
 
     def __init__(self, path: Path) -> None:
-        """`path`: of the database. Connections to it must be open, so that its log exists."""
+        """`path`: the database's. Connections to it must be open, so that its log exists."""
         self._path = path.absolute()
-        # SQLite writes the log beside the file that a link points at.
+        # SQLite writes the log beside the file that a link points to.
         self._log = Path(f"{self._path.resolve()}-wal")
         self._opened = identity_of(self._path)
         self._opened_log = identity_of(self._log)
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with it, and what to do, in a sentence without a path: anybody may read it."""
+        """A sentence on what is wrong and what to do; it contains no path, as anybody may read it. None if all is
+        well."""
         found = identity_of(self._path)
         if found is None:
             return (
@@ -53,7 +54,7 @@ class OpenedFile:
 
 
 def identity_of(path: Path) -> Identity | None:
-    """None where there is no file that can be looked at."""
+    """Identity of a file; None if it can't be read."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Statements about keys and the audit log, one function each. The caller owns the transaction."""
+"""Statements on keys and the audit log, one function each. The caller owns the transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,25 +8,25 @@ from walkgraph.errors import Conflict, NotFound
 from walkgraph.store.tables import AuditEntry, Key
 
 MAX_KEYS = 1000
-"""That are valid at once."""
+"""The most valid keys at once."""
 KEPT_KEYS = 2000
-"""Valid or not: the oldest ones that are not valid any more are forgotten."""
+"""The most keys in all; the oldest invalid ones are removed first."""
 KEPT_ENTRIES = 100_000
-"""Of the audit log."""
+"""The most entries of the audit log."""
 KEPT_REFUSALS = 10_000
-"""Among them: who is refused again and again can't push out what was done."""
+"""The most refusals among them, so that repeated refusals can't push out what was done."""
 
 
 # ── keys ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def list_keys(session: Session) -> Sequence[Key]:
-    """Oldest first, those that are not valid any more among them."""
+    """All keys, valid or not, oldest first."""
     return session.exec(select(Key).order_by(col(Key.created_at), col(Key.id))).all()
 
 
 def add_key(session: Session, key: Key) -> Key:
-    """Raises Conflict where a key has that name that is valid now (when this one is made), or there are too many."""
+    """Store a key. Raises Conflict if a valid key has its name, or there are too many."""
     now = key.created_at
     valid = [row for row in list_keys(session) if is_valid(row, now)]
     if any(row.name == key.name for row in valid):
@@ -40,19 +40,19 @@ def add_key(session: Session, key: Key) -> Key:
 
 
 def revoke_key(session: Session, id_: str, now: float) -> Key:
-    """Raises NotFound, Conflict where it was revoked before."""
+    """Revoke a key. Raises NotFound, or Conflict if it is revoked already."""
     found = session.get(Key, id_)
     if found is None:
         raise NotFound(f"there is no key `{id_}`")
     if found.revoked_at is not None:
-        raise Conflict(f"the key `{id_}` was revoked before")
+        raise Conflict(f"the key `{id_}` is revoked already")
     found.revoked_at = now
     session.add(found)
     return found
 
 
 def note_used(session: Session, used: Mapping[str, float]) -> None:
-    """When keys were last used (epoch seconds)."""
+    """Record when keys were last used (epoch seconds)."""
     for id_, at in used.items():
         session.exec(update(Key).where(col(Key.id) == id_).values(used_at=at))
 
@@ -86,7 +86,8 @@ def list_entries(
     before: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditEntry]:
-    """Newest first. `action`: one, or all that begin with `NAME.`; `before`: an entry's id; `since`: epoch seconds."""
+    """Entries, newest first. `action`: one, or all that begin with `NAME.`; `before`: an entry's id; `since`: epoch
+    seconds."""
     query = select(AuditEntry)
     if action is not None:
         exact = "." in action
@@ -106,7 +107,7 @@ def list_entries(
 def prune_entries(
     session: Session, oldest: float, keep: int = KEPT_ENTRIES, keep_refusals: int = KEPT_REFUSALS
 ) -> None:
-    """Forget what is older than `oldest` (epoch seconds), and all but the newest."""
+    """Remove entries older than `oldest` (epoch seconds), and all but the newest `keep`."""
     session.exec(delete(AuditEntry).where(col(AuditEntry.at) < oldest))
     refused = col(AuditEntry.outcome) == "refused"
     for which, count in ((refused, keep_refusals), (~refused, keep)):

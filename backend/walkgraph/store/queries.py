@@ -1,4 +1,4 @@
-"""Every statement, one function each. The caller owns the transaction."""
+"""All other statements, one function each. The caller owns the transaction."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Vers
 
 KEPT_RUNS = 10_000
 KEPT_VERSIONS = 200
-"""Of one document."""
+"""The most versions of one document."""
 ORIGINAL = "as it comes with Walkgraph"
-"""The note of the version that the first draft over a bundled document leaves."""
+"""Note of the version kept when a first draft replaces a bundled document."""
 
 
 class PreconditionFailed(Conflict):
-    """The document is not what the caller last saw."""
+    """The document has changed since the caller last read it."""
 
 
 def etag_of(text: str) -> str:
@@ -32,7 +32,7 @@ def etag_of(text: str) -> str:
 
 
 def is_new(session: Session) -> bool:
-    """Whether no service has started on this database yet: the bundled documents are not in it."""
+    """True if no service has started on this database yet, so the bundled documents are missing."""
     return session.exec(select(Document.name).limit(1)).first() is None
 
 
@@ -71,7 +71,7 @@ def put_document(session: Session, kind: DocumentKind, name: str, text: str, if_
 def delete_document(
     session: Session, kind: DocumentKind, name: str, if_match: str | None, original: str | None = None
 ) -> None:
-    """`original` is the bundled document that the draft was made over, and that comes back."""
+    """Delete a document. `original` is the bundled document under the draft, which is restored."""
     found = get_document(session, kind, name)
     if found.bundled:
         raise Conflict(f"the {kind} `{name}` comes with Walkgraph and can't be deleted")
@@ -88,7 +88,7 @@ def delete_document(
 
 
 def set_tags(session: Session, kind: DocumentKind, name: str, tags: Sequence[str]) -> Document:
-    """Each once, in their order. The text, and so the etag, stays."""
+    """Set a document's tags, without duplicates, in order. The text, and so the etag, stays."""
     found = get_document(session, kind, name)
     found.tags = json.dumps(list(dict.fromkeys(tags)), ensure_ascii=False)
     session.add(found)
@@ -96,7 +96,7 @@ def set_tags(session: Session, kind: DocumentKind, name: str, tags: Sequence[str
 
 
 def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, str]) -> None:
-    """Make the bundled documents those of this package. A user's own document of that name stays."""
+    """Set the bundled documents to this package's. A user's own document of the same name stays."""
     found = {row.name: row for row in list_documents(session, kind)}
     for name, row in found.items():
         if row.bundled and name not in documents:
@@ -112,7 +112,7 @@ def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, s
 
 
 def add_version(session: Session, kind: DocumentKind, name: str, text: str, note: str) -> Version:
-    """Keep a document as it is now; the same text twice in a row is kept once."""
+    """Keep a document's present content as a version; equal consecutive texts are kept once."""
     newest = session.exec(_versions(kind, name).limit(1)).first()
     if newest is not None and newest.etag == etag_of(text):
         return newest
@@ -126,7 +126,7 @@ def add_version(session: Session, kind: DocumentKind, name: str, text: str, note
 
 
 def list_versions(session: Session, kind: DocumentKind, name: str) -> Sequence[Version]:
-    """Newest first."""
+    """The versions of a document, newest first."""
     return session.exec(_versions(kind, name)).all()
 
 
@@ -145,7 +145,7 @@ def _versions(kind: DocumentKind, name: str):  # noqa: ANN202  (SQLModel's own g
 
 
 def list_deployments(session: Session) -> Sequence[Deployment]:
-    """All that are wanted, oldest first."""
+    """All wanted deployments, oldest first."""
     return session.exec(select(Deployment).order_by(col(Deployment.created_at))).all()
 
 
@@ -157,7 +157,7 @@ def add_deployment(session: Session, deployment: Deployment) -> Deployment:
 
 
 def replace_deployment(session: Session, deployment: Deployment) -> None:
-    """Other documents for the same id."""
+    """Store other documents for an existing deployment."""
     if session.get(Deployment, deployment.id) is None:
         raise NotFound(f"there is no deployment `{deployment.id}`")
     session.merge(deployment)
@@ -174,7 +174,7 @@ def delete_deployment(session: Session, id_: str) -> None:
 
 
 def save_runs(session: Session, runs: Iterable[Run | Mapping[str, Any]]) -> None:
-    """Insert or replace, in order; rows, or their columns by name."""
+    """Insert or replace runs in order, given as rows or as columns by name."""
     save(session, Run, runs)
 
 
@@ -188,7 +188,7 @@ def get_run(session: Session, id_: str) -> Run:
 def list_runs(
     session: Session, deployment: str | None, state: str | None, limit: int, before: float, caller: str | None = None
 ) -> Sequence[Run]:
-    """Newest first, those that came before `before` (epoch seconds); `caller`: with that key."""
+    """Runs that came before `before` (epoch seconds), newest first; `caller`: only those of that key."""
     query = select(Run).where(Run.created_at < before)
     if caller is not None:
         query = query.where(Run.caller == caller)
@@ -200,7 +200,7 @@ def list_runs(
 
 
 def end_lost_runs(session: Session, error: str) -> int:
-    """Mark as failed what a service that is gone left running; returns how many."""
+    """Mark as failed the runs that a dead service left unfinished; returns how many."""
     ended: CursorResult[tuple[()]] = session.exec(  # pyright: ignore[reportAssignmentType]
         update(Run).where(col(Run.state) == "running").values(state="failed", error=error)
     )
@@ -208,7 +208,7 @@ def end_lost_runs(session: Session, error: str) -> int:
 
 
 def prune_runs(session: Session, keep: int = KEPT_RUNS) -> None:
-    """Forget all but the newest `keep` runs."""
+    """Remove all but the newest `keep` runs."""
     if session.exec(select(func.count()).select_from(Run)).one() <= keep:
         return
     oldest = session.exec(select(Run.created_at).order_by(desc(col(Run.created_at))).offset(keep - 1).limit(1)).one()

@@ -1,4 +1,4 @@
-"""Rows that replace those of the same key, by one statement for all: `Session.merge` asks for each first."""
+"""Insert or replace rows with one statement for all; `Session.merge` would first query each."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,8 +11,8 @@ _INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
 def save(session: Session, table: type[SQLModel], rows: Iterable[SQLModel | Mapping[str, Any]]) -> None:
-    """Insert or replace, in order. `rows`: of the table, or all their columns by name; they don't become the
-    session's."""
+    """Insert or replace rows in order. `rows`: of the table, or all their columns by name; the session doesn't own
+    them."""
     mapper = inspect(table)
     names = mapper.column_attrs.keys()
     columns = [row if isinstance(row, Mapping) else {name: getattr(row, name) for name in names} for row in rows]

@@ -1,7 +1,7 @@
-"""Opening the database, and transactions: many readers, one writer at a time, durable once acknowledged.
+"""Open the database and run transactions: many readers, one writer at a time, durable once acknowledged.
 
-SQLite in a file, or PostgreSQL; what a transaction may rely on is the same: writes see everything before them, and
-nothing comes between.
+SQLite in a file, or PostgreSQL, with the same guarantees: a write sees everything before it, and nothing comes in
+between.
 """
 
 import sqlite3
@@ -33,51 +33,51 @@ _BUSY = "the database can't be used now; try again, and see the service's log"
 _FULL = ("database or disk is full", "disk i/o error", "no space left on device")
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _WRITER, _OWNER = zlib.crc32(b"walkgraph writer"), zlib.crc32(b"walkgraph owner")
-"""Names of PostgreSQL's advisory locks: of the transaction that writes, and of the service whose database it is."""
+"""Names of PostgreSQL's advisory locks: of the writing transaction, and of the service that owns the database."""
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-"""Seconds after which a server that is gone without a word is known to be."""
+"""Keep-alive settings, in seconds, that detect a server which is gone."""
 _CONNECTIONS = 15
-"""To SQLite, all made when it is opened: a later one could open another file under the same name."""
+"""Connections to SQLite, all created at opening, as a later one could open another file of the same name."""
 
 _log = structlog.get_logger("walkgraph.store")
 
 
 class StoreFull(WalkgraphError):
-    """Nothing was written: there is no room on the disk."""
+    """Nothing was written: the disk is full."""
 
     code = "overloaded"
     retryable = True
 
 
 class StoreBusy(WalkgraphError):
-    """Nothing was written: somebody else holds the database, or it can't be reached."""
+    """Nothing was written: another process holds the database, or it can't be reached."""
 
     code = "overloaded"
     retryable = True
 
 
 class StoreLost(WalkgraphError):
-    """Nothing was saved: the file that was opened isn't at its path any more."""
+    """Nothing was saved: the open file is no longer at its path."""
 
     code = "storage_lost"
 
 
 class Store:
-    """Runs one query function a transaction, off the event loop."""
+    """Runs one query function per transaction, off the event loop."""
 
     def __init__(self, engine: Engine, owner: Connection | None = None) -> None:
-        """`owner`: holds the database for this service, as long as it lives."""
+        """`owner`: a connection that holds the database for this service as long as it lives."""
         self._reads = engine
         self._writes = engine.execution_options(**{_WRITE: True})
         self._owner = owner
         self._file: OpenedFile | None = None
-        """SQLite's; None where there is none, or it isn't open yet."""
+        """The SQLite file; None for PostgreSQL, or before it is open."""
         self._noticed: str | None = None
-        """The fault of the file that was last told in the log."""
+        """The file's fault that was last logged."""
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Open the database, made or brought to the newest schema first.
+        """Open the database, creating it or upgrading its schema first.
 
         Raises Refused where the address is none that can be used, StoreBusy where nothing answers there, Conflict where
         another service has the database.
@@ -92,7 +92,7 @@ class Store:
                 store._settle()
             except OperationalError as error:
                 raise StoreBusy(
-                    f"the database {engine.url.render_as_string()} can't be used: it must be there and take this user"
+                    f"the database {engine.url.render_as_string()} can't be used: it must exist and accept this user"
                 ) from error
             undone.pop_all()
         return store
@@ -105,7 +105,7 @@ class Store:
 
     @property
     def fault(self) -> str | None:
-        """Why nothing can be saved, and what to do, in a sentence; None while all is well."""
+        """A sentence on why nothing can be saved and what to do; None if all is well."""
         return self._file.fault if self._file else None
 
     def read_now(
@@ -114,8 +114,8 @@ class Store:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Raises StoreBusy where the database can't be reached. A file that was removed or replaced can still be read
-        as it was."""
+        """Run a query. Raises StoreBusy if the database can't be reached. A file that was removed or replaced can still
+        be read as it was."""
         with _told(), Session(self._reads, expire_on_commit=False) as session, session.begin():
             return query(session, *args, **kwargs)
 
@@ -125,18 +125,18 @@ class Store:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result:
-        """Once this returns, what was written survives a crash. Raises StoreFull where the disk has no room, StoreBusy
-        where the database can't be written now, StoreLost where its file was removed or replaced."""
+        """Run a query whose changes survive a crash once this returns. Raises StoreFull if the disk is full, StoreBusy
+        if the database can't be written now, StoreLost if its file was removed or replaced."""
         with _told(), Session(self._writes, expire_on_commit=False) as session:
             self.check()
             with session.begin():
                 result = query(session, *args, **kwargs)
-            # What was committed meanwhile into a file that is gone isn't acknowledged.
+            # Changes committed to a file that is gone must not be acknowledged.
             self.check()
             return result
 
     def check(self) -> None:
-        """Raises StoreLost where the file that was opened isn't at its path any more."""
+        """Raise StoreLost if the open file is no longer at its path."""
         fault = self.fault
         if fault != self._noticed:
             self._notice(fault)
@@ -160,7 +160,7 @@ class Store:
         return await anyio.to_thread.run_sync(lambda: self.write_now(query, *args, **kwargs))
 
     def _settle(self) -> None:
-        """The database is open, and all its connections are made."""
+        """Finish opening: the database and all its connections exist."""
         if not isinstance(self._reads.pool, QueuePool) or self._reads.dialect.name != "sqlite":
             return
         path = Path(str(self._reads.url.database))
@@ -176,26 +176,25 @@ class Store:
             raise StoreLost(fault)
 
     def _notice(self, fault: str | None) -> None:
-        """Tell the log, once a change."""
+        """Log the file's fault, once per change."""
         self._noticed = fault
         if fault is None:
             _log.warning("the database file is back; it is written again")
             return
         _log.error("the database file is lost", reason=fault)
-        # What the log holds belongs to the file that was opened. Beside another one of its name, SQLite would replay it
-        # into that.
+        # The log belongs to the opened file. SQLite would replay it into another file of the same name.
         with suppress(DBAPIError), self._reads.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @contextmanager
 def _told() -> Generator[None]:
-    """The database's failures in our words."""
+    """Translate database errors into ours."""
     try:
         yield
     except DBAPIError as error:
         if any(sign in str(error.orig).lower() for sign in _FULL):
-            raise StoreFull("there is no room on the disk for the database; make some and try again") from error
+            raise StoreFull("the disk is too full for the database; free some space and try again") from error
         if isinstance(error, DataError):
             raise InvalidInput("a text has a character that the database can't keep (NUL); leave it out") from error
         if isinstance(error, OperationalError):
@@ -210,9 +209,7 @@ def _engine(url: str) -> Engine:
         parsed = make_url(url)
         driver = _DRIVERS.get(parsed.drivername, parsed.drivername)
         if driver not in _DRIVERS.values():
-            raise Refused(
-                f"`{parsed.drivername}` is no database that can be used; write sqlite:///... or postgresql://..."
-            )
+            raise Refused(f"`{parsed.drivername}` is not a supported database; write sqlite:///... or postgresql://...")
         parsed = parsed.set(drivername=driver)
         if driver == "sqlite" and parsed.database:
             engine = _sqlite_engine(parsed)
@@ -222,7 +219,7 @@ def _engine(url: str) -> Engine:
             engine = create_engine(parsed, connect_args=_KEEPALIVE, pool_pre_ping=True, hide_parameters=True)
     except (ArgumentError, NoSuchModuleError):
         raise Refused(
-            "`WALKGRAPH_DATABASE_URL` is no address of a database: postgresql://USER:PASSWORD@HOST/NAME"
+            "`WALKGRAPH_DATABASE_URL` is not the address of a database; write postgresql://USER:PASSWORD@HOST/NAME"
         ) from None
     except ModuleNotFoundError:
         raise Refused("for PostgreSQL its driver is needed: pip install 'walkgraph[postgres]'") from None
@@ -235,7 +232,7 @@ def _engine(url: str) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    """Its connections open the file that is there now, and never make one."""
+    """An engine whose connections open the existing file and never create one."""
     path = Path(str(url.database))
     path.touch(mode=0o600)
     address = f"file:{quote(str(path.absolute()))}?mode=rw"
@@ -243,14 +240,14 @@ def _sqlite_engine(url: URL) -> Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(address, uri=True, check_same_thread=False)
 
-    # The last one that was used has what is read next in its cache.
+    # The most recently used connection has the next reads in its cache.
     return create_engine(url, creator=connect, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True)
 
 
 def _owned(engine: Engine) -> Connection:
-    """A connection that holds the database: its end frees it, however its service died."""
+    """A connection that holds the database; the lock ends with it, however the service dies."""
     owner = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-    # The pool must not lend it to others, nor forget it with those that a server took along.
+    # The pool must neither lend it out nor discard it with connections that a server closed.
     owner.detach()
     if owner.exec_driver_sql(f"SELECT pg_try_advisory_lock({_OWNER})").scalar():
         return owner
@@ -261,22 +258,23 @@ def _owned(engine: Engine) -> Connection:
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    # Reads that are followed by writes rely on them, as with SQLite's one writer: whoever writes waits for who does.
+    # Writes that follow reads in a transaction rely on exclusive access, as with SQLite's single writer, so writers
+    # wait for each other.
     if connection.get_execution_options().get(_WRITE, False):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER})")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver's own transactions would leave DDL outside and begin writes too late; `_begin_sqlite` begins them.
+    # The driver's own transactions would exclude DDL and start writes too late; `_begin_sqlite` starts them.
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "busy_timeout=5000", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-    # Opens the log, too.
+    # This opens the log too.
     connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A write that begins as a read can't wait for another writer: it fails with `database is locked` when it upgrades.
+    # A write that begins as a read can't wait for another writer: the upgrade fails with `database is locked`.
     write = connection.get_execution_options().get(_WRITE, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

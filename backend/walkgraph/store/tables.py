@@ -1,4 +1,4 @@
-"""The tables. Times are seconds since the epoch; JSON is kept as text, as it was given."""
+"""The tables. Times are seconds since the epoch; JSON is stored as text, exactly as given."""
 
 from typing import Literal
 
@@ -19,14 +19,14 @@ class Document(SQLModel, table=True):
     etag: str
     """Hash of `text`."""
     bundled: bool = False
-    """As it comes with the package; a draft over it is the user's own."""
+    """The package's own content; a draft over it belongs to the user."""
     updated_at: float
     tags: str = "[]"
-    """JSON list of texts."""
+    """JSON list of strings."""
 
 
 class Version(SQLModel, table=True):
-    """A document as somebody kept it, or as it was deployed."""
+    """A document kept by a user, or as it was deployed."""
 
     __tablename__ = "version"  # pyright: ignore[reportAssignmentType]
 
@@ -40,7 +40,7 @@ class Version(SQLModel, table=True):
 
 
 class Deployment(SQLModel, table=True):
-    """A deployment that is wanted, with the documents it was made from."""
+    """A wanted deployment, with the documents it was made from."""
 
     __tablename__ = "deployment"  # pyright: ignore[reportAssignmentType]
 
@@ -66,17 +66,17 @@ class Run(SQLModel, table=True):
     queued: float | None = None
     seed: int | None = Field(default=None, sa_type=BigInteger)
     params: str = "{}"
-    """JSON object, as the client gave them."""
+    """JSON object with the client's parameters."""
     error: str | None = None
     """An `ErrorInfo` as JSON."""
     times: str = "[]"
     """A list of `NodeTime` as JSON."""
     caller: str | None = Field(default=None, index=True)
-    """The id of the key that it came with; None: the service's own token, or the studio."""
+    """Id of the key that sent it; None: the service's own token, or the studio."""
 
 
 class RunTrace(SQLModel, table=True):
-    """What a run did, and where it was asked for, what its values were; outlives the run's row, and its deployment."""
+    """A run's trace and, if asked for, its recording; outlives the run's row and its deployment."""
 
     __tablename__ = "trace"  # pyright: ignore[reportAssignmentType]
 
@@ -90,26 +90,26 @@ class RunTrace(SQLModel, table=True):
     seconds: float
     blocks: int
     nbytes: int
-    """Of both."""
+    """Bytes of trace and recording."""
     recorded: bool
-    """There is a recording."""
+    """True if there is a recording."""
     trace: bytes
-    """Both as `telemetry.columns` writes them."""
+    """Trace and recording, encoded by `telemetry.columns`."""
     recording: bytes | None = None
 
 
 class Key(SQLModel, table=True):
-    """What lets a client in, besides the service's own token."""
+    """A client's key, an alternative to the service's own token."""
 
     __tablename__ = "key"  # pyright: ignore[reportAssignmentType]
 
     id: str = Field(primary_key=True)
-    """8 hex digits; part of the key, and no secret."""
+    """8 hex digits; part of the key but not secret."""
     name: str
     digest: str
-    """SHA-256 of the whole key, in hex; the key itself is kept nowhere."""
+    """SHA-256 of the whole key, in hex; the key itself is not stored."""
     scopes: str
-    """Names with commas between them."""
+    """Comma-separated names."""
     requests_per_minute: int | None = None
     concurrent: int | None = None
     created_at: float
@@ -120,25 +120,25 @@ class Key(SQLModel, table=True):
 
 
 class AuditEntry(SQLModel, table=True):
-    """Who changed what, and from where. Rows are added and, when they are old or many, removed; never changed."""
+    """One change: who, what, and from where. Rows are added and, when old or too many, removed; never changed."""
 
     __tablename__ = "audit"  # pyright: ignore[reportAssignmentType]
 
     id: int | None = Field(default=None, primary_key=True)
     at: float = Field(index=True)
     caller: str
-    """A key's id, `token`, `studio`, or `service` for what it does by itself."""
+    """A key's id, `token`, `studio`, or `service` for the service's own actions."""
     caller_name: str
-    """The key's name then."""
+    """The key's name at that time."""
     address: str
-    """Of the client; empty where there is none."""
+    """The client's address; empty without one."""
     action: str = Field(index=True)
     """`deployment.create`, `graph.put`, `key.add`, ..."""
     target: str
-    """The name of what was to be changed."""
+    """Name of the object to change."""
     details: str = "{}"
     """JSON object: names, etags."""
     outcome: str = Field(index=True)
     """`begun`, `done`, `refused` or `failed`."""
     reason: str = ""
-    """Of a refusal or a failure, in a sentence."""
+    """Reason of a refusal or a failure, in a sentence."""

@@ -1,4 +1,4 @@
-"""Statements about kept traces, one function each. The caller owns the transaction."""
+"""Statements on kept traces, one function each. The caller owns the transaction."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from walkgraph.store.saving import save
 from walkgraph.store.tables import RunTrace
 
 KEPT_BYTES = 256 * 1024 * 1024
-"""Of one deployment's traces and recordings."""
+"""The most bytes of one deployment's traces and recordings."""
 ALL_BYTES = 2 * 1024 * 1024 * 1024
-"""Of all deployments', those that are gone among them."""
+"""The most bytes over all deployments, including removed ones."""
 
 _BYTES: tuple[Any, ...] = (RunTrace.trace, RunTrace.recording)
 _AT_ONCE = 500
-"""Rows named by one statement."""
+"""The most rows named by one statement."""
 _NEWEST_FIRST = (desc(col(RunTrace.created_at)), desc(col(RunTrace.run)))
 
 
@@ -29,8 +29,8 @@ def save_traces(
     keep_bytes: int = KEPT_BYTES,
     all_bytes: int = ALL_BYTES,
 ) -> None:
-    """Insert or replace; then each of their deployments has its `keep` newest, and of these as many as fit; where all
-    deployments together have too much, the oldest traces go."""
+    """Insert or replace traces. Afterwards each of their deployments keeps its `keep` newest, as far as they fit; if
+    all deployments together exceed the limit, the oldest traces go."""
     save(session, RunTrace, traces)
     for deployment in {trace.deployment for trace in traces}:
         _prune(
@@ -41,7 +41,7 @@ def save_traces(
 
 
 def get_trace(session: Session, run: str) -> bytes:
-    """Raises NotFound."""
+    """The trace of a run. Raises NotFound."""
     found = session.exec(select(RunTrace.trace).where(RunTrace.run == run)).first()
     if found is None:
         raise NotFound(f"there is no trace of the run `{run}`")
@@ -49,12 +49,12 @@ def get_trace(session: Session, run: str) -> bytes:
 
 
 def get_recording(session: Session, run: str) -> bytes | None:
-    """None for a run that was not recorded, or has no trace."""
+    """The recording of a run; None if it was not recorded, or has no trace."""
     return session.exec(select(RunTrace.recording).where(RunTrace.run == run)).first()
 
 
 def list_traces(session: Session, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
-    """Newest first; all but their bytes."""
+    """Traces without their bytes, newest first."""
     query = select(RunTrace).where(RunTrace.deployment == deployment)
     if task is not None:
         query = query.where(RunTrace.task == task)
@@ -63,13 +63,13 @@ def list_traces(session: Session, deployment: str, task: str | None, limit: int)
 
 
 def _prune(session: Session, query: Select[str, int], keep: int | None, keep_bytes: int) -> None:
-    """`keep`: traces; None: any number."""
+    """`keep`: the most traces; None for any number."""
     room = keep_bytes
     surplus: list[str] = []
     newest = session.exec(query.order_by(*_NEWEST_FIRST)).all()
     for number, (run, nbytes) in enumerate(newest):
         room -= nbytes
-        # The newest stays, whatever its size.
+        # The newest one stays, whatever its size.
         if number and (room < 0 or (keep is not None and number >= keep)):
             surplus.append(run)
     for at in range(0, len(surplus), _AT_ONCE):

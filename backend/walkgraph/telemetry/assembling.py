@@ -1,4 +1,4 @@
-"""The trace of a run, put together from what its deployment told while it ran."""
+"""Assemble the trace of a run from the events that its deployment emitted while it ran."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,21 +20,21 @@ from walkgraph.telemetry.trace import (
 from walkgraph.wire.watching import Level
 
 MATES = 4
-"""Runs of the same batch that a block names."""
+"""The most runs of the same batch that a block names."""
 MAX_BLOCKS = 200_000
-"""Of one trace; of a longer one the latest are kept."""
+"""The most blocks of one trace; a longer one keeps the latest."""
 
 PAUSE_EVENTS = 64
-"""Of which each may be a block: half a millisecond's."""
+"""Events between two calls of `pause`; each may become a block. They take about half a millisecond."""
 
 Row = tuple[Any, ...]
-"""Of a table, in the order of its columns."""
+"""A row of a table, in the order of its columns."""
 Table = TypeVar("Table", Blocks, Hops, Counters)
 
 
 def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[], None] | None = None) -> Trace:
-    """The trace of a draft; takes time in proportion to what its deployment told while it ran. `pause` is called now
-    and then, for a thread to let others have their turn."""
+    """Assemble the trace of a draft, in time proportional to the number of its deployment's events. `pause` is called
+    now and then, so that a thread can let others run."""
     found = _Assembly(draft)
     taken = 0
     for heard in draft.heard:
@@ -68,7 +68,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
-        # After all that names something.
+        # Only now, as everything before may add names.
         names=tuple(found.names),
         lost=draft.lost,
         cut=draft.cut or len(blocks) > MAX_BLOCKS,
@@ -81,7 +81,7 @@ class _Assembly:
         self.began, self.until = draft.began, draft.until
         self.names: dict[str, int] = {}
         self._lanes: dict[tuple[int, str, bool], dict[str, None]] = {}
-        """With their nodes: a loop may not call all of them in every iteration."""
+        """Each lane with its nodes: a loop may not call all of them in every iteration."""
         self.blocks: list[Row] = []
         self.hops: list[Row] = []
         self.gauges: list[Row] = []
@@ -90,11 +90,11 @@ class _Assembly:
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
         self._keys: list[Row] = []
-        """Of the hops: what their arrivals are known by."""
+        """Keys that match hops with their arrivals."""
         self._moving: dict[Row, list[tuple[e.Looping, Row]]] = defaultdict(list)
-        """Loop under way -> its blocks so far, still without a lane."""
+        """Open loop -> its blocks so far, without a lane yet."""
         self._passed: dict[Row, tuple[int, int]] = {}
-        """Loop under way -> (when, iterations done) it was told of last."""
+        """Open loop -> (time, iterations done) of its last event."""
 
     # ── names ───────────────────────────────────────────────────────────────────────────────────
 
@@ -113,7 +113,7 @@ class _Assembly:
         return number
 
     def lanes(self) -> tuple[Lane, ...]:
-        """All that have blocks."""
+        """All lanes that have blocks."""
         return tuple(
             Lane(
                 rank=rank,
@@ -126,7 +126,7 @@ class _Assembly:
         )
 
     def rows(self, runs: Sequence[str]) -> Iterable[int]:
-        """Those of the run, mostly none or one."""
+        """Rows of the run in a batch, mostly none or one."""
         if self.run not in runs:
             return ()
         if runs.count(self.run) == 1:
@@ -143,7 +143,7 @@ class _Assembly:
         for row in self.rows(event.runs):
             node, ready = event.nodes[row], self.us(event.ready[row])
             lane, use = self.lane(event.rank, node, (node,), loop=False), self.name(event.uses[row])
-            # A device's times are aligned to the host's: they may be off by some microseconds.
+            # Device times are aligned to the host's and may be off by some microseconds.
             times = ready, max(self.us(event.started), ready)
             what = (use, event.steps[row], event.iterations[row], 1)
             self._block((CALL, lane), event, row, what, times, failed=row in event.failed)
@@ -152,7 +152,7 @@ class _Assembly:
         for row in self.rows(event.runs):
             lane = self.lane(event.rank, event.loop, event.nodes, loop=True, spans=event.spans)
             started = max(self.us(event.started), self.us(event.taken))
-            # It may be prepared before the launch before it is over, and so before it is ready.
+            # It may be prepared before the previous launch is over, and so before it is ready.
             times = min(self.us(event.ready[row]), started), started
             what = (-1, event.steps[row], (*event.outer[row], event.first[row]), event.count)
             self._block((LAUNCH, lane), event, row, what, times, failed=False)
@@ -167,7 +167,7 @@ class _Assembly:
         *,
         failed: bool,
     ) -> None:
-        """`kind`: and lane. `what`: use, step, iteration, count. `times`: ready and started."""
+        """`kind`: kind and lane. `what`: use, step, iteration, count. `times`: ready and started."""
         (ready, started), taken = times, self.us(event.taken)
         finished = max(self.us(event.finished), started)
         batch = (event.number, len(event.runs), self.mates(event.runs))
@@ -201,8 +201,8 @@ class _Assembly:
                 continue
             began = min(max(0, began), at)
             place, busy = (self.name(event.walks[row]), -1), min(round(event.busy * 1e6), at - began)
-            told = self._folded(-1, place, iteration, done - before, event.batch, (began, at), (busy, 0))
-            self._moving[loop].append((event, told))
+            folded = self._folded(-1, place, iteration, done - before, event.batch, (began, at), (busy, 0))
+            self._moving[loop].append((event, folded))
 
     @staticmethod
     def _folded(
@@ -225,7 +225,7 @@ class _Assembly:
         loop = (event.rank, event.loop, event.walk, event.iteration)
         self._passed.pop(loop, None)
         if event.work is not None:
-            # What was told while it went is in it.
+            # The work at the end includes what was reported on the way.
             self._moving.pop(loop, None)
             self._looped(event, event.work)
         self.ended.append(
@@ -241,7 +241,7 @@ class _Assembly:
         )
 
     def _looped(self, event: e.LoopEnded, work: e.LoopWork) -> None:
-        """The loop is one block: what its nodes took in it is not told apart."""
+        """Make the loop one block, as the times of its nodes in it are unknown."""
         finished = self.us(event.at)
         nodes = tuple(dict.fromkeys(work.nodes))
         lane = self.lane(event.rank, event.loop, nodes, loop=True, spans=work.spans)
@@ -252,7 +252,7 @@ class _Assembly:
         self.blocks.append(self._folded(lane, place, last, max(1, event.iterations), work.batch, span, times))
 
     def loops_under_way(self) -> None:
-        """Those whose end was not told are shown as far as they have come."""
+        """Show loops without an end event as far as they have come."""
         for rows in self._moving.values():
             for event, (kind, _, *rest) in rows:
                 lane = self.lane(event.rank, event.loop, event.nodes, loop=True, spans=event.spans)
@@ -264,9 +264,9 @@ class _Assembly:
         if event.run != self.run:
             return
         places = (self.name(event.walk), self.name(self.places.hop(event.walk, event.edge, event.stream)))
-        told = (event.step, event.key, self.name(event.transport), event.count, event.nbytes, self.us(event.at))
+        rest = (event.step, event.key, self.name(event.transport), event.count, event.nbytes, self.us(event.at))
         self._keys.append((event.edge, event.stream, event.step, event.key, event.target))
-        self.hops.append((event.source, event.target, *places, *told))
+        self.hops.append((event.source, event.target, *places, *rest))
 
     def arrival(self, event: e.Arrival) -> None:
         if event.run == self.run:
@@ -274,7 +274,7 @@ class _Assembly:
             self._arrivals[key].append(self.us(event.at))
 
     def arrived(self) -> Iterator[Row]:
-        """The hops with their arrivals, which come from another source: maybe before them."""
+        """The hops with their arrivals, which another source reports, possibly earlier."""
         waiting = {key: sorted(times, reverse=True) for key, times in self._arrivals.items()}
         for key, hop in zip(self._keys, self.hops, strict=True):
             times = waiting.get(key)

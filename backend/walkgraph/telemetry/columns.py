@@ -1,12 +1,13 @@
-"""Traces and recordings as bytes, to be kept: by columns, each told by what could be expected of it, compressed.
+"""Traces and recordings as bytes for storage: by columns, each reduced by what can be predicted of it, then compressed.
 
     trace      MAGIC, then zlib of msgpack [the trace without its tables, blocks, hops, counters]
     table      [rows, column, ...]; a column is bytes: integers as below, floats as their bytes, ragged columns as
                their lengths and, for each length, the values of each place
     integers   width, then the bytes of all numbers by significance: zigzag, so that small ones of both signs are small
 
-Blocks are grouped by lane, in which numbers go up by one and pages go down by one. Times are told as the differences of
-those that follow each other in a block; of what comes of the others (`busy`, `queued`), the difference to that.
+Blocks are grouped by lane, in which numbers go up by one and pages go down by one. Times are stored as differences of
+consecutive times of a block; values that can be predicted from these (`busy`, `queued`), as the difference to the
+prediction.
 """
 
 import zlib
@@ -24,20 +25,20 @@ from walkgraph.telemetry.trace import Blocks, Counters, Hops, Trace
 MAGIC = b"walkgraph trace 1\n"
 RECORDING = b"walkgraph recording 1\n"
 LEVEL = 6
-"""Of zlib."""
+"""Compression level of zlib."""
 
 Ints = NDArray[np.int64]
 Table = TypeVar("Table", Blocks, Hops, Counters)
 
 _RAGGED = frozenset(("iteration", "mates", "key"))
 _FLOATS = frozenset(("busy",))
-"""Of counters; those of blocks are microseconds."""
+"""Float columns of counters; the columns of that name in blocks hold microseconds."""
 _IN_ORDER = ("lane", "started")
-"""Of blocks: told in the order of the trace; the others by lane."""
+"""Columns of blocks stored in the trace's order; the others are stored by lane."""
 
 
 class Unreadable(ValueError):
-    """These bytes are no trace, or one of another version."""
+    """The bytes are not a trace, or one of another version."""
 
 
 def encode(trace: Trace) -> bytes:
@@ -47,7 +48,7 @@ def encode(trace: Trace) -> bytes:
 
 
 def decode(data: bytes) -> Trace:
-    """Raises Unreadable."""
+    """Read a trace. Raises Unreadable."""
     body = _body(data, MAGIC)
     try:
         head, blocks, hops, counters = msgspec.msgpack.decode(body, type=tuple[Trace, list[Any], list[Any], list[Any]])
@@ -58,33 +59,33 @@ def decode(data: bytes) -> Trace:
             counters=_decode_table(Counters, counters),
         )
     except (msgspec.MsgspecError, ValueError, IndexError, TypeError) as error:
-        raise Unreadable(f"these bytes are no trace: {error}") from error
+        raise Unreadable(f"these bytes are not a trace: {error}") from error
 
 
 def encode_recording(samples: Iterable[tuple[Sample, Sequence[float]]]) -> bytes:
-    """Each with its picked numbers, in place of those in it."""
-    told: list[Sample] = []
+    """Write samples, each with its separate picked numbers in place of its own."""
+    stored: list[Sample] = []
     lengths: list[int] = []
     numbers = array("d")
     for sample, picked in samples:
-        told.append(sample if not sample.picked else msgspec.structs.replace(sample, picked=()))
+        stored.append(sample if not sample.picked else msgspec.structs.replace(sample, picked=()))
         lengths.append(len(picked))
         numbers.extend(picked)
     floats = _pack_floats(np.asarray(numbers, dtype=np.float64))
-    return RECORDING + zlib.compress(msgspec.msgpack.encode((told, lengths, floats)), LEVEL)
+    return RECORDING + zlib.compress(msgspec.msgpack.encode((stored, lengths, floats)), LEVEL)
 
 
 def decode_recording(data: bytes) -> tuple[Sample, ...]:
-    """Raises Unreadable."""
+    """Read a recording. Raises Unreadable."""
     body = _body(data, RECORDING)
     try:
-        told, lengths, floats = msgspec.msgpack.decode(body, type=tuple[list[Sample], list[int], bytes])
+        stored, lengths, floats = msgspec.msgpack.decode(body, type=tuple[list[Sample], list[int], bytes])
         numbers: list[float] = _unpack_floats(floats, sum(lengths)).tolist()
     except (msgspec.MsgspecError, ValueError) as error:
-        raise Unreadable(f"these bytes are no recording: {error}") from error
+        raise Unreadable(f"these bytes are not a recording: {error}") from error
     found: list[Sample] = []
     at = 0
-    for sample, length in zip(told, lengths, strict=True):
+    for sample, length in zip(stored, lengths, strict=True):
         found.append(msgspec.structs.replace(sample, picked=tuple(numbers[at : at + length])))
         at += length
     return tuple(found)
@@ -108,18 +109,18 @@ def _encode_blocks(blocks: Blocks) -> list[Any]:
     by: dict[str, Ints] = {
         name: _ints(getattr(blocks, name)) for name in Blocks.__struct_fields__ if name not in _RAGGED
     }
-    told = {name: column if name in _IN_ORDER else column[order] for name, column in by.items()}
+    stored = {name: column if name in _IN_ORDER else column[order] for name, column in by.items()}
     started = by["started"][order]
-    told["started"] = _steps(by["started"])
+    stored["started"] = _steps(by["started"])
     for name in ("number", "pages_free", "step"):
-        told[name] = _steps(told[name])
-    ready, taken, launched, finished = (told[name] for name in ("ready", "taken", "launched", "finished"))
-    told["busy"] = told["busy"] - (finished - started)
-    told["queued"] = told["queued"] - (started - ready)
-    told["ready"], told["taken"] = started - ready, taken - ready
-    told["launched"], told["finished"] = launched - taken, finished - started
+        stored[name] = _steps(stored[name])
+    ready, taken, launched, finished = (stored[name] for name in ("ready", "taken", "launched", "finished"))
+    stored["busy"] = stored["busy"] - (finished - started)
+    stored["queued"] = stored["queued"] - (started - ready)
+    stored["ready"], stored["taken"] = started - ready, taken - ready
+    stored["launched"], stored["finished"] = launched - taken, finished - started
     columns: list[Any] = [
-        _pack_ragged([getattr(blocks, name)[row] for row in order.tolist()]) if name in _RAGGED else _pack(told[name])
+        _pack_ragged([getattr(blocks, name)[row] for row in order.tolist()]) if name in _RAGGED else _pack(stored[name])
         for name in Blocks.__struct_fields__
     ]
     return [len(lane), *columns]
@@ -127,43 +128,43 @@ def _encode_blocks(blocks: Blocks) -> list[Any]:
 
 def _decode_blocks(packed: list[Any]) -> Blocks:
     rows, columns = packed[0], dict(zip(Blocks.__struct_fields__, packed[1:], strict=True))
-    told = {name: _unpack(data, rows) for name, data in columns.items() if name not in _RAGGED}
-    order = np.argsort(told["lane"], kind="stable")
+    stored = {name: _unpack(data, rows) for name, data in columns.items() if name not in _RAGGED}
+    order = np.argsort(stored["lane"], kind="stable")
     back: list[int] = np.argsort(order, kind="stable").tolist()
-    in_order = np.cumsum(told["started"])
+    in_order = np.cumsum(stored["started"])
     started = in_order[order]
     for name in ("number", "pages_free", "step"):
-        told[name] = np.cumsum(told[name])
-    told["finished"] = told["finished"] + started
-    told["ready"] = started - told["ready"]
-    told["taken"] = told["taken"] + told["ready"]
-    told["launched"] = told["launched"] + told["taken"]
-    told["busy"] = told["busy"] + (told["finished"] - started)
-    told["queued"] = told["queued"] + (started - told["ready"])
+        stored[name] = np.cumsum(stored[name])
+    stored["finished"] = stored["finished"] + started
+    stored["ready"] = started - stored["ready"]
+    stored["taken"] = stored["taken"] + stored["ready"]
+    stored["launched"] = stored["launched"] + stored["taken"]
+    stored["busy"] = stored["busy"] + (stored["finished"] - started)
+    stored["queued"] = stored["queued"] + (started - stored["ready"])
     found: dict[str, Any] = {}
     for name, data in columns.items():
         if name in _RAGGED:
             values = _unpack_ragged(data, rows)
             found[name] = tuple(values[row] for row in back)
         elif name not in _IN_ORDER:
-            found[name] = tuple(told[name][back].tolist())
-    found |= {"lane": tuple(told["lane"].tolist()), "started": tuple(in_order.tolist())}
-    found["failed"] = tuple((told["failed"][back] != 0).tolist())
+            found[name] = tuple(stored[name][back].tolist())
+    found |= {"lane": tuple(stored["lane"].tolist()), "started": tuple(in_order.tolist())}
+    found["failed"] = tuple((stored["failed"][back] != 0).tolist())
     return Blocks(**found)
 
 
 def _encode_hops(hops: Hops) -> list[Any]:
-    # 0: it has not arrived. Otherwise the time under way, within ±2^62 us: from 1 on, or below 0 as it is.
+    # Hops without an arrival are stored as 0, the others by their transit time, within ±2^62 us: from 1 up, or below 0.
     sent, arrived = _ints(hops.sent), _ints(hops.arrived)
     under_way = arrived - sent
     return _encode_table(hops, arrived=np.where(arrived == -1, 0, under_way + (under_way >= 0)), sent=_steps(sent))
 
 
 def _decode_hops(packed: list[Any]) -> Hops:
-    def placed(told: dict[str, Any]) -> None:
-        told["sent"] = np.cumsum(told["sent"])
-        under_way = told["arrived"]
-        told["arrived"] = np.where(under_way == 0, -1, told["sent"] + under_way - (under_way > 0))
+    def placed(stored: dict[str, Any]) -> None:
+        stored["sent"] = np.cumsum(stored["sent"])
+        under_way = stored["arrived"]
+        stored["arrived"] = np.where(under_way == 0, -1, stored["sent"] + under_way - (under_way > 0))
 
     return _decode_table(Hops, packed, placed)
 
@@ -186,19 +187,19 @@ def _decode_table(
     kind: type[Table], packed: list[Any], placed: Callable[[dict[str, Any]], None] | None = None
 ) -> Table:
     rows = packed[0]
-    told: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for name, data in zip(kind.__struct_fields__, packed[1:], strict=True):
         if name in _RAGGED:
-            told[name] = _unpack_ragged(data, rows)
+            stored[name] = _unpack_ragged(data, rows)
         else:
-            told[name] = _unpack_floats(data, rows) if name in _FLOATS else _unpack(data, rows)
+            stored[name] = _unpack_floats(data, rows) if name in _FLOATS else _unpack(data, rows)
     if placed is not None:
-        placed(told)
-    return kind(**{name: _tuple(values) for name, values in told.items()})
+        placed(stored)
+    return kind(**{name: _tuple(values) for name, values in stored.items()})
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
-    """Of a list or an array."""
+    """A tuple from a list or an array."""
     return tuple(cast(list[Any], values if isinstance(values, list) else values.tolist()))
 
 
@@ -210,12 +211,12 @@ def _ints(values: Sequence[int]) -> Ints:
 
 
 def _steps(values: Ints) -> Ints:
-    """Each less the one before; `cumsum` is its inverse. Both wrap."""
+    """Differences of consecutive values; `cumsum` is the inverse. Both wrap."""
     return np.diff(values, prepend=np.int64(0))
 
 
 def _pack(values: Ints) -> bytes:
-    """[n] integers."""
+    """Pack [n] integers."""
     folded = ((values << 1) ^ (values >> 63)).view(np.uint64)
     largest = int(folded.max()) if len(folded) else 0
     width = (largest.bit_length() + 7) // 8
@@ -233,7 +234,7 @@ def _unpack(data: bytes, count: int) -> Ints:
 
 
 def _pack_floats(values: NDArray[np.float64]) -> bytes:
-    """[n]: their bytes by significance, as most have the low ones alike."""
+    """Pack [n] floats by the significance of their bytes, as the low bytes of most are equal."""
     return values.astype("<f8").view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
@@ -243,7 +244,7 @@ def _unpack_floats(data: bytes, count: int) -> NDArray[np.float64]:
 
 
 def _pack_ragged(rows: Sequence[tuple[int, ...]]) -> list[Any]:
-    """[lengths, (length, a column a place) ...]: rows of the same length stand together."""
+    """[lengths, (length, one column per place) ...]: rows of equal length are stored together."""
     lengths = [len(row) for row in rows]
     packed: list[Any] = [_pack(_ints(lengths))]
     for length in sorted(set(lengths)):

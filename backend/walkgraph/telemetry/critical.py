@@ -1,10 +1,10 @@
-"""Why a run took as long as it did: from its end back to its beginning, through what let each thing begin.
+"""Explain a run's duration: from its end back to its beginning, through whatever let each step begin.
 
-A block could begin once what it waits for was there: a block before it on its rank, a value from another rank, or the
-run's admission; of these, whichever came last. The time in between is the block's: it waits, is queued, is handed to
-the device. What the path consists of covers the run without gaps, so that the shares are the run's seconds.
+A block could begin once everything it waits for was there: an earlier block on its rank, a value from another rank, or
+the run's admission, whichever came last. The time in between belongs to the block: it waits, is queued, or is handed to
+the device. The pieces of the path cover the run without gaps, so the shares add up to the run's seconds.
 
-`summary` telemetry does not tell calls apart, so there is no path: the shares are then estimated from what was busy
+`summary` telemetry does not report single calls, so there is no path: the shares are then estimated from what was busy
 or queued at each moment.
 """
 
@@ -23,10 +23,10 @@ Key = TypeVar("Key")
 Kind = Literal["admission", "queue", "launch", "compute", "transfer", "wait"]
 KINDS: tuple[Kind, ...] = ("admission", "queue", "launch", "compute", "transfer", "wait")
 SLACK = 1000
-"""Microseconds between what let a block begin and its beginning, as long as which the host may take. Where it is more,
-something that the plan doesn't join to it, because what lies between was skipped, may have been the reason."""
+"""Microseconds between a block's beginning and what let it begin that the host may account for. Beyond that, the reason
+may be something that the plan doesn't join to the block, because what lies between was skipped."""
 TRIES = 64
-"""Candidates of a lane that are looked at."""
+"""The most candidates of a lane that are examined."""
 
 _DOING: dict[Kind, str] = {
     "queue": "waiting for a batch",
@@ -42,7 +42,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     lane: int
-    """Index of the trace's lanes; -1 for none."""
+    """Index into the trace's lanes; -1 for none."""
     walk: str
     block: int | None
     """Row of the trace's blocks."""
@@ -56,29 +56,30 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
-    """Of a transfer, the name of its edge."""
+    """For a transfer, the name of its edge."""
     rank: int
     seconds: float
     share: float
     kind: Kind
     loop: bool = False
-    """The lane is that of a loop that a device runs whole."""
+    """The lane is a device loop."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     seconds: float
     shares: dict[Kind, float]
-    """Seconds; together the run's."""
+    """Seconds by kind; they add up to the run's."""
     path: tuple[Piece, ...]
-    """From its beginning to its end, without gaps; empty where calls are not told apart."""
+    """From the run's beginning to its end, without gaps; empty without single calls in the trace."""
     bottleneck: Bottleneck | None
     says: str
-    """In a sentence, or a few."""
+    """The explanation in a few sentences."""
 
 
 def why(trace: Trace, places: Places | None = None) -> Why:
-    """`places`: of its deployment's plan; without, a block may have waited for any that came before it on its rank."""
+    """Explain a trace. `places`: from its deployment's plan; without them, a block may have waited for any earlier one
+    on its rank."""
     total = max(0, round(trace.seconds * 1e6))
     if any(kind == FOLDED for kind in trace.blocks.kind):
         shares, tops = _estimated(trace, total)
@@ -103,9 +104,9 @@ def why(trace: Trace, places: Places | None = None) -> Why:
 
 
 _Top = tuple[str, int, Kind, bool]
-"""Lane or edge, rank; whether the lane is a loop's, which may be named as a node is."""
+"""Lane or edge, rank, kind; true if the lane is a device loop, which may share its name with a node."""
 _Found = tuple[int, bool, int]
-"""When it let something begin; whether it is a hop; its row."""
+"""When it let something begin; true for a hop; its row."""
 
 
 class _Path:
@@ -162,7 +163,7 @@ class _Path:
         return self._before_hop(row), after
 
     def _add(self, kind: Kind, began: int, *, block: int | None = None, hop: int | None = None) -> None:
-        """Of a wait, `block` is what waits."""
+        """Add a piece to the path; for a wait, `block` is the one that waits."""
         began = min(max(began, self._admitted), self._cursor)
         if began == self._cursor:
             return
@@ -201,16 +202,16 @@ class _Path:
         limit: int,
         linked: Callable[[int, int], bool] | None,
     ) -> _Found | None:
-        """Of the blocks on the rank and the hops to it, not after this place, by this time."""
+        """The latest among blocks on the rank and hops to it that precede this place and are done by this time."""
         lane, (step, _) = self._blocks.lane[row], place
         found: _Found | None = None
         for other in self._lanes[rank]:
             for at, candidate in _before(self._finished[other], limit):
-                told = (self._blocks.step[candidate], self._blocks.iteration[candidate])
-                fits = candidate != row and _not_after(told, place)
+                here = (self._blocks.step[candidate], self._blocks.iteration[candidate])
+                fits = candidate != row and _not_after(here, place)
                 # A long call is served in parts, one after the other.
-                part = other == lane and told == place
-                if fits and (linked is None or told[0] != step or part or linked(lane, other)):
+                part = other == lane and here == place
+                if fits and (linked is None or here[0] != step or part or linked(lane, other)):
                     found = max(found, (at, False, candidate)) if found else (at, False, candidate)
                     break
         for key in self._edges[rank]:
@@ -237,7 +238,7 @@ class _Path:
         return found
 
     def _waits(self, lane: int, other: int) -> bool:
-        """Whether what is done in a lane can wait for what is done in the other."""
+        """True if work in a lane can wait for work in the other."""
         follows = self._places.follows
         if follows is None or (lane == other and self._trace.lanes[lane].loop):
             return True
@@ -253,13 +254,13 @@ class _Path:
 
 
 def _admitted(trace: Trace, total: int) -> int:
-    """When it was; at once where that was not told, never where it only came."""
+    """The time of admission; the start of the run if unknown, or the end if it was only queued."""
     waits = "queued" in trace.phases and not trace.blocks.kind
     return min(max(0, trace.phases.get("started", total if waits else 0)), total)
 
 
 def _sorted(keys: Sequence[Key], times: Sequence[int]) -> dict[Key, list[tuple[int, int]]]:
-    """(time, row) of each key, in their order; rows without a time are left out."""
+    """(time, row) pairs by key, sorted; rows without a time are left out."""
     found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for row, (key, time) in enumerate(zip(keys, times, strict=True)):
         if time >= 0:
@@ -270,14 +271,14 @@ def _sorted(keys: Sequence[Key], times: Sequence[int]) -> dict[Key, list[tuple[i
 
 
 def _before(entries: Sequence[tuple[int, int]], limit: int) -> Iterator[tuple[int, int]]:
-    """Latest first."""
+    """Entries up to the limit, latest first."""
     end = bisect_right(entries, (limit, sys.maxsize))
     for at in range(end - 1, max(-1, end - 1 - TRIES), -1):
         yield entries[at]
 
 
 def _not_after(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ...]]) -> bool:
-    """By step and by the indices of the loops around both; -1 is a step that is not known."""
+    """Compare steps, then the indices of the loops around both; -1 is an unknown step."""
     if -1 in (one[0], other[0]):
         return True
     if one[0] != other[0]:
@@ -286,12 +287,12 @@ def _not_after(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ..
     return one[1][:both] <= other[1][:both]
 
 
-# ── without calls told apart ────────────────────────────────────────────────────────────────────
+# ── estimates without single calls ──────────────────────────────────────────────────────────────
 
 
 def _estimated(trace: Trace, total: int) -> tuple[Counter[Kind], Counter[_Top]]:
-    """At each moment, work is done as far as the blocks of then were busy; of the rest, calls are queued as far as
-    theirs were; of the rest, values are on their way; and nothing else is known."""
+    """Estimate the shares at each moment: compute counts as far as blocks were busy; of the rest, queueing as far as
+    calls were queued; of the rest, transfers; the remainder is unknown."""
     admitted = _admitted(trace, total)
     changes: list[tuple[int, int, float]] = [(total, 0, 0.0)]
     tops = Counter[_Top]()
@@ -318,13 +319,13 @@ def _estimated(trace: Trace, total: int) -> tuple[Counter[Kind], Counter[_Top]]:
     shares = Counter[Kind]({"admission": admitted, "compute": compute, "queue": queue, "transfer": transfer})
     shares["wait"] = total - shares.total()
     if shares["wait"] < 0:
-        # Of rounding, a microsecond.
+        # A rounding error of up to a microsecond.
         shares["compute"], shares["wait"] = shares["compute"] + shares["wait"], 0
     return shares, tops
 
 
 def _spans(trace: Trace) -> Iterator[tuple[int, int, int, float]]:
-    """(from, to, 0 busy, 1 queued or 2 under way, how much of the time)."""
+    """(from, to, 0 busy, 1 queued or 2 in transit, share of the time)."""
     b, h = trace.blocks, trace.hops
     for row, kind in enumerate(b.kind):
         began, ended = b.started[row], b.finished[row]
@@ -364,18 +365,18 @@ def _bottleneck(tops: Counter[_Top], total: int) -> Bottleneck | None:
 def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottleneck | None, exact: bool) -> str:
     if not total:
         return "It took no time that could be measured."
-    told: list[str] = []
+    sentences: list[str] = []
     if not trace.blocks.kind:
-        off = "telemetry was off" if trace.level == "off" else "nothing of its calls was told"
-        told.append(f"Where its {_seconds(total)} went is not known: {off}.")
+        off = "telemetry was off" if trace.level == "off" else "its calls were not reported"
+        sentences.append(f"Where its {_seconds(total)} went is not known: {off}.")
     elif bottleneck is not None:
         on = f" on rank {bottleneck.rank}" if bottleneck.kind != "transfer" else ""
         share = _share(round(bottleneck.seconds * 1e6), total)
         loop = _loop(trace, bottleneck)
         name = f"the loop `{bottleneck.lane}`" if loop is not None else f"`{bottleneck.lane}`"
-        told.append(f"Of its {_seconds(total)}, {share} was {name}{on} {_DOING[bottleneck.kind]}.")
+        sentences.append(f"Of its {_seconds(total)}, {share} was {name}{on} {_DOING[bottleneck.kind]}.")
         if loop is not None:
-            told += _inside(loop)
+            sentences += _inside(loop)
     others: list[tuple[Kind, str]] = [
         ("admission", "waited to be admitted"),
         ("queue", "waited for batches"),
@@ -386,16 +387,16 @@ def _says(trace: Trace, total: int, shares: Counter[Kind], bottleneck: Bottlenec
     for kind, words in others:
         if trace.blocks.kind and shares[kind] * 10 >= total and (bottleneck is None or bottleneck.kind != kind):
             subject = "it " if kind in ("admission", "queue") else ""
-            told.append(f"For {_share(shares[kind], total)} {subject}{words}.")
+            sentences.append(f"For {_share(shares[kind], total)} {subject}{words}.")
     if trace.blocks.kind and not exact:
-        told.append("These are estimates: calls are told apart, and the critical path is known, on level `full`.")
+        sentences.append("These are estimates: only level `full` reports single calls and the critical path.")
     if trace.lost or trace.cut:
-        told.append("Part of its trace is missing: what is not told counts as waiting.")
-    return " ".join(told)
+        sentences.append("Part of its trace is missing; missing time counts as waiting.")
+    return " ".join(sentences)
 
 
 def _loop(trace: Trace, bottleneck: Bottleneck) -> Lane | None:
-    """That it was, of those that a device runs whole."""
+    """The bottleneck's lane if it is a device loop."""
     if not bottleneck.loop:
         return None
     found = (lane for lane in trace.lanes if lane.loop and (lane.name, lane.rank) == (bottleneck.lane, bottleneck.rank))
@@ -405,9 +406,9 @@ def _loop(trace: Trace, bottleneck: Bottleneck) -> Lane | None:
 def _inside(loop: Lane) -> Iterator[str]:
     if len(loop.nodes) > 1:
         nodes = ", ".join(f"`{node}`" for node in loop.nodes)
-        yield f"Its device runs it whole: what {nodes} take in it is not told apart."
+        yield f"It runs whole on its device, so the times of {nodes} in it are unknown."
     if loop.spans:
-        yield "It has parts on other ranks; what they wait for each other is in that time."
+        yield "It has parts on other ranks; their waits for each other are included in that time."
 
 
 def _share(spent: int, total: int) -> str:

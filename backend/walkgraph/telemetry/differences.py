@@ -1,8 +1,8 @@
-"""Two runs, value by value: recordings of what passed inside them, and what they gave their clients. Pure.
+"""Compare two runs value by value: recordings of the values inside them, and their outputs. Pure.
 
-A value is found again by its place: Walk, source, step of the itinerary, loop indices. Ranks may differ: the same graph
-may be placed elsewhere. What two recorded values differ by is told by numbers picked at the same places of both, and
-whether they are equal by their digests, which are of all bytes.
+Values of the two runs are matched by place: Walk, source, step of the itinerary, loop indices. Ranks may differ, as the
+same graph may be placed differently. Numbers picked at the same places of two recorded values show how far they differ,
+and digests of all bytes show whether they are equal.
 """
 
 import math
@@ -17,11 +17,11 @@ from walkgraph.wire import messages as m
 MOST_ROWS = 500
 
 Place = tuple[str, str, int, tuple[int, ...], int]
-"""Walk, source, step, iteration, and which one of those recorded there."""
+"""Walk, source, step, iteration, and the number among the values recorded there."""
 
 
 class Row(NamedTuple):
-    """A value that both runs made, and that differs."""
+    """A value that both runs made and that differs."""
 
     walk: str
     source: str
@@ -46,16 +46,16 @@ class Recordings(NamedTuple):
     compared: int
     equal: int
     missing_a: int
-    """Values that the other one has alone."""
+    """Count of values that only the other run has."""
     missing_b: int
     rows: tuple[Row, ...]
-    """The first MOST_ROWS that differ, in the order of a's times."""
+    """The first MOST_ROWS differences, in the order of a's times."""
 
 
 class Output(NamedTuple):
     name: str
     number: int
-    """Of those of this name."""
+    """Number among the outputs of this name."""
     equal: bool
     max_abs: float | None
 
@@ -76,7 +76,7 @@ def compare(a: Sequence[Sample], b: Sequence[Sample]) -> Recordings:
 
 
 def compare_outputs(a: Iterable[m.Output], b: Iterable[m.Output]) -> tuple[Output, ...]:
-    """In the order of a's; what only b has follows."""
+    """Compare outputs in a's order; those that only b has follow."""
     ours = {(output.name, output.index): output.value for output in a}
     theirs = {(output.name, output.index): output.value for output in b}
     return tuple(_output(name, index, ours, theirs) for name, index in {**ours, **theirs})
@@ -91,7 +91,7 @@ def _by_place(samples: Iterable[Sample]) -> dict[Place, Sample]:
     for sample in sorted(samples, key=lambda sample: (sample.rank, sample.at)):
         place = (sample.walk, sample.source, sample.step, sample.iteration)
         number = counts.get(place, 0)
-        # An input is recorded by every rank that reads it: how many do depends on the placement.
+        # Every rank that reads an input records it, so the count depends on the placement.
         if number and sample.source.startswith("@in."):
             continue
         counts[place] = number + 1
@@ -127,8 +127,8 @@ def _row(a: Sample, b: Sample, began_a: float, began_b: float) -> Row:
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> tuple[float | None, float | None]:
-    """(largest difference, largest one relative to the larger number); None where one of two isn't finite and they
-    aren't the same: nothing is as far apart."""
+    """(largest difference, largest difference relative to the larger number); None if one of two numbers isn't finite
+    and they aren't the same, as their distance is undefined."""
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     if same.all():
         return 0.0, 0.0
@@ -159,7 +159,7 @@ def _output(
 
 
 def _key(value: m.Value) -> object:
-    """Equal for values that are equal to the last bit; floats as their bits, for NaN and signed zeros."""
+    """A key that is equal for bitwise equal values; floats as their bits, for NaN and signed zeros."""
     match value:
         case m.Small(value=float() as number):
             return "float", np.float64(number).tobytes()
@@ -174,7 +174,7 @@ def _key(value: m.Value) -> object:
 
 
 def _value_apart(a: m.Value, b: m.Value) -> float | None:
-    """The largest difference of their numbers; None where they have none to compare."""
+    """The largest difference of their numbers; None if they have none to compare."""
     ours, theirs = dict(_leaves(a)), dict(_leaves(b))
     if ours.keys() != theirs.keys():
         return None
@@ -208,7 +208,7 @@ def _shape(value: m.Value) -> tuple[int, ...] | None:
 
 
 def _numbers(value: m.Value) -> np.ndarray | None:
-    """As float64."""
+    """The numbers of a value as float64."""
     match value:
         case m.Small(value=bool() | int() | float() as number):
             return np.array([number], dtype=np.float64)

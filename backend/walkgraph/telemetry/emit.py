@@ -1,9 +1,9 @@
 """How events leave a process: one call on the hot path, a bounded buffer, a send that never waits.
 
-Whoever owns the loop calls `flush` where it costs nothing (between steps, when idle), and waits for no longer than
-`wait` says. What can't be sent at once, because the reader is slow or gone, is dropped and counted.
+The owner of the loop calls `flush` where it costs nothing (between steps, when idle), and waits no longer than `wait`
+says. Events that can't be sent at once, because the reader is slow or gone, are dropped and counted.
 
-What comes after a quiet spell leaves at once; what follows is gathered, a packet an INTERVAL.
+After a quiet period the first event leaves at once; later ones are gathered into one packet per INTERVAL.
 """
 
 import time
@@ -16,11 +16,11 @@ from walkgraph.wire.watching import Level
 CAPACITY = 4096
 """Events held between two flushes."""
 CAPACITY_BYTES = 2 * 1024 * 1024
-"""And their size, roughly."""
+"""Approximate bytes of events held between two flushes."""
 INTERVAL = 0.02
 """Seconds between packets."""
 PACKET_BYTES = 256 * 1024
-"""Of a packet, roughly."""
+"""Approximate bytes of a packet."""
 _ROW_BYTES = 96
 _EVENT_BYTES = 256
 
@@ -31,15 +31,15 @@ class Emitter(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Events that were never sent, since the start."""
+        """Events that were never sent since the start."""
         ...
 
     def set_level(self, level: Level) -> None:
-        """From now on; what is held already leaves as it is."""
+        """Set the level from now on; events already held still leave."""
         ...
 
     def emit(self, event: e.Any) -> None:
-        """At level `off`, samples alone are taken: somebody has asked for them."""
+        """Record an event. At level `off` only samples are taken, as somebody has asked for them."""
         ...
 
     def rest(self, now: float) -> float:
@@ -47,7 +47,7 @@ class Emitter(Protocol):
         ...
 
     def wait(self, now: float) -> float | None:
-        """Seconds until what is held is due; None: nothing is held."""
+        """Seconds until held events are due; None if there are none."""
         ...
 
     def flush(self, now: float, force: bool = False) -> None:
@@ -56,7 +56,7 @@ class Emitter(Protocol):
 
 
 class Off:
-    """Nobody is there to be told."""
+    """Discards events where nobody reads them."""
 
     level: Level = "off"
     dropped = 0
@@ -79,7 +79,7 @@ class Off:
 
 class Buffered:
     def __init__(self, deployment: str, source: str, level: Level, send: Callable[[bytes], bool]) -> None:
-        """`send` must not wait; False: not taken."""
+        """`send` must not wait; it returns False if it can't take the packet."""
         self.level: Level = level
         self.dropped = 0
         self._deployment, self._source, self._send = deployment, source, send
@@ -143,14 +143,14 @@ class Buffered:
             self._lose(len(events))
 
     def _lose(self, count: int) -> None:
-        # A number each, so that the reader sees the gap.
+        # Each dropped event uses a number, so that the reader sees the gap.
         self.dropped += count
         self._number += count
 
 
 def weight(event: e.Any) -> int:
-    """Bytes of an event, roughly: more than it has, unless its names are long."""
-    # By the thousand these are activities: they are told by their type, not asked for each kind in turn.
+    """Approximate bytes of an event, an overestimate unless its names are long."""
+    # Most of the thousands of events are activities: a look-up by type instead of a check for each kind.
     more = _MORE.get(type(event))
     return _EVENT_BYTES if more is None else _EVENT_BYTES + more(event)
 

@@ -1,12 +1,12 @@
-"""What is told about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
-what a device has timed is aligned to it.
+"""The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
+device times are aligned to it.
 
     summary   RunPhase, Activity, Looping, LoopEnded, Transfer (summed), RankGauge, QueueGauge
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
-Events of one source are numbered without gaps; a reader that sees a gap knows how many were dropped, and so does the
-source, which counts them.
+Events of one source are numbered without gaps: a gap shows the reader how many were dropped, and the source counts them
+too.
 """
 
 from typing import Literal
@@ -16,33 +16,33 @@ import msgspec
 from walkgraph.ids import Rank, RunId
 
 MAX_BYTES = 1024 * 1024
-"""Largest packet."""
+"""Bytes of the largest packet."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", gc=False):
-    """No cycle goes through one, and a process may keep a hundred thousand: a collection needn't look at them."""
+    """Events form no reference cycles and a process may keep a hundred thousand, so garbage collection skips them."""
 
 
 # ── runs ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class RunPhase(Event, frozen=True, tag="run"):
-    """From the conductor: a run goes on to another phase."""
+    """A run enters another phase, as the conductor reports it."""
 
     run: RunId
     task: str
     phase: Literal["queued", "started", "first_output", "finished"]
     at: float
     error: str | None = None
-    """Code of the error it ended with."""
+    """Code of the error that ended it."""
 
 
 # ── work, level `full` ──────────────────────────────────────────────────────────────────────────
 
 
 class Forward(Event, frozen=True, tag="forward"):
-    """One forward of a rank, outside of the loops on its device: a batch of calls, told by columns, a row each. A long
-    call that is served in parts has a row in the forward of each."""
+    """One forward of a rank outside device loops: a batch of calls in columns, one row per call. A long call that is
+    served in parts has a row in each part's forward."""
 
     rank: Rank
     number: int
@@ -51,61 +51,61 @@ class Forward(Event, frozen=True, tag="forward"):
     walks: tuple[str, ...]
     nodes: tuple[str, ...]
     uses: tuple[str, ...]
-    """Of these nodes in their Walks, by name."""
+    """Uses of these nodes in their Walks, by name."""
     steps: tuple[int, ...]
     iterations: tuple[tuple[int, ...], ...]
     ready: tuple[float, ...]
-    """When a call had all its inputs, and was queued; of a later part, when the one before it was done."""
+    """When a call had all its inputs and was queued; for a later part, when the part before it was done."""
     taken: float
-    """The batch was formed: its tensors and tables are prepared from here."""
+    """When the batch was formed; preparing its tensors and tables starts here."""
     launched: float
-    """The host has handed all of it to the device."""
+    """When the host had handed all of it to the device."""
     started: float
-    """On the device; on a CPU, where it is taken."""
+    """Start on the device; on a CPU, equal to `taken`."""
     finished: float
-    """On the device; on a CPU, where the host has done it."""
+    """End on the device; on a CPU, when the host was done."""
     pages_free: int = 0
-    """Of the rank's paged states, after it."""
+    """Free pages of the rank's paged states after it."""
     failed: tuple[int, ...] = ()
-    """Rows."""
+    """Rows that failed."""
 
 
 class Launch(Event, frozen=True, tag="launch"):
-    """`count` iterations of loops on the device, one loop a row: those of one name in one Walk. A launch of several
-    such is told by several events with one number."""
+    """`count` iterations of loops on the device, one loop per row: the loops of one name in one Walk. A launch of
+    several such groups has several events with one number."""
 
     rank: Rank
     number: int
     loop: str
     nodes: tuple[str, ...]
-    """Those that these iterations call: a captured launch does not tell their times apart."""
+    """Nodes that these iterations call; a captured launch does not separate their times."""
     uses: tuple[str, ...]
-    """Of these nodes, in the order of their calls."""
+    """Uses of these nodes, in the order of their calls."""
     count: int
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     steps: tuple[int, ...]
     outer: tuple[tuple[int, ...], ...]
-    """Indices of the loops around."""
+    """Indices of the enclosing loops, per row."""
     first: tuple[int, ...]
-    """Its first iteration here."""
+    """First iteration of each row in this launch."""
     ready: tuple[float, ...]
-    """When that could have been launched: a loop's first when it had all its inputs, and waited for a row; another when
-    the one before it was over, or a reader had room for what it gives."""
+    """When each row could have been launched. For a loop's first launch: when it had all its inputs and waited for a
+    slot. For later ones: when the previous launch was over, or a reader had room for its values."""
     taken: float
     launched: float
     started: float
     finished: float
     pages_free: int = 0
     spans: bool = False
-    """Parts of the loops run on other ranks, for which the launch waits on its device: its time is theirs, too."""
+    """Parts of the loops run on other ranks, and the launch waits for them on its device: its time includes theirs."""
 
 
 # ── work, level `summary` ───────────────────────────────────────────────────────────────────────
 
 
 class Activity(Event, frozen=True, tag="activity"):
-    """What a use of a node did for a run on one rank since the last packet."""
+    """The work of a use of a node for a run on one rank since the last packet."""
 
     run: RunId
     rank: Rank
@@ -113,10 +113,10 @@ class Activity(Event, frozen=True, tag="activity"):
     use: str
     walk: str
     iteration: tuple[int, ...]
-    """Of the latest call."""
+    """Loop indices of the latest call."""
     calls: int
     busy: float
-    """Seconds of its forwards, from their start to their end."""
+    """Seconds of its forwards, from start to end."""
     queued: float
     """Seconds from ready to started."""
     launched: float
@@ -128,52 +128,52 @@ class Activity(Event, frozen=True, tag="activity"):
 
 
 class Looping(Event, frozen=True, tag="looping"):
-    """Where the loops of one name in one Walk are now on a rank's device, told anew as long as they move; what a loop
-    came to is told once it has ended: `LoopEnded.work`."""
+    """The position of the loops of one name in one Walk on a rank's device, repeated while they move; their totals
+    follow in `LoopEnded.work`."""
 
     rank: Rank
     loop: str
     nodes: tuple[str, ...]
     uses: tuple[str, ...]
-    """As those of `Launch`: of all its launches since the last event of this loop."""
+    """Like `Launch.uses`, for all launches since the last event of this loop."""
     runs: tuple[RunId, ...]
     walks: tuple[str, ...]
     iterations: tuple[tuple[int, ...], ...]
-    """Of each run's loop: those that are done; indices of the loops around come first."""
+    """Iterations done in each run's loop, after the indices of the enclosing loops."""
     launches: int
-    """Since the last event of this loop."""
+    """Launches since the last event of this loop."""
     calls: int
-    """Iterations in these launches, over all runs."""
+    """Iterations in these launches, summed over all runs."""
     busy: float
     """Seconds of these launches."""
     batch: int
-    """Of the last launch."""
+    """Batch size of the last launch."""
     at: float
     spans: bool = False
-    """As that of `Launch`."""
+    """Like `Launch.spans`."""
 
 
 class LoopWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a loop came to that a device ran whole. Its time is the loop's: nothing tells apart what its nodes took."""
+    """The totals of a device loop. Its time belongs to the loop: the times of its nodes are unknown."""
 
     nodes: tuple[str, ...]
     uses: tuple[str, ...]
-    """Of these nodes, one each."""
+    """One use for each of these nodes."""
     calls: tuple[int, ...]
-    """Of each use."""
+    """Calls of each use."""
     spans: bool
-    """As that of `Launch`."""
+    """Like `Launch.spans`."""
     busy: float
-    """Seconds of its launches, with the other loops in them."""
+    """Seconds of its launches, including the other loops in them."""
     queued: float
-    """Seconds that it waited for rows."""
+    """Seconds that it waited for a slot."""
     began: float
     batch: int
-    """Of its last launch."""
+    """Batch size of its last launch."""
 
 
 class LoopEnded(Event, frozen=True, tag="loop_ended"):
-    """A loop on the device is over for a run. At every level but `off`."""
+    """A device loop has ended for a run. At every level but `off`."""
 
     run: RunId
     rank: Rank
@@ -181,12 +181,12 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
     loop: str
     step: int
     iteration: tuple[int, ...]
-    """Indices of the loops around."""
+    """Indices of the enclosing loops."""
     iterations: int
     reason: Literal["times", "until", "error"]
     at: float
     work: LoopWork | None = None
-    """On `summary`; on `full` its launches have told."""
+    """On `summary`; on `full` its launches have reported the work."""
 
 
 # ── values between ranks ────────────────────────────────────────────────────────────────────────
@@ -194,27 +194,27 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
 
 class Transfer(Event, frozen=True, tag="transfer"):
     """Tensors that left a rank for a peer. On `summary` those of one edge since the last packet are summed: `at` and
-    `key` are those of the last."""
+    `key` are those of the last one."""
 
     run: RunId
     source: Rank
     target: Rank
     walk: str
     edge: int
-    """Edge of the Walk, or stream, by its index in the plan."""
+    """Index in the plan of the Walk's edge, or of the stream."""
     stream: bool
     step: int
     key: tuple[int, ...]
-    """Loop indices of the value; of a stream, the number of the first item among the step's."""
+    """Loop indices of the value; for a stream, the number of the first item within the step."""
     transport: str
     count: int
     nbytes: int
     at: float
-    """It was queued to leave."""
+    """When it was queued to leave."""
 
 
 class Arrival(Event, frozen=True, tag="arrival"):
-    """Its counterpart on the rank that it went to, level `full`."""
+    """The counterpart of `Transfer` on the receiving rank, level `full`."""
 
     run: RunId
     rank: Rank
@@ -223,7 +223,7 @@ class Arrival(Event, frozen=True, tag="arrival"):
     step: int
     key: tuple[int, ...]
     at: float
-    """It can be read."""
+    """When the value could be read."""
 
 
 # ── gauges ──────────────────────────────────────────────────────────────────────────────────────
@@ -234,20 +234,20 @@ class RankGauge(Event, frozen=True, tag="rank"):
     at: float
     runs: int
     queue: int
-    """Calls and loops that wait for a batch or a row."""
+    """Calls and loops waiting for a batch or a slot."""
     busy: float
     """Share of the time since the last gauge in which its device had work, 0 to 1."""
     memory_used: int
-    """Bytes: in use on a GPU, by whomever; on a CPU, of this process."""
+    """Bytes: in use on a GPU, by any process; on a CPU, by this process."""
     memory_total: int
     pages_free: int
     pages_total: int
     prefix_tokens: int
-    """Asked for, since the start; and of these found kept:"""
+    """Tokens looked up since the start; the next field counts those found:"""
     prefix_hits: int
     out_tickets: int
     rejected: int
-    """Frames that were no messages, since the start."""
+    """Frames that were not valid messages, since the start."""
     dropped: int
     """Events that were never sent, since the start."""
 
@@ -257,18 +257,18 @@ class QueueGauge(Event, frozen=True, tag="queue"):
     running: int
     waiting: int
     reserved: dict[Rank, int]
-    """Pages promised to admitted runs."""
+    """Rank -> pages promised to admitted runs."""
     budget: dict[Rank, int]
 
 
-# ── looked at ───────────────────────────────────────────────────────────────────────────────────
+# ── samples ────────────────────────────────────────────────────────────────────────────────────
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Of a tensor's finite numbers; booleans count as 0 and 1."""
+    """Statistics of a tensor's finite numbers; booleans count as 0 and 1."""
 
     count: int
-    """Numbers, finite or not."""
+    """Count of all numbers, finite or not."""
     nan: int
     infinite: int
     low: float
@@ -278,7 +278,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     histogram: tuple[int, ...]
     """Equal bins from `low` to `high`."""
     every: int = 1
-    """All but `count` are of an even sample of a large tensor: of one number in so many."""
+    """All fields but `count` come from an even sample of a large tensor: one number in this many."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=False):
@@ -290,20 +290,20 @@ class TextPreview(Preview, frozen=True, tag="text"):
 
 
 class NumbersPreview(Preview, frozen=True, tag="numbers"):
-    """The first of few, or of ids: tokens, codes, actions, scalars, flags."""
+    """The leading numbers, for few numbers or ids: tokens, codes, actions, scalars, flags."""
 
     values: tuple[float, ...]
-    """Row by row, `columns` a row."""
+    """Row by row, `columns` per row."""
     columns: int
 
 
 class PicturePreview(Preview, frozen=True, tag="picture"):
-    """Pixels and latents, small."""
+    """A small picture of pixels or latents."""
 
     width: int
     height: int
     rgb: bytes
-    """height * width * 3."""
+    """height * width * 3 bytes."""
 
 
 class SoundPreview(Preview, frozen=True, tag="sound"):
@@ -313,18 +313,18 @@ class SoundPreview(Preview, frozen=True, tag="sound"):
 
 
 class HeatPreview(Preview, frozen=True, tag="heat"):
-    """A matrix, averaged down."""
+    """A matrix, reduced by averaging."""
 
     rows: int
     columns: int
     cells: bytes
-    """rows * columns; 0 for `low`, 255 for `high`."""
+    """rows * columns bytes; 0 for `low`, 255 for `high`."""
     low: float
     high: float
 
 
 class MediaPreview(Preview, frozen=True, tag="media"):
-    """Encoded as it is: PNG, JPEG, WebP, WAV; empty where it is too large."""
+    """Encoded media unchanged: PNG, JPEG, WebP, WAV; empty if too large."""
 
     data: bytes
     nbytes: int
@@ -334,10 +334,10 @@ AnyPreview = TextPreview | NumbersPreview | PicturePreview | SoundPreview | Heat
 
 
 class Sample(Event, frozen=True, tag="sample"):
-    """One value that was looked at."""
+    """One value seen by a tap, at a held call or by a recording."""
 
     why: Literal["tap", "held", "record"]
-    """`held`: an input, or a state, of a call before which its run is paused."""
+    """`held`: an input or a state of the call that its paused run is held before."""
     tap: str
     """Id of the tap; otherwise empty."""
     run: RunId
@@ -345,21 +345,22 @@ class Sample(Event, frozen=True, tag="sample"):
     walk: str
     step: int
     source: str
-    """As edges of the graph name it, `use.port` or `@in.name`; of a held call, its own `use.port` or `use.slot`."""
+    """Its name in the graph's edges, `use.port` or `@in.name`; at a held call, the call's own `use.port` or
+    `use.slot`."""
     iteration: tuple[int, ...]
     at: float
     modality: str
-    """Of the port; of a state its kind: `paged_kv`, `tensor`, `rng`."""
+    """Modality of the port; for a state its kind: `paged_kv`, `tensor`, `rng`."""
     dtype: str
-    """Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`."""
+    """Dtype of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`."""
     shape: tuple[int, ...]
-    """Of a cache: its sequences, tokens of the longest, pages."""
+    """Shape of a tensor; for a cache: sequences, tokens of the longest, pages."""
     statistics: Statistics | None = None
     preview: AnyPreview | None = None
     digest: str = ""
-    """Of all its bytes, 16 hex digits: equal values have equal ones. Recorded runs only."""
+    """Digest of all its bytes, 16 hex digits: equal values have equal digests. Recorded runs only."""
     picked: tuple[float, ...] = ()
-    """Recorded runs only: numbers at fixed places, to tell how far two values are apart."""
+    """Recorded runs only: numbers at fixed places, which show how far apart two values are."""
 
 
 Any = (
@@ -368,18 +369,18 @@ Any = (
 
 
 class Packet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Events of one source, in their order."""
+    """Events of one source, in order."""
 
     deployment: str
-    """As its spec calls it to telemetry: with its version."""
+    """The deployment's name in its spec for telemetry, which includes its version."""
     source: str
-    """`conductor`, or `rank 0` and so on with the number of its start: `rank 0.3`."""
+    """`conductor`, or `rank 0` and so on with the count of its starts: `rank 0.3`."""
     first: int
     """Number of the first event; the others follow without gaps."""
     dropped: int
-    """Events of this source that were never sent, in all."""
+    """Total events of this source that were never sent."""
     wall: float
-    """What to add to the events' times for seconds since 1970."""
+    """Seconds to add to the events' times for seconds since 1970."""
     events: tuple[Any, ...]
 
 
@@ -392,7 +393,7 @@ def encode(packet: Packet) -> bytes:
 
 
 def decode(frame: bytes) -> Packet:
-    """Raises msgspec.DecodeError for a frame that is no packet."""
+    """Read a packet. Raises msgspec.DecodeError for any other frame."""
     if len(frame) > MAX_BYTES:
         raise msgspec.DecodeError("a packet is over the limit")
     return _decoder.decode(frame)

@@ -1,8 +1,8 @@
-"""What a deployment has told lately, kept so that the trace of any of its runs can be made of it.
+"""The recent events of a deployment, kept so that the trace of any of its runs can be assembled.
 
-Packets come by the thousand and most are of no run in particular: they go into one ring as they are. A run is nothing
-but its phases and the number of what was lost; its trace is put together when it is asked for (`assembling`). All
-times are seconds of the host's monotonic clock, that of the events.
+Packets come by the thousand, and most events belong to no single run: they go unchanged into one ring. A run keeps only
+its phases and the number of lost events; its trace is assembled on request (`assembling`). All times are seconds of the
+host's monotonic clock, like those of the events.
 """
 
 import itertools
@@ -20,32 +20,32 @@ from walkgraph.telemetry.places import Places
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 32 * 1024 * 1024
-"""Of the ring, as its packets came."""
+"""Bytes of the ring, measured by its packets as received."""
 MAX_RUNS = 10_000
-"""That are open, or over and not taken."""
+"""The most runs that are open, or over and not taken."""
 LATE_SECONDS = 0.3
-"""How long after its end a run is held open for what its ranks have still to tell."""
+"""Seconds after its end that a run is held open for late events of its ranks."""
 BEFORE_SECONDS = 1.1
-"""A gauge that is this much older than a run tells how the rank was when it began."""
+"""Seconds before a run's beginning in which a gauge still shows the rank's state at the beginning."""
 UNNAMED_SECONDS = 10.0
-"""How long packets are kept that no known run needs: the conductor's word of a run may come after its ranks'."""
+"""Seconds that packets are kept for a run still unknown: the conductor may report it after its ranks."""
 RECORDED_SAMPLES = 50_000
-"""Of one run, and of all its numbers:"""
+"""The most samples of one run, and the most numbers in them:"""
 RECORDED_NUMBERS = 8_000_000
 ALL_SAMPLES = 200_000
-"""Of all runs that are not kept yet, and of all their numbers:"""
+"""The most samples of all runs that are not kept yet, and the most numbers in them:"""
 ALL_NUMBERS = 32_000_000
 MAX_FORGOTTEN = 4096
-"""Runs of which what comes late is not taken for new ones."""
+"""The most forgotten runs that are remembered, so that late events don't create them anew."""
 MAX_SHARED = 4096
-"""Columns that many forwards have alike, kept once."""
+"""The most columns that are shared by forwards with equal ones."""
 
 State = Literal["running", "done", "failed", "cancelled"]
 Column = TypeVar("Column")
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
-    """Events of one packet that are no run's own."""
+    """Events of one packet that belong to no single run."""
 
     at: float
     """When it came."""
@@ -55,7 +55,7 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recorded value; its picked numbers apart, a quarter the size."""
+    """A recorded value, with its picked numbers stored separately, at a quarter of the size."""
 
     sample: e.Sample
     picked: "array[float]"
@@ -66,7 +66,7 @@ class Recorded:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """All that a run's trace is made of; nothing in it changes any more."""
+    """Everything that a run's trace is made of; immutable."""
 
     run: RunId
     task: str
@@ -75,16 +75,16 @@ class Draft:
     phases: dict[str, float]
     began: float
     until: float
-    """Its end, or now."""
+    """The run's end, or the present."""
     wall: float
-    """What to add to a time for seconds since 1970."""
+    """Seconds to add to a time for seconds since 1970."""
     heard: tuple[Heard, ...]
     recorded: tuple[Recorded, ...]
     lost: int
     cut: bool
     places: Places
     seen: dict[str, float] = field(default_factory=dict[str, float])
-    """Phases that its conductor may not have told, as somebody else saw them."""
+    """Phases that others have seen, in case the conductor has not reported them."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class _Run:
     numbers: int = 0
     cut: bool = False
     lost: int | None = None
-    """Once it is over."""
+    """Events lost during the run; set once it is over."""
     over_heard: float | None = None
     """When its end was heard of."""
 
@@ -117,33 +117,33 @@ class _Source:
     expected: int = 0
     """Number of its next event."""
     latest: float = 0.0
-    """What it has told is of this time."""
+    """Time that its events have reached."""
 
 
 class Keeper:
-    """Of one version of a deployment. Not to be shared between threads; what `draft` gives is."""
+    """Keeps one version of a deployment. Not thread-safe, but the results of `draft` may be shared."""
 
     def __init__(self, places: Places, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self.places = places
         self.lost = 0
-        """Events that never came, in all."""
+        """Total events that never came."""
         self._max_events, self._max_bytes = max_events, max_bytes
         self._ring: deque[Heard] = deque()
         self._events = self._bytes = 0
         self._evicted = 0.0
-        """When the last packet came that is not in the ring any more."""
+        """When the newest packet evicted from the ring came."""
         self._runs: dict[RunId, _Run] = {}
         self._ending: dict[RunId, None] = {}
         self._forgotten: dict[RunId, None] = {}
         self._sources: dict[str, _Source] = {}
         self._shared: dict[object, object] = {}
         self._samples = self._numbers = 0
-        """Of all runs' recordings."""
+        """Counts of all runs' recordings."""
 
     # ── what comes ──────────────────────────────────────────────────────────────────────────────
 
     def take(self, packet: e.Packet, nbytes: int, now: float) -> None:
-        """`nbytes`: of the packet, as it came."""
+        """Take a packet of `nbytes` as received."""
         source = self._count(packet)
         shared: list[e.Any] = []
         for event in packet.events:
@@ -164,13 +164,13 @@ class Keeper:
             self._keep(Heard(now, nbytes, tuple(shared)))
 
     def close(self, run: RunId, now: float, error: str | None) -> None:
-        """End a run whose end its conductor has not told, and won't. Nothing for one that is over, or unknown."""
+        """End a run whose conductor has not reported its end and won't. No effect on a run that is over or unknown."""
         found = self._runs.get(run)
         if found is not None and "finished" not in found.phases:
             self._end(run, found, max(now, found.began), error, now)
 
     def forget(self, run: RunId) -> None:
-        """What still comes of it is dropped."""
+        """Forget a run; its late events are dropped."""
         found = self._runs.pop(run, None)
         if found is not None:
             self._samples -= len(found.recorded)
@@ -180,7 +180,7 @@ class Keeper:
         if len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
 
-    # ── what is asked ───────────────────────────────────────────────────────────────────────────
+    # ── queries ────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def open(self) -> list[RunId]:
@@ -189,20 +189,19 @@ class Keeper:
 
     @property
     def ending(self) -> Sequence[RunId]:
-        """Runs that are over, and not forgotten; the first to end comes first."""
+        """Runs that are over and not forgotten, in the order of their ends."""
         return tuple(self._ending)
 
     def due(self, now: float) -> list[RunId]:
-        """Runs that are over, and of which nothing more is to come: every source has told something later, or had the
-        time to."""
+        """Runs that are over and complete: every source has reported something later, or had the time to."""
         return [run for run in self._ending if self._complete(self._runs[run], now)]
 
     def __contains__(self, run: RunId) -> bool:
         return run in self._runs
 
     def draft(self, run: RunId, now: float) -> Draft | None:
-        """None for a run that it has heard nothing of, or has forgotten. Costs what the run's ring costs to list: the
-        rest is `assemble`'s, and may be done elsewhere."""
+        """The draft of a run; None if it is unknown or forgotten. Costs a pass over the run's part of the ring;
+        `assemble` does the rest and may run elsewhere."""
         found = self._runs.get(run)
         if found is None:
             return None
@@ -227,7 +226,7 @@ class Keeper:
     def _count(self, packet: e.Packet) -> _Source:
         source = self._sources.get(packet.source)
         if source is None or packet.first < source.expected:
-            # A process that was started anew counts from the start.
+            # A restarted process counts from the beginning.
             source = self._sources[packet.source] = _Source()
         self.lost += packet.first - source.expected
         source.expected = packet.first + len(packet.events)
@@ -265,7 +264,7 @@ class Keeper:
         found.recorded.append(Recorded(msgspec.structs.replace(sample, picked=()), array("d", sample.picked)))
 
     def _known(self, run: RunId, at: float, wall: float) -> _Run | None:
-        """None for one that was forgotten."""
+        """The run, created if new; None if it was forgotten."""
         found = self._runs.get(run)
         if found is None:
             if run in self._forgotten:
@@ -302,12 +301,12 @@ class Keeper:
         return min(now, oldest.began if oldest is not None else now) - BEFORE_SECONDS - UNNAMED_SECONDS
 
     def _since(self, at: float) -> Iterator[Heard]:
-        """In their order."""
+        """Packets since a time, in order."""
         later = list(itertools.takewhile(lambda heard: heard.at >= at, reversed(self._ring)))
         return reversed(later)
 
     def _alike(self, event: e.Forward | e.Launch) -> e.Forward | e.Launch:
-        """With the columns that it has alike with others in their place: most of its size."""
+        """The event with its columns shared with equal ones of other events: most of its size."""
         shared = {name: self._once(getattr(event, name)) for name in _ALIKE[type(event)]}
         return msgspec.structs.replace(event, **shared)
 
@@ -324,7 +323,7 @@ _ALIKE: dict[type, tuple[str, ...]] = {
 
 
 def time_of(event: e.Any) -> float:
-    """When what it tells of was over."""
+    """When the work or state that an event reports was over."""
     match event:
         case e.Forward() | e.Launch() | e.Activity():
             return event.finished

@@ -1,4 +1,4 @@
-"""What the numbers in events stand for, from the plan: edges by name, and which node can wait for which."""
+"""Names for the numbers in events, from the plan: edges by name, and which node can wait for which."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from walkgraph.placement.tables import EdgeSource, Plan, Target, WalkPlan
 
 @dataclass(frozen=True)
 class Places:
-    """Of one plan; without one, edges are called by their numbers, and any node may wait for any."""
+    """Names of one plan; without a plan, edges are named by number, and any node may wait for any."""
 
     edges: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     """(Walk, edge) -> `use.port -> use.port`."""
     streams: dict[int, str] = field(default_factory=dict[int, str])
-    """`@stream.name`."""
+    """Index -> `@stream.name`."""
     devices: tuple[str, ...] = ()
-    """By rank."""
+    """Device of each rank."""
     nodes: frozenset[str] = frozenset()
     follows: frozenset[tuple[str, str]] | None = None
     """(node, another that may wait for it), through edges, streams and states of a Walk."""
     readers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
-    """(Walk, edge by name) -> the nodes that what travels on it can be for."""
+    """(Walk, edge name) -> the nodes that may read the edge's values."""
     writers: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict[tuple[str, str], frozenset[str]])
-    """Likewise: those that it can come from."""
+    """(Walk, edge name) -> the nodes that may have produced the edge's values."""
     tokens: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """(Walk, loop that devices run whole) in which tokens are made -> the rank that makes them."""
+    """(Walk, device loop) in which tokens are generated -> the rank that generates them."""
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -56,7 +56,7 @@ class Places:
 
 
 def end_name(uses: Mapping[int, str], end: EdgeSource | Target, streams: Mapping[int, str]) -> str:
-    """Where an edge begins or ends, as documents name it. `uses`, `streams`: names by index."""
+    """The end of an edge, named as in documents. `uses`, `streams`: names by index."""
     match end.kind:
         case "use":
             return f"{uses[end.use]}.{end.port}"
@@ -71,7 +71,7 @@ def end_name(uses: Mapping[int, str], end: EdgeSource | Target, streams: Mapping
 
 
 def _nodes(plan: Plan, walk: WalkPlan) -> dict[int, str]:
-    """Use -> node; only calls of nodes."""
+    """Use -> node, for uses that call nodes."""
     return {use.index: plan.nodes[use.node].name for use in walk.uses if use.node >= 0}
 
 
@@ -101,7 +101,7 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
                     yield nodes[before], nodes[use.index]
         yield from _sharing(plan, walk)
         for loop in walk.loops:
-            # An iteration begins where the one before is judged to be not the last.
+            # An iteration begins once the verdict on the previous one is that the loop goes on.
             if loop.until is not None and loop.until[0] in nodes:
                 inside = {nodes[use.index] for use in walk.uses if loop.index in use.loops and use.index in nodes}
                 yield from ((nodes[loop.until[0]], node) for node in inside)
@@ -110,7 +110,7 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
 
 
 def _sharing(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, str]]:
-    """In a loop, what uses a state waits for what changed it an iteration ago."""
+    """In a loop, a use of a state waits for the use that changed it in the previous iteration."""
     looped = [use for use in walk.uses if use.node >= 0 and use.loops]
     for writer in looped:
         for use in looped:
@@ -120,7 +120,7 @@ def _sharing(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, str]]:
 
 
 def _making_tokens(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, int]]:
-    """Loops in which a node gives tokens that somebody reads, with its rank."""
+    """Loops with a node that generates tokens which somebody reads, with the node's rank."""
     for loop in walk.loops:
         sources = (edge.source for edge in walk.edges if edge.source.kind == "use" and edge.source.use in loop.core)
         ranks = [

@@ -1,6 +1,6 @@
-"""What nodes do, over many runs: how long their calls take and wait, and how much of the runs' time is theirs.
+"""Statistics of nodes over many runs: durations and waits of their calls, and their share of the runs' time.
 
-Each trace is boiled down once to a `Partial`, which is small enough to keep.
+Each trace is reduced once to a `Partial`, which is small enough to keep.
 """
 
 from collections import defaultdict
@@ -16,28 +16,28 @@ from walkgraph.telemetry.trace import Trace
 
 
 class NodeFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a node, or of a loop that a device runs whole, of which nothing tells its nodes apart, on one rank."""
+    """Figures of a node, or of a device loop (whose nodes' times are unknown), on one rank."""
 
     node: str
     rank: int
     loop: bool
     nodes: tuple[str, ...]
     calls: int
-    """Or iterations."""
+    """Calls, or iterations of a loop."""
     p50: float
-    """Milliseconds of compute, of a call or an iteration: all of its batch's, as that is what a run waits for. Of what
-    `summary` told, of the calls of a while on average."""
+    """Milliseconds of compute per call or iteration, counting its whole batch, as that is what a run waits for. With
+    `summary` telemetry, from averages over several calls."""
     p95: float
     p99: float
     queued_p50: float
-    """Milliseconds from ready to started; likewise."""
+    """Milliseconds from ready to started, measured like `p50`."""
     queued_p95: float
     batch_mean: float
-    """Rows of a call's batch."""
+    """Rows in a call's batch."""
     share: float
-    """Of the runs' critical paths, 0 to 1: computing, and being queued and launched for it. 0 without a path."""
+    """Share of the runs' critical paths, 0 to 1: computing, and being queued and launched for it. 0 without a path."""
     busy: float
-    """Seconds of its device: those of a batch in equal parts to its rows, as each is in another run's trace."""
+    """Seconds on its device. A batch's time is divided equally among its rows, as each is in another run's trace."""
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +47,20 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LaneKey = tuple[str, int, bool]
-"""Name, rank, whether it is a loop."""
+"""Name, rank, true for a loop."""
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Partial:
-    """Of one trace."""
+    """The contribution of one trace."""
 
     seconds: float
-    """Of its critical path; 0 without one."""
+    """Seconds of its critical path; 0 without one."""
     lanes: dict[LaneKey, tuple[Floats, Floats, Floats, Floats]]
-    """Of each block: calls; milliseconds of each of them; milliseconds that each was queued; rows of its batch."""
+    """For each block: calls; milliseconds per call; milliseconds queued per call; rows of its batch."""
     on_path: dict[LaneKey, float]
-    """Seconds."""
+    """Seconds on the critical path."""
     nodes: dict[LaneKey, tuple[str, ...]]
 
 
@@ -134,13 +134,13 @@ def _figures(key: LaneKey, gathered: _Gathered, seconds: float) -> NodeFigures:
 
 
 def weighted(values: Floats, weights: Floats, at: Sequence[float]) -> list[float]:
-    """[n] values, each as often as its weight says; the smallest of which at least such a part of all is not larger.
-    0.0 where there are none."""
+    """Weighted quantiles of [n] values, each counted as often as its weight: the smallest value up to which at least
+    the given share lies. 0.0 without values."""
     if not len(values) or not weights.sum():
         return [0.0] * len(at)
     order = np.argsort(values, kind="stable")
     up_to: Floats = np.cumsum(weights[order])
-    # Less a rounding, so that a part that ends with a value is that value's.
+    # Minus a rounding error, so that a share that ends exactly at a value gets that value.
     parts: Floats = np.asarray(at, dtype=np.float64) * float(up_to[-1]) * (1 - 1e-12)
     places: NDArray[np.intp] = np.searchsorted(up_to, parts, side="left")
     return values[order][np.minimum(places, len(values) - 1)].tolist()

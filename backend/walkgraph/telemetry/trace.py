@@ -1,4 +1,4 @@
-"""The trace of one run: what it did, on which rank, when; by columns, as it is kept, sent and drawn.
+"""The trace of one run: what it did, when and on which rank; in columns, as it is stored, sent and drawn.
 
 Times are whole microseconds from `began`. Strings that repeat are indices into `names`. All columns of a table have the
 same length; rows are in the order of `started` (blocks) or `sent` (hops).
@@ -11,20 +11,20 @@ import msgspec
 from walkgraph.wire.watching import Level
 
 CALL, LAUNCH, FOLDED = 0, 1, 2
-"""Kinds of blocks: a call of a node; iterations of a loop on the device; what a node did in a while, from `summary`
-telemetry, which does not tell calls apart."""
+"""Kinds of blocks: a call of a node; iterations of a device loop; the work of a node over some time, from `summary`
+telemetry, which does not report single calls."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the picture of a rank: a node, or a loop that its device runs whole."""
+    """A row in the picture of a rank: a node, or a device loop."""
 
     rank: int
     name: str
     nodes: tuple[str, ...]
-    """One, or those of the loop."""
+    """One node, or the nodes of the loop."""
     loop: bool
     spans: bool = False
-    """The loop has parts on other ranks, which wait for each other on the devices: their times are in its own."""
+    """The loop has parts on other ranks, which wait for each other on their devices: its times include theirs."""
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,31 +32,32 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     lane: tuple[int, ...] = ()
     """Index into `Trace.lanes`."""
     walk: tuple[int, ...] = ()
-    """Name."""
+    """Index into `Trace.names`."""
     use: tuple[int, ...] = ()
-    """Name of the node's use in that Walk; -1 of a loop."""
+    """Index into `Trace.names` of the node's use in that Walk; -1 for a loop."""
     step: tuple[int, ...] = ()
     iteration: tuple[tuple[int, ...], ...] = ()
-    """Loop indices, outermost first; of a launch its first iteration's, of a folded block the last call's."""
+    """Loop indices, outermost first; for a launch, those of its first iteration, for a folded block those of the last
+    call."""
     count: tuple[int, ...] = ()
     """Calls, or iterations of the loop."""
     number: tuple[int, ...] = ()
-    """Of the batch, counted by its rank; -1 where folded."""
+    """Number of the batch, counted by its rank; -1 for a folded block."""
     batch: tuple[int, ...] = ()
-    """Rows of the batch; of a folded block, of its largest."""
+    """Rows of the batch; for a folded block, of its largest one."""
     mates: tuple[tuple[int, ...], ...] = ()
-    """Names of the other runs in the batch, the first few."""
+    """Names of the first few other runs in the batch."""
     ready: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
     launched: tuple[int, ...] = ()
     started: tuple[int, ...] = ()
     finished: tuple[int, ...] = ()
     busy: tuple[int, ...] = ()
-    """From started to finished; of a folded block, summed over its calls."""
+    """From started to finished; for a folded block, summed over its calls."""
     queued: tuple[int, ...] = ()
-    """From ready to started; likewise."""
+    """From ready to started; for a folded block, summed over its calls."""
     pages_free: tuple[int, ...] = ()
-    """Of the rank, afterwards; -1 unknown."""
+    """Free pages of the rank afterwards; -1 if unknown."""
     failed: tuple[bool, ...] = ()
 
 
@@ -66,27 +67,27 @@ class Hops(msgspec.Struct, frozen=True, kw_only=True):
     source: tuple[int, ...] = ()
     target: tuple[int, ...] = ()
     walk: tuple[int, ...] = ()
-    """Name."""
+    """Index into `Trace.names`."""
     edge: tuple[int, ...] = ()
-    """Name: `use.port -> use.port`, or of the stream."""
+    """Index into `Trace.names`: `use.port -> use.port`, or the name of the stream."""
     step: tuple[int, ...] = ()
     key: tuple[tuple[int, ...], ...] = ()
     transport: tuple[int, ...] = ()
-    """Name."""
+    """Index into `Trace.names`."""
     count: tuple[int, ...] = ()
     nbytes: tuple[int, ...] = ()
     sent: tuple[int, ...] = ()
     arrived: tuple[int, ...] = ()
-    """-1 where it was not told."""
+    """-1 if the arrival was not reported."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Gauges of the ranks that took part, while it ran."""
+    """Gauges of the ranks that took part, while the run was going."""
 
     rank: tuple[int, ...] = ()
     at: tuple[int, ...] = ()
     busy: tuple[float, ...] = ()
-    """Share of the time since the last one, 0 to 1."""
+    """Share of the time since the last gauge in which the device had work, 0 to 1."""
     queue: tuple[int, ...] = ()
     runs: tuple[int, ...] = ()
     memory_used: tuple[int, ...] = ()
@@ -109,21 +110,21 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str
     task: str
     state: str
-    """A `RunState` of the store; `running` while it goes on."""
+    """A `RunState` of the store; `running` while the run goes on."""
     level: Level
-    """The highest that was in force while it ran."""
+    """The highest level in force while it ran."""
     wall: float
     """Seconds since 1970 at `began`."""
     seconds: float
-    """From its arrival to its end; so far, while it runs."""
+    """From its arrival to its end; while it runs, up to now."""
     phases: dict[str, int]
-    """`queued`, `started`, `first_output`, `finished`, as far as it came."""
+    """`queued`, `started`, `first_output`, `finished`, as far as it has come."""
     error: str | None = None
-    """Code."""
+    """Error code."""
     parent: str = ""
-    """`traceparent` of the request that it came with; empty where it came with none."""
+    """`traceparent` of its request; empty if there was none."""
     devices: tuple[str, ...] = ()
-    """Of the deployment's ranks, by rank: `cuda:0`, `cpu`; empty where they are not known."""
+    """Device of each rank of the deployment: `cuda:0`, `cpu`; empty if unknown."""
     names: tuple[str, ...] = ()
     lanes: tuple[Lane, ...] = ()
     blocks: Blocks = Blocks()
@@ -131,6 +132,6 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counters = Counters()
     loops: tuple[LoopEnd, ...] = ()
     lost: int = 0
-    """Events of its ranks and its conductor that were dropped while it ran: what is missing here is among them."""
+    """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""
     cut: bool = False
-    """Older blocks were left out, as it has more than are kept."""
+    """Older blocks were left out, as there are more than are kept."""

@@ -1,6 +1,6 @@
-"""W3C Trace Context: how a run takes part in a trace of its caller, https://www.w3.org/TR/trace-context/.
+"""W3C Trace Context: how a run takes part in its caller's trace, https://www.w3.org/TR/trace-context/.
 
-A run without a caller's trace has one of its own: a run's id is 32 hex digits, as a trace's.
+A run without a caller's trace has one of its own; a run's id has 32 hex digits, like a trace's.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 def parse(header: str | None) -> Parent | None:
-    """None for a header that is missing, or not to be trusted: the trace starts here then, as the standard says."""
+    """Read a header. None if it is missing or invalid: the trace then starts here, as the standard requires."""
     matched = _FORM.fullmatch(header) if header is not None else None
     if matched is None:
         return None
@@ -43,13 +43,13 @@ def write(parent: Parent) -> str:
 
 
 def of_run(run: str, parent: Parent | None) -> Parent:
-    """The run's own span: what is answered to its caller, and what its walks and nodes hang below."""
+    """The run's own span: it is returned to the caller, and is the parent of the spans of Walks and nodes."""
     trace, sampled = (parent.trace, parent.sampled) if parent else (_trace_of(run), True)
     return Parent(trace, span_id("run", run), sampled)
 
 
 def span_id(*path: object) -> str:
-    """16 hex digits: the same for the same path, so that what is exported twice is one span."""
+    """16 hex digits that depend only on the path, so that repeated exports give one span."""
     digest = hashlib.blake2b("\0".join(map(str, path)).encode(), digest_size=8).hexdigest()
     return digest if int(digest, 16) else "0" * 15 + "1"
 

@@ -1,4 +1,4 @@
-"""How a tensor gets from one worker to another: one interface, one file per transport.
+"""The transfer of a tensor from one worker to another: one interface, one file per transport.
 
 Ownership of a tensor on its way:
 
@@ -9,10 +9,10 @@ Ownership of a tensor on its way:
     free    the sender gives the block back; once for every ticket
     sweep   all tickets addressed to a rank that died are freed at once
 
-A transport never grows: without space `put` answers None, and the sender's loop queues until something is freed.
+A transport never grows: without space `put` returns None, and the sender's loop queues until something is freed.
 
-Plans are compiled from the `DECLARATION` in each transport's file, where torch isn't installed too: these files import
-torch inside functions only.
+Plans are compiled from the `DECLARATION` in each transport's file, even where torch isn't installed, so these files
+import torch only inside functions.
 """
 
 from __future__ import annotations
@@ -44,35 +44,35 @@ TOKEN_BYTES = 16
 
 
 class BadTicket(WalkgraphError):
-    """A ticket that names nothing: forged, torn, used twice, or of a worker that is gone."""
+    """A ticket is invalid: forged, torn, used twice, or from a worker that is gone."""
 
 
 class TooLarge(WalkgraphError):
-    """A tensor that wouldn't fit even if nothing else were on its way."""
+    """A tensor is too large even for an empty arena."""
 
     code = "out_of_memory"
 
 
 def dtype_name(dtype: torch.dtype) -> Any:
-    """As a header has it. Raises InvalidInput for one that can't leave its rank."""
+    """The dtype's name in headers. Raises InvalidInput for a dtype that can't leave its rank."""
     name = str(dtype).removeprefix("torch.")
     if name not in ITEM_BYTES:
-        raise InvalidInput(f"a tensor of {dtype} can't leave its rank; have {sorted(ITEM_BYTES)}")
+        raise InvalidInput(f"a tensor of {dtype} can't leave its rank; use one of {sorted(ITEM_BYTES)}")
     return name
 
 
 class Transport(Protocol):
-    """Made as `Transport(rank, nbytes, numbers=...)`; one that is declared `on_device` gets the GPU's `DeviceMemory`
-    after `nbytes`. `numbers` of tickets rise and are never 0; a worker's transports share them, so that a number names
-    one ticket."""
+    """Created as `Transport(rank, nbytes, numbers=...)`; one declared `on_device` gets the GPU's `DeviceMemory` after
+    `nbytes`. `numbers` of tickets rise and are never 0; a worker's transports share them, so a number names one
+    ticket."""
 
     def handle(self) -> Any:
-        """What peers connect to: bytes, which travel to them; within a process the transport itself. None: it only
-        reads."""
+        """The handle that peers connect to: bytes, which are sent to them, or within a process the transport itself.
+        None: it only reads."""
         ...
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether it takes a tensor from where this one lies, and its arena could hold it."""
+        """True if it accepts tensors from this one's device and its arena could hold it."""
         ...
 
     def put(self, tensor: Tensor, to: Rank) -> Ticket | None:
@@ -80,11 +80,11 @@ class Transport(Protocol):
         ...
 
     def holds(self, ticket: int) -> bool:
-        """Whether it made this ticket and nobody has freed it."""
+        """True if it made this ticket and nobody has freed it."""
         ...
 
     def there(self, ticket: int) -> bool:
-        """Whether the bytes of a ticket that is out are all held: before that no peer may get it."""
+        """True once all bytes of an open ticket are in the arena; before that no peer may get it."""
         ...
 
     def get(self, ticket: Ticket) -> Tensor:
@@ -92,8 +92,8 @@ class Transport(Protocol):
         ...
 
     def taken(self, ticket: Ticket) -> bool:
-        """Whether the copy that `get` began is over. Raises BadTicket, once, if the peer has given its block away
-        meanwhile: what was read is torn."""
+        """True once the copy that `get` began is over. Raises BadTicket, once, if the peer has meanwhile freed the
+        block, so that the copy is torn."""
         ...
 
     def free(self, ticket: int, by: Rank) -> None:
@@ -101,55 +101,51 @@ class Transport(Protocol):
         ...
 
     def sweep(self, rank: Rank) -> int:
-        """Free all tickets addressed to a dead rank; how many they were."""
+        """Free all tickets addressed to a dead rank; returns how many."""
         ...
 
     def connect(self, rank: Rank, handle: Any) -> None:
-        """From now on tickets of `rank` are found by its `handle`. Raises BadTicket where that leads nowhere, and
-        Unavailable where this host or device doesn't allow it."""
+        """Find tickets of `rank` by its `handle` from now on. Raises BadTicket if the handle is invalid, and
+        Unavailable if this host or device doesn't allow it."""
         ...
 
     def disconnect(self, rank: Rank) -> None: ...
 
     @property
     def out(self) -> int:
-        """Tickets whose blocks aren't free again."""
+        """Number of tickets whose blocks aren't free again."""
         ...
 
     @property
     def copying(self) -> bool:
-        """Whether `there`, `taken` or space may come by itself, without a message: ask again soon."""
+        """True if `there`, `taken` or free space may change without a message: ask again soon."""
         ...
 
     def close(self) -> None: ...
 
 
 class AddressableTransport(Transport, Protocol):
-    """One that is declared `addressable`."""
+    """A transport that is declared `addressable`."""
 
     def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
-        """Zeros uint8 `[nbytes]` of the arena, for what peers write there by themselves, and their offset in it; for
-        good. None: no space."""
+        """Permanently reserve zeroed uint8 `[nbytes]` of the arena that peers write to directly; returns it with its
+        offset. None: no space."""
         ...
 
     def address(self, rank: Rank) -> int | None:
-        """Where the arena of a peer begins, as this device reads and writes it; None if it is not opened."""
+        """Address of a peer's arena as this device reads and writes it; None if it is not open."""
         ...
 
 
-# ── what several transports are made of ─────────────────────────────────────────────────────────
+# ── shared parts of several transports ─────────────────────────────────────────────────────────
 
 
 class Ranges:
-    """Which ranges of an arena are taken: first fit over a sorted list of gaps, neighbours joined when freed.
-
-    | block | gap | block | block | gap ............ |
-    start                                         stop      all offsets are multiples of ALIGN
-    """
+    """The used ranges of an arena: first fit over a sorted list of gaps, joined with neighbours when freed."""
 
     def __init__(self, start: int, stop: int) -> None:
         self._gaps: list[tuple[int, int]] = [(start, stop)]
-        """(start, stop), sorted, never touching each other."""
+        """(start, stop) pairs, sorted, never adjacent."""
         self._taken: dict[int, int] = {}
 
     @property
@@ -183,10 +179,10 @@ class Ranges:
 class MemoryFile:
     """Shared memory of one process, which peers map read-only.
 
-    An anonymous file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and it is gone with
-    the last process that maps it, however that one ends. Peers open it as `/proc/<pid>/fd/<n>` of its owner, which the
-    kernel allows to the same user only; its size is sealed, so that no peer can shrink it. A process number that was
-    given away anew is noticed by the token in the first `ALIGN` bytes.
+    An anonymous file (`memfd_create`): it has no name, so nothing can be left behind in /dev/shm, and it disappears
+    with the last process that maps it, however that ends. Peers open it as `/proc/<pid>/fd/<n>` of its owner, which the
+    kernel allows only to the same user; its size is sealed, so no peer can shrink it. The token in the first `ALIGN`
+    bytes reveals a reused process id.
     """
 
     def __init__(self, nbytes: int, name: str) -> None:
@@ -205,17 +201,17 @@ class MemoryFile:
 
 
 class FileHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where peers find a `MemoryFile`: `/proc/<pid>/fd/<fd>`."""
+    """The place where peers find a `MemoryFile`: `/proc/<pid>/fd/<fd>`."""
 
     pid: int
     fd: int
     nbytes: int
     token: bytes
-    """The file's first bytes: proof that it is the one that was meant."""
+    """The file's first bytes, which prove its identity."""
 
 
 def open_file(handle: FileHandle) -> mmap.mmap:
-    """A peer's `MemoryFile`, mapped read-only. Raises BadTicket for one that isn't there, or is another one."""
+    """Map a peer's `MemoryFile` read-only. Raises BadTicket if it is missing or another file."""
     try:
         found = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -236,7 +232,7 @@ H = TypeVar("H")
 
 
 def read_handle(handle: bytes, kind: type[H]) -> H:
-    """Raises BadTicket for bytes that are none of this kind."""
+    """Decode a handle. Raises BadTicket for any other bytes."""
     try:
         return msgspec.msgpack.decode(handle, type=kind)
     except msgspec.MsgspecError as error:
@@ -244,7 +240,7 @@ def read_handle(handle: bytes, kind: type[H]) -> H:
 
 
 class PeerArenaProtocol(Protocol):
-    """What a transport has opened of another worker's."""
+    """An opened arena of another worker."""
 
     def read(self, ticket: Ticket) -> Tensor: ...
 
@@ -255,13 +251,13 @@ A = TypeVar("A", bound=PeerArenaProtocol)
 
 
 class PeerArenas(Generic[A]):
-    """Those that are open here, by rank."""
+    """The open arenas of peers, by rank."""
 
     def __init__(self) -> None:
         self.open: dict[Rank, A] = {}
 
     def read(self, ticket: Ticket) -> Tensor:
-        """Raises InvalidInput for a header that can't be, BadTicket."""
+        """The tensor of a ticket. Raises InvalidInput for an impossible header, BadTicket."""
         check_header(ticket, ticket.nbytes)
         peer = self.open.get(ticket.owner)
         if peer is None:
@@ -283,7 +279,7 @@ class TicketOwner(Protocol):
 
 
 def sweep(transport: TicketOwner, rank: Rank, addressees: Mapping[int, Rank]) -> int:
-    """Free all tickets addressed to `rank`; how many they were."""
+    """Free all tickets addressed to `rank`; returns how many."""
     lost = [number for number, to in addressees.items() if to == rank]
     for number in lost:
         transport.free(number, rank)
@@ -294,15 +290,15 @@ V = TypeVar("V")
 
 
 class Out(NamedTuple, Generic[V]):
-    """A ticket that is out."""
+    """An open ticket."""
 
     to: Rank
     held: V
-    """What its sender holds for it: a block, or the tensor."""
+    """The block or tensor that its sender holds for it."""
 
 
 class Tickets(ABC, Generic[V]):
-    """The sender's side of a transport whose copies are over at once."""
+    """The sender's side of a transport whose copies complete at once."""
 
     def __init__(self, rank: Rank, numbers: Iterator[int] | None) -> None:
         self._rank, self._numbers = rank, numbers or count(1)
@@ -337,4 +333,4 @@ class Tickets(ABC, Generic[V]):
 
     @abstractmethod
     def _give_back(self, ticket: int, held: V) -> None:
-        """The ticket is not out any more."""
+        """Called once the ticket is no longer open."""

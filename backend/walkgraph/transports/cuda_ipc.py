@@ -1,17 +1,17 @@
-"""Between workers of one host whose devices are GPUs: each has one arena of device memory, and peers copy from it.
+"""Between workers of one host with GPUs: each has one arena of device memory, and peers copy from it.
 
     sender    tensor ──copy──> arena | block | gap | block | ..        beside its current stream
     receiver  tensor of its own <──copy── (over the link)              beside its current stream, which waits for it
 
-Nothing waits on the host: `there` says when the first copy is over, `taken` when the second is. A ticket is sent only
-once its bytes are there, so that no device ever waits for one of another worker, which may end at any time.
+Nothing waits on the host: `there` reports the end of the first copy, `taken` that of the second. A ticket is sent only
+once its bytes have arrived, so no device ever waits for another worker's, which may end at any time.
 
-A table in a `MemoryFile` of the sender's, which nobody else can write, says what lies where:
+A table in the sender's `MemoryFile`, which nobody else can write, lists the content:
 
     | token .. | row 0 | row 1 | ..      row [id % ROWS]:  id, offset, nbytes, addressee + 1; zeros where none is out
 
-A reader compares its ticket with the row, before the copy and after it. Tickets of one sender to one reader rise, so
-that none is taken twice.
+A reader compares its ticket with the row before the copy and after it. Tickets of one sender to one reader rise, so
+none is taken twice.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ DECLARATION = TransportDeclaration(
     reach="host", cost=200, on_device=True, arena_bytes=256 << 20, confirmed=True, addressable=True
 )
 ROWS = 1024
-"""Tickets that may be out at a time."""
+"""The most open tickets at a time."""
 _ROW = struct.Struct("<QQQQ")
 _TABLE_BYTES = ALIGN + ROWS * _ROW.size
 _FREE = (0, 0, 0, 0)
 
 
 class ArenaHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where peers find a worker's arena, and the table of what lies there."""
+    """The location of a worker's arena, and of the table of its content."""
 
     memory: bytes
-    """What another process opens the GPU's memory with: CUDA's handle, 64 bytes."""
+    """The handle by which another process opens the GPU's memory: CUDA's, 64 bytes."""
     nbytes: int
     table: FileHandle
 
@@ -66,12 +66,12 @@ class ArenaHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class _Copy(NamedTuple):
     mark: Mark
     source: Tensor
-    """Lives until the mark is reached."""
+    """Must live until the mark is reached."""
 
 
 class Transport(Tickets[int]):
     def __init__(self, rank: Rank, nbytes: int, memory: DeviceMemory, numbers: Iterator[int] | None = None) -> None:
-        """Without bytes it only reads what peers have. Raises Unavailable, torch.OutOfMemoryError."""
+        """Without bytes it only reads from peers. Raises Unavailable, torch.OutOfMemoryError."""
         super().__init__(rank, numbers)
         self.size, self._memory = nbytes, memory
         self._arena = memory.allocate(nbytes)
@@ -85,9 +85,9 @@ class Transport(Tickets[int]):
         self._rows: dict[int, int] = {}
         """Row -> its ticket."""
         self._copies: dict[int, _Copy] = {}
-        """Into the arena, of tickets that are not known to be there."""
+        """Copies into the arena for tickets that are not known to have arrived."""
         self._ending: list[tuple[_Copy, int]] = []
-        """Freed before the copy was over, with their blocks."""
+        """Copies of tickets freed before the copy was over, with their blocks."""
         self._peers = PeerArenas[_PeerArena]()
 
     def handle(self) -> bytes | None:
@@ -180,7 +180,7 @@ class Transport(Tickets[int]):
             self._ending.append((copy, held))
 
     def _settle(self) -> None:
-        """Give back the blocks that nobody writes any more."""
+        """Free the blocks that nobody writes any more."""
         ending, self._ending = self._ending, []
         for copy, block in ending:
             if copy.mark.query():

@@ -1,4 +1,4 @@
-"""Between ranks of one process: the tensor itself is handed over, and counted as if it travelled."""
+"""Between ranks of one process: hands over the tensor itself, with the same accounting as other transports."""
 
 from __future__ import annotations
 

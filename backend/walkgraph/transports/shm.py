@@ -1,12 +1,12 @@
 """Between workers of one host: each has one arena of shared memory, and peers read from it.
 
-The arena is a `MemoryFile`; peers map it read-only, so that none can harm it.
+The arena is a `MemoryFile`; peers map it read-only, so none can damage it.
 
     arena:  | token .. | block | block | ...          block:  | id, nbytes .. | the tensor's bytes |
             0          64                                     0               64
 
-A block's header names its ticket: a reader that finds another one, before or after it has copied, has a stale ticket.
-Tickets of one sender to one reader rise, so that none is taken twice.
+A block's header names its ticket: a reader that finds another one, before or after copying, has a stale ticket. Tickets
+of one sender to one reader rise, so none is taken twice.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Transport(Tickets[int]):
 
     @property
     def used(self) -> int:
-        """Bytes of the arena that are taken."""
+        """Bytes of the arena in use."""
         return self._ranges.used
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Bytes <-> messages. One decoder a direction; what does not fit its union raises `BadMessage`.
+"""Bytes <-> messages, one decoder per direction. Anything outside its union raises `BadMessage`.
 
-A frame is one message, or an array of several that go the same way: what waits together travels together.
+A frame is one message, or an array of several in the same direction: messages that wait together travel together.
 """
 
 import struct
@@ -16,7 +16,7 @@ MAX_BYTES = 96 * 1024 * 1024
 """Largest frame a socket takes; media inputs are bounded well below."""
 
 MOST_TOGETHER = 256
-"""Messages in one frame, and their bytes where they are several:"""
+"""The most messages in one frame, and the most bytes of several:"""
 BYTES_TOGETHER = 64 * 1024
 
 Union = TypeVar("Union")
@@ -28,7 +28,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class BadMessage(Exception):
-    """A frame that is no message of the expected direction; the reader counts it and goes on."""
+    """A frame is not a message of the expected direction; the reader counts it and continues."""
 
 
 class Direction(Generic[Union]):
@@ -40,11 +40,11 @@ class Direction(Generic[Union]):
         self._several: msgspec.msgpack.Decoder[list[Union]] = msgspec.msgpack.Decoder(several)  # type: ignore[arg-type]
 
     def decode(self, frame: bytes | memoryview) -> Union:
-        """Of a frame that is one message."""
+        """Decode a frame with one message."""
         return self._decoded(self._decoder, frame)
 
     def decode_all(self, frame: bytes | memoryview) -> list[Union]:
-        """Of any frame; where one of its messages is none, all are refused."""
+        """Decode any frame; if one of its messages is invalid, all are refused."""
         if len(frame) and frame[0] in _ARRAYS:
             return self._decoded(self._several, frame)
         return [self.decode(frame)]
@@ -56,7 +56,7 @@ class Direction(Generic[Union]):
         try:
             return decoder.decode(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadMessage("a frame is no message of this direction") from error
+            raise BadMessage("a frame is not a message of this direction") from error
 
 
 def encode(message: m.Message) -> bytes:
@@ -64,7 +64,7 @@ def encode(message: m.Message) -> bytes:
 
 
 def together(waiting: Sequence[bytes]) -> tuple[int, bytes]:
-    """(how many, frame): the first of these encoded messages, at least one, that go as one frame."""
+    """(how many, frame): the leading encoded messages, at least one, that go into one frame."""
     count = size = 0
     for one in islice(waiting, MOST_TOGETHER):
         size += len(one)

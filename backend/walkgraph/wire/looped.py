@@ -1,6 +1,6 @@
-"""A ZeroMQ socket on an asyncio event loop: what comes is handed over in the turn of the loop in which it is there.
+"""A ZeroMQ socket on an asyncio event loop: messages are delivered in the loop iteration in which they arrive.
 
-The library's own sockets for asyncio make a future for every message and look at a socket several times for it.
+The library's own asyncio sockets create a future for every message and poll the socket several times for it.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ import zmq
 from walkgraph.wire.sockets import MAX_QUEUED, Socket
 
 TURN = 4
-"""Frames taken one after the other before others have their turn; each may be hundreds of messages."""
+"""Frames taken in a row before other callbacks run; each may hold hundreds of messages."""
 
 
 class Looped:
-    """To be made, used and closed on its loop's thread."""
+    """Must be created, used and closed on its loop's thread."""
 
     def __init__(self, socket: Socket, take: Callable[[list[bytes]], None]) -> None:
         """`take` gets the frames of each message, one message at a time, in their order."""
@@ -26,27 +26,27 @@ class Looped:
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._asked: asyncio.Handle | None = None
         self._loop.add_reader(self._descriptor, self._look)
-        # What came before is not told again.
+        # No event is signalled for messages that came earlier.
         self._ask()
 
     @property
     def waiting(self) -> int:
-        """Messages that the socket has not taken."""
+        """Messages that the socket has not accepted yet."""
         return len(self._outbox)
 
     def send(self, frame: bytes) -> bool:
-        """Never waits; False where too many messages wait already."""
+        """Send without waiting; False if too many messages are queued already."""
         if len(self._outbox) >= MAX_QUEUED:
             return False
         self._outbox.append(frame)
         self._write()
-        # Looking at a socket takes note of what has come, and nobody is told of that once more.
+        # Checking a socket consumes the signal for messages that have come, so they must be read now.
         if self._there(zmq.POLLIN):
             self._ask()
         return True
 
     def close(self) -> None:
-        """Take what lies in the socket, and close it."""
+        """Read what is left in the socket, and close it."""
         self._loop.remove_reader(self._descriptor)
         if self._asked is not None:
             self._asked.cancel()

@@ -1,4 +1,4 @@
-"""Every message between processes: one tagged union a direction, msgpack on the wire, unknown tags and fields refused.
+"""All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
     service -> conductor    Submit, Abort, Steer, Watch, AskSessions, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, SessionsTold, Finished
@@ -8,7 +8,7 @@
     worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt,
                             LaunchedTo, RunRests, LeftLoop
 
-Values ride inside a message while they are tiny; larger tensors stay in the sender's arena, and a `Ticket` travels.
+Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
 
 from typing import Literal
@@ -27,7 +27,7 @@ from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Stee
 
 
 class Absent(Message, frozen=True, tag="absent"):
-    """A value that is explicitly not there: a skipped use, a finished stream."""
+    """A value that is explicitly absent: from a skipped use, or a finished stream."""
 
 
 class Small(Message, frozen=True, tag="small"):
@@ -55,13 +55,13 @@ class Ticket(TensorHeader, frozen=True, tag="ticket"):
     id: int
     owner: Rank
     transport: str
-    """The name of the sender's."""
+    """Name of the sender's transport."""
     offset: int
     nbytes: int
 
 
 class Many(Message, frozen=True, tag="many"):
-    """A list: values that differ in shape."""
+    """A list, for values of different shapes."""
 
     items: tuple["Value", ...]
 
@@ -89,20 +89,20 @@ class Submit(Message, frozen=True, tag="submit"):
     params: dict[str, Scalar]
     """As the client gave them; the conductor fills in defaults and checks bounds."""
     inputs: dict[str, tuple[Value, ...]]
-    """Named inputs; several values where the task says `many`."""
+    """Input -> its values; several where the task says `many`."""
     parts: tuple[Part, ...] = ()
-    """The interleaved form, for tasks that walk `parts`."""
+    """The interleaved form, for tasks that go through `parts`."""
     outputs: tuple[str, ...] | None = None
-    """Wanted outputs; None for all."""
+    """The requested outputs; None for all."""
     priority: int = 0
     """Higher first."""
     deadline: float | None = None
     """Seconds from arrival."""
     session: str | None = None
     record: bool = False
-    """Tell every value of its Walks as a `Sample`, with its digest; it is stepped."""
+    """Report every value of its Walks as a `Sample` with a digest. Its loops are stepped."""
     hold: bool = False
-    """Pause it before its first calls; it is stepped."""
+    """Pause it before its first calls. Its loops are stepped."""
 
 
 class Abort(Message, frozen=True, tag="abort"):
@@ -111,7 +111,7 @@ class Abort(Message, frozen=True, tag="abort"):
 
 
 class Drain(Message, frozen=True, tag="drain"):
-    """Finish what runs, take nothing new."""
+    """Finish active runs, and accept no new ones."""
 
 
 class Stop(Message, frozen=True, tag="stop"):
@@ -129,7 +129,7 @@ class RankStatus(Message, frozen=True, tag="rank_status"):
 
 
 class Status(Message, frozen=True, tag="status"):
-    """Sent on every change."""
+    """The deployment's status, sent on every change."""
 
     state: Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
     ranks: tuple[RankStatus, ...]
@@ -158,26 +158,26 @@ class Output(Message, frozen=True, tag="output"):
     value: Value
     iteration: tuple[int, ...] = ()
     modality: str = ""
-    """Of the port it comes from; a client's value is told by it where its bytes don't say."""
+    """Modality of the source port; it identifies a client's value whose bytes don't."""
 
 
 class NodeTime(Message, frozen=True, tag="node_time"):
-    """Where a run's time went on one rank: seconds, calls, and seconds spent ready but not yet running. Of a node, or,
-    with `walk`, of a loop that its device ran whole: nothing tells apart what its nodes took."""
+    """A run's time on one rank: busy seconds, calls, and seconds spent ready but not yet running. For a node, or, with
+    `walk`, for a device loop, where the times of its nodes are unknown."""
 
     node: str
-    """Or the loop."""
+    """Name of the node or loop."""
     rank: Rank
     calls: int
-    """Or iterations."""
+    """Calls, or iterations of a loop."""
     busy: float
     queued: float
     walk: str = ""
-    """Of a loop."""
+    """Walk of a loop; empty for a node."""
     inside: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    """Of a loop: how often it has called its nodes."""
+    """For a loop: node -> number of its calls."""
     spans: bool = False
-    """The loop has parts on other ranks, which wait for each other on the devices: their times are in its own."""
+    """The loop has parts on other ranks, which wait for each other on their devices: its times include theirs."""
 
 
 class LoopEnd(Message, frozen=True, tag="loop_end"):
@@ -186,9 +186,9 @@ class LoopEnd(Message, frozen=True, tag="loop_end"):
     walk: str
     loop: str
     iterations: int
-    """Over all times that it was entered."""
+    """Iterations summed over all entries of the loop."""
     stopped: bool
-    """The last time by its `until`, not by its count."""
+    """True if the last entry ended by its `until`, not by its count."""
 
 
 class Finished(Message, frozen=True, tag="finished"):
@@ -203,20 +203,20 @@ class Finished(Message, frozen=True, tag="finished"):
     read: int = 0
     """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
     found: int = 0
-    """Of those, what pages of earlier runs held already."""
+    """Of those, tokens found in pages of earlier runs."""
 
 
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────
 
 
 class Peer(Message, frozen=True, tag="peer"):
-    """Where a worker takes messages from its peers, and by what they find what it puts into its transports."""
+    """The address where a worker takes messages from its peers, and handles for what it puts into its transports."""
 
     address: str
     start: int
-    """Counts this deployment's worker starts; what an older start of a rank has sent is dropped."""
+    """Counts starts of this deployment's workers; messages of an older start of a rank are dropped."""
     handles: dict[str, bytes] = msgspec.field(default_factory=dict[str, bytes])
-    """Transport -> what its `connect` takes."""
+    """Transport -> the argument of its `connect`."""
 
 
 class Load(Message, frozen=True, tag="load"):
@@ -225,7 +225,7 @@ class Load(Message, frozen=True, tag="load"):
 
 
 class Peers(Message, frozen=True, tag="peers"):
-    """A rank was started anew: these are the peers from now on; what was under way to or from an older one is lost."""
+    """A rank was restarted: these are the peers from now on; messages to and from older ones are lost."""
 
     peers: dict[Rank, Peer]
 
@@ -234,32 +234,32 @@ class Start(Message, frozen=True, tag="start"):
     run: RunId
     itinerary: Itinerary
     params: dict[str, Scalar]
-    """Resolved, `seed` included."""
+    """Resolved parameters, `seed` included."""
     inputs: dict[str, Value]
-    """Only what this rank's steps read."""
+    """Only the inputs that this rank's steps read."""
     session: str | None = None
     priority: int = 0
     stepped: bool = False
-    """Its loops are run call by call, on all its ranks."""
+    """Its loops are stepped on all its ranks."""
     record: bool = False
     hold: bool = False
 
 
 class Cancel(Message, frozen=True, tag="cancel"):
-    """End a run and free all it holds here; answered by `Released`, also for an unknown run."""
+    """End a run and free everything it holds here; answered by `Released`, even for an unknown run."""
 
     run: RunId
 
 
 class Suspend(Message, frozen=True, tag="suspend"):
-    """Free the pages of a run, but lose nothing; answered by `Suspended`, also for an unknown run. What its session
-    keeps stays."""
+    """Free a run's pages without losing their content; answered by `Suspended`, even for an unknown run. Its session's
+    states stay."""
 
     run: RunId
 
 
 class Resume(Message, frozen=True, tag="resume"):
-    """Go on with a suspended run, for which its pages are free again."""
+    """Continue a suspended run; its pages are free again."""
 
     run: RunId
 
@@ -297,11 +297,11 @@ class Ready(Message, frozen=True, tag="ready"):
 
 
 class Connected(Message, frozen=True, tag="connected"):
-    """The peers that have answered this rank's `Greet`: messages go both ways between them and it."""
+    """The peers that have answered this rank's `Greet`: messages between them and it flow both ways."""
 
     rank: Rank
     peers: dict[Rank, int]
-    """Rank -> its start."""
+    """Rank -> the count of its start."""
 
 
 class LoadFailed(Message, frozen=True, tag="load_failed"):
@@ -310,7 +310,7 @@ class LoadFailed(Message, frozen=True, tag="load_failed"):
 
 
 class Faulted(Message, frozen=True, tag="faulted"):
-    """The worker can't go on and ends itself: its last message."""
+    """The worker can't go on and exits: its last message."""
 
     rank: Rank
     error: ErrorInfo
@@ -327,7 +327,7 @@ class Emit(Message, frozen=True, tag="emit"):
 
 
 class Sent(Message, frozen=True, tag="sent"):
-    """A step sends no more outputs from this rank. Told of steps that have a turn alone."""
+    """A step sends no more outputs from this rank. Only for steps that take turns."""
 
     rank: Rank
     run: RunId
@@ -342,7 +342,7 @@ class RankDone(Message, frozen=True, tag="rank_done"):
     times: tuple[NodeTime, ...]
     loops: tuple[LoopEnd, ...] = ()
     read: int = 0
-    """As `Finished` has both."""
+    """Like `Finished.read` and `Finished.found`."""
     found: int = 0
 
 
@@ -376,7 +376,7 @@ class Pong(Message, frozen=True, tag="pong"):
 
 
 class Deliver(Message, frozen=True, tag="deliver"):
-    """A value on an edge whose ends are on two ranks; or a step's result, `edge` being that of the result."""
+    """A value on an edge between two ranks; or a step's result, where `edge` is the result's."""
 
     run: RunId
     step: int
@@ -390,32 +390,32 @@ class Until(Message, frozen=True, tag="until"):
     step: int
     loop: int
     key: tuple[int, ...]
-    """Indices of the loop's parents and the iteration judged."""
+    """Indices of the enclosing loops, and of the iteration judged."""
     stop: bool
     closing: bool = False
-    """Of the loop `chunk`: the iteration's chunk has no new items."""
+    """For the loop `chunk`: the iteration's chunk has no new items."""
 
 
 class StreamItem(Message, frozen=True, tag="stream_item"):
     run: RunId
     stream: int
     step: int
-    """The step that gives it."""
+    """The step that produces it."""
     index: int
-    """Of the first item, among those of the step."""
+    """Index of the first item within the step."""
     value: Value
-    """Of several items: a tensor whose first axis counts them, or a list."""
+    """For several items: a tensor whose first axis counts them, or a list."""
     count: int = 1
 
 
 class StreamDone(Message, frozen=True, tag="stream_done"):
-    """A step gives no more items to a stream."""
+    """A step produces no more items for a stream."""
 
     run: RunId
     stream: int
     step: int
     count: int
-    """Of the step's items."""
+    """Count of the step's items."""
 
 
 class Credit(Message, frozen=True, tag="credit"):
@@ -424,7 +424,7 @@ class Credit(Message, frozen=True, tag="credit"):
     rank: Rank
     """The consumer."""
     consumed: int
-    """Of the receiver's items, how many it holds no longer."""
+    """Count of the receiver's items that it has released."""
 
 
 class Freed(Message, frozen=True, tag="freed"):
@@ -440,8 +440,8 @@ class Greeted(Message, frozen=True, tag="greeted"):
 
 
 class Opened(Message, frozen=True, tag="opened"):
-    """The sender can read what the other has put into this transport. Before that no ticket of it is sent there, where
-    the transport is declared `confirmed`."""
+    """The sender can read what the other puts into this transport. Tickets of a transport that is declared `confirmed`
+    are sent only after this."""
 
     transport: str
 

@@ -1,4 +1,4 @@
-"""What the processes of a deployment have in common: they die with their parent, and leave Ctrl-C to it."""
+"""Common behaviour of a deployment's processes: they die with their parent, and leave Ctrl-C to it."""
 
 import ctypes
 import os

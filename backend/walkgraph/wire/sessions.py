@@ -1,4 +1,4 @@
-"""Messages about sessions: what a deployment keeps between runs.
+"""Messages about sessions: the states that a deployment keeps between runs.
 
 service -> conductor    AskSessions
 conductor -> service    SessionsTold
@@ -9,22 +9,22 @@ from walkgraph.wire.watching import Message
 
 
 class AskSessions(Message, frozen=True, tag="ask_sessions"):
-    """Which there are, answered by `SessionsTold`. `end`: this one is to be over, as soon as nothing of it runs; what
-    waits in it then begins it anew."""
+    """Ask for the sessions, answered by `SessionsTold`. `end`: a session to end as soon as none of its runs is active;
+    runs waiting in it then begin it anew."""
 
     number: int
-    """Of the question."""
+    """Number of the question."""
     end: str | None = None
 
 
 class SessionState(Message, frozen=True, tag="session_state"):
     name: str
     run: RunId | None
-    """That runs in it; None: it keeps its states until the next."""
+    """The run that is active in it; None: it only keeps its states."""
     waiting: int
-    """Runs that wait for their turn."""
+    """Runs waiting for their turn."""
     bytes: int
-    """Of the cache pages promised to it, on all ranks."""
+    """Bytes of the cache pages promised to it on all ranks."""
     idle: float
     """Seconds since its last run ended; 0 while one runs."""
     ttl: float
@@ -36,4 +36,4 @@ class SessionsTold(Message, frozen=True, tag="sessions_told"):
     number: int
     sessions: tuple[SessionState, ...]
     known: bool = True
-    """Whether there was the one to be ended."""
+    """False if the session to end did not exist."""

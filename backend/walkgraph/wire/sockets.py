@@ -1,7 +1,7 @@
-"""ZeroMQ sockets: made here and nowhere else, so that no default of the library that bites is left in.
+"""ZeroMQ sockets: created only here, so that no harmful default of the library remains.
 
-Every socket is bounded (frame size, queue length), never holds up an exit, and lives as `ipc://` in the deployment's
-0700 directory: only the same user reaches it.
+Every socket is bounded (frame size, queue length), never delays an exit, and lives as `ipc://` in the deployment's 0700
+directory, where only the same user reaches it.
 """
 
 from collections import deque
@@ -15,9 +15,9 @@ from walkgraph.errors import InvalidInput
 from walkgraph.wire.codec import MAX_BYTES, BadMessage, Direction
 
 MAX_QUEUED = 4096
-"""Messages in one direction of one pipe; beyond it a send says so instead of growing."""
+"""Messages in one direction of one pipe; beyond that a send fails instead of queueing."""
 MAX_FEED = 160
-"""Packets of telemetry on their way; a reader that is slower loses some."""
+"""Packets of telemetry in flight; a slower reader loses some."""
 _LONGEST_PATH = 107
 """Bytes of a unix socket's path, terminator excluded."""
 
@@ -35,20 +35,20 @@ def address(directory: Path, name: str) -> str:
 
 
 def configure(socket: "zmq.Socket[Any]") -> None:
-    """Set the options that every socket has."""
+    """Set the options that all sockets share."""
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
     socket.setsockopt(zmq.SNDHWM, MAX_QUEUED)
     socket.setsockopt(zmq.RCVHWM, MAX_QUEUED)
-    # What is sent before a peer is there would be kept for a peer that may never come.
+    # Messages for an absent peer would be kept, though it may never come.
     socket.setsockopt(zmq.IMMEDIATE, 1)
 
 
 def router(context: Context, bind: str) -> Socket:
-    """A socket that knows its peers by identity; sending to one that is gone raises instead of dropping silently."""
+    """A socket that addresses its peers by identity; sending to an absent one raises instead of dropping silently."""
     socket = _made(context, zmq.ROUTER)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-    # A restarted worker has an identity of its own, so nobody can take over another's.
+    # A restarted worker has a new identity, so none can take over another's.
     socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
     return _bound(socket, bind)
 
@@ -61,7 +61,7 @@ def dealer(context: Context, connect: str, identity: bytes | None = None) -> Soc
 
 
 def dealer_for(context: Context, bind: str) -> Socket:
-    """For one peer, which connects."""
+    """A socket for one peer, which connects."""
     return _bound(_made(context, zmq.DEALER), bind)
 
 
@@ -74,7 +74,7 @@ def push(context: Context, connect: str) -> Socket:
 
 
 def feed(context: Context, connect: str) -> Socket:
-    """A PUSH socket for telemetry: the first packets wait for the connection, and few wait at all."""
+    """A PUSH socket for telemetry: the first packets wait for the connection, and the queue is short."""
     socket = _made(context, zmq.PUSH)
     socket.setsockopt(zmq.IMMEDIATE, 0)
     socket.setsockopt(zmq.SNDHWM, MAX_FEED)
@@ -82,23 +82,23 @@ def feed(context: Context, connect: str) -> Socket:
 
 
 class Reader(Generic[Union]):
-    """Takes what lies in a socket without waiting; frames that are no message of its direction are counted, skipped.
+    """Reads a socket without waiting; frames that aren't messages of its direction are counted and skipped.
 
-    A frame may hold several messages. Those that its reader didn't come to are given first the next time.
+    A frame may hold several messages. Those that the caller didn't read come first the next time.
     """
 
     def __init__(self, socket: Socket, direction: Direction[Union], frames: int = 1) -> None:
-        """`frames`: 1 for a bare message, 2 where the first says who sent it."""
+        """`frames`: 1 for a bare message, 2 if the first frame names the sender."""
         self.socket = socket
         self.rejected = 0
         self._direction = direction
         self._frames = frames
         self._read: deque[tuple[bytes, Union]] = deque()
-        """Of the last frame: what was not given yet."""
+        """Messages of the last frame that were not delivered yet."""
 
     @property
     def waiting(self) -> bool:
-        """Messages were taken from the socket and not given yet: polling it doesn't tell of them."""
+        """True if messages were read from the socket but not delivered yet; polling the socket doesn't show them."""
         return bool(self._read)
 
     def drain(self, limit: int = MAX_QUEUED) -> Iterator[tuple[bytes, Union]]:
@@ -128,7 +128,7 @@ class Reader(Generic[Union]):
 
 
 def offer(socket: Socket) -> Callable[[bytes], bool]:
-    """A send that never waits: False when the frame was not taken."""
+    """Return a send function that never waits: it returns False if the frame was not accepted."""
 
     def send(frame: bytes) -> bool:
         try:

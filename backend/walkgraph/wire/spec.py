@@ -1,4 +1,4 @@
-"""What a deployment's processes are started from: `spec.json` in its directory, written by the service, read by
+"""The spec that starts a deployment's processes: `spec.json` in its directory, written by the service, read by
 conductor and workers."""
 
 from pathlib import Path
@@ -19,23 +19,23 @@ WORKERS_SOCKET = "workers"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bounds of one deployment. Seconds unless said."""
+    """Bounds of one deployment, in seconds unless noted."""
 
     queue: int = 256
-    """Runs that may wait for admission."""
+    """The most runs waiting for admission."""
     running: int = 256
-    """Runs that may be admitted at a time, whatever the page budgets say."""
+    """The most runs admitted at a time, whatever the page budgets allow."""
     step_deadline: float = 10.0
-    """A worker that answers nothing for this long while it should is killed and restarted."""
+    """Seconds of silence after which a busy worker is killed and restarted."""
     load_deadline: float = 600.0
-    """The same while it loads, from one sign of progress to the next."""
+    """The same while it loads, between two signs of progress."""
     restarts: int = 5
     """Restarts within `restart_window` before the deployment is `failed`."""
     restart_window: float = 60.0
     backoff_first: float = 0.5
     backoff_last: float = 8.0
     arena_bytes: int = 512 * 1024 * 1024
-    """Shared memory for tensors on their way out of one worker; pages are taken only as they are written."""
+    """Shared memory for tensors that leave one worker; pages are used only as they are written."""
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,17 +43,17 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     graph: dict[str, Any]
     """A graph document that passed `check`."""
     plan: Plan
-    """Of that graph on its placement."""
+    """The plan of that graph on its placement."""
     checkpoint_roots: tuple[str, ...] = ()
-    """Folders in which `checkpoint:` sources are looked up."""
+    """Folders that are searched for `checkpoint:` sources."""
     telemetry_address: str | None = None
     """A PULL socket of the service (`ipc://...`); None switches telemetry off."""
     telemetry_name: str = ""
-    """What telemetry calls it, where its name is not enough: two versions of a deployment may live at once."""
+    """The name in telemetry, if the deployment's own is ambiguous: two versions may be alive at once."""
     telemetry_level: Level = "summary"
-    """At the start; `Watch` changes it."""
+    """The level at the start; `Watch` changes it."""
     batch_invariant: bool = False
-    """A run's numbers don't depend on those it shares batches with."""
+    """A run's numbers don't depend on the other runs in its batches."""
     limits: Limits = Limits()
 
 

@@ -1,4 +1,4 @@
-"""Messages about runs that make no progress: the conductor asks how they stand, each rank answers for its part.
+"""Messages about runs that make no progress: the conductor asks for their state, and each rank answers for its part.
 
 conductor -> worker    Probe
 worker -> conductor    Probed
@@ -16,23 +16,23 @@ class Probe(Message, frozen=True, tag="probe"):
 
 
 class Wait(Message, frozen=True, tag="wait"):
-    """A use that can't go on, and what it lacks."""
+    """A use that can't go on, and what it is waiting for."""
 
     walk: str
     use: str
     iteration: tuple[int, ...]
     port: str
-    """Its input that has no value yet; empty where it waits for something else."""
+    """The input without a value; empty if it waits for something else."""
     source: str
-    """Where that comes from, as edges name it: `use.port`, `@in.name`, `@stream.name`."""
+    """The source of that value, as edges name it: `use.port`, `@in.name`, `@stream.name`."""
 
 
 class Held(Message, frozen=True, tag="held"):
-    """A message that was not sent, for its rank is not known to the sender."""
+    """A message that was not sent, as the sender doesn't know the target rank yet."""
 
     to: Rank
     edge: str
-    """Where it would go: `use.port -> use.port`, `@stream.name`; empty where it goes along none."""
+    """The edge it would take: `use.port -> use.port`, `@stream.name`; empty if none."""
 
 
 class Standing(Message, frozen=True, tag="standing"):
@@ -40,12 +40,12 @@ class Standing(Message, frozen=True, tag="standing"):
 
     run: RunId
     busy: bool
-    """Something of it is computed here, or waits for its turn or to be sent."""
+    """Part of it is being computed here, or waits for its turn or for sending."""
     sent: int
-    """Messages about it to other ranks, so far; those that are held were not sent."""
+    """Count of messages about it to other ranks; held ones are not included."""
     received: int
     waits: tuple[Wait, ...] = ()
-    """Where it isn't busy."""
+    """What it waits for, if it isn't busy."""
     held: tuple[Held, ...] = ()
 
 
@@ -53,4 +53,4 @@ class Probed(Message, frozen=True, tag="probed"):
     rank: Rank
     number: int
     runs: tuple[Standing, ...]
-    """Those that are known here."""
+    """The runs known here."""

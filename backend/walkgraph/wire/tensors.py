@@ -1,4 +1,4 @@
-"""What a tensor's header may say, checked with Python's integers before anything is allocated or read."""
+"""Checks of a tensor's header with Python integers, before anything is allocated or read."""
 
 from math import prod
 

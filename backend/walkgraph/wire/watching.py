@@ -1,4 +1,4 @@
-"""Messages about what is looked at while it runs, and where runs stop.
+"""Messages about taps, breakpoints and pauses of runs.
 
 service -> conductor -> workers    Watch: taps, breakpoints, the level of telemetry, as a whole
 service -> conductor               Steer: pause a run, step it, go on
@@ -13,7 +13,7 @@ import msgspec
 from walkgraph.ids import Rank, RunId
 
 Level = Literal["off", "summary", "full"]
-"""Of telemetry."""
+"""Levels of telemetry."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
@@ -21,21 +21,21 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tap(Message, frozen=True, tag="tap"):
-    """Look at the values that leave one place of a Walk, or that go over one edge: each of them, but not more often
-    than `interval`."""
+    """Sample the values that leave one place of a Walk, or travel over one edge: all of them, but at most one per
+    `interval`."""
 
     id: str
     walk: str
     source: str
-    """As edges name it: `use.port`, `@in.name`."""
+    """The place as edges name it: `use.port`, `@in.name`."""
     interval: float
-    """Seconds between two samples of a rank, at least."""
+    """The least seconds between two samples of a rank."""
     to: str = ""
-    """Where the edge ends: `use.port`, `@out.name`, `@result.name`. Of an edge out of a loop, these are the values that
-    leave the loop. Empty: all values that leave the source."""
+    """End of the edge: `use.port`, `@out.name`, `@result.name`. For an edge out of a loop, the samples are the values
+    that leave the loop. Empty: all values that leave the source."""
     preview: bool = True
     run: RunId | None = None
-    """None: of all runs."""
+    """None: in all runs."""
 
 
 class Break(Message, frozen=True, tag="break"):
@@ -45,13 +45,13 @@ class Break(Message, frozen=True, tag="break"):
     walk: str
     use: str
     iteration: int | None = None
-    """Of its innermost loop; None: at every call."""
+    """Iteration of the innermost loop; None: at every call."""
     run: RunId | None = None
 
 
 class Watch(Message, frozen=True, tag="watch"):
-    """What is wanted from now on, as a whole. A tap or breakpoint inside a loop that is resident counts for runs that
-    start from now: they are stepped."""
+    """All taps, breakpoints and the level from now on, replacing the earlier ones. A tap or breakpoint inside a
+    resident loop applies to runs that start from now on: their loops are stepped."""
 
     level: Level = "summary"
     taps: tuple[Tap, ...] = ()
@@ -59,7 +59,7 @@ class Watch(Message, frozen=True, tag="watch"):
 
 
 class HeldCall(Message, frozen=True, tag="held_call"):
-    """A call that a run is paused before."""
+    """A call that a paused run is held before."""
 
     rank: Rank
     walk: str
@@ -69,13 +69,13 @@ class HeldCall(Message, frozen=True, tag="held_call"):
     step: int
     iteration: tuple[int, ...]
     loop: str = ""
-    """Of a loop that the device runs whole: its name."""
+    """Name of a device loop; empty for a call of a node."""
 
 
 class Steer(Message, frozen=True, tag="steer"):
-    """`pause`: hold every call that would be made next; of a run that is paused, tell anew what those that are held
-    were given. `step`: make one of those that are held, `call` or the first.
-    `iteration`: go on until the innermost loop of that call comes to its next iteration. `resume`: go on."""
+    """`pause`: hold every further call; if the run is paused already, sample the inputs of the held calls again.
+    `step`: make one of the held calls, `call` or the first. `iteration`: go on until the innermost loop of that call
+    reaches its next iteration. `resume`: go on."""
 
     run: RunId
     action: Literal["pause", "step", "iteration", "resume"]
@@ -83,12 +83,12 @@ class Steer(Message, frozen=True, tag="steer"):
 
 
 class Paused(Message, frozen=True, tag="paused"):
-    """Told anew whenever what is held changes; on a rank that holds nothing, calls may still be under way."""
+    """Repeated whenever the held calls change; a rank that holds none may still have calls in flight."""
 
     run: RunId
     held: tuple[HeldCall, ...]
     breakpoint: str = ""
-    """Id of the one that it came to; empty where it was asked for, or stepped."""
+    """Id of the breakpoint that was reached; empty if the run was paused on request, or stepped."""
 
 
 class Resumed(Message, frozen=True, tag="resumed"):
@@ -96,11 +96,10 @@ class Resumed(Message, frozen=True, tag="resumed"):
 
 
 class Gate(Message, frozen=True, tag="gate"):
-    """The gate that the calls of a run pass. `close`: hold all that come, and tell what those that
-    are held were given. `open`: let all pass, and those to come.
-    `one`: let `call` pass, if it is held; of a loop on a device, its part on the rank that obeys. `through`: let pass
-    what belongs to the iteration of `call`'s innermost loop or an earlier one, on all ranks of the run, and hold the
-    rest."""
+    """The gate that a run's calls pass. `close`: hold all further calls, and sample the inputs of the held ones.
+    `open`: let all calls pass. `one`: let `call` pass if it is held; for a device loop, its part on the rank that
+    obeys. `through`: let calls of the iteration of `call`'s innermost loop, or of an earlier one, pass on all ranks of
+    the run, and hold the rest."""
 
     run: RunId
     mode: Literal["close", "open", "one", "through"]
@@ -110,13 +109,13 @@ class Gate(Message, frozen=True, tag="gate"):
 
 
 class Halted(Message, frozen=True, tag="halted"):
-    """The calls of a run that are held here, whenever they change while its gate is not open."""
+    """The calls of a run that are held here; sent whenever they change while its gate is not open."""
 
     rank: Rank
     run: RunId
     held: tuple[HeldCall, ...]
     breakpoint: str = ""
-    """Where one has closed the gate: its id."""
+    """Id of the breakpoint that closed the gate, if one did."""
     gate: int = 0
-    """Number of the last `Gate` of this run that was obeyed here; 0 before the first: what was said before a gate was
-    opened, and comes after, is told from what is held since."""
+    """Number of the last `Gate` of this run obeyed here, 0 before the first. It separates late messages from before an
+    opened gate from those about calls held since."""

@@ -73,7 +73,7 @@ def test_every_misfit_is_named(folder: Path, model: Bagel) -> None:
         load_bagel(folder, TINY)
     message = str(caught.value)
     assert "missing tensor `llm2vae.bias`" in message
-    assert "`vae2llm.bias` is [3], the config wants [32]" in message
+    assert "`vae2llm.bias` is [3], the config requires [32]" in message
     assert "unknown tensor `surplus`" in message
     assert message.count("vae2llm.bias") == 1
 
@@ -96,7 +96,7 @@ def test_an_index_never_leads_out_of_its_folder(folder: Path) -> None:
 
 def test_broken_files_are_said_to_be_broken(folder: Path) -> None:
     (folder / "ema.safetensors").write_bytes(b"not tensors at all")
-    with pytest.raises(InvalidInput, match="no safetensors file"):
+    with pytest.raises(InvalidInput, match="not a safetensors file"):
         load_bagel(folder, TINY)
     (folder / "config.json").write_text("{")
     with pytest.raises(InvalidInput, match="not valid JSON"):
@@ -199,7 +199,7 @@ def test_the_table_of_latent_positions_is_as_large_as_its_tensor(published: Path
 
 def test_a_table_that_is_no_square_is_refused(published: Path) -> None:
     save_file({"latent_pos_embed.pos_embed": torch.zeros(1000, 4)}, published / "ema.safetensors")
-    with pytest.raises(InvalidInput, match="1000 rows, which are no square"):
+    with pytest.raises(InvalidInput, match="1000 rows, which is not the square"):
         read_bagel(published)
 
 

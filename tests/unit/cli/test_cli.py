@@ -44,14 +44,14 @@ def test_wrong_settings_are_named(
 
 def test_a_file_that_is_not_there_is_no_name(service: FakeService, walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("deploy", "mine.json") == 1
-    assert "`mine.json` is no file" in capsys.readouterr().err
+    assert "there is no file `mine.json`" in capsys.readouterr().err
 
 
 def test_a_wrong_command_is_told_from_a_failed_one(walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("deplyo") == 2
     assert walkgraph("plan") == 2
     assert walkgraph("plan", "no_such_graph") == 1
-    assert "is no file, and none of the bundled graphs" in capsys.readouterr().err
+    assert "is neither a file nor one of the bundled graphs" in capsys.readouterr().err
 
 
 def test_validate_tells_every_problem(walkgraph: Call, capsys: Output, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_deploying_over_a_deployment_offers_the_switch(service: FakeService, wal
     service.answers["POST", "/api/v1/deployments"] = taken
     assert walkgraph("deploy", "shapes") == 1
     said = capsys.readouterr().err
-    assert "`shapes` already" in said
+    assert "`shapes` exists already" in said
     assert "--replace" in said
 
 
@@ -283,7 +283,7 @@ def picture(number: int) -> dict[str, str]:
         (("--steps", "many"), "`--steps` takes a number"),
         (("--fast", "maybe"), "true or false"),
         (("--prompt",), "needs a value"),
-        (("prompt",), "is no option"),
+        (("prompt",), "is not an option"),
         (("-p", "steps"), "name=value"),
         (("--image", "nowhere.png"), "is no file"),
         (("--image", "in.png", "--image", "in.png"), "takes one value"),

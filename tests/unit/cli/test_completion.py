@@ -157,7 +157,7 @@ def test_who_stops_waiting_is_told_what_goes_on(
 
     service.answers["GET", "/api/v1/deployments/shapes"] = interrupt
     assert walkgraph("deploy", "shapes") == 130
-    assert "`walkgraph undeploy shapes` ends it" in capsys.readouterr().err
+    assert "`walkgraph undeploy shapes` stops it" in capsys.readouterr().err
 
 
 # ── small verbs ─────────────────────────────────────────────────────────────────────────────────

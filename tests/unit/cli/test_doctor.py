@@ -67,29 +67,29 @@ def test_machines_without_faults_have_none(facts: Facts) -> None:
         (replace(LAPTOP, driver="580"), "fail", "gpu", "doesn't answer"),
         (replace(SERVER, gpus=(replace(H200, capability=(7, 5)),)), "fail", "cuda:0", "capability 7.5"),
         (replace(SERVER, gpus=(replace(H200, free=40 * GIB),)), "warn", "cuda:0", "40 of 141 GiB"),
-        (replace(SERVER, torch_cuda=None), "fail", "cuda", "a build for CPUs"),
-        (replace(SERVER, driver_cuda=(12, 8)), "fail", "driver", "runs CUDA 12.8, and torch wants 13.0"),
+        (replace(SERVER, torch_cuda=None), "fail", "cuda", "a CPU build"),
+        (replace(SERVER, driver_cuda=(12, 8)), "fail", "driver", "supports CUDA 12.8, but torch needs 13.0"),
         (replace(SERVER, packages=without("triton")), "fail", "triton", "missing"),
-        (replace(SERVER, torch_triton="3.6.0"), "fail", "triton", "torch wants 3.6.0"),
+        (replace(SERVER, torch_triton="3.6.0"), "fail", "triton", "torch needs 3.6.0"),
         (replace(SERVER, packages=without("flashinfer-python")), "warn", "flashinfer-python", "missing"),
         (replace(SERVER, packages={**PACKAGES, "flashinfer-python": "0.6.7"}), "fail", "flashinfer-python", "0.6.7"),
         (replace(SERVER, packages={**PACKAGES, "flashinfer-cubin": "0.6"}), "fail", "flashinfer-python", "cubin is"),
         (replace(SERVER, compiler=None), "fail", "compiler", "gcc"),
         (replace(SERVER, nvcc=None), "warn", "nvcc", "missing"),
-        (replace(SERVER, nvcc="12.4"), "warn", "nvcc", "12.4, and torch is built with CUDA 13.0"),
+        (replace(SERVER, nvcc="12.4"), "warn", "nvcc", "12.4, but torch is built with CUDA 13.0"),
         (replace(SERVER, ninja=False), "warn", "ninja", "missing"),
         (replace(LAPTOP, memory=GIB), "warn", "cpu", "1.0 GiB free"),
         (replace(LAPTOP, shm=64 * 2**20), "warn", "shared memory", "0.06 GiB"),
-        (replace(LAPTOP, files=(1024, 4096)), "warn", "open files", "1024 at once"),
+        (replace(LAPTOP, files=(1024, 4096)), "warn", "open files", "1024 now, at most"),
         (replace(LAPTOP, home_writable=False), "fail", "home", "can't be written"),
-        (replace(LAPTOP, home_mode=0o700, home_mine=False), "fail", "home", "somebody else's"),
-        (replace(LAPTOP, home_mode=0o755), "warn", "home", "read by others"),
+        (replace(LAPTOP, home_mode=0o700, home_mine=False), "fail", "home", "belongs to another user"),
+        (replace(LAPTOP, home_mode=0o755), "warn", "home", "readable by other users"),
         (replace(LAPTOP, home_system="nfs4"), "warn", "home's disk", "nfs4"),
         (replace(LAPTOP, home="/" + "x" * 80), "warn", "home's path", "81 characters"),
         (replace(LAPTOP, disk=GIB), "warn", "disk", "1.0 GiB free"),
         (replace(LAPTOP, roots=(root(folder=False),)), "fail", "checkpoints", "/w"),
         (replace(LAPTOP, roots=(root(readable=False),)), "fail", "checkpoints", "read"),
-        (replace(LAPTOP, roots=(root(),)), "warn", "checkpoints", "none"),
+        (replace(LAPTOP, roots=(root(),)), "warn", "checkpoints", "no checkpoints"),
         (replace(LAPTOP, database="postgresql://u:***@h/n"), "fail", "database", "driver is missing"),
         (
             replace(LAPTOP, packages=POSTGRES, database="postgresql://h/n", database_problem="no"),
@@ -97,10 +97,10 @@ def test_machines_without_faults_have_none(facts: Facts) -> None:
         ),
         (replace(LAPTOP, clocksource="hpet"), "warn", "clock", "hpet"),
         (replace(LAPTOP, skew=-40.0, service="http://x", service_ready=True), "warn", "clocks", "40 s behind"),
-        (replace(LAPTOP, running=True), "warn", "service", "another one holds this home"),
+        (replace(LAPTOP, running=True), "warn", "service", "a process holds this home"),
         (replace(LAPTOP, running=True, service="http://x", service_ready=False), "warn", "service", "not ready"),
         (replace(LAPTOP, running=True, service_problem="no answer"), "fail", "service", "no answer"),
-        (replace(LAPTOP, port=8421, port_taken=True), "warn", "port", "8421 is taken"),
+        (replace(LAPTOP, port=8421, port_taken=True), "warn", "port", "another program listens on 8421"),
     ],
 )  # fmt: skip
 def test_one_fault_is_one_finding(facts: Facts, level: str, what: str, said: str) -> None:
@@ -110,7 +110,7 @@ def test_one_fault_is_one_finding(facts: Facts, level: str, what: str, said: str
 
 
 def test_what_a_service_left_behind_is_told() -> None:
-    assert "process 77 ended" in next(f.detail for f in findings(replace(LAPTOP, stale=77)) if f.what == "service")
+    assert "process 77 died" in next(f.detail for f in findings(replace(LAPTOP, stale=77)) if f.what == "service")
 
 
 def test_versions_are_read_without_what_was_built_for() -> None:
@@ -196,7 +196,7 @@ def test_the_driver_is_asked_for_what_it_runs() -> None:
 def test_a_database_that_is_not_there_is_told_without_its_password(tmp_path: Path) -> None:
     url = "postgresql://me:very-secret@127.0.0.1:1/walkgraph"
     facts = examining.examine(Settings(home=tmp_path / "home", database_url=url, port=0))
-    assert facts.database_problem == "nobody listens there"
+    assert facts.database_problem == "nothing listens there"
     assert "very-secret" not in repr(facts)
 
 

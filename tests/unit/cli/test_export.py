@@ -42,8 +42,8 @@ def test_a_program_prints_its_document(walkgraph: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("x = 1", "must name a graph `graph`"),
-        ("graph = 1 / 0", "ends with ZeroDivisionError"),
+        ("x = 1", "must define a graph named `graph`"),
+        ("graph = 1 / 0", "fails with ZeroDivisionError"),
         ("from walkgraph.graph.build import GraphBuilder\ngraph = GraphBuilder('1').build()", "name"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_new_graph_is_a_copy_under_its_own_name(walkgraph: Call, capsys: Outpu
     assert made["name"] == "mine"
     assert made["walks"] == json.loads(bundled("graphs")["orpheus"].read_text())["walks"]
     assert walkgraph("new", "mine") == 1
-    assert "there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert walkgraph("new", "mine", "--python") == 0
     assert walkgraph("export", "mine.py", "-o", "again.json") == 0
     assert json.loads(Path("again.json").read_text())["name"] == "mine"

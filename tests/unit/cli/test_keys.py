@@ -52,7 +52,7 @@ def test_wrong_words_are_refused(service: FakeService, walkgraph: Call, capsys: 
     assert walkgraph("keys", "add", "robot") == 2
     assert walkgraph("keys", "add", "robot", "--scope", "all") == 2
     assert walkgraph("keys", "add", "robot", "--scope", "infer", "--expires", "soon") == 1
-    assert "`soon` is no span of time" in capsys.readouterr().err
+    assert "`soon` is not a duration" in capsys.readouterr().err
     assert service.asked == []
 
 

@@ -96,7 +96,7 @@ def test_a_replay_that_differs_names_the_first_value_and_exits_with_four(
     assert walkgraph("replay", FIRST, "--compare") == 4
     shown = capsys.readouterr().out
     assert "different: 12 of 12 values, 1 output, not equal: `image` 0" in shown
-    assert "3 values are missing of the second run" in shown
+    assert "3 values of the second run are missing" in shown
     first = "first difference: `llm.velocity` in `image_gen`, step 1, iteration 2, 0.125 apart at most, relatively 0.01"
     assert first in shown
     assert "b: rank 1, 1 x 4 float32, -1 to 2, mean 0.75, deviation 0.25" in shown
@@ -154,11 +154,11 @@ def test_a_replay_that_nobody_waits_for_any_more_is_cancelled(
     ("changed", "words", "differs"),
     [
         ({"recorded": False, "compared": 0, "equal": 0}, "compared by outputs, 1 output, all equal", False),
-        ({"outputs": []}, "identical: 12 values, no outputs are kept of both", False),
-        ({"missing": {"a": 2, "b": 0}}, "2 values are missing of the first run", True),
-        ({"first": {**ROW, "shape_b": [2, 2]}, "rows": [ROW]}, "of another shape or type", True),
-        ({"first": {**ROW, "max_abs": None}, "rows": [ROW]}, "not to be compared by numbers", True),
-        ({"first": {**ROW, "max_abs": 0.0}, "rows": [ROW]}, "equal at the places that were looked at", True),
+        ({"outputs": []}, "identical: 12 values, the outputs of both runs are no longer kept", False),
+        ({"missing": {"a": 2, "b": 0}}, "2 values of the first run are missing", True),
+        ({"first": {**ROW, "shape_b": [2, 2]}, "rows": [ROW]}, "shape or type differs", True),
+        ({"first": {**ROW, "max_abs": None}, "rows": [ROW]}, "not comparable as numbers", True),
+        ({"first": {**ROW, "max_abs": 0.0}, "rows": [ROW]}, "equal at the sampled positions", True),
         ({"first": {**ROW, "statistics_b": None}, "rows": [ROW]}, "b: rank 1, 1 x 4 float32", True),
     ],
 )

@@ -106,7 +106,7 @@ def test_failures_have_their_kinds(kind: str) -> None:
         either(kind, Memory([httpx.ConnectError("refused")]), "deployments")
     with pytest.raises(Lost):
         either(kind, Memory([httpx.ReadError("gone")]), "undeploy", "d")
-    with pytest.raises(ClientError, match="no answer of a Walkgraph service"):
+    with pytest.raises(ClientError, match="not one of a Walkgraph service"):
         either(kind, Memory([httpx.Response(200, text="<html>")]), "deployments")
     with pytest.raises(ProblemError, match="refused the request"):
         either(kind, Memory([httpx.Response(502, text="<html>")]), "deployments")

@@ -213,7 +213,7 @@ def test_what_goes_wrong_has_its_kind(kind: str) -> None:
     assert [fault.pointer for fault in refused.value.faults] == ["/params/steps"]
     with served(breaks) as url, pytest.raises(Unreachable):
         within(kind, url, ask)
-    with pytest.raises(Unreachable, match="can't be held"):
+    with pytest.raises(Unreachable, match="broke or can't be opened"):
         within(kind, "http://127.0.0.1:1", ask)
 
 

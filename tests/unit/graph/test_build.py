@@ -142,7 +142,7 @@ def test_chunk_policies() -> None:
 def test_a_mistake_has_its_place() -> None:
     g = GraphBuilder("g")
     g.node("llm", "backbone")
-    with pytest.raises(InvalidInput, match="no component's name") as caught:
+    with pytest.raises(InvalidInput, match="not a component's name") as caught:
         g.build()
     assert caught.value.pointer == "/nodes/llm/component"
 

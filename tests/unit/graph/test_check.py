@@ -80,7 +80,7 @@ def test_messages_name_the_nearest_match() -> None:
     (problem,) = problems(changed(sets("nodes/eye/component", "toy.eyes")))
     assert problem.message == "no component `toy.eyes`; did you mean `toy.eye`?"
     (problem,) = problems(changed(sets("nodes/llm/wieghts", "toy")))
-    assert problem.message == "`wieghts` is no key of a node; did you mean `weights`?"
+    assert problem.message == "`wieghts` is not a key of a node; did you mean `weights`?"
 
 
 def test_keys_are_escaped_in_pointers() -> None:

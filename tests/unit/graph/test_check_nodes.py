@@ -127,7 +127,7 @@ def test_exactly_this_problem(code: str, change: Change, pointer: str) -> None:
         (drops("nodes/llm/weights"), "reads weights of family `toy`; set `weights` to `toy`"),
         (
             both(drops("weights/toy"), drops("nodes/tokenizer/weights")),
-            "set `weights` to an entry of the graph's of family `lego` or `toy`",
+            "set `weights` to an entry of the graph with family `lego` or `toy`",
         ),
     ],
 )

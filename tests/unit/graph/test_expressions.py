@@ -69,7 +69,7 @@ def test_value(text: str, value: object) -> None:
         ("a = 1", 2, "`==`"),
         ("a && b", 2, "`and`"),
         ("(a", 2, "close the parenthesis"),
-        ("a b", 2, "one too many"),
+        ("a b", 2, "unexpected here"),
         ("a.b", 1, "no dots"),
         ('"a"', 0, "single quotes"),
         ("'a", 0, "close the text"),

@@ -51,7 +51,7 @@ def test_each_former_name_is_advised_about_once(name: str) -> None:
     report = check(document, catalogue())
     told = [problem for problem in report.problems if problem.code == "former_name"]
     assert sorted(problem.message for problem in told) == sorted(
-        f"`{old}` is now called `{FORMER[old]}`, and is found by both; write the new name" for old in used
+        f"`{old}` is now called `{FORMER[old]}`; both names work, but write the new one" for old in used
     )
     assert {problem.severity for problem in told} <= {"warning"}
     for problem in told:

@@ -53,7 +53,7 @@ def test_documents_of_others_are_not_written_over(
     folder = vjepa2_tiny.write_folder(tmp_path)
     (tmp_path / "vjepa2_tiny.json").write_text("mine")
     assert walkgraph(str(folder)) == 1
-    assert "there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert (tmp_path / "vjepa2_tiny.json").read_text() == "mine"
     assert not (tmp_path / "vjepa2_tiny_one_cpu.json").exists(), "all or nothing"
 

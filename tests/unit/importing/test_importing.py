@@ -169,7 +169,7 @@ def test_a_graph_that_no_parameter_allows_is_refused(tmp_path: Path) -> None:
     found = recognise(read(folder))
     document = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**document, "action_width": 4000}))
-    with pytest.raises(InvalidInput, match="no graph can serve what the config of `pi05` asks for"):
+    with pytest.raises(InvalidInput, match="no graph can serve the config of `pi05`"):
         make(dataclasses.replace(found, contents=read(folder)), None, LAPTOP)
 
 
@@ -272,7 +272,7 @@ def test_the_command_that_converts_pickles_does(tmp_path: Path) -> None:
     [
         ({"model_type": "llama4"}, "the nearest is Orpheus"),
         ({"architectures": ["VJEPA2ForVideoClassification"]}, "the nearest is V-JEPA 2-AC"),
-        ({"model_type": "whisper"}, "of no family that can be imported (its config says `whisper`)"),
+        ({"model_type": "whisper"}, "not of a family that can be imported (its config says `whisper`)"),
         ({}, "it has no `config.json`"),
         (llama_json(ORPHEUS_3B) | {"vocab_size": 128256, "speech_tokens": None}, "a Llama that only writes"),
         (llama_json(ORPHEUS_3B) | {"vocab_size": "many"}, '`vocab_size` is "many"'),
@@ -294,9 +294,9 @@ def test_files_that_are_not_whole_are_told_by_name(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for data, said in (
         (whole[:-10], "ends too early"),
-        (b"short", "no safetensors file"),
+        (b"short", "not a safetensors file"),
         (len(b"{]xx").to_bytes(8, "little") + b"{]xx", "header of `model.safetensors` is broken"),
-        ((2**40).to_bytes(8, "little") + b"{}", "no safetensors file"),
+        ((2**40).to_bytes(8, "little") + b"{}", "not a safetensors file"),
     ):
         path.write_bytes(data)
         assert said in refused(folder)
@@ -307,7 +307,7 @@ def test_files_that_are_not_whole_are_told_by_name(tmp_path: Path) -> None:
         assert said in refused(folder)
     (folder / "config.json").write_text("{")
     assert "`config.json` is not valid JSON" in refused(folder)
-    assert "is no folder" in refused(tmp_path / "nowhere")
+    assert "is not a folder" in refused(tmp_path / "nowhere")
 
 
 def test_names_of_graphs_are_made_of_folders(tmp_path: Path) -> None:

@@ -93,11 +93,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "merges that are none": (
         lambda root: rewritten(bagel_tiny.write_folder(root), "merges.txt", "#version: 0.2\nh e\nthree of them\n"),
-        "line 3 of `merges.txt` is no merge of two pieces of `vocab.json`",
+        "line 3 of `merges.txt` is not a merge of two pieces of `vocab.json`",
     ),
     "merges of other pieces": (
         lambda root: rewritten(bagel_tiny.write_folder(root), "merges.txt", "q z\n"),
-        "line 1 of `merges.txt` is no merge",
+        "line 1 of `merges.txt` is not a merge",
     ),
     "other special tokens": (
         lambda root: rewritten(bagel_tiny.write_folder(root), "tokenizer_config.json", "{}"),
@@ -158,8 +158,8 @@ def test_numbers_without_their_scale_are_refused_by_import_and_by_loading(tmp_pa
     save_file({**state, name: state[name].to(dtype)}, path)
     (problem,) = recognise(read(folder)).problems()
     assert f"`{name}` holds " in problem
-    assert f"no scale of it (`{name}_scale`) is there: bring it in BF16, F16 or F32" in problem
-    with pytest.raises(InvalidInput, match=rf"`{name}` holds .* bring it in BF16"):
+    assert f"no scale of it (`{name}_scale`) is there: convert it to BF16, F16 or F32" in problem
+    with pytest.raises(InvalidInput, match=rf"`{name}` holds .* convert it to BF16"):
         load_llama(folder, read_orpheus(folder).llm)
 
 

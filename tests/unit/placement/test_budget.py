@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_named_with_the_largest_fix() -> None:
 def test_a_device_that_is_too_small_asks_for_another() -> None:
     made = planned(devices=("cuda:0",), host=hardware(3 * GIB))
     (problem,) = (p for p in made.problems if p.code == "does_not_fit")
-    assert "place some of `llm`, `guide`, `paint`, `keep` on another device, or take one with" in problem.message
+    assert "place some of `llm`, `guide`, `paint`, `keep` on another device, or use one with" in problem.message
     assert made.budgeted is not None
     (rank,) = made.budgeted.ranks
     assert made.capacities == {0: 3 * GIB}

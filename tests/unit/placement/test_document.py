@@ -99,7 +99,7 @@ def test_sizes(memory: int | str, size: int) -> None:
 
 @pytest.mark.parametrize("memory", ["", "GiB", "5 PiB", "1..5GiB", "-1GiB", "1e3B"])
 def test_what_is_no_size(memory: str) -> None:
-    with pytest.raises(InvalidInput, match="is no size"):
+    with pytest.raises(InvalidInput, match="is not a size"):
         size_in_bytes(memory, 100)
 
 

@@ -150,7 +150,7 @@ def test_a_sessions_states_go_back_to_rest() -> None:
         ({"parts": [Part("image")]}, "/parts/0", "no part of modality `image`; it takes `text`"),
         ({"parts": [Part("text"), Part("text")]}, "/parts/1", "no more parts"),
         ({"outputs": ["imag"]}, "/outputs/0", "did you mean `image`"),
-        ({"outputs": []}, "/outputs", "no output is wanted"),
+        ({"outputs": []}, "/outputs", "`outputs` is empty"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], pointer: str, says: str) -> None:

@@ -204,7 +204,7 @@ REASONS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {**READING, "v": {"component": "test.host", "states": {"s": "s"}}, "u": {"states": {"s": "s"}}, **STATE},
     ),
     (
-        "parameter `word` of `v` changes with its index and is no number",
+        "parameter `word` of `v` changes with its index and is not a number",
         {"body": [LOOP]},
         {"v": {"params": {"word": "=@loop.index"}}},
     ),

@@ -72,7 +72,7 @@ def test_a_step_that_nothing_waits_for_says_so() -> None:
     document["tasks"]["draw"]["params"]["describe"]["default"] = True
     found = simulate.simulate(codec.load(document), CATALOGUE, "draw", {}, {"prompt": 1})
     (drawing,) = (step for step in steps(found) if step.walk == "draw")
-    assert (drawing.taken, drawing.why) == (False, "nothing that the task gives needs it")
+    assert (drawing.taken, drawing.why) == (False, "no output of the task needs it")
 
 
 def test_loops_count_and_uses_say_in_how_many_iterations_they_are_called() -> None:

@@ -27,7 +27,7 @@ from walkgraph.simulation.reference.reference_walk import run_walk
 ONE = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
 GRAPHS = sorted((Path(__file__).parents[3] / "graphs").glob("*.json"))
 T = TypeVar("T")
-UNNEEDED = "nothing that the task gives needs it"
+UNNEEDED = "no output of the task needs it"
 
 
 class Asked(NamedTuple):

@@ -79,7 +79,7 @@ def test_folders_stay_under_their_roots(tmp_path: Path) -> None:
     safetensors(tmp_path / "secret" / "x.safetensors", a=[1])
     safetensors(tmp_path / "root" / "mine" / "inner" / "x.safetensors", a=[1])
     for name in ("..", ".", "", "../secret", "secret", "mine", "mine/inner", str(tmp_path / "secret")):
-        with pytest.raises(NotFound, match=r"no weights .* \(have none\)"):
+        with pytest.raises(NotFound, match=r"no weights .* \(found: none\)"):
             weights_folder(f"checkpoint:{name}", [tmp_path / "root"])
     with pytest.raises(NotFound):
         weights_folder("file:secret", [tmp_path])
@@ -92,7 +92,7 @@ def test_the_first_root_that_has_a_folder_counts(tmp_path: Path) -> None:
     roots = [tmp_path / "one", tmp_path / "two", tmp_path / "none"]
     assert weights_folder("checkpoint:a", roots) == tmp_path / "one" / "a"
     assert weights_folder("checkpoint:b", roots) == tmp_path / "two" / "b"
-    with pytest.raises(NotFound, match="have `a`, `b`"):
+    with pytest.raises(NotFound, match="found: `a`, `b`"):
         weights_folder("checkpoint:c", roots)
 
 

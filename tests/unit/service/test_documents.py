@@ -215,7 +215,7 @@ async def test_what_does_not_fit_is_drawn_and_says_what_would(service: Running) 
     bad = (await service.http.post("/api/v1/plans", json=body)).json()
     assert not bad["ok"]
     (problem,) = (p for p in bad["problems"] if p["code"] == "does_not_fit")
-    assert "on another device, or take one with" in problem["message"]
+    assert "on another device, or use one with" in problem["message"]
     rank = next(rank for rank in bad["ranks"] if rank["device"] == "cuda:0")
     assert sum(rank["budget"].values()) > rank["capacity"] == 24 * 10**9
     assert bad["digest"] is None

@@ -39,7 +39,7 @@ def test_names_of_valid_keys_are_their_own(store: Store) -> None:
     store.write_now(keys.add_key, key("c", "gone", expires_at=2.0))
     store.write_now(keys.add_key, key("d", "gone", 2.0))
     assert [row.id for row in store.read_now(keys.list_keys)] == ["a", "b", "c", "d"]
-    with pytest.raises(Conflict, match="revoked before"):
+    with pytest.raises(Conflict, match="revoked already"):
         store.write_now(keys.revoke_key, "a", 6.0)
     with pytest.raises(NotFound):
         store.write_now(keys.revoke_key, "zz", 6.0)

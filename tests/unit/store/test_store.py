@@ -193,7 +193,7 @@ def test_a_full_disk_is_a_typed_error_and_passes(store: Store) -> None:
         bound(opened, pages)
         queries.put_document(opened, "graph", "big", "x" * 1_000_000, None)
 
-    with pytest.raises(StoreFull, match="no room"):
+    with pytest.raises(StoreFull, match="too full"):
         store.write_now(fill, 30)
     store.write_now(fill, 100_000)
     assert len(store.read_now(queries.get_document, "graph", "big").text) == 1_000_000

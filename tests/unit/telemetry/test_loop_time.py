@@ -85,7 +85,7 @@ def test_a_loop_that_a_device_ran_whole_has_its_time_and_its_nodes_have_none_of_
     assert (because.bottleneck.lane, because.bottleneck.loop) == ("decode", True)
     assert because.bottleneck.seconds == pytest.approx(STEPS * ONCE, abs=1e-4)
     assert "the loop `decode` on rank 0 computing" in because.says
-    assert "what `llm`, `llm_cfg`, `combine` take in it is not told apart" in because.says
+    assert "so the times of `llm`, `llm_cfg`, `combine` in it are unknown" in because.says
 
 
 @pytest.mark.parametrize("level", ["full", "summary"])
@@ -93,7 +93,7 @@ def test_a_part_of_a_loop_on_several_ranks_charges_nobodys_wait_to_a_node(level:
     told = [one for rank in (0, 1) for one in (launched if level == "full" else summed)(rank, spans=True)]
     because, found = figures(*told)
     assert set(found) == {("decode", True, 0), ("decode", True, 1)}
-    assert "what they wait for each other is in that time" in because.says
+    assert "their waits for each other are included in that time" in because.says
 
 
 def test_a_node_that_is_named_as_a_loop_is_another() -> None:

@@ -117,7 +117,7 @@ def test_a_star_of_gpus_runs_on_them() -> None:
     )
 
 
-TOLD = "`u0` is not told by the rank that leads, in all iterations, to go on"
+TOLD = "`u0` does not get a value from the leading rank in every iteration"
 AGAINST: list[tuple[str, dict[str, Any], list[Any], dict[str, int], str]] = [
     ("", {}, ROUND, {"u0": 1}, "gcg"),
     ("what spans GPUs is led from rank 0", {}, ROUND, {"a": 1, "c": 1, "u0": 2}, "ggg"),

@@ -1,1 +1,1 @@
-"""Load on a running deployment, what it answered by the clock, and a report of it."""
+"""Benchmarks: load on a running deployment, its measured answers, and a report."""

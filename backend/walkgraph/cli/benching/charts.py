@@ -1,4 +1,4 @@
-"""Pictures of a benchmark as SVG. Needs matplotlib (the extra `report`); imported only where it is there."""
+"""Charts of a benchmark as SVG. They need matplotlib (the extra `report`), which is imported only where installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 _SIZE = (6.4, 3.4)
 _SHADES = {"p50": "#2563eb", "p95": "#d97706", "p99": "#dc2626"}
 _STYLE: Any = {
-    # Words stay words: smaller, to be searched, in the page's own letters.
+    # Text stays text in the SVG: smaller, searchable, in the page's font.
     "svg.fonttype": "none", "svg.hashsalt": "walkgraph", "font.family": "sans-serif", "font.size": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e5e7eb",
     "axes.axisbelow": True, "legend.frameon": False,
@@ -23,15 +23,15 @@ _STYLE: Any = {
 
 
 def charts(rows: Rows) -> list[tuple[str, str]]:
-    """(title, SVG) of each."""
+    """(title, SVG) of each chart."""
     made: list[tuple[str, str]] = [("Throughput", _throughput(rows))]
     if any(one["ttft"] for one in rows):
-        made.append(("Time to the first output", _percentiles(rows, "ttft")))
+        made.append(("Time to first output", _percentiles(rows, "ttft")))
     if any(one["itl"] for one in rows):
         made.append(("Time between outputs", _percentiles(rows, "itl")))
     made.append(("Time to the end", _percentiles(rows, "e2e")))
     if any(len(one["distribution"]) > 1 for one in rows):
-        made.append(("Requests that ended within a time", _distributions(rows)))
+        made.append(("Requests finished within a time", _distributions(rows)))
     return made
 
 
@@ -44,7 +44,7 @@ def _throughput(rows: Rows) -> str:
             good = [one["good"]["per_second"] if "good" in one else 0.0 for one in rows]
             axes.bar(places, good, width=0.35, color="#2563eb", label="within the goals")
             axes.legend()
-        axes.set_ylabel("requests a second")
+        axes.set_ylabel("requests per second")
         return _svg(figure)
 
 
@@ -84,12 +84,12 @@ def _axes(rows: Rows) -> tuple[Figure, Axes]:
     axes: Axes = figure.add_subplot()
     axes.set_xticks(range(len(rows)), [one["level"] for one in rows])
     axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel("requests that come a second" if rows[0]["rate"] is not None else "clients at once")
+    axes.set_xlabel("requests arriving per second" if rows[0]["rate"] is not None else "clients at once")
     return figure, axes
 
 
 def _svg(figure: Figure) -> str:
-    """To stand in a page: without a prologue, as wide as its place."""
+    """The figure as SVG for a page: without prologue, as wide as its container."""
     with io.StringIO() as stream:
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
         text = stream.getvalue()

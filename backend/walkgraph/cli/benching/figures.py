@@ -1,4 +1,4 @@
-"""Samples -> the figures of a report. Pure."""
+"""Turn samples into the figures of a report. Pure."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from walkgraph.cli.benching.wire import Sample
 from walkgraph.errors import InvalidInput
 
 BUSY = 0.8
-"""Share of a core beyond which the client itself may be what is measured."""
+"""Share of a core above which the client itself may be the bottleneck."""
 GOALS = {"ttft": "time to the first output", "itl": "mean time between outputs", "e2e": "time to the end"}
 _GOAL = re.compile(r"([a-z0-9]+)\s*[=:<]=?\s*([\d.]+)\s*(ms|s)\Z")
 _SHARES = (0.5, 0.95, 0.99)
 _POINTS = 200
-"""Of a distribution that is drawn."""
+"""Points of a distribution in a chart."""
 
 
 def goals(text: str) -> dict[str, float]:
-    """`ttft=300ms,e2e=2s` -> seconds by name. Raises InvalidInput."""
+    """Parse `ttft=300ms,e2e=2s` into seconds by name. Raises InvalidInput."""
     found: dict[str, float] = {}
     for part in text.split(","):
         match = _GOAL.match(part.strip())
         if match is None or match[1] not in GOALS:
-            raise InvalidInput(f"`{part.strip()}` is no goal; write those of {', '.join(GOALS)} as `ttft=300ms,e2e=2s`")
+            raise InvalidInput(
+                f"`{part.strip()}` is not a goal; write goals for {', '.join(GOALS)} as `ttft=300ms,e2e=2s`"
+            )
         try:
             found[match[1]] = float(match[2]) * (0.001 if match[3] == "ms" else 1.0)
         except ValueError:
-            raise InvalidInput(f"`{match[2]}` is no number of {match[3]}") from None
+            raise InvalidInput(f"`{match[2]}` is not a number of {match[3]}") from None
     return found
 
 
 def row(measured: Measured, slo: Mapping[str, float]) -> dict[str, Any]:
-    """One level's: times in seconds, rates a second."""
+    """The figures of one level: times in seconds, rates per second."""
     done = [sample for sample in measured.samples if not sample.code]
     wall = max(measured.ended - measured.began, 1e-9)
     loops: Counter[str] = Counter()
@@ -88,14 +90,14 @@ def whole(sample: Sample) -> float:
 
 
 def meets(sample: Sample, slo: Mapping[str, float]) -> bool:
-    """Whether it met all; a request with one output has no time between outputs, and meets that goal."""
+    """True if a sample met all goals; with a single output there is no time between outputs, so that goal is met."""
     between = gaps(sample)
     took = {"ttft": first(sample), "itl": sum(between) / len(between) if between else 0.0, "e2e": whole(sample)}
     return all((value := took[name]) is not None and value <= most for name, most in slo.items())
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Mean, percentiles and extremes; empty where there is nothing."""
+    """Mean, percentiles and extremes; empty without values."""
     if not values:
         return {}
     ordered = sorted(values)
@@ -104,7 +106,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Between the two nearest ranks."""
+    """A percentile, interpolated between the two nearest ranks."""
     at = share * (len(ordered) - 1)
     below = math.floor(at)
     above = min(below + 1, len(ordered) - 1)
@@ -112,7 +114,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def distribution(values: Sequence[float]) -> list[float]:
-    """At most some hundred of them, in order, evenly over their ranks."""
+    """At most _POINTS of the values, in order, spread evenly over their ranks."""
     ordered = sorted(values)
     if len(ordered) <= _POINTS:
         return ordered
@@ -124,20 +126,20 @@ def _told(count: int, code: str, message: str | None) -> str:
 
 
 def warnings(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What makes figures worth less than they look."""
+    """Warnings where the figures are less reliable than they look."""
     found: list[str] = []
     for one in rows:
         level = f"at {one['level']}"
         if one["client_cpu"] > BUSY:
             found.append(
-                f"{level}, this client took {one['client_cpu']:.0%} of a core: what is measured may be the client; "
-                "start several, or ask for less"
+                f"{level}, this client took {one['client_cpu']:.0%} of a core and may be the bottleneck; "
+                "run several clients, or lower the load"
             )
         if one["completed"] < 20:
-            found.append(f"{level}, {one['completed']} requests were answered: too few for p95 and p99 to mean much")
+            found.append(f"{level}, only {one['completed']} requests were answered, too few for p95 and p99")
         if one["errors"]:
-            told = "; ".join(
+            failures = "; ".join(
                 _told(count, code, one["messages"].get(code)) for code, count in sorted(one["errors"].items())
             )
-            found.append(f"{level}, some failed: {told}")
+            found.append(f"{level}, some failed: {failures}")
     return found

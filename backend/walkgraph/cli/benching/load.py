@@ -1,5 +1,5 @@
-"""Clients that ask, closed (each asks again once it is answered) or open (requests come by the clock, whatever the
-answers take)."""
+"""Generate load, closed (each client sends its next request once it has its answer) or open (requests arrive by the
+clock, however long the answers take)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 from walkgraph.cli.benching.wire import Connection, Sample
 
 MOST_OPEN = 1024
-"""Requests that an open load has under way at most; what comes beyond waits, and its wait counts."""
+"""The most open requests of an open load; further ones wait, and their wait counts."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """One row of the report."""
+    """One load level, a row of the report."""
 
     concurrency: int | None = None
     rate: float | None = None
-    """Requests a second, of an open load; None: closed."""
+    """Requests per second of an open load; None for a closed one."""
 
     @property
     def name(self) -> str:
@@ -36,9 +36,9 @@ class Level:
 class Bounds:
     requests: int | None
     seconds: float | None
-    """How long requests are begun; those under way then are waited for."""
+    """Seconds during which requests are sent; open requests are then waited for."""
     warmup: int
-    """Requests of each client before the clock runs; of an open load, in all."""
+    """Requests of each client before the clock starts; for an open load, in total."""
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Measured:
     began: float = 0.0
     ended: float = 0.0
     cpu: float = 0.0
-    """Share of one core that this client took."""
+    """Share of one core that this client used."""
     interrupted: bool = False
 
 
 def bodies(request: Mapping[str, Any], first: int = 0) -> Iterator[bytes]:
-    """The same request again and again, with another seed each time, from `first` on; always the same one where it was
-    given. What may be megabytes of pictures is written once."""
+    """The same request again and again with a new seed each time, counting from `first`, or always with its own seed if
+    it has one. The rest of the body, which may be megabytes of pictures, is encoded once."""
     params: Mapping[str, Any] = request["params"]
     rest = json.dumps({**{k: v for k, v in request.items() if k != "params"}, "stream": True}, ensure_ascii=False)
     given = json.dumps({k: v for k, v in params.items() if k != "seed"}, ensure_ascii=False)[1:-1]
@@ -66,7 +66,7 @@ def bodies(request: Mapping[str, Any], first: int = 0) -> Iterator[bytes]:
 def run(
     level: Level, connect: Callable[[], Connection], asked: Iterator[bytes], bounds: Bounds, stop: asyncio.Event
 ) -> asyncio.Task[Measured]:
-    """`stop`: ends it; what is under way then is given up, and not counted."""
+    """Start one level; setting `stop` ends it, and requests that are still open are abandoned and not counted."""
     return asyncio.get_running_loop().create_task(_Load(level, connect, asked, bounds, stop).run())
 
 
@@ -99,7 +99,7 @@ class _Load:
                 connection.close()
 
     async def _warmed(self) -> None:
-        """As many at once as will be; nothing of it is kept."""
+        """Warm up with the level's concurrency; the samples are discarded."""
         clients = self._level.concurrency or min(self._bounds.warmup, 16)
         rounds = self._bounds.warmup if self._level.rate is None else 1
 
@@ -136,7 +136,7 @@ class _Load:
         await _all(client() for _ in range(self._level.concurrency or 1))
 
     async def _open(self, rate: float) -> None:
-        """Poisson arrivals, the same ones every time. What a request waited for here counts as part of it."""
+        """Poisson arrivals, the same sequence every time. Waiting in this client counts as part of the request."""
         gaps = random.Random(0)  # noqa: S311 (arrivals, not secrets)
         room = asyncio.Semaphore(MOST_OPEN)
         due = time.perf_counter()

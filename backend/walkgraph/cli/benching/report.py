@@ -1,4 +1,4 @@
-"""The folder of a report: `results.json`, and `report.html` that needs nothing beside it."""
+"""The folder of a report: `results.json`, and a self-contained `report.html`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from walkgraph.cli.benching import tables
 from walkgraph.errors import InvalidInput
 
-EXTRA = "pictures need matplotlib: pip install 'walkgraph[report]', and run it again"
+EXTRA = "charts need matplotlib: pip install 'walkgraph[report]' and run again"
 _STYLE = """
 :root { color-scheme: light; }
 body { font: 15px/1.5 system-ui, sans-serif; color: #111827; background: #fff; max-width: 1080px; margin: 2rem auto;
@@ -34,13 +34,13 @@ figure { margin: 0; } figcaption { font-weight: 600; margin-bottom: 0.3rem; } sv
 
 
 def write(folder: Path, results: Mapping[str, Any]) -> list[str]:
-    """The names of the files. Raises InvalidInput where the folder can't be written to."""
+    """Write the report and return its file names. Raises InvalidInput if the folder can't be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (folder / "report.html").write_text(page(results), encoding="utf-8")
     except OSError as error:
-        raise InvalidInput(f"`{folder}` can't be written to: {error.strerror}") from None
+        raise InvalidInput(f"`{folder}` can't be written: {error.strerror}") from None
     return [str(folder / "results.json"), str(folder / "report.html")]
 
 
@@ -51,22 +51,22 @@ def page(results: Mapping[str, Any]) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="about">Measured {escape(about["date"])} with <code>{escape(about["command"])}</code></p>',
         *(f'<p class="warning">{escape(text)}</p>' for text in results["warnings"]),
-        "<h2>What it took</h2>",
+        "<h2>Latency</h2>",
         _table(tables.HEADERS, tables.main(rows)),
-        "<p>TTFT: time to the first output. ITL: time between outputs. E2E: time to the end. All from when a request "
-        "was due, so that waiting for this client counts.</p>",
+        "<p>TTFT: time to the first output. ITL: time between outputs. E2E: time to the end. All count from when a "
+        "request was due, so waiting in this client is included.</p>",
     ]
     if results["slo"]:
-        told = ", ".join(f"{name} {tables.took(most)}" for name, most in results["slo"].items())
+        goals = ", ".join(f"{name} {tables.took(most)}" for name, most in results["slo"].items())
         parts += [
-            f"<h2>Within {escape(told)}</h2>",
+            f"<h2>Within {escape(goals)}</h2>",
             _table(("LOAD", "GOOD", "SHARE", "A SECOND"), tables.goodput(rows)),
         ]
     parts += _charts(rows)
     if found := tables.tokens(rows):
         parts += ["<h2>Tokens and iterations</h2>", f'<div class="named">{_table(tables.TOKENS, found)}</div>']
     parts += [
-        "<h2>What it ran on</h2>",
+        "<h2>Environment</h2>",
         _facts(about),
         "<h2>Request</h2>",
         f"<p><code>{escape(_request(results))}</code></p>",

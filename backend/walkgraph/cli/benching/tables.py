@@ -1,4 +1,4 @@
-"""The tables of a benchmark, in a terminal and in its report."""
+"""The tables of a benchmark, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def main(rows: Rows) -> list[tuple[str, ...]]:
 
 
 def tokens(rows: Rows) -> list[tuple[str, ...]]:
-    """Of inputs that were read, and of each loop with an end of its own."""
+    """Rows for the input tokens read, and for each loop that ends by itself."""
     found: list[tuple[str, ...]] = []
     for one in rows:
-        told = one["tokens"]
-        if told["read"]:
-            name = f"tokens read ({told['found']} found in caches)"
-            found.append((one["level"], name, str(told["read"]), f"{told['read_per_second']:.1f}"))
-        for loop, counts in told["loops"].items():
+        counted = one["tokens"]
+        if counted["read"]:
+            name = f"tokens read ({counted['found']} found in caches)"
+            found.append((one["level"], name, str(counted["read"]), f"{counted['read_per_second']:.1f}"))
+        for loop, counts in counted["loops"].items():
             found.append((one["level"], loop, str(counts["iterations"]), f"{counts['per_second']:.1f}"))
     return found
 
@@ -51,7 +51,7 @@ def goodput(rows: Rows) -> list[tuple[str, ...]]:
 
 
 def took(seconds: float | None) -> str:
-    """In the unit that reads best."""
+    """A duration in the unit that reads best."""
     if seconds is None:
         return "-"
     if seconds < 0.0995:

@@ -1,7 +1,7 @@
-"""One request at a time over one connection, answered as server-sent events; nothing is decoded that isn't counted.
+"""One request at a time over one connection, answered as server-sent events; only what is counted is decoded.
 
-A benchmark's client must cost less than what it measures. So this is HTTP/1.1 over a plain socket: the body is sent as
-it was made once, and of an answer's events only the first words are looked at, but for the last one.
+A benchmark's client must cost less than the service that it measures. So this is HTTP/1.1 over a plain socket: the body
+is encoded once, and only the first words of an answer's events are parsed, except for the last event.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ _END = b"\n\n"
 
 @dataclass(slots=True)
 class Sample:
-    """What one request took; times are seconds of `time.perf_counter`."""
+    """The measurements of one request; times are seconds of `time.perf_counter`."""
 
     due: float
-    """When it should have left: before `sent` where the client, or its limit, held it back."""
+    """When the request should have left: before `sent` if the client or its limit held it back."""
     sent: float = 0.0
     outputs: list[float] = field(default_factory=list[float])
     """When each output came."""
     ended: float = 0.0
     code: str = ""
-    """Of what went wrong; empty: nothing."""
+    """Error code; empty if nothing went wrong."""
     message: str = ""
-    """The service's sentence for it."""
+    """The service's sentence for the error."""
     bytes: int = 0
     queued: float = 0.0
-    """As the service says: waiting to be admitted."""
+    """Seconds waiting for admission, as the service reports them."""
     read: int = 0
-    """Tokens of its inputs; `found`: of these, found in caches."""
+    """Tokens of its inputs; `found` counts those found in caches."""
     found: int = 0
     loops: dict[str, int] = field(default_factory=dict[str, int])
     """Walk and loop -> iterations."""
 
 
 class Broken(Exception):
-    """The other side spoke no HTTP that is understood here, or left."""
+    """The other side answered with unexpected HTTP, or closed the connection."""
 
 
 class Connection:
-    """Kept open between requests, opened anew after one that broke."""
+    """A connection that stays open between requests and is opened anew after a failure."""
 
     def __init__(self, url: str, token: str, path: str, trusted: ssl.SSLContext | None = None) -> None:
-        """`path`: where requests are posted to; `trusted`: as of `Client`."""
+        """`path`: where requests are posted to. `trusted`: as in `Client`."""
         split = urlsplit(url)
         self._host, self._tls = split.hostname or "127.0.0.1", split.scheme == "https"
         self._trusted = trusted
@@ -65,7 +65,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> None:
-        """Raises OSError."""
+        """Connect. Raises OSError."""
         context = (self._trusted or ssl.create_default_context()) if self._tls else None
         self._streams = await asyncio.open_connection(self._host, self._port, limit=_MAX_LINE, ssl=context)
 
@@ -75,14 +75,14 @@ class Connection:
             self._streams = None
 
     async def ask(self, body: bytes, due: float) -> Sample:
-        """Never raises for what a service, or a network, does: it is the sample's `code`."""
+        """Send one request. Errors of the service or the network don't raise; they are the sample's `code`."""
         sample = Sample(due=due)
         try:
             if self._streams is None:
                 await self.open()
             await self._asked(body, sample)
         except (OSError, EOFError, Broken, asyncio.LimitOverrunError, ValueError):
-            # Of a connection that the service closed while it was idle, or in the middle.
+            # The service closed the connection while idle or during the request.
             sample.code = "connection"
             self.close()
         except asyncio.CancelledError:
@@ -110,7 +110,7 @@ class Connection:
 
 
 async def _answered(reader: asyncio.StreamReader) -> tuple[int, Mapping[bytes, bytes]]:
-    """Status and headers."""
+    """Read status and headers."""
     words = (await reader.readline()).split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1."):
         raise Broken
@@ -141,7 +141,7 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _events(chunks: AsyncIterator[bytes], sample: Sample) -> None:
-    """Times of the outputs, and what the last event says. An event may come in pieces, a piece may hold several."""
+    """Record the times of the outputs and the content of the last event. Chunks need not align with events."""
     rest = b""
     ended = False
     async for chunk in chunks:
@@ -174,10 +174,10 @@ def _over(event: bytes, sample: Sample) -> None:
 
 
 def _problem(body: bytes, status: int) -> tuple[str, str]:
-    """The service's word and sentence for it, or the status of what stands before the service."""
+    """The service's error code and sentence, or the status of a proxy in front of it."""
     try:
         found = json.loads(body)
-        told = found.get("errors") or [{"message": found.get("detail", "")}]
-        return str(found["code"])[:64], str(told[0].get("message", ""))
+        errors = found.get("errors") or [{"message": found.get("detail", "")}]
+        return str(found["code"])[:64], str(errors[0].get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"http_{status}", ""

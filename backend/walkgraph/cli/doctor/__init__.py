@@ -1,1 +1,1 @@
-"""Facts of a machine, and what they mean for an installation."""
+"""Facts about a machine, and the findings for an installation."""

@@ -1,5 +1,5 @@
-"""Facts of this machine, for `diagnosing`. Starts nothing but `nvcc --version`, changes nothing, and never imports
-torch."""
+"""Collect facts about this machine for `diagnosing`. Starts nothing but `nvcc --version`, changes nothing, and never
+imports torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PACKAGES = ("torch", "triton", "flashinfer-python", "flashinfer-cubin", "flashi
 _CUDA = Path("/usr/local/cuda/bin")
 _CLOCK = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _SECONDS = 5.0
-"""That others may take to answer."""
+"""Timeout in seconds for other programs and services."""
 
 
 def examine(settings: Settings) -> Facts:
@@ -86,7 +86,7 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 
 def _torch_cuda() -> str | None:
-    """As torch's own file says, which importing it would take seconds for."""
+    """Read from torch's version file, as importing torch takes seconds."""
     spec = importlib.util.find_spec("torch")
     text = _read(Path(spec.origin).with_name("version.py")) if spec and spec.origin else None
     found = re.search(r"^cuda(?::[^=]*)? = ['\"]([\d.]+)['\"]", text or "", re.MULTILINE)
@@ -103,7 +103,7 @@ def _torch_triton() -> str | None:
 
 
 def _gpus(nvml: Any = pynvml) -> tuple[tuple[Gpu, ...], str | None, Versions | None]:
-    """Every GPU, the driver and the newest CUDA that it runs; nothing without a driver."""
+    """Every GPU, the driver version and the newest CUDA version it supports; empty without a driver."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -132,15 +132,17 @@ def _gpu(nvml: Any, number: int) -> Gpu:
 
 
 def _nvcc() -> str | None:
-    """The release of the compiler, as it says itself."""
+    """The release that the compiler reports."""
     path = shutil.which("nvcc") or shutil.which("nvcc", path=str(_CUDA))
     if path is None:
         return None
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False).stdout
+        facts = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"release ([\d.]+)", told)
+    found = re.search(r"release ([\d.]+)", facts)
     return found[1] if found else None
 
 
@@ -155,7 +157,7 @@ def _home(home: Path, there: Path) -> dict[str, Any]:
 
 
 def _file_system(path: Path) -> str:
-    """Of the mount that holds a path; empty where the system doesn't tell."""
+    """File system of the mount that holds a path; empty if unknown."""
     text, best, kind = _read(Path("/proc/mounts")) or "", "", ""
     whole = str(path.resolve())
     for line in text.splitlines():
@@ -173,7 +175,7 @@ def _root(path: Path) -> Root:
 
 
 def _database(settings: Settings) -> dict[str, Any]:
-    """Whether a server can be reached; a file of the home is looked at with the home."""
+    """Check whether the database server can be reached; SQLite is checked with the home."""
     if settings.database_url is None:
         return {}
     from sqlalchemy import create_engine, make_url
@@ -183,9 +185,9 @@ def _database(settings: Settings) -> dict[str, Any]:
         url = make_url(settings.database_url)
     except ArgumentError:
         return {"database": "unreadable", "database_problem": "`WALKGRAPH_DATABASE_URL` is no URL"}
-    told: dict[str, Any] = {"database": url.render_as_string(hide_password=True)}
+    facts: dict[str, Any] = {"database": url.render_as_string(hide_password=True)}
     if not url.drivername.startswith("postgres"):
-        return told
+        return facts
     try:
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"), connect_args={"connect_timeout": int(_SECONDS)}
@@ -194,19 +196,19 @@ def _database(settings: Settings) -> dict[str, Any]:
             connection.exec_driver_sql("SELECT 1")
         engine.dispose()
     except ImportError:
-        return told
+        return facts
     except SQLAlchemyError as error:
-        return {**told, "database_problem": _reason(error)}
-    return told
+        return {**facts, "database_problem": _reason(error)}
+    return facts
 
 
 def _reason(error: Exception) -> str:
-    """In a few words: the driver's own sentence may hold the password."""
+    """A short reason. The driver's own message may hold the password."""
     text = str(error)
     for sign, reason in (
         ("password authentication failed", "the password is wrong"),
-        ("does not exist", "the database or the user isn't there"),
-        ("refused", "nobody listens there"),
+        ("does not exist", "the database or the user doesn't exist"),
+        ("refused", "nothing listens there"),
         ("timeout", "it didn't answer in time"),
         ("resolve", "its host has no address"),
     ):
@@ -216,7 +218,7 @@ def _reason(error: Exception) -> str:
 
 
 def _service(settings: Settings) -> dict[str, Any]:
-    """Of the service that runs here, or that the settings name."""
+    """Facts about the service that runs here, or that the settings name."""
     from walkgraph.client import Client, ClientError, read_address
     from walkgraph.settings import is_running
 
@@ -239,7 +241,7 @@ def _service(settings: Settings) -> dict[str, Any]:
 
 
 def _taken(settings: Settings) -> bool:
-    """Whether somebody listens where the service would."""
+    """True if another program listens on the service's port."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     with socket.socket(family) as probe, contextlib.suppress(OSError):
         probe.settimeout(_SECONDS)
@@ -248,7 +250,7 @@ def _taken(settings: Settings) -> bool:
 
 
 def _skew(url: str) -> float | None:
-    """Seconds that the service's clock is ahead, by the date of an answer."""
+    """Seconds by which the service's clock is ahead, from the date header of an answer."""
     import httpx
 
     try:

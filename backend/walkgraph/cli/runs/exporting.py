@@ -1,4 +1,4 @@
-"""A run as a folder, to be attached to a report of what went wrong: what was asked, what came, what it did, on what."""
+"""Export a run as a folder to attach to a bug report: its request, its outputs, its trace, its environment."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RIFF = {b"WAVE": ".wav", b"WEBP": ".webp"}
 
 
 def export_run(client: Client, run: str, folder: Path) -> dict[str, Any]:
-    """Write all that is kept of it; what isn't any more is told in `missing`. Raises Conflict for a folder that holds
-    something, and ProblemError for a run that never was."""
+    """Write everything that is kept of a run; `missing` names the rest. Raises Conflict for a folder that isn't empty,
+    and ProblemError for an unknown run."""
     found = client.get_run(run)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Conflict(f"`{folder}` is there already, and not empty; name another folder with `--out`")
+        raise Conflict(f"`{folder}` exists already and is not empty; name another folder with `--out`")
     try:
         return _written(client, run, dict(found), folder)
     except OSError as error:
-        raise InvalidInput(f"`{folder}` can't be written to: {error.strerror}") from None
+        raise InvalidInput(f"`{folder}` can't be written: {error.strerror}") from None
 
 
 def _written(client: Client, run: str, found: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _written(client: Client, run: str, found: dict[str, Any], folder: Path) -> d
 
 
 def versions() -> dict[str, str]:
-    """Of what ran, where this is the machine that it ran on."""
+    """Versions of the software, if this is the machine that ran it."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for package in PACKAGES:
         try:
@@ -98,7 +98,8 @@ def _json(folder: Path, name: str, value: Any) -> str:
 
 
 def _inputs(folder: Path, asked: Mapping[str, Any]) -> Iterator[str]:
-    """Pictures and sounds of a request as files; `request.json` holds them too, so that it can be sent as it is."""
+    """Write the pictures and sounds of a request as files. `request.json` holds them too, so that it can be sent as it
+    is."""
     given = asked.get("inputs")
     for name, values in (given if isinstance(given, dict) else {}).items():
         for number, value in enumerate(values if isinstance(values, list) else [values]):
@@ -112,7 +113,7 @@ def _inputs(folder: Path, asked: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _media(value: Any) -> bytes | None:
-    """Bytes that are a picture or a sound by their beginning; None for anything else."""
+    """The bytes of a picture or a sound, recognized by their beginning; None for anything else."""
     text = value.get("data") if isinstance(value, dict) else value
     if not isinstance(text, str):
         return None
@@ -130,7 +131,7 @@ def _suffix(data: bytes) -> str:
 
 
 def _outputs(folder: Path, task: str, result: dict[str, Any]) -> list[str]:
-    """Every output as a file of its own, and the answer with their names in the places of the data."""
+    """Write every output to a file of its own, and the answer with file names in place of the data."""
     outputs: dict[str, Any] = {}
     for name, values in result.get("outputs", {}).items():
         outputs[name] = [dict(value) for value in (values if isinstance(values, list) else [values])]

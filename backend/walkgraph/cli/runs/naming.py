@@ -1,4 +1,4 @@
-"""Runs as a person names them: by an id, by its first characters, as the last one."""
+"""Find runs by the names that people use: an id, its first characters, or `last`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 HELP = "Its id, the first characters of it, or `last`."
 _ID_LENGTH = 32
 _PREFIX = 4
-"""Characters that a run may be named by, at least."""
+"""The least number of characters that can name a run."""
 _SEARCHED = 1000
-"""Runs that are looked through for one that was named by its first characters."""
+"""The most runs searched for an id by its first characters."""
 
 
 def run_named(client: Client, named: str, deployment: str | None = None) -> str:
-    """The whole id; `deployment`: of its runs only. Raises NotFound, InvalidInput where several are meant."""
+    """The full id of a run; `deployment` limits the search. Raises NotFound, or InvalidInput if several match."""
     if len(named) == _ID_LENGTH:
         return named
     if named == "last":
@@ -27,10 +27,10 @@ def run_named(client: Client, named: str, deployment: str | None = None) -> str:
             raise NotFound("there is no run yet; start one with `walkgraph run`")
         return newest[0]["id"]
     if len(named) < _PREFIX:
-        raise InvalidInput(f"name a run by {_PREFIX} characters of its id at least, or by `last`")
+        raise InvalidInput(f"name a run by at least {_PREFIX} characters of its id, or by `last`")
     ids = [found["id"] for found in client.runs(deployment, _SEARCHED) if found["id"].startswith(named)]
     if not ids:
         raise NotFound(f"no run's id starts with `{named}`; `walkgraph trace --deployment D` lists those with a trace")
     if len(ids) > 1:
-        raise InvalidInput(f"the ids of {len(ids)} runs start with `{named}`; give some more of it")
+        raise InvalidInput(f"the ids of {len(ids)} runs start with `{named}`; give more characters")
     return ids[0]

@@ -1,4 +1,4 @@
-"""A task's request from a command line, and its outputs into files."""
+"""Build a task's request from the command line, and save its outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PREVIEW = "preview"
 
 
 def build(declared: dict[str, Any], options: Sequence[str], params: Sequence[str]) -> dict[str, Any]:
-    """The body for a task's declaration, `--name value` options and `name=value` parameters. Raises InvalidInput."""
+    """The request body from a task's declaration, `--name value` options and `name=value` parameters. Raises
+    InvalidInput."""
     inputs: dict[str, Any] = {}
     given: dict[str, Any] = {}
     known = {**declared["params"], "seed": declared["params"].get("seed", SEED)}
@@ -43,7 +44,7 @@ def _pairs(options: Sequence[str]) -> list[tuple[str, str]]:
     while waiting:
         word = waiting.pop(0)
         if not word.startswith("--") or word == "--":
-            raise InvalidInput(f"`{word}` is no option; write inputs and parameters as `--name value`")
+            raise InvalidInput(f"`{word}` is not an option; write inputs and parameters as `--name value`")
         name, equals, value = word[2:].partition("=")
         if not equals:
             if not waiting:
@@ -56,7 +57,7 @@ def _pairs(options: Sequence[str]) -> list[tuple[str, str]]:
 def _split(param: str) -> tuple[str, str]:
     name, equals, value = param.partition("=")
     if not equals:
-        raise InvalidInput(f"`{param}` is no parameter; write `--param name=value`")
+        raise InvalidInput(f"`{param}` is not a parameter; write `--param name=value`")
     return name, value
 
 
@@ -78,7 +79,7 @@ def _input(modality: str, text: str) -> Any:
     path = Path(text)
     if not path.is_file():
         more = "" if modality in MEDIA else ": numbers as `0.1 0.2`, or a file of them in JSON"
-        raise NotFound(f"`{text}` is no file; this input is of type {modality}{more}")
+        raise NotFound(f"there is no file `{text}`; this input is of type {modality}{more}")
     if modality in MEDIA:
         return base64.b64encode(path.read_bytes()).decode()
     from walkgraph.graph.reading.guard import read_json
@@ -87,7 +88,7 @@ def _input(modality: str, text: str) -> Any:
 
 
 def _numbers(text: str) -> Any:
-    """A JSON list, or numbers between spaces or commas; None for anything else."""
+    """A JSON list, or numbers separated by spaces or commas; None for anything else."""
     if text.startswith("["):
         from walkgraph.graph.reading.guard import read_json
 
@@ -117,7 +118,7 @@ def _number(name: str, kind: str, text: str) -> Any:
 
 
 def add(outputs: dict[str, list[dict[str, Any]]], name: str, value: dict[str, Any]) -> None:
-    """Append a value; pieces of text grow together."""
+    """Append a value; consecutive pieces of text are joined."""
     found = outputs.setdefault(name, [])
     if found and value["type"] == "text" and found[-1]["type"] == "text":
         found[-1]["text"] += value["text"]
@@ -126,10 +127,11 @@ def add(outputs: dict[str, list[dict[str, Any]]], name: str, value: dict[str, An
 
 
 def save(result: dict[str, Any], declared: dict[str, Any], out: str | None) -> list[str]:
-    """Write media to files, and put the file's name in the place of the data; returns the names.
+    """Write media to files and replace the data by the file's name; returns the names.
 
-    `out`: a file for the task's main output (the first that is no preview), or a folder for all of them. Without it,
-    a file beside the caller, named for the task and the seed. A film is one file that moves, in a folder its pictures.
+    `out`: a file for the task's main output (the first that isn't a preview), or a folder for all of them. Without it,
+    a file in the working directory, named for the task and the seed. A film is one animated file, in a folder its
+    pictures.
     """
     if result["error"]:
         return []
@@ -170,7 +172,7 @@ def _save_film(values: list[dict[str, Any]], path: Path) -> str:
 
 
 def _whole_sound(values: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The sound that came in several WAV pieces; None for anything else."""
+    """The sound that came in several WAV pieces, joined; None for anything else."""
     if len(values) < 2 or any(value["mime"] != "audio/wav" for value in values):
         return None
     from walkgraph.service.values import wav

@@ -1,4 +1,4 @@
-"""What a run gives, as it comes and when it is over."""
+"""Show the values of a run, as they come and when it is over."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 _ROWS, _SIDES = 64, 2
-"""Of numbers that are written out."""
+"""The most rows and axes of numbers that are printed."""
 
 
 def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
-    """The outputs and figures of the run that tells these, texts printed as they come unless `quiet`."""
+    """Collect the outputs and figures of a run from its events; texts are printed as they come unless `quiet`."""
     result: dict[str, Any] = {"outputs": {}, "error": None, "seed": None}
     for event in events:
         if event.name == "accepted":
@@ -42,8 +42,8 @@ def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
 
 
 def _words(values: list[dict[str, Any]]) -> str:
-    """Of a number, a yes or no, or numbers (of those that came one by one all, otherwise of the last value); empty for
-    what is no such thing."""
+    """The text of a number, a boolean or an array of numbers (all values if each is a single number, otherwise the last
+    one); empty for anything else."""
     value = values[-1]
     if "value" in value:
         found = value["value"]
@@ -64,13 +64,13 @@ def _number(value: float | None) -> str:
 
 
 def complain(error: dict[str, Any]) -> None:
-    """Of the run that ended with it."""
+    """Print the error that ended the run."""
     where = f" (node `{error['node']}`)" if error.get("node") else ""
-    output.complain(f"{error['message']}{where}", ["trying again can help"] if error.get("retryable") else [])
+    output.complain(f"{error['message']}{where}", ["trying again may help"] if error.get("retryable") else [])
 
 
 def show(result: dict[str, Any], files: list[str]) -> None:
-    """The files that were written, and where its time went."""
+    """Print the files written, and how long the run took."""
     if result["error"]:
         complain(result["error"])
         return

@@ -1,4 +1,4 @@
-"""Pictures that follow each other as one file that moves."""
+"""Write a sequence of pictures as one animated file."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 FILM = "film"
-"""The output whose pictures are a film."""
+"""The output whose pictures form a film."""
 _FORMATS = {".png": "PNG", ".apng": "PNG", ".gif": "GIF", ".webp": "WEBP"}
 _FRAME_MS, _END_MS = 120, 1200
 
 
 def is_film(name: str, values: Sequence[dict[str, Any]], path: Path) -> bool:
-    """Whether these are one film, and the path's suffix is that of a kind of file that moves."""
+    """True if the values form a film and the path's suffix names an animated format."""
     return name == FILM and len(values) > 1 and path.suffix.lower() in _FORMATS
 
 
 def write_film(values: Sequence[dict[str, Any]], path: Path) -> None:
-    """`values`: pictures of one size, base64 in `data`. Its end stands for a while before it begins anew."""
+    """Write the film; `values` are pictures of one size, base64 in `data`. The last one stays for a while before the
+    loop restarts."""
     from PIL import Image
 
     frames = [Image.open(io.BytesIO(base64.b64decode(value["data"]))).convert("RGB") for value in values]

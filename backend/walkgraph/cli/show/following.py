@@ -1,5 +1,5 @@
-"""A deployment as it runs, from the frames of its telemetry: what is under way, what each node and rank does. Nothing
-here prints; times are seconds of the events' own clock, or of the caller's."""
+"""Follow a deployment by its telemetry frames: open runs, and the work of each node and rank. Nothing here prints;
+times are seconds of the events' clock or of the caller's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from walkgraph.cli.show.timelines import duration
 
 WINDOW = 5.0
-"""Seconds that rates are of."""
+"""Seconds that rates are averaged over."""
 MAX_RUNS = 12
-"""That are listed."""
+"""The most runs listed."""
 
 Frame = Mapping[str, Any]
 
@@ -23,14 +23,14 @@ class _Run:
     task: str
     phase: str
     began: float
-    """When it was heard of, by the caller's clock."""
+    """When its first event came, by the caller's clock."""
     paused: bool = False
 
 
 @dataclass(slots=True)
 class _Node:
     work: deque[tuple[float, int, float, float]] = field(default_factory=deque[tuple[float, int, float, float]])
-    """When it came, calls, seconds busy, seconds queued."""
+    """When it came, calls, busy seconds, queued seconds."""
     iteration: str = ""
 
 
@@ -45,7 +45,7 @@ class Board:
         self._ended = 0
 
     def take(self, frame: Frame, now: float) -> Iterator[str]:
-        """What of it is worth a line of its own."""
+        """Take a frame; yields the lines that are worth printing on their own."""
         match frame["type"]:
             case "events":
                 for event in frame["events"]:
@@ -64,11 +64,11 @@ class Board:
                 pass
 
     def lines(self, now: float) -> Iterator[str]:
-        """All of it, as it is now."""
+        """The whole state at this moment, as lines."""
         missed = f", {self._dropped} frames missed" if self._dropped else ""
         yield f"{self._deployment}: {self._state or 'unknown'}, {len(self._runs)} runs, {self._ended} over{missed}"
-        for rank, told in sorted(self._ranks.items()):
-            yield f"  rank {rank}  {_rank(told)}"
+        for rank, gauges in sorted(self._ranks.items()):
+            yield f"  rank {rank}  {_rank(gauges)}"
         yield ""
         yield f"  {'NODE':24} {'RANK':>4} {'CALLS/S':>9} {'MS/CALL':>9} {'QUEUED MS':>9}  ITERATION"
         for (rank, name), node in sorted(self._nodes.items()):
@@ -107,7 +107,7 @@ class Board:
     def _phase(self, event: Frame, now: float) -> Iterator[str]:
         id_, phase = event["run"], event["phase"]
         if phase == "finished":
-            # How it ended is told by a frame of its own, which may have come first.
+            # A run's end has a frame of its own, which may have come first.
             self._runs.pop(id_, None)
             return
         run = self._runs.setdefault(id_, _Run(event["task"], phase, now))
@@ -157,12 +157,12 @@ def _rates(node: _Node, now: float) -> str:
     return f"{calls / WINDOW:>9.1f} {busy / calls * 1e3:>9.2f} {queued / calls * 1e3:>9.2f}"
 
 
-def _rank(told: Frame) -> str:
-    words = [f"busy {told['busy']:4.0%}", f"queue {told['queue']}", f"runs {told['runs']}"]
-    if told["pages_total"]:
-        words.append(f"KV {1 - told['pages_free'] / told['pages_total']:.0%}")
-    if told["memory_total"]:
-        words.append(f"memory {told['memory_used'] / 2**30:.1f} of {told['memory_total'] / 2**30:.1f} GiB")
+def _rank(gauges: Frame) -> str:
+    words = [f"busy {gauges['busy']:4.0%}", f"queue {gauges['queue']}", f"runs {gauges['runs']}"]
+    if gauges["pages_total"]:
+        words.append(f"KV {1 - gauges['pages_free'] / gauges['pages_total']:.0%}")
+    if gauges["memory_total"]:
+        words.append(f"memory {gauges['memory_used'] / 2**30:.1f} of {gauges['memory_total'] / 2**30:.1f} GiB")
     return "  ".join(words)
 
 

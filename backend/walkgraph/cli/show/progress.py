@@ -1,4 +1,4 @@
-"""How far a deployment is, while it is started: bars on a terminal, a line for every change elsewhere."""
+"""Show the progress of a starting deployment: bars on a terminal, otherwise a line per change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PHASES = {"load": "weights", "warm": "kernels and warm-up", "capture": "capture", "connect": "connections"}
-"""As the service calls them -> in words."""
+"""Phase in the service's format -> words."""
 _STATES = {
     "starting": "process",
     "loading": "weights",
@@ -22,12 +22,12 @@ _STATES = {
 
 
 class Shown(Protocol):
-    """Somewhere that it is shown."""
+    """A place that shows the progress."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def take(self, found: Mapping[str, Any]) -> None:
-        """A deployment as the service tells it."""
+        """Show a deployment as the service reports it."""
         ...
 
 
@@ -36,12 +36,12 @@ def shown() -> Shown:
 
 
 def doing(rank: Mapping[str, Any]) -> str:
-    """What a rank is at, in words."""
+    """A rank's present activity, in words."""
     return PHASES.get(rank["phase"], _STATES.get(rank["state"], str(rank["state"])))
 
 
 class Lines:
-    """For files and pipes: nothing moves the cursor."""
+    """Progress as lines for files and pipes; nothing moves the cursor."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, str], int] = {}
@@ -62,7 +62,7 @@ class Lines:
 
 
 class Bars:
-    """One bar a rank and phase; those of phases that are over stay full."""
+    """One bar per rank and phase; bars of finished phases stay full."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -98,7 +98,7 @@ class Bars:
     def _advance(self, rank: Mapping[str, Any], number: int, at: str) -> None:
         if (number, at) not in self._tasks:
             name = output.clean(f"rank {number} {_device(rank)}{at}")
-            # A phase that tells no share yet only pulses.
+            # A phase without a known share only pulses.
             self._tasks[number, at] = self._progress.add_task(name, total=1.0 if rank["phase"] else None)
         if rank["phase"]:
             self._progress.update(self._tasks[number, at], total=1.0, completed=rank["fraction"])
@@ -111,7 +111,7 @@ class Bars:
 
 
 def _ranks(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Of what is being started: the new version, while a deployment is switched."""
+    """The ranks that are starting: those of the new version while a deployment is switched."""
     return (found.get("next") or found)["ranks"]
 
 

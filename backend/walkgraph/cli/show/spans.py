@@ -1,4 +1,4 @@
-"""Spans and moments of time, as a person writes and reads them."""
+"""Durations and moments in a person's notation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhdw])")
 
 
 def seconds(text: str) -> float:
-    """Of `90s`, `30m`, `12h`, `30d`, `2w`. Raises InvalidInput."""
+    """Parse `90s`, `30m`, `12h`, `30d`, `2w`. Raises InvalidInput."""
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        raise InvalidInput(f"`{text}` is no span of time; write a number and a unit: `90s`, `30m`, `12h`, `30d`, `2w`")
+        raise InvalidInput(f"`{text}` is not a duration; write a number and a unit: `90s`, `30m`, `12h`, `30d`, `2w`")
     return float(found[1]) * _UNITS[found[2]]
 
 
 def moment(at: float | None, nothing: str = "-") -> str:
-    """Epoch seconds, in this machine's time."""
+    """Format epoch seconds in this machine's time zone."""
     return nothing if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

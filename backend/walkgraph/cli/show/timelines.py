@@ -1,4 +1,5 @@
-"""A trace on a terminal: its phases, its nodes, and what each rank did over time, as text. Nothing here prints."""
+"""Draw a trace on a terminal as text: its phases, its nodes, and the work of each rank over time. Nothing here
+prints."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 from walkgraph.telemetry.trace import FOLDED, Trace
 
 SHADES = " ░▒▓█"
-"""By how much of a column's time is busy."""
+"""Shades by the busy share of a column's time."""
 LEAST_WIDTH = 20
 PHASES = {"queued": "q", "started": "s", "first_output": "o", "finished": "f"}
 NODE_HEADERS = ("NODE", "RANK", "CALLS", "BUSY MS", "MS/CALL", "QUEUED MS", "BATCH", "SHARE")
@@ -17,7 +18,7 @@ NODE_RIGHT = (1, 2, 3, 4, 5, 6, 7)
 
 
 def duration(seconds: float) -> str:
-    """With three digits or so, in the unit that fits."""
+    """A duration with about three digits, in a fitting unit."""
     if seconds >= 60:
         return f"{int(seconds) // 60} min {int(seconds) % 60} s"
     if seconds >= 1:
@@ -27,19 +28,19 @@ def duration(seconds: float) -> str:
 
 def heading(trace: Trace) -> list[str]:
     state = trace.state + (f" ({trace.error})" if trace.error else "")
-    told = [f"telemetry {trace.level}"]
+    parts = [f"telemetry {trace.level}"]
     if trace.lost:
-        told.append(f"{trace.lost} events lost")
+        parts.append(f"{trace.lost} events lost")
     if trace.cut:
-        told.append("its older part is not kept")
+        parts.append("its older part is not kept")
     return [
         f"{trace.run}  {trace.task} on {trace.deployment}: {state}, {duration(trace.seconds)}",
-        f"{phases(trace)}; {', '.join(told)}",
+        f"{phases(trace)}; {', '.join(parts)}",
     ]
 
 
 def phases(trace: Trace) -> str:
-    """In words."""
+    """The phases in words."""
     at = trace.phases
     if "started" not in at:
         return "not started"
@@ -50,7 +51,7 @@ def phases(trace: Trace) -> str:
 
 
 def nodes(trace: Trace) -> list[tuple[Any, ...]]:
-    """A row for each lane, the busiest first: calls of a node, or iterations of a loop that a device runs whole."""
+    """A row per lane, the busiest first: calls of a node, or iterations of a device loop."""
     blocks, rows = trace.blocks, defaultdict[int, list[int]](list)
     for row, lane in enumerate(blocks.lane):
         rows[lane].append(row)
@@ -70,7 +71,7 @@ def nodes(trace: Trace) -> list[tuple[Any, ...]]:
 
 
 def timeline(trace: Trace, width: int) -> Iterator[str]:
-    """A line for each lane below its rank, as wide as `width` or a little more where that is very small."""
+    """A line per lane below its rank, about `width` columns wide."""
     end = max([round(trace.seconds * 1e6), *trace.blocks.finished, 1])
     labels = [f"  {lane.name}" for lane in trace.lanes]
     margin = max([len(label) for label in labels] + [len("phases")]) + 1
@@ -87,17 +88,17 @@ def timeline(trace: Trace, width: int) -> Iterator[str]:
         for number, lane in enumerate(trace.lanes):
             if lane.rank == rank:
                 yield f"{labels[number]:{margin}}│{_shaded(by_lane[number], end, columns)}│"
-    told = ", ".join(f"{mark} {name.replace('_', ' ')}" for name, mark in PHASES.items() if name in trace.phases)
-    if told:
-        yield f"{'':{margin}} {told}"
+    parts = ", ".join(f"{mark} {name.replace('_', ' ')}" for name, mark in PHASES.items() if name in trace.phases)
+    if parts:
+        yield f"{'':{margin}} {parts}"
 
 
 def why(found: Mapping[str, Any]) -> list[str]:
-    """In words, and each kind's share."""
+    """The explanation in words, and the share of each kind."""
     seconds = found.get("seconds") or 1.0
     shares = sorted(found.get("shares", {}).items(), key=lambda share: -share[1])
-    told = ", ".join(f"{kind} {share / seconds:.0%}" for kind, share in shares if share > 0.005 * seconds)
-    return [line for line in (found.get("says", ""), told) if line]
+    parts = ", ".join(f"{kind} {share / seconds:.0%}" for kind, share in shares if share > 0.005 * seconds)
+    return [line for line in (found.get("says", ""), parts) if line]
 
 
 def statistics(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -124,14 +125,14 @@ STATISTICS = ("NODE", "RANK", "CALLS", "P50 MS", "P95", "P99", "QUEUED P50", "P9
 
 
 def _busy(trace: Trace, row: int) -> int:
-    """Of its span: a folded block covers more time than its calls took."""
+    """Busy time of a block; a folded block spans more time than its calls took."""
     blocks = trace.blocks
     span = max(0, blocks.finished[row] - blocks.started[row])
     return min(span, blocks.busy[row]) if blocks.kind[row] == FOLDED else span
 
 
 def _shaded(spans: Sequence[tuple[int, int, int]], end: int, columns: int) -> str:
-    """Each column by its busy share; whatever was done at all shows."""
+    """Shade each column by its busy share; any work at all is visible."""
     filled = [0.0] * columns
     for start, finish, busy in spans:
         density = busy / (finish - start) if finish > start else 1.0

@@ -1,1 +1,1 @@
-"""One file a verb: its `command` is the function, its name the verb."""
+"""One file per verb: its `command` is the function, its name the verb."""

@@ -20,10 +20,10 @@ _PAGE = 1000
 def command(
     action: Annotated[str | None, typer.Option(help="`deployment.create`; or a kind: `deployment`, `key`.")] = None,
     caller: Annotated[str | None, typer.Option(help="A key's id, `token`, `studio` or `service`.")] = None,
-    target: Annotated[str | None, typer.Option(help="The name of what was changed.")] = None,
+    target: Annotated[str | None, typer.Option(help="The name of the changed object.")] = None,
     outcome: Annotated[Literal["begun", "done", "refused", "failed"] | None, typer.Option()] = None,
-    since: Annotated[str | None, typer.Option(help="Not longer ago than `90m`, `12h`, `30d`.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Of the newest.")] = 50,
+    since: Annotated[str | None, typer.Option(help="Only changes of the last `90m`, `12h`, `30d`.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most entries listed.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List who changed deployments, documents and keys, newest last."""
@@ -50,7 +50,7 @@ def command(
     if as_json:
         output.as_json(rows)
     elif not rows:
-        output.line("nothing was changed")
+        output.line("no changes")
     else:
         output.table(("WHEN", "WHO", "FROM", "WHAT", "NAME", "OUTCOME", ""), map(_row, rows))
 

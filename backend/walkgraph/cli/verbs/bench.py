@@ -1,4 +1,4 @@
-"""`walkgraph bench`: how fast a running deployment answers, under load."""
+"""`walkgraph bench`: measure how fast a running deployment answers under load."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 SECTION = "Runs"
 INTERRUPTED = 130
 SECONDS = 10.0
-"""Of each level, where nothing is said."""
+"""Default duration of each level, in seconds."""
 _LONG = 200
-"""Characters of an input that a report shows."""
+"""The most characters of an input that a report shows."""
 
-Deployment = Annotated[str, typer.Argument(help="Of which deployment.", autocompletion=completing.deployments)]
-Task = Annotated[str, typer.Argument(help="Which of its tasks.", autocompletion=completing.tasks)]
+Deployment = Annotated[str, typer.Argument(help="The deployment.", autocompletion=completing.deployments)]
+Task = Annotated[str, typer.Argument(help="One of its tasks.", autocompletion=completing.tasks)]
 Concurrency = Annotated[str | None, typer.Option("--concurrency", "-c", help="Clients at once: `1,4,16` [default: 1].")]
-Requests = Annotated[int | None, typer.Option("--requests", "-n", min=1, help="Of each level.")]
+Requests = Annotated[int | None, typer.Option("--requests", "-n", min=1, help="Requests per level.")]
 Seconds = Annotated[
     float | None,
-    typer.Option("--seconds", min=0.1, max=86_400, help="Of each level [default: 10].", show_default=False),
+    typer.Option("--seconds", min=0.1, max=86_400, help="Seconds per level [default: 10].", show_default=False),
 ]
-Rate = Annotated[str | None, typer.Option("--rate", help="Requests a second that come by the clock instead: `2,5`.")]
-Warmup = Annotated[int, typer.Option("--warmup", min=0, max=10_000, help="Requests of each client before.")]
+Rate = Annotated[str | None, typer.Option("--rate", help="Open load instead, in requests per second: `2,5`.")]
+Warmup = Annotated[int, typer.Option("--warmup", min=0, max=10_000, help="Warm-up requests of each client.")]
 Slo = Annotated[str | None, typer.Option("--slo", help="Goals: `ttft=300ms,itl=50ms,e2e=2s`.")]
 Param = Annotated[list[str] | None, typer.Option("--param", "-p", help="A parameter, as `name=value`.")]
-Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder for a report: tables and pictures.")]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="Folder for a report with tables and charts.")]
 
 
 def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its name
@@ -54,7 +54,8 @@ def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its nam
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a task again and again, and tell what it takes. Inputs and parameters are options, as for `run`.
+    r"""Send a task's requests again and again, and report latency and throughput. Inputs and parameters are options, as
+    for `run`.
 
     \b
     walkgraph bench shapes text_to_image --prompt 'a red circle' --concurrency 1,4 --seconds 20
@@ -92,12 +93,12 @@ command.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  #
 
 
 def _levels(concurrency: str | None, rate: str | None) -> list[Level]:
-    """Raises typer.BadParameter."""
+    """The load levels. Raises typer.BadParameter."""
     from walkgraph.cli.benching.load import Level
 
     if concurrency is not None and rate is not None:
         raise typer.BadParameter(
-            "`--rate` and `--concurrency` don't go together: requests come by the clock, or clients wait"
+            "use either `--rate` (requests come by the clock) or `--concurrency` (clients wait for their answers)"
         )
     name, text = ("--rate", rate) if rate is not None else ("--concurrency", concurrency or "1")
     try:
@@ -106,18 +107,18 @@ def _levels(concurrency: str | None, rate: str | None) -> list[Level]:
         numbers = []
     most = 100_000 if rate is not None else 4096
     if not numbers or not all(0 < number <= most for number in numbers):
-        raise typer.BadParameter(f"`{text}` is no list of numbers up to {most}; write `1,4,16`", param_hint=name)
+        raise typer.BadParameter(f"`{text}` is not a list of numbers up to {most}; write `1,4,16`", param_hint=name)
     if rate is not None:
         return [Level(rate=number) for number in numbers]
     if not all(number.is_integer() for number in numbers):
-        raise typer.BadParameter("clients are whole; write `1,4,16`", param_hint=name)
+        raise typer.BadParameter("the number of clients is an integer; write `1,4,16`", param_hint=name)
     return [Level(concurrency=int(number)) for number in numbers]
 
 
 async def _measure(
     client: Client, path: str, body: dict[str, Any], levels: list[Level], bounds: Bounds
 ) -> list[Measured]:
-    """The levels that were measured until Ctrl-C."""
+    """Measure the levels; after Ctrl-C, those that were finished."""
     import asyncio
 
     from walkgraph.cli.benching import load
@@ -136,12 +137,12 @@ async def _measure(
     found: list[Measured] = []
     try:
         for level in levels:
-            what = f"{level.rate:g} requests a second" if level.rate is not None else f"{level.concurrency} at once"
+            what = f"{level.rate:g} requests per second" if level.rate is not None else f"{level.concurrency} at once"
             bound = f"{bounds.requests} requests" if bounds.requests else f"{bounds.seconds:g} s"
             output.note(f"{what}, {bound} ...")
             found.append(await load.run(level, connect, asked, bounds, stop))
             if stop.is_set():
-                output.note("interrupted; what was measured until now:")
+                output.note("interrupted; results so far:")
                 break
     finally:
         loop.remove_signal_handler(signal.SIGINT)
@@ -172,7 +173,7 @@ def _tell(results: dict[str, Any], out: Path | None, *, as_json: bool) -> None:
 
 
 def _about(client: Client, deployment: str, task: str) -> dict[str, Any]:
-    """What the figures are of. No secret is in it."""
+    """The environment of the figures. It contains no secrets."""
     import platform
     import shlex
     from datetime import UTC, datetime
@@ -200,7 +201,7 @@ def _about(client: Client, deployment: str, task: str) -> dict[str, Any]:
 
 
 def _etag(client: Client, graph: str) -> str | None:
-    """Of the stored document of that name, which may have changed since; None where there is none."""
+    """Etag of the stored document of that name, which may have changed since; None if there is none."""
     from walkgraph.client import ProblemError
 
     try:
@@ -210,7 +211,7 @@ def _etag(client: Client, graph: str) -> str | None:
 
 
 def _shortened(value: Any) -> Any:
-    """Without the bytes of pictures and sounds."""
+    """The value without the bytes of pictures and sounds."""
     if isinstance(value, str):
         return value if len(value) <= _LONG else f"{value[:40]}… ({len(value)} characters)"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""`walkgraph components`: the palette. Needs no service."""
+"""`walkgraph components`: show the palette. Needs no service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what a graph may be made of, or show one component with its ports and parameters."""
+    """List the components for graphs, or show one with its ports and parameters."""
     from walkgraph.components import catalogue
     from walkgraph.errors import NotFound
     from walkgraph.graph.problems import nearest

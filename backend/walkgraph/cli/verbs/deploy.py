@@ -28,11 +28,11 @@ def command(
             help="A placement: a file, or a name; default: all on one rank.", autocompletion=completing.placements
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Of the deployment; default: the graph's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the deployment; default: the graph's.")] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Switch the deployment of that name, without a pause, if there is one.")
+        bool, typer.Option("--replace", help="If a deployment of that name exists, switch it without a pause.")
     ] = False,
-    wait: Annotated[bool, typer.Option(help="Return once it is ready, or failed.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until it is ready or has failed.")] = True,
     as_json: Json = False,
 ) -> None:
     """Deploy a graph."""
@@ -67,7 +67,10 @@ def _deployed(client: Client, graph: Any, placement: Any, name: str | None, repl
     except ProblemError as error:
         if error.code != "conflict" or replace:
             raise
-        detail = f"there is a deployment `{id_}` already; add `--replace` to switch it without a pause, or `--name`"
+        detail = (
+            f"the deployment `{id_}` exists already; switch it without "
+            "a pause with `--replace`, or choose another `--name`"
+        )
         raise ProblemError(error.status, {**error.content, "detail": detail}) from None
 
 
@@ -82,10 +85,10 @@ def _followed(client: Client, id_: str) -> Deployment:
 
 
 def _goes_on(id_: str, *, switched: bool) -> str:
-    """What a person who no longer waits has to know."""
+    """A remark for a person who stops waiting."""
     if switched:
-        return f"\n`{id_}` goes on being switched, and serves as before until then; see `walkgraph status`"
-    return f"\n`{id_}` goes on starting; `walkgraph status` shows how far it is, `walkgraph undeploy {id_}` ends it"
+        return f"\n`{id_}` is still being switched and serves the old version until then; see `walkgraph status`"
+    return f"\n`{id_}` is still starting; `walkgraph status` shows its progress, `walkgraph undeploy {id_}` stops it"
 
 
 def _next_failed(found: Deployment) -> bool:

@@ -1,4 +1,4 @@
-"""`walkgraph doctor`: whether this machine can run Walkgraph, and what to do where it can't."""
+"""`walkgraph doctor`: check whether this machine can run Walkgraph, with advice where it can't."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from walkgraph.cli.options import Json
 
 
 def command(as_json: Json = False) -> None:
-    """Find what is wrong: versions, GPUs, compilers, memory, limits, the home, weights, database, service."""
+    """Check versions, GPUs, compilers, memory, limits, the home, weights, database and service."""
     found = _found()
     if as_json:
         output.as_json([finding._asdict() for finding in found])
@@ -20,7 +20,7 @@ def command(as_json: Json = False) -> None:
 
 
 def _found() -> list[diagnosing.Finding]:
-    """Where the settings are wrong, that alone: nothing else can be told without them."""
+    """All findings; wrong settings are the only finding, as nothing else can be checked without them."""
     from pydantic import ValidationError
 
     from walkgraph.cli.doctor.examining import examine

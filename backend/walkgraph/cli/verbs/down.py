@@ -13,17 +13,17 @@ from walkgraph.cli import output
 from walkgraph.cli.options import Json
 
 STOP_SECONDS = 30
-"""What processes may take to end once the runs are done."""
+"""Seconds that processes get to end once the runs are done."""
 SECOND_SECONDS = 0.5
-"""Between the signals of `--now`."""
+"""Seconds between the signals of `--now`."""
 QUIET_SECONDS = 4.0
-"""Most services have stopped by then."""
+"""Seconds in which most services stop."""
 
 
 def command(
-    now: Annotated[bool, typer.Option("--now", help="Don't let runs finish.")] = False, as_json: Json = False
+    now: Annotated[bool, typer.Option("--now", help="End runs at once.")] = False, as_json: Json = False
 ) -> None:
-    """Stop the service once its runs are done. What is deployed is deployed again at the next start."""
+    """Stop the service once its runs are done. Its deployments start again with it."""
     from walkgraph.client import Unreachable, read_address
     from walkgraph.settings import Settings, is_running
 
@@ -36,7 +36,7 @@ def command(
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         patience = settings.drain_timeout + STOP_SECONDS
         if now:
-            # Two that come together are taken for one.
+            # Two signals that come together are delivered as one.
             ended, _, _ = select.select([handle], [], [], SECOND_SECONDS)
             if not ended:
                 signal.pidfd_send_signal(handle, signal.SIGTERM)

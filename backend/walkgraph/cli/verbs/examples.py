@@ -1,4 +1,4 @@
-"""`walkgraph examples`: the graphs that come with Walkgraph, and how to try them. Needs no service."""
+"""`walkgraph examples`: list the bundled graphs and how to try them. Needs no service."""
 
 from __future__ import annotations
 

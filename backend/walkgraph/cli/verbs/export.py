@@ -1,4 +1,4 @@
-"""`walkgraph export`: a graph to Python and back, a run to a folder."""
+"""`walkgraph export`: write a graph as Python and back, or a run as a folder."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ def command(
     what: Annotated[
         str,
         typer.Argument(
-            help="A graph (a file, or a name), a Python program of one, or a run (the start of its id, `last`).",
+            help="A graph (a file or a name), a Python program that "
+            "makes one, or a run (the start of its id, or `last`).",
             autocompletion=completing.graphs_and_runs,
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="File, or folder of a run; default: standard output, run-ID/.")
+        Path | None, typer.Option("-o", "--out", help="File, or folder for a run; default: standard output, run-ID/.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a graph as a Python program, a program as the graph, or all that is kept of a run as a folder.
+    """Write a graph as a Python program, a program as the graph, or everything kept of a run as a folder.
 
     \b
     walkgraph export shapes -o shapes.py        a program that prints the same document
-    walkgraph export shapes.py -o shapes.json   and back: it is run, with all that it may do
-    walkgraph export last -o run/               to be attached to a report; no secret is in it
+    walkgraph export shapes.py -o shapes.json   and back; this executes the program
+    walkgraph export last -o run/               to attach to a bug report; contains no secrets
     """
     if what.endswith(".py"):
         from walkgraph.graph.codec import dumps
@@ -70,7 +71,7 @@ def _is_run(what: str) -> bool:
 
 
 def _document(what: str) -> Any:
-    """Of a file, of a bundled name, or of one that the service knows. Raises NotFound."""
+    """The document from a file, from a bundled name, or from a name that the service knows. Raises NotFound."""
     from walkgraph import resources
     from walkgraph.client import Client, ProblemError, Unreachable
     from walkgraph.settings import Settings
@@ -80,12 +81,12 @@ def _document(what: str) -> Any:
             with Client.local(Settings()) as client:
                 return client.graph(what)
         except (Unreachable, ProblemError):
-            pass  # Said better by what looks for files and bundled names.
+            pass  # `documents.read` explains what was looked for
     return documents.read(what, "graphs")
 
 
 def _made(path: Path) -> Graph:
-    """The graph that a person's own program makes, as `graph`. Raises NotFound, InvalidInput."""
+    """The graph named `graph` of a person's own program. Raises NotFound, InvalidInput."""
     from walkgraph.errors import InvalidInput, NotFound, WalkgraphError
     from walkgraph.graph.document import Graph
 
@@ -96,9 +97,9 @@ def _made(path: Path) -> Graph:
     except WalkgraphError:
         raise
     except Exception as error:  # noqa: BLE001 (of a program that isn't ours)
-        raise InvalidInput(f"`{path}` ends with {type(error).__name__}: {error}") from None
+        raise InvalidInput(f"`{path}` fails with {type(error).__name__}: {error}") from None
     if not isinstance(found, Graph):
-        raise InvalidInput(f"`{path}` must name a graph `graph`: end it with `graph = g.build()`")
+        raise InvalidInput(f"`{path}` must define a graph named `graph`: end it with `graph = g.build()`")
     return found
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N999 (the word of the command)
-"""`walkgraph import`: a folder of public weights becomes a graph and placements. Needs no service and no GPU."""
+"""`walkgraph import`: make a graph and placements from a folder of public weights. Needs no service and no GPU."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ SECTION = "Graphs"
 
 def command(
     folder: Annotated[
-        Path, typer.Argument(help="With the checkpoint's config and safetensors files.", file_okay=False)
+        Path, typer.Argument(help="Folder with the checkpoint's config and safetensors files.", file_okay=False)
     ],
-    name: Annotated[str | None, typer.Option("--name", help="Of the graph; default: from the folder's.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the graph; default: made from the folder's.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder for the documents; default: here.")] = None,
     save: Annotated[bool, typer.Option("--save", help="Save them in the running service instead.")] = False,
     gpus: Annotated[
-        str | None, typer.Option(help="Place for GPUs that need not be here: `2x141GB`.", metavar="COUNTxMEMORY")
+        str | None, typer.Option(help="Plan for GPUs that need not exist here: `2x141GB`.", metavar="COUNTxMEMORY")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recognise a public checkpoint, check its tensors, and write a graph and placements that serve it."""
+    """Recognize a public checkpoint, check its tensors, and write a graph and placements that serve it."""
     from walkgraph.checkpoints.contents import read
     from walkgraph.importing.making import make
     from walkgraph.importing.recognising import recognise
 
     if save and out is not None:
-        raise typer.BadParameter("`--save` and `--out` don't go together", param_hint="--save")
+        raise typer.BadParameter("use either `--save` or `--out`", param_hint="--save")
     found = recognise(read(folder))
     problems = found.problems()
     if problems:
@@ -45,8 +47,8 @@ def command(
     made = make(found, name, _hardware(gpus))
     written = _saved(made) if save else _written(made, out or Path())
     if as_json:
-        told = {"warnings": made.warnings, "graph": made.graph, "placements": made.placements, "unfit": made.unfit}
-        output.as_json({**_told(found), "ok": True, "problems": [], **told, "written": written})
+        documents = {"warnings": made.warnings, "graph": made.graph, "placements": made.placements, "unfit": made.unfit}
+        output.as_json({**_told(found), "ok": True, "problems": [], **documents, "written": written})
         return
     _print(found, made, written)
 
@@ -65,7 +67,7 @@ def _hardware(gpus: str | None) -> Hardware:
 
 
 def _refuse(found: Recognised, problems: list[str], *, as_json: bool) -> None:
-    """Nothing is written for what could not be loaded."""
+    """Report why the checkpoint can't be served; nothing is written."""
     if as_json:
         output.as_json({**_told(found), "ok": False, "problems": problems})
     else:
@@ -88,7 +90,7 @@ def _told(found: Recognised) -> dict[str, Any]:
 
 
 def _written(made: Made, folder: Path) -> list[str]:
-    """Raises Conflict rather than writing over a document that differs."""
+    """Write the documents. Raises Conflict rather than overwriting a document that differs."""
     from walkgraph.errors import Conflict, InvalidInput
     from walkgraph.graph.codec import dumps, load, pretty
 
@@ -97,18 +99,18 @@ def _written(made: Made, folder: Path) -> list[str]:
     for name, text in texts.items():
         path = folder / name
         if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise Conflict(f"`{path}` is there already, with something else in it; give `--name` or another `--out`")
+            raise Conflict(f"`{path}` exists already with other content; give `--name` or another `--out`")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidInput(f"`{folder}` can't be written to: {error.strerror}") from None
+        raise InvalidInput(f"`{folder}` can't be written: {error.strerror}") from None
     return [str(folder / name) for name in texts]
 
 
 def _saved(made: Made) -> list[str]:
-    """As documents of the running service, new ones only."""
+    """Save the documents in the running service; existing ones are not replaced."""
     from walkgraph.client import Client
     from walkgraph.graph.codec import dump, load
     from walkgraph.settings import Settings
@@ -126,7 +128,7 @@ def _print(found: Recognised, made: Made, written: list[str]) -> None:
     contents = found.contents
     types = ", ".join(f"{count} tensors of {dtype}" for dtype, count in found.dtypes.items())
     output.line(f"{contents.name} is {found.family.title}: {_count(found.parameters)} parameters, {types}")
-    output.line(f"{output.size(found.bytes)} of weights, and every tensor is what the network reads\n")
+    output.line(f"{output.size(found.bytes)} of weights, and every tensor matches the network\n")
     for name in written:
         output.line(f"wrote {name}")
     for name, reason in made.unfit.items():
@@ -137,7 +139,7 @@ def _print(found: Recognised, made: Made, written: list[str]) -> None:
         output.complain(warning)
     root = contents.folder.parent
     if root not in [path.resolve() for path in Settings().checkpoint_roots]:
-        output.line("\nlet the service read the folder's parent, once:")
+        output.line("\nstart the service with the folder's parent as a weight root:")
         output.line(f"  WALKGRAPH_CHECKPOINT_ROOTS='[\"{root}\"]' walkgraph up")
     output.line("\nthen")
     output.line("  " + " ".join(["walkgraph deploy", *written[:2]]))

@@ -1,4 +1,4 @@
-"""`walkgraph keys`: what lets clients in, besides the token: made, listed, revoked."""
+"""`walkgraph keys`: make, list and revoke keys for clients."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ command = typer.Typer(
 
 @command.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="For people; no other valid key has it.")],
-    scope: Annotated[list[Scope], typer.Option(help="What it may do; may be given several times.")],
+    name: Annotated[str, typer.Argument(help="A name for people, unique among valid keys.")],
+    scope: Annotated[list[Scope], typer.Option(help="A permission; may be given several times.")],
     requests_per_minute: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="A sixth of it may come at once. [default: no limit]")
+        int | None, typer.Option(min=1, max=1_000_000, help="At most a sixth of them at once. [default: no limit]")
     ] = None,
     concurrent: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Runs under way at once. [default: no limit]")
+        int | None, typer.Option(min=1, max=10_000, help="The most runs at once. [default: no limit]")
     ] = None,
-    expires: Annotated[str | None, typer.Option(help="After `12h`, `30d`, `8w`. [default: when it is revoked]")] = None,
+    expires: Annotated[str | None, typer.Option(help="Lifetime: `12h`, `30d`, `8w`. [default: until revoked]")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key. It is printed this once: on standard output alone, so that it can go straight into a file."""
+    """Make a key. It is printed only once, alone on standard output, so that it can go straight into a file."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
@@ -68,10 +68,10 @@ def add(
 
 @command.command("list")
 def show(
-    former: Annotated[bool, typer.Option("--former", help="Also those that were revoked, or have expired.")] = False,
+    former: Annotated[bool, typer.Option("--former", help="Include revoked and expired keys.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Keys, with what they may do and when they were last used."""
+    """List keys with their permissions and last use."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
@@ -91,7 +91,7 @@ def show(
 def revoke(
     key: Annotated[str, typer.Argument(help="Its id, or the name of a valid one.")], as_json: Json = False
 ) -> None:
-    """Let nobody in with it any more, at once; what is open with it is closed."""
+    """Revoke a key at once and close its open connections."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
@@ -104,9 +104,10 @@ def revoke(
 
 
 def _named(client: Client, given: str) -> str:
-    """Raises NotFound, InvalidInput for a key itself: it would stay in the shell's history."""
+    """Id of the key with this id or name. Raises NotFound; InvalidInput for a secret, which would stay in the shell's
+    history."""
     if given.startswith("wg_"):
-        raise InvalidInput("name a key by its id or its name, never by itself")
+        raise InvalidInput("name a key by its id or its name, never by its secret")
     listed = client.keys()
     found = next((key for key in listed if given in (key["id"], key["name"])), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""`walkgraph logs`: what the service said."""
+"""`walkgraph logs`: show the service's log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import typer
 from walkgraph.cli import output
 
 LOOK_SECONDS = 0.25
-"""Between two looks at the file, while the service lives."""
+"""Seconds between two reads of the file while the service lives."""
 
 
 def command(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the service ends, or Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=100_000, help="Of the end.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Only lines that are JSON, as they are.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until the service ends or Ctrl-C.")
+    ] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=100_000, help="Lines from the end.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the lines that are JSON, unchanged.")] = False,
 ) -> None:
     """Show the log of the service that `walkgraph up --detach` started."""
     from walkgraph.errors import NotFound
@@ -37,14 +39,14 @@ def command(
 
 
 def _follow(stream: TextIO, path: Path, *, as_json: bool) -> None:
-    """Until the service of this home ends."""
+    """Print new lines until the service of this home ends."""
     from walkgraph.client import read_address
     from walkgraph.settings import Settings, is_running
 
     settings = Settings()
     address = read_address(settings)
     if address is None or not is_running(settings):
-        output.note(f"no service is running in `{path.parent}`; this is all there is")
+        output.note(f"no service is running in `{path.parent}`; the log ends here")
         return
     service = os.pidfd_open(address.pid)
     rest, ended = "", False

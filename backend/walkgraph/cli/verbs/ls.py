@@ -1,4 +1,4 @@
-"""`walkgraph ls`: what the service has."""
+"""`walkgraph ls`: list the service's objects."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def command(
     what: Annotated[Kind, typer.Argument(help="What to list.")] = "deployments",
     deployment: Annotated[
         str | None,
-        typer.Option("--deployment", "-d", help="Of this one: tasks, runs.", autocompletion=completing.deployments),
+        typer.Option(
+            "--deployment", "-d", help="List only the tasks or runs of this one.", autocompletion=completing.deployments
+        ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Runs that are listed.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The most runs listed.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List deployments, their tasks, stored graphs and placements, or the newest runs."""
@@ -32,7 +34,7 @@ def command(
     from walkgraph.settings import Settings
 
     if deployment is not None and what not in ("tasks", "runs"):
-        raise typer.BadParameter("`--deployment` goes with `tasks` and `runs`", param_hint="--deployment")
+        raise typer.BadParameter("`--deployment` works only with `tasks` and `runs`", param_hint="--deployment")
     with Client.local(Settings()) as client:
         found = list(_listed(client, what, deployment, limit))
     if as_json:

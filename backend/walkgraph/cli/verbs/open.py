@@ -13,7 +13,7 @@ from walkgraph.cli.options import Json
 def command(
     browse: Annotated[bool, typer.Option(help="Open it in this machine's browser.")] = True, as_json: Json = False
 ) -> None:
-    """Print an address that lets one browser into the studio, once; open it where there is a browser."""
+    """Print an address that lets one browser into the studio, once, and open it if there is a browser."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 

@@ -1,4 +1,4 @@
-"""`walkgraph plan`: what a deployment would be, without starting anything. Needs no service and no GPU."""
+"""`walkgraph plan`: plan a deployment without starting anything. Needs no service and no GPU."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def command(
         ),
     ] = None,
     gpus: Annotated[
-        str | None, typer.Option(help="Plan for GPUs that need not be here: `3x141GB`.", metavar="COUNTxMEMORY")
+        str | None, typer.Option(help="Plan for GPUs that need not exist here: `3x141GB`.", metavar="COUNTxMEMORY")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Plan a graph on a placement: ranks, memory, Walks, and what crosses ranks."""
+    """Plan a graph on a placement: ranks, memory, Walks, and transfers between ranks."""
     from walkgraph.placement.routes import handed
     from walkgraph.placement.show import render
     from walkgraph.service.deployments.judging import judge
@@ -48,9 +48,9 @@ def command(
     elif judged.plan is None:
         output.problems(found)
     else:
-        told = (*judged.graph_problems, *judged.placement_problems)
+        reported = (*judged.graph_problems, *judged.placement_problems)
         given = handed(judged.graph, judged.plan) if judged.graph is not None else ()
-        output.line(render(judged.plan, told, judged.copies, given).rstrip())
+        output.line(render(judged.plan, reported, judged.copies, given).rstrip())
     raise typer.Exit(0 if judged.plan is not None else 1)
 
 

@@ -1,4 +1,4 @@
-"""`walkgraph replay`: a run once more, here or on another deployment, and what came out otherwise."""
+"""`walkgraph replay`: repeat a run, here or on another deployment, and compare the results."""
 
 from __future__ import annotations
 
@@ -25,26 +25,29 @@ def command(
     run: Annotated[str, typer.Argument(help=HELP, autocompletion=completing.runs)],
     on: Annotated[
         str | None,
-        typer.Option("--on", help="On this deployment; by default, on its own.", autocompletion=completing.deployments),
+        typer.Option(
+            "--on", help="Deployment to replay on; default: the run's own.", autocompletion=completing.deployments
+        ),
     ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Say what is different, value by value.")] = False,
-    out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare value by value.")] = False,
+    out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound, or a folder/.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run the same once more: same inputs, parameters and seed.
+    """Repeat a run with the same inputs, parameters and seed.
 
     \b
-    walkgraph replay last                         its outputs, anew
+    walkgraph replay last                         its outputs again
     walkgraph replay 3f2a --compare               is every value the same?
-    walkgraph replay 3f2a --on shapes2 --compare  and under another graph or placement?
+    walkgraph replay 3f2a --on shapes2 --compare  and on another graph or placement?
 
-    With --compare it exits with 4 where anything differs; a run that was not recorded is replayed where it was, too.
+    With --compare the exit code is 4 if anything differs; a run that was not recorded is also replayed on its own
+    deployment.
     """
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
     if compare and out is not None:
-        raise typer.BadParameter("`--compare` writes no files; leave `--out` out")
+        raise typer.BadParameter("`--compare` writes no files; remove `--out`")
     with Client.local(Settings()) as client:
         id_ = run_named(client, run)
         if compare:
@@ -61,7 +64,7 @@ def command(
 
 
 def _replayed(client: Client, run: str, on: str | None, *, record: bool, quiet: bool) -> tuple[Run, dict[str, Any]]:
-    """(the run as it was started, its result). It is cancelled where whoever waits for it leaves."""
+    """(the started run, its result). The run is cancelled if the caller stops waiting."""
     started = client.replay(run, on, record=record)
     try:
         result = results.followed(client.follow_run(started["id"]), quiet=quiet)
@@ -90,7 +93,7 @@ def _compared(client: Client, run: str, on: str | None) -> Differences:
     except ProblemError as error:
         if error.status != _CONFLICT:
             raise
-    output.note("the run was not recorded, or that is not kept any more: it is replayed where it was, too")
+    output.note("the run was not recorded, or its record is gone: it is also replayed on its own deployment")
     return client.differences(_recorded(client, run, None), replay)
 
 

@@ -1,4 +1,4 @@
-"""`walkgraph run`: one request of a task, its inputs and parameters as options."""
+"""`walkgraph run`: send one request to a task, with its inputs and parameters as options."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ SECTION = "Runs"
 
 def command(  # noqa: PLR0913, PLR0917 - the words of a command, each by its name
     context: typer.Context,
-    deployment: Annotated[str, typer.Argument(help="Of which deployment.", autocompletion=completing.deployments)],
+    deployment: Annotated[str, typer.Argument(help="The deployment.", autocompletion=completing.deployments)],
     task: Annotated[
         str,
         typer.Argument(
-            help="Which of its tasks; `walkgraph run D T --inputs` shows what it takes.",
+            help="One of its tasks; `walkgraph run D T --inputs` shows its inputs.",
             autocompletion=completing.tasks,
         ),
     ],
-    out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound; or a folder/.")] = None,
+    out: Annotated[str | None, typer.Option("-o", "--out", help="File for the picture or sound, or a folder/.")] = None,
     param: Annotated[list[str] | None, typer.Option("--param", "-p", help="A parameter, as `name=value`.")] = None,
-    inputs: Annotated[bool, typer.Option("--inputs", help="Show what the task takes, and run nothing.")] = False,
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="Show the task's inputs and parameters, and run nothing.")
+    ] = False,
     record: Annotated[bool, typer.Option("--record", help="Keep a digest of every value, for `replay`.")] = False,
-    hold: Annotated[bool, typer.Option("--hold", help="Pause it before its first call, to step it.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Pause before the first call, to step through it.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a task. Its inputs and parameters are options: --prompt TEXT, --image FILE, --seed 7, --steps=20."""
@@ -62,13 +64,13 @@ command.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  #
 
 
 def _wait(client: Client, deployment: str) -> None:
-    """For one that starts, as the starter does after `walkgraph up`."""
+    """Wait for a deployment that is starting, as the starter is after `walkgraph up`."""
     from walkgraph.client import ProblemError
 
     try:
         found = client.deployment(deployment)
     except ProblemError:
-        # It isn't there, or this key may not look: what comes next says so.
+        # Unknown, or this key may not look: the run's own request reports it.
         return
     if found["state"] == "starting":
         output.note(f"`{deployment}` is starting; waiting until it is ready")
@@ -76,7 +78,7 @@ def _wait(client: Client, deployment: str) -> None:
 
 
 def _noted(events: Iterable[Event]) -> Iterator[Event]:
-    """The same; whoever watches is told which run it is that waits."""
+    """The same events, with a remark that names the held run."""
     for event in events:
         if event.name == "accepted":
             output.note(f"run {event.data['run']} is held before its first call; Ctrl-C ends it")
@@ -101,4 +103,4 @@ def _show(declared: dict[str, Any], *, as_json: bool) -> None:
     for name, p in declared["params"].items():
         bounds = " or ".join(map(str, p["choices"])) or f"{p['min']} to {p['max']}"
         rows.append((f"--{name}", p["type"], f"{bounds}, default {p['default']}", p["description"]))
-    output.table(("OPTION", "TYPE", "", "DESCRIPTION"), [*rows, ("--seed", "integer", "drawn if absent", "")])
+    output.table(("OPTION", "TYPE", "", "DESCRIPTION"), [*rows, ("--seed", "integer", "random by default", "")])

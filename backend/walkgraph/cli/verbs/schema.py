@@ -1,4 +1,4 @@
-"""`walkgraph schema`: the published JSON Schemas."""
+"""`walkgraph schema`: print the published JSON Schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECTION = "Graphs"
 
 
 def command(
-    document: Annotated[Literal["graph", "placement"], typer.Argument(help="Of which document.")] = "graph",
+    document: Annotated[Literal["graph", "placement"], typer.Argument(help="The kind of document.")] = "graph",
     as_json: Json = True,
 ) -> None:
     """Print the JSON Schema of graphs or placements."""

@@ -1,4 +1,4 @@
-"""`walkgraph status`: what runs here."""
+"""`walkgraph status`: show what is running here."""
 
 from __future__ import annotations
 

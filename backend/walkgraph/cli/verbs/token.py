@@ -1,4 +1,4 @@
-"""`walkgraph token`: the secret that clients show."""
+"""`walkgraph token`: print the token of this home."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from walkgraph.cli.options import Json
 
 
 def command(as_json: Json = False) -> None:
-    """Print the token of this home: it lets whoever has it do everything."""
+    """Print the token of this home. Anyone who has it may do everything."""
     from walkgraph.errors import NotFound
     from walkgraph.settings import Settings, read_token
 
@@ -22,4 +22,4 @@ def command(as_json: Json = False) -> None:
         return
     output.line(token)
     if sys.stdout.isatty():
-        output.note("as a header: `Authorization: Bearer TOKEN`; keys that may do less are made by `walkgraph keys`")
+        output.note("as a header: `Authorization: Bearer TOKEN`; `walkgraph keys` makes keys with fewer permissions")

@@ -1,4 +1,4 @@
-"""`walkgraph trace`: what a run did, where its time went; what a deployment's runs take; all of it live."""
+"""`walkgraph trace`: show what a run did and where its time went, a deployment's statistics, or its live activity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SECTION = "Runs"
 
 REDRAWN = 4
-"""Times a second, while a deployment is followed."""
+"""Redraws per second while a deployment is followed."""
 
 Run = Annotated[str | None, typer.Argument(help=HELP, show_default=False, autocompletion=completing.runs)]
 Deployment = Annotated[
@@ -30,21 +30,26 @@ Deployment = Annotated[
     typer.Option(
         "--deployment",
         "-d",
-        help="List its traces, and what its nodes take.",
+        help="List its traces and the durations of its nodes.",
         show_default=False,
         autocompletion=completing.deployments,
     ),
 ]
 File = Annotated[
     str | None,
-    typer.Option("--perfetto", metavar="FILE", help="Write it for ui.perfetto.dev; `-` for standard output."),
+    typer.Option("--perfetto", metavar="FILE", help="Write the trace for ui.perfetto.dev; `-` for standard output."),
 ]
 Spans = Annotated[
-    str | None, typer.Option("--otlp", metavar="FILE", help="Write it as OpenTelemetry spans, OTLP's JSON; `-` too.")
+    str | None,
+    typer.Option(
+        "--otlp", metavar="FILE", help="Write the trace as OpenTelemetry spans in OTLP JSON; `-` for standard output."
+    ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="With `--deployment`: show it as it runs, until Ctrl-C.")]
-Task = Annotated[str | None, typer.Option("--task", help="With `--deployment`: of this task only.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Traces that are listed.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="With `--deployment`: show its live activity until Ctrl-C.")
+]
+Task = Annotated[str | None, typer.Option("--task", help="With `--deployment`: only this task.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="The most traces listed.")]
 
 
 def command(
@@ -57,7 +62,7 @@ def command(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """Show what a run did: its phases, its nodes, what each rank did over time, and why it took so long.
+    r"""Show what a run did: its phases, its nodes, the work of each rank over time, and why it took so long.
 
     \b
     walkgraph trace last            the newest run
@@ -88,13 +93,13 @@ def command(
 def _check(
     run: str | None, deployment: str | None, *, files: tuple[str | None, ...], follow: bool, task: str | None
 ) -> None:
-    """Raises typer.BadParameter for words that don't go together."""
+    """Raise typer.BadParameter for options that exclude each other."""
     if run is None and deployment is None:
         raise typer.BadParameter("name a run, `last`, or a deployment with `--deployment`")
     if run is not None and (follow or task):
-        raise typer.BadParameter("`--follow` and `--task` go with `--deployment`, without a run")
+        raise typer.BadParameter("`--follow` and `--task` work only with `--deployment`, without a run")
     if run is None and any(file is not None for file in files):
-        raise typer.BadParameter("name the run to write, or `last`")
+        raise typer.BadParameter("name the run to write, or use `last`")
 
 
 def _write(file: str, data: bytes) -> None:
@@ -125,7 +130,7 @@ def _show(client: Client, run: str, *, as_json: bool) -> None:
     for line in timelines.heading(trace):
         output.line(line)
     if not trace.blocks.lane:
-        output.line("\nnothing was told of its nodes: the level of telemetry was off, or they have not been called yet")
+        output.line("\nthere is no telemetry of its nodes: the level was off, or they have not been called yet")
         return
     output.line()
     output.table(timelines.NODE_HEADERS, timelines.nodes(trace), right=timelines.NODE_RIGHT)
@@ -149,7 +154,7 @@ def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_j
         output.as_json({"traces": traces, "statistics": statistics})
         return
     if not traces:
-        output.line(f"no traces of `{deployment}` are kept yet; run a task, and see `walkgraph trace last`")
+        output.line(f"no traces of `{deployment}` are kept yet; run a task, then try `walkgraph trace last`")
         return
     rows = [
         (
@@ -170,7 +175,7 @@ def _list(client: Client, deployment: str, task: str | None, limit: int, *, as_j
 
 
 def _follow(client: Client, deployment: str, *, as_json: bool) -> None:
-    """Until the service, or whoever watches, ends it. Raises NotFound for what is not deployed."""
+    """Follow until the service or the user ends it. Raises NotFound for an unknown deployment."""
     from walkgraph.cli.show.following import Board
 
     client.deployment(deployment)
@@ -190,7 +195,7 @@ def _follow(client: Client, deployment: str, *, as_json: bool) -> None:
 
 
 def _follow_live(client: Client, deployment: str, board: Any) -> None:
-    """On a terminal: one picture, drawn anew."""
+    """Redraw one picture on a terminal."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

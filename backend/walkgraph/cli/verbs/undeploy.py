@@ -1,4 +1,4 @@
-"""`walkgraph undeploy`: stop a deployment, and no longer want it."""
+"""`walkgraph undeploy`: stop a deployment and forget it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECTION = "Deployments"
 
 def command(
     deployment: Annotated[str, typer.Argument(help="Its name.", autocompletion=completing.deployments)],
-    grace: Annotated[float, typer.Option(min=0, max=600, help="Seconds its runs may take to finish.")] = 5.0,
+    grace: Annotated[float, typer.Option(min=0, max=600, help="Seconds that its runs get to finish.")] = 5.0,
     as_json: Json = False,
 ) -> None:
     """Stop a deployment and forget it."""

@@ -21,9 +21,11 @@ START_SECONDS = 60
 
 
 def command(
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once it runs; it logs to its home.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once it runs; the log goes to its home.")
+    ] = False,
     deploy: Annotated[bool, typer.Option(help="Deploy the starter graph on the first start.")] = True,
     browse: Annotated[bool, typer.Option("--open", help="Open the studio in a browser.")] = False,
     as_json: Json = False,
@@ -54,39 +56,39 @@ def _told(started: Started) -> dict[str, Any]:
     return {**asdict(started), "token_file": str(started.token_file), "pid": os.getpid()}
 
 
-def _tell(told: dict[str, Any], *, as_json: bool, browse: bool, ready_fd: int | None = None) -> None:
+def _tell(status: dict[str, Any], *, as_json: bool, browse: bool, ready_fd: int | None = None) -> None:
     if ready_fd is not None:
         import json
 
         with os.fdopen(ready_fd, "w") as pipe:
-            pipe.write(json.dumps(told))
+            pipe.write(json.dumps(status))
         return
     if as_json:
-        output.as_json(told)
+        output.as_json(status)
         sys.stdout.flush()
     else:
-        _print(told)
-    if browse and told["studio"]:
+        _print(status)
+    if browse and status["studio"]:
         import webbrowser
 
-        webbrowser.open(told["studio"])
+        webbrowser.open(status["studio"])
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(status: dict[str, Any]) -> None:
     output.line("Walkgraph is running.\n")
-    output.line(f"  studio   {told['studio'] or 'not installed: pip install walkgraph-editor'}")
-    output.line(f"  API      {told['url']}/v1   token in {told['token_file']}")
-    if told["starter"]:
-        output.line(f"  deploying the starter graph `{told['starter']}`: see `walkgraph status`, then try")
-        output.line(f"           walkgraph run {told['starter']} text_to_image --prompt 'a red circle' -o circle.png")
-    if told["starter_problem"]:
-        output.line(f"  the starter graph is not deployed: {told['starter_problem']}")
-    if told["studio"]:
+    output.line(f"  studio   {status['studio'] or 'not installed: pip install walkgraph-editor'}")
+    output.line(f"  API      {status['url']}/v1   token in {status['token_file']}")
+    if status["starter"]:
+        output.line(f"  deploying the starter graph `{status['starter']}`: see `walkgraph status`, then try")
+        output.line(f"           walkgraph run {status['starter']} text_to_image --prompt 'a red circle' -o circle.png")
+    if status["starter_problem"]:
+        output.line(f"  the starter graph is not deployed: {status['starter_problem']}")
+    if status["studio"]:
         output.line("\nThe studio's address works once, for one browser; `walkgraph open` makes another.")
 
 
 def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) -> int:
-    """Start it as a process of its own, and wait until it says that it runs, or ends."""
+    """Start the service as a separate process, and wait until it reports that it runs, or ends."""
     import json
 
     from walkgraph.errors import Conflict
@@ -94,7 +96,7 @@ def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) 
 
     prepare_home(settings)
     if is_running(settings):
-        raise Conflict(f"a Walkgraph service is running in `{settings.home}` already; see `walkgraph status`")
+        raise Conflict(f"a Walkgraph service is already running in `{settings.home}`; see `walkgraph status`")
     reading, writing = os.pipe()
     arguments = ["up", "--host", settings.host, "--port", str(settings.port), "--ready-fd", str(writing)]
     log = settings.home / "service.log"

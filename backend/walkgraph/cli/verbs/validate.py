@@ -1,4 +1,4 @@
-"""`walkgraph validate`: everything that is wrong with a document. Needs no service."""
+"""`walkgraph validate`: list every problem of a document. Needs no service."""
 
 from __future__ import annotations
 

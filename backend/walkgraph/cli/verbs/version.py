@@ -1,4 +1,4 @@
-"""`walkgraph version`: of this installation and what it computes with."""
+"""`walkgraph version`: print the versions of this installation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("walkgraph-editor", "torch", "triton", "flashinfer-python")
 
 
 def command(as_json: Json = False) -> None:
-    """Print versions: of Walkgraph, Python, torch and what kernels need."""
+    """Print the versions of Walkgraph, Python, torch and the packages that kernels need."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {

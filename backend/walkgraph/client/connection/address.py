@@ -1,4 +1,4 @@
-"""Where a running service is."""
+"""The address of a running service."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _END = "-----END CERTIFICATE-----"
 
 
 class Address(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a running service leaves in its home for those on the same machine."""
+    """The file that a running service leaves in its home for programs on the same machine."""
 
     pid: int
     url: str
     certificate: str | None = None
-    """The file of the certificate that it shows, where it speaks https."""
+    """File of the service's certificate, if it speaks https."""
 
 
 def read_address(settings: Settings) -> Address | None:
-    """None where no service runs in this home."""
+    """The address file; None if no service runs in this home."""
     try:
         return msgspec.json.decode(settings.address_file.read_bytes(), type=Address)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -31,8 +31,8 @@ def read_address(settings: Settings) -> Address | None:
 
 
 def trusted(settings: Settings | None = None) -> ssl.SSLContext | None:
-    """What a service of this home shows to be who it is: its very certificate, whatever names that has, since it is
-    reached by the machine's own address. None where it speaks http, or is another machine's. Raises Unreachable."""
+    """A TLS context that trusts exactly the certificate of this home's service, whatever names it has, as the service
+    is reached by the machine's own address. None for plain http or another machine's service. Raises Unreachable."""
     settings = settings or Settings()
     address = read_address(settings) if settings.url is None else None
     if address is None or address.certificate is None:
@@ -41,7 +41,7 @@ def trusted(settings: Settings | None = None) -> ssl.SSLContext | None:
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        # The first one is its own; who signed it may have signed others.
+        # The first certificate is the service's own; its issuers may have signed others.
         own = Path(address.certificate).read_text(encoding="ascii").partition(_END)[0] + _END + "\n"
         context.load_verify_locations(cadata=own)
     except (OSError, ValueError):
@@ -50,7 +50,7 @@ def trusted(settings: Settings | None = None) -> ssl.SSLContext | None:
 
 
 def find(settings: Settings | None = None) -> tuple[str, str]:
-    """(address, token) of the service that the settings name, or that runs in their home. Raises Unreachable."""
+    """(address, token) of the service that the settings name or that runs in their home. Raises Unreachable."""
     settings = settings or Settings()
     token = read_token(settings)
     if settings.url is not None:

@@ -1,4 +1,4 @@
-"""What both clients have: where their service is, and how it is reached."""
+"""Common parts of both clients: the service's address and how to reach it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Events = TypeVar("Events")
 
 
 class OpenSockets(Generic[Socket]):
-    """Those of one client, whichever threads open them."""
+    """The open sockets of one client, whichever threads opened them."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
-        """The client is."""
+        """Set once the client is closed."""
         self._open: WeakSet[Any] = WeakSet()
         self._lock = threading.Lock()
 
@@ -38,7 +38,7 @@ class OpenSockets(Generic[Socket]):
             self._open.add(socket)
 
     def close(self) -> tuple[Socket, ...]:
-        """Those that are to be closed with the client."""
+        """Mark the client as closed and return the sockets to close."""
         self.closed.set()
         with self._lock:
             return tuple(self._open)
@@ -55,10 +55,10 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
         transport: Transport | None = None,
         trusted: ssl.SSLContext | None = None,
     ) -> None:
-        """`tries`: of calls that can be repeated, where the service is busy or the connection broke; `timeout`: to
-        connect and to send, in seconds; runs take as long as their `deadline` says. `trusted`: for https, where the
-        machine's authorities don't know the service's certificate."""
-        # The machine's proxies are for other machines.
+        """`tries`: attempts at a repeatable call while the service is busy or the connection breaks. `timeout`: seconds
+        to connect and to send; runs take as long as their `deadline` allows. `trusted`: for https with a certificate
+        that the machine's authorities don't know."""
+        # The machine's proxies are meant for other machines.
         self._http = self._http_client(
             base_url=url,
             headers=reaching.bearer(token),
@@ -74,19 +74,19 @@ class Connected(ABC, Generic[Http, Transport, Socket, Events]):
 
     @classmethod
     def local(cls, settings: Settings | None = None) -> Self:
-        """The service that `WALKGRAPH_URL` names, or the one that runs in this home. Raises Unreachable."""
+        """Connect to the service that `WALKGRAPH_URL` names, or to the one in this home. Raises Unreachable."""
         return cls(*address.find(settings), trusted=address.trusted(settings))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
     def stream(self, deployment: str, task: str, request: Mapping[str, Any], *, frames: Sequence[bytes] = ()) -> Events:
-        """Run a task and tell its events as they come; the run ends with this iterator. `frames`: what the request
-        names by `frame`."""
+        """Run a task and yield its events as they come; the run ends with this iterator. `frames`: the bytes that the
+        request names by `frame`."""
         return self._events(running.stream_call(deployment, task, request, frames))
 
     def follow_run(self, run: str) -> Events:
-        """All that it tells, from its start to its end; it goes on without this iterator."""
+        """Yield all events of a run from start to end; the run goes on without this iterator."""
         return self._events(running.events_call(run))
 
     @abstractmethod

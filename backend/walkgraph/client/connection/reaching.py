@@ -1,4 +1,4 @@
-"""What both clients make of a connection: its failures in our words, its addresses, its bounds."""
+"""Common connection handling of both clients: errors, addresses, limits."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ import httpx
 from walkgraph.client.errors import Lost, Unreachable
 
 CONNECT_SECONDS = 10.0
-"""To connect, and to send each piece."""
+"""Seconds to connect, and to send each piece."""
 TELEMETRY_BYTES = 4 * 1024 * 1024
-"""Largest frame of telemetry that is read."""
+"""Bytes of the largest telemetry frame that is read."""
 MESSAGE_BYTES = 256 * 1024 * 1024
-"""Largest message of a session: a run's outputs may be as large."""
+"""Bytes of the largest session message; a run's outputs may be as large."""
 CLOSE_SECONDS = 0.5
-"""The service's word that a socket is closed stands behind messages that nobody reads any more."""
+"""Seconds to wait for the service's close frame, which may stand behind messages that nobody reads any more."""
 
 
 @contextmanager
 def reached(url: str) -> Generator[None]:
-    """Raises Unreachable, Lost."""
+    """Turn connection errors into Unreachable or Lost."""
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         if _distrusts(error):
             raise Unreachable(
-                f"the certificate that {url} shows is of no authority that this machine knows, or for another name; "
+                f"the certificate of {url} is from an authority that this machine doesn't know, or for another name; "
                 "`SSL_CERT_FILE` names a file with further authorities"
             ) from None
         raise Unreachable(f"nothing answers at {url}; start the service with `walkgraph up`") from None
     except httpx.TimeoutException:
         raise Unreachable(f"the service at {url} took too long to answer; see its log") from None
     except httpx.HTTPError:
-        raise Lost(f"the service at {url} did not answer to the end; see its log") from None
+        raise Lost(f"the service at {url} broke off its answer; see its log") from None
 
 
 def verifying(url: str, trusted: ssl.SSLContext | None) -> ssl.SSLContext | bool:
-    """How certificates are checked: as OpenSSL is set up on this machine, not by a list of httpx's own."""
+    """The TLS context to check certificates with: OpenSSL as set up on this machine, not httpx's own list."""
     return trusted or (ssl.create_default_context() if url.startswith("https:") else True)
 
 
@@ -53,8 +53,8 @@ def _distrusts(error: BaseException | None) -> bool:
 
 
 def socket_address(url: str, *path: str, **params: str | None) -> str:
-    told = urlencode({key: value for key, value in params.items() if value is not None}, quote_via=quote)
-    return f"ws{url.removeprefix('http')}/{'/'.join(quote(part, safe='') for part in path)}?{told}"
+    query = urlencode({key: value for key, value in params.items() if value is not None}, quote_via=quote)
+    return f"ws{url.removeprefix('http')}/{'/'.join(quote(part, safe='') for part in path)}?{query}"
 
 
 def bearer(token: str) -> Mapping[str, str]:

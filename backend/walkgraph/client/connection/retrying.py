@@ -1,4 +1,4 @@
-"""Whether to try again, and after how long. Nothing here waits."""
+"""Decide whether to try a call again, and after how long. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from walkgraph.client.errors import ClientError, Lost, ProblemError, RunError
 
 TRIES = 2
 MOST_SECONDS = 60.0
-"""A service that wants more patience than this is not waited for."""
+"""Seconds; if the service asks for a longer pause, there is no further try."""
 _FIRST_SECONDS = 0.25
 _AGAIN = frozenset({429, 503})
 
 
 class Attempts:
-    """Of one call; `repeatable`: a second try changes nothing that the first has not."""
+    """The attempts at one call. `repeatable`: a second try changes nothing that the first has not changed."""
 
     def __init__(self, tries: int, *, repeatable: bool) -> None:
         self._left = max(tries, 1)
@@ -22,10 +22,10 @@ class Attempts:
         self._made = 0
 
     def pause(self, error: ClientError) -> float:
-        """Seconds until the next try. Raises what went wrong where there is none.
+        """Seconds until the next try; raises `error` if there is none.
 
-        Tried again is what was refused before anything ran, and what can be repeated where its answer got lost; a run
-        that failed has had its answer.
+        A call is tried again if it was refused before anything ran, or if it is repeatable and its answer got lost. A
+        run that failed is not tried again.
         """
         self._left -= 1
         self._made += 1

@@ -1,4 +1,4 @@
-"""Calls about deployments, and about the service itself."""
+"""Calls about deployments and the service itself."""
 
 from __future__ import annotations
 
@@ -11,98 +11,98 @@ from walkgraph.client.calls import Call, delete, described, get, send
 from walkgraph.client.errors import ClientError
 
 UNDEPLOY_SECONDS = 60.0
-"""On top of the grace that its runs have."""
+"""Seconds on top of the grace period for runs."""
 _OK, _LOADING = 200, 503
 
 
 class DeploymentCalls:
     @described
     def ready(self, deployment: str | None = None) -> Call[bool]:
-        """Whether the service, or one deployment, takes requests."""
+        """True if the service, or one deployment, takes requests."""
         params: dict[str, str | int | float] = {} if deployment is None else {"deployment": deployment}
         return Call("GET", "/health/ready", _is_good, params=params, accepts=(_LOADING,))
 
     @described
     def fault(self) -> Call[str | None]:
-        """What an operator has to mend before the service is ready; None where there is nothing."""
+        """What an operator has to fix before the service is ready; None if nothing."""
         return Call("GET", "/health/ready", _detail, accepts=(_LOADING,))
 
     @described
     def live(self) -> Call[bool]:
-        """Whether the service runs at all."""
+        """True if the service runs at all."""
         return Call("GET", "/health/live", _is_good)
 
     @described
     def limits(self) -> Call[dict[str, float]]:
-        """What a caller may send at most."""
+        """Limits on what a caller may send."""
         return get("/v1/limits")
 
     @described
     def metrics(self) -> Call[str]:
-        """In Prometheus' text."""
+        """Metrics in Prometheus' text format."""
         return Call("GET", "/metrics", _text)
 
     @described
     def deployments(self) -> Call[list[shown.Deployment]]:
-        """All of them."""
+        """All deployments."""
         return get("/api/v1/deployments")
 
     @described
     def deployment(self, id_: str, *, after: int | None = None) -> Call[shown.Deployment]:
-        """How it is; `after`, a revision: once there is a later one, or after 20 seconds."""
+        """One deployment; with `after`, a revision: wait for a later one, at most 20 seconds."""
         return get("/api/v1/deployments/{deployment}", {"after": after}, deployment=id_)
 
     @described
     def deployed_graph(self, id_: str) -> Call[dict[str, Any]]:
-        """The document that it was made from."""
+        """The graph document that it was made from."""
         return get("/api/v1/deployments/{deployment}/graph", deployment=id_)
 
     @described
     def deployed_placement(self, id_: str) -> Call[dict[str, Any]]:
-        """The document that it was laid out by."""
+        """The placement document that it was made with."""
         return get("/api/v1/deployments/{deployment}/placement", deployment=id_)
 
     @described
     def deploy(self, graph: Any, placement: Any | None = None, name: str | None = None) -> Call[shown.Deployment]:
-        """`graph` and `placement`: names of stored documents, or documents."""
+        """Deploy a graph. `graph` and `placement`: names of stored documents, or documents."""
         return send("POST", "/api/v1/deployments", {"graph": graph, "placement": placement, "name": name})
 
     @described
     def replace(self, id_: str, graph: Any, placement: Any | None = None) -> Call[shown.Deployment]:
-        """Switch a deployment to another graph or placement; its `next` tells how far that is."""
+        """Switch a deployment to another graph or placement; its `next` shows the progress."""
         body = {"graph": graph, "placement": placement}
         return send("PUT", "/api/v1/deployments/{deployment}", body, deployment=id_)
 
     @described
     def restart(self, id_: str) -> Call[shown.Deployment]:
-        """A switch to the same documents."""
+        """Restart a deployment by switching it to the same documents."""
         return send("POST", "/api/v1/deployments/{deployment}/restart", {}, deployment=id_)
 
     @described
     def forget_next(self, id_: str) -> Call[None]:
-        """Give up a switch that is under way, or clear one that failed."""
+        """Cancel a switch that is in progress, or clear one that failed."""
         return delete("/api/v1/deployments/{deployment}/next", deployment=id_)
 
     @described
     def undeploy(self, id_: str, grace: float = 5.0) -> Call[None]:
-        """Its runs may finish for `grace` seconds; answers when it is gone."""
+        """Undeploy; runs may finish for `grace` seconds. Answers when the deployment is gone."""
         route = "/api/v1/deployments/{deployment}"
         seconds = grace + UNDEPLOY_SECONDS
         return Call("DELETE", route, lambda _: None, {"deployment": id_}, {"grace": grace}, seconds=seconds)
 
     @described
     def studio_path(self) -> Call[str]:
-        """Of the studio, with a code in it that lets one browser in, once."""
+        """The studio's path with a code that lets one browser in, once."""
         return Call("POST", "/api/v1/studio/codes", _path, body={})
 
     @described
     def access(self) -> Call[shown.Access]:
-        """Where the service's home and its token are on its machine."""
+        """Paths of the service's home and its token on its machine."""
         return get("/api/v1/studio/access")
 
 
 def serves(found: shown.Deployment) -> bool:
-    """Raises ClientError for a deployment that can't get ready."""
+    """True if it takes requests. Raises ClientError for a deployment that can't get ready."""
     if found["state"] in ("failed", "stopped"):
         raise ClientError(f"the deployment `{found['id']}` is {found['state']}: {found['reason']}")
     return found["state"] in ("ready", "degraded")

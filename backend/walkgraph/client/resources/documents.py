@@ -1,4 +1,4 @@
-"""Calls about graphs and placements: stored ones, their checks, plans and drawings."""
+"""Calls about graphs and placements: stored documents, checks, plans and drawings."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from walkgraph.client.shown import Kind, Scalar
 class DocumentCalls:
     @described
     def graphs(self) -> Call[list[shown.Document]]:
-        """All that are stored, without their content."""
+        """All stored graphs, without their content."""
         return get("/api/v1/graphs")
 
     @described
     def graph(self, name: str) -> Call[dict[str, Any]]:
-        """The document."""
+        """The content of a graph."""
         return get("/api/v1/graphs/{name}", name=name)
 
     @described
     def placements(self) -> Call[list[shown.Document]]:
-        """All that are stored, without their content."""
+        """All stored placements, without their content."""
         return get("/api/v1/placements")
 
     @described
     def placement(self, name: str) -> Call[dict[str, Any]]:
-        """The document."""
+        """The content of a placement."""
         return get("/api/v1/placements/{name}", name=name)
 
     @described
@@ -45,13 +45,13 @@ class DocumentCalls:
 
     @described
     def put_document(self, kind: Kind, name: str, document: Any, etag: str | None = None) -> Call[shown.Document]:
-        """Save a draft; with the etag of the one it replaces, without for a new one."""
+        """Save a draft. Pass the etag of the document that it replaces, none for a new one."""
         headers = {"If-Match": etag} if etag else {}
         return Call("PUT", _route(kind), _json, {"name": name}, body=document, headers=headers)
 
     @described
     def delete_document(self, kind: Kind, name: str) -> Call[None]:
-        """A bundled one is as it was shipped afterwards, others are gone."""
+        """Delete a document; a bundled one returns to its shipped content."""
         return delete(_route(kind), name=name)
 
     @described
@@ -61,27 +61,27 @@ class DocumentCalls:
 
     @described
     def versions(self, kind: Kind, name: str) -> Call[list[shown.Version]]:
-        """Newest first."""
+        """Kept versions, newest first."""
         return get(_route(kind) + "/versions", name=name)
 
     @described
     def version(self, kind: Kind, name: str, number: int) -> Call[dict[str, Any]]:
-        """The document as it was kept."""
+        """The content of one version."""
         return get(_route(kind) + "/versions/{number}", name=name, number=str(number))
 
     @described
     def keep_version(self, kind: Kind, name: str, note: str = "") -> Call[shown.Version]:
-        """Keep a document as it is now."""
+        """Keep a document's present content as a version."""
         return send("POST", _route(kind) + "/versions", {"note": note}, name=name)
 
     @described
     def components(self) -> Call[list[shown.Component]]:
-        """All that a graph may name."""
+        """All components that a graph may use."""
         return get("/api/v1/components")
 
     @described
     def component(self, name: str) -> Call[shown.Component]:
-        """One of them."""
+        """One component."""
         return get("/api/v1/components/{name}", name=name)
 
     @described
@@ -91,18 +91,18 @@ class DocumentCalls:
 
     @described
     def check(self, document: Any) -> Call[shown.Check]:
-        """Everything that is wrong with a graph."""
+        """Check a graph and list every problem."""
         return send("POST", "/api/v1/graphs/check", document)
 
     @described
     def plan(self, graph: Any, placement: Any | None = None, hardware: str | None = None) -> Call[shown.Plan]:
-        """How it would be laid out; `hardware`: on GPUs that need not be here, `3x141GB`."""
+        """Plan a graph. `hardware`: GPUs that need not exist here, such as `3x141GB`."""
         body = {"graph": graph, "placement": placement, "hardware": hardware}
         return send("POST", "/api/v1/plans", {key: value for key, value in body.items() if value is not None})
 
     @described
     def python(self, graph: Any) -> Call[str]:
-        """A program that makes the same graph."""
+        """A Python program that makes the same graph."""
         return Call("POST", "/api/v1/graphs/python", _program, body={"graph": graph})
 
     @described
@@ -114,13 +114,13 @@ class DocumentCalls:
         inputs: Mapping[str, int] | None = None,
         parts: Sequence[str] = (),
     ) -> Call[shown.Simulation]:
-        """What a request would do, without running it; `inputs`: how many values each is given."""
+        """Explain a request without running it. `inputs`: the number of values for each."""
         more = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
         return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **more})
 
     @described
     def drawing(self, name: str, walk: str | None = None) -> Call[str]:
-        """A graph, or one Walk of it, as Mermaid text."""
+        """A drawing of a graph, or of one of its Walks, as Mermaid text."""
         params: dict[str, str | int | float] = {} if walk is None else {"walk": walk}
         return Call("GET", "/api/v1/graphs/{name}/drawing", _text, {"name": name}, params)
 

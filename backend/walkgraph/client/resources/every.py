@@ -1,4 +1,4 @@
-"""All that the service can be asked."""
+"""All calls of the service."""
 
 from walkgraph.client.resources.deploying import DeploymentCalls
 from walkgraph.client.resources.documents import DocumentCalls
@@ -8,4 +8,4 @@ from walkgraph.client.resources.watching import WatchCalls
 
 
 class ServiceCalls(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls):
-    """In the order in which they are documented."""
+    """All calls, in the order in which they are documented."""

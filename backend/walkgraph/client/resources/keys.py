@@ -1,4 +1,4 @@
-"""Calls about keys and about who changed what; all of them need the scope `admin`."""
+"""Calls about keys and the audit log; all of them need the scope `admin`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from walkgraph.client.shown import Scope
 class KeyCalls:
     @described
     def keys(self, *, former: bool = False) -> Call[list[shown.Key]]:
-        """Oldest first; `former`: also those that were revoked, or have expired."""
+        """All keys, oldest first; `former`: also revoked and expired ones."""
         return get("/api/v1/keys", {"former": "true"} if former else None)
 
     @described
     def key(self, id_: str) -> Call[shown.Key]:
-        """One of them."""
+        """One key."""
         return get("/api/v1/keys/{key}", key=id_)
 
     @described
@@ -30,7 +30,7 @@ class KeyCalls:
         concurrent: int | None = None,
         expires_in: float | None = None,
     ) -> Call[shown.KeyMade]:
-        """Make one; its `secret` is told this once. `concurrent`: runs at once; `expires_in`: seconds."""
+        """Make a key. Only this answer holds its `secret`. `concurrent`: runs at once. `expires_in`: seconds."""
         body = {
             "name": name,
             "scopes": list(scopes),
@@ -42,7 +42,7 @@ class KeyCalls:
 
     @described
     def revoke_key(self, id_: str) -> Call[shown.Key]:
-        """It counts no more, at once; what is open with it is closed."""
+        """Revoke a key at once; connections that use it are closed."""
         return Call("DELETE", "/api/v1/keys/{key}", lambda answer: answer.json(), {"key": id_})
 
     @described
@@ -57,8 +57,8 @@ class KeyCalls:
         before: int | None = None,
         limit: int = 100,
     ) -> Call[list[shown.AuditEntry]]:
-        """Newest first. `action`: one (`deployment.create`), or all of a kind (`deployment`); `before`: the `id` of the
-        last one of the page before."""
+        """Changes and who made them, newest first. `action`: one (`deployment.create`), or all of a kind
+        (`deployment`). `before`: the `id` of the last entry of the page before."""
         params: dict[str, str | int | float | None] = {
             "action": action,
             "caller": caller,

@@ -1,4 +1,4 @@
-"""Calls about tasks and runs, as the service words them."""
+"""Calls about tasks and runs, in the service's JSON format."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _RUN = "/api/v1/runs/{run}"
 class RunCalls:
     @described
     def tasks(self, deployment: str | None = None) -> Call[list[shown.DeclaredTask]]:
-        """What may be asked of a deployment, or of all."""
+        """The tasks of one deployment, or of all."""
         return get("/v1/tasks") if deployment is None else get("/v1/tasks/{deployment}", deployment=deployment)
 
     @described
     def sessions(self, deployment: str) -> Call[shown.Sessions]:
-        """What a deployment keeps for sessions, and the memory that it takes."""
+        """The sessions of a deployment, and the memory that they take."""
         return get("/v1/sessions/{deployment}", deployment=deployment)
 
     @described
     def end_session(self, deployment: str, session: str) -> Call[None]:
-        """Free what it keeps, once nothing of it runs."""
+        """End a session and free its states once none of its runs is active."""
         return delete("/v1/sessions/{deployment}/{session}", deployment=deployment, session=session)
 
     @described
     def run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[dict[str, Any]]:
-        """Run a task and return its result, in the service's words; `task` gives values of Python instead.
+        """Run a task and return its result in the service's JSON format; `task` gives Python values instead.
 
         `request`: `inputs`, `params`, `outputs`, ...; its inputs may be paths, pictures and arrays too. Raises
         ProblemError, RunError where the run failed.
@@ -42,8 +42,8 @@ class RunCalls:
 
     @described
     def start_run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[shown.Run]:
-        """Start one that needs no client. With `"record": true` it can be compared with another one, with
-        `"hold": true` it starts paused."""
+        """Start a run that needs no client. `"record": true` lets it be compared with another one, `"hold": true`
+        starts it paused."""
         return start_call(deployment, task, request)
 
     @described
@@ -55,27 +55,27 @@ class RunCalls:
         state: RunState | None = None,
         before: float | None = None,
     ) -> Call[list[shown.Run]]:
-        """Newest first; `before`: the `created_at` of the last one of the page before."""
+        """Runs, newest first. `before`: the `created_at` of the last one of the page before."""
         return get("/api/v1/runs", {"limit": limit, "deployment": deployment, "state": state, "before": before})
 
     @described
     def get_run(self, run: str) -> Call[shown.Run]:
-        """How it is; `paused` tells what it is paused before."""
+        """One run; `paused` names the calls that it is paused before."""
         return get(_RUN, run=run)
 
     @described
     def result(self, run: str) -> Call[dict[str, Any]]:
-        """Its outputs so far, in the service's words; all of them once its `state` is `done`."""
+        """Its outputs so far in the service's JSON format; all of them once its `state` is `done`."""
         return get(_RUN + "/result", run=run)
 
     @described
     def asked(self, run: str) -> Call[shown.Asked]:
-        """What its client sent, for as long as the run can be followed."""
+        """The request that its client sent, for as long as the run can be followed."""
         return get(_RUN + "/request", run=run)
 
     @described
     def cancel(self, run: str) -> Call[None]:
-        """Ask for its end."""
+        """Cancel a run."""
         return delete(_RUN, run=run)
 
     @described
@@ -85,17 +85,17 @@ class RunCalls:
         action: Literal["pause", "step", "iteration", "resume"],
         call: Mapping[str, Any] | None = None,
     ) -> Call[shown.Steered]:
-        """`call`: for `step` and `iteration`, one of those that are held; None: the first."""
+        """Pause, step or resume a run. `call`: for `step` and `iteration`, one of the held calls; None: the first."""
         return send("POST", _RUN + "/steer", {"action": action, "call": call}, run=run)
 
     @described
     def replay(self, run: str, deployment: str | None = None, *, record: bool = True) -> Call[shown.Run]:
-        """Start it once more, with the same inputs, parameters and seed."""
+        """Start a run again with the same inputs, parameters and seed."""
         return send("POST", _RUN + "/replay", {"deployment": deployment, "record": record}, run=run)
 
     @described
     def differences(self, a: str, b: str) -> Call[shown.Differences]:
-        """Of two runs that were recorded, value by value; of others, of their outputs."""
+        """Differences of two runs: value by value if both were recorded, otherwise of their outputs."""
         return get(_RUN + "/differences/{other}", run=a, other=b)
 
 
@@ -120,13 +120,13 @@ def start_call(deployment: str, task: str, request: Mapping[str, Any]) -> Call[s
 def result_call(
     deployment: str, task: str, body: Mapping[str, Any], frames: Sequence[bytes]
 ) -> Call[tuple[dict[str, Any], list[bytes]]]:
-    """Answers with the result, and the frames that it names."""
+    """Run a task; the answer is the result and the frames that it names."""
     call = run_call(deployment, task, body, frames)
     return replace(cast(Call[Any], call), read=parts.read, headers={"Accept": parts.ACCEPT})
 
 
 def stream_call(deployment: str, task: str, request: Mapping[str, Any], frames: Sequence[bytes]) -> Call[Any]:
-    """Its answer is a stream of events."""
+    """Run a task; the answer is a stream of events."""
     body = {**packed(request, Packing(framing=False)), "stream": True}
     return run_call(deployment, task, body, frames)
 

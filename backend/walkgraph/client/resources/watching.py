@@ -1,4 +1,4 @@
-"""Calls that look inside: taps, breakpoints, traces, figures."""
+"""Calls that look inside: taps, breakpoints, traces, statistics."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _TRACE = "/api/v1/runs/{run}/trace"
 class WatchCalls:
     @described
     def watch(self, deployment: str) -> Call[shown.Watch]:
-        """The level of its telemetry, its taps and its breakpoints."""
+        """The level of a deployment's telemetry, its taps and its breakpoints."""
         return get(_DEPLOYMENT + "/watch", deployment=deployment)
 
     @described
     def set_level(self, deployment: str, level: Level) -> Call[shown.Watch]:
-        """How much is told of what runs; it counts at once."""
+        """Set the level of detail of a deployment's telemetry; it applies at once."""
         return send("PUT", _DEPLOYMENT + "/watch/level", {"level": level}, deployment=deployment)
 
     @described
     def tap(self, deployment: str, walk: str, source: str, **more: Any) -> Call[shown.Tap]:
-        """Look at the values that leave `use.port`, or come in as `@in.name`; they come as samples in the frames of
-        `telemetry`. `more`: `to` (the end of one edge, to see what goes over it alone: of one out of a loop, what
-        leaves the loop), `interval` and `seconds` (until it goes by itself), `preview`, `run`."""
+        """Sample the values that leave `use.port` or come in as `@in.name`; samples arrive in the frames of
+        `telemetry`. `more`: `to` (the end of one edge, to see only its values: for an edge out of a loop, what leaves
+        the loop), `interval` and `seconds` (until the tap expires), `preview`, `run`."""
         body = {"walk": walk, "source": source, **more}
         return send("POST", _DEPLOYMENT + "/taps", body, deployment=deployment)
 
     @described
     def change_tap(self, deployment: str, tap: str, interval: float) -> Call[shown.Tap]:
-        """`interval`: seconds between two samples of a rank."""
+        """Change a tap. `interval`: seconds between two samples of a rank."""
         return send("PATCH", _DEPLOYMENT + "/taps/{tap}", {"interval": interval}, deployment=deployment, tap=tap)
 
     @described
     def remove_tap(self, deployment: str, tap: str) -> Call[None]:
-        """Look no more."""
+        """Remove a tap."""
         return delete(_DEPLOYMENT + "/taps/{tap}", deployment=deployment, tap=tap)
 
     @described
@@ -51,33 +51,33 @@ class WatchCalls:
 
     @described
     def remove_breakpoint(self, deployment: str, id_: str) -> Call[None]:
-        """Runs that are paused at it stay so."""
+        """Remove a breakpoint. Runs that are paused at it stay paused."""
         route = _DEPLOYMENT + "/breakpoints/{breakpoint_}"
         return delete(route, deployment=deployment, breakpoint_=id_)
 
     @described
     def trace(self, run: str) -> Call[dict[str, Any]]:
-        """What a run did, on which rank, when; also while it goes on."""
+        """The trace of a run: what it did, when and on which rank; also while it goes on."""
         return get(_TRACE, run=run)
 
     @described
     def trace_file(self, run: str, form: Literal["perfetto", "otlp"]) -> Call[bytes]:
-        """For ui.perfetto.dev, or as the body of an OpenTelemetry export."""
+        """The trace as a file for ui.perfetto.dev, or as the body of an OpenTelemetry export."""
         return Call("GET", _TRACE, _content, {"run": run}, {"format": form})
 
     @described
     def why(self, run: str) -> Call[shown.Why]:
-        """Where its time went, and what it waited for."""
+        """Where the run spent its time, and what it waited for."""
         return get("/api/v1/runs/{run}/why", run=run)
 
     @described
     def traces(self, deployment: str, limit: int = 20, task: str | None = None) -> Call[list[shown.TraceListed]]:
-        """Those that are kept, newest first."""
+        """Kept traces, newest first."""
         return get(_DEPLOYMENT + "/traces", {"limit": limit, "task": task}, deployment=deployment)
 
     @described
     def statistics(self, deployment: str, task: str | None = None) -> Call[shown.Statistics]:
-        """What its nodes took, over the traces that are kept."""
+        """Durations by node, over the kept traces."""
         return get(_DEPLOYMENT + "/statistics", {"task": task}, deployment=deployment)
 
 

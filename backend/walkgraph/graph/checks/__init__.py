@@ -1,1 +1,2 @@
-"""What `graph.check` judges, a file per part of the document; each takes a `Context` and adds problems to it."""
+"""The checks behind `graph.check`, one file per part of the document; each takes a `Context` and adds problems to
+it."""

@@ -1,4 +1,5 @@
-"""What the checks share: the readable part of the document, derived facts, the catalogue, and the list of problems."""
+"""Shared data of the checks: the readable part of the document, derived facts, the catalogue and the list of
+problems."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -36,23 +37,24 @@ class Context:
             return
         self._seen.add((code, place))
         if len(self.problems) == MAX_PROBLEMS:
-            code, place, message = "too_many", "", f"there are more than {MAX_PROBLEMS} problems; mend these first"
+            code, place, message = "too_many", "", f"there are more than {MAX_PROBLEMS} problems; fix these first"
         self.problems.append(Problem(code, place, message, severity))
 
     def nearest(self, name: str, names: Iterable[str]) -> str:
-        """Advice after an unknown name: the nearest match for the first of them, as searches take time."""
+        """Advice after an unknown name: its nearest match, or only the list of names once MAX_SEARCHES is reached, as
+        searching is slow."""
         self._searches += 1
         return nearest(name, names) if self._searches <= MAX_SEARCHES else listed(names)
 
     # ── names ──
 
     def component(self, node: str) -> Component | None:
-        """Of a node; None where node or component isn't known (that is reported at the node)."""
+        """The component of a node; None where node or component is unknown (the node's own check reports that)."""
         found = self.graph.nodes.get(node)
         return self.catalogue.get(found.component) if found else None
 
     def output(self, end: End) -> Port | None:
-        """The port that a source names; None where anything on the way isn't known."""
+        """The port that a source names; None if anything on the way is unknown."""
         component = self.component(end.entry.node) if end.entry else None
         return component.output(end.port) if component else None
 
@@ -61,7 +63,7 @@ class Context:
         return component.input(end.port) if component else None
 
     def source_type(self, walk: str, route: Route) -> PortType | None:
-        """What a route takes from its source; None where that can't be known."""
+        """The type that a route takes from its source; None if it can't be known."""
         match route.source.kind:
             case "in":
                 return self.input_types.get((walk, route.source.name))
@@ -75,7 +77,7 @@ class Context:
 
     @cached_property
     def sent(self) -> Mapping[str, Mapping[str, PortType | None]]:
-        """Walk -> its `@out.x` -> the type of what is sent, where it can be known."""
+        """Walk -> its `@out.x` -> the type sent there, or None if it can't be known."""
         found: dict[str, dict[str, PortType | None]] = {}
         for walk, facts in self.facts.items():
             outs = found.setdefault(walk, {})
@@ -86,7 +88,7 @@ class Context:
 
     @cached_property
     def needed(self) -> Mapping[str, frozenset[str]]:
-        """Walk -> its inputs that feed a port which has to have a value."""
+        """Walk -> its inputs that feed a required port."""
         found: dict[str, set[str]] = {walk: set() for walk in self.facts}
         for walk, facts in self.facts.items():
             for route in facts.routes:
@@ -97,7 +99,7 @@ class Context:
 
     @cached_property
     def input_types(self) -> Mapping[tuple[str, str], PortType]:
-        """(Walk, input) -> type, of those that can be read."""
+        """(Walk, input) -> type, for the inputs whose type can be read."""
         found: dict[tuple[str, str], PortType] = {}
         for name, walk in self.graph.walks.items():
             for key, text in walk.inputs.items():
@@ -109,7 +111,7 @@ class Context:
 
     @cached_property
     def stream_types(self) -> Mapping[str, PortType]:
-        """Stream -> type of its items, of those that can be known."""
+        """Stream -> type of its items, for the streams whose type can be known."""
         found: dict[str, PortType] = {}
         for stream in self.graph.streams:
             use, _, port = stream.from_.partition(".")
@@ -147,17 +149,17 @@ class Context:
 
     @cached_property
     def ranges(self) -> Mapping[str, Mapping[str, Range]]:
-        """Task -> its parameters' types and bounds, `seed` included."""
+        """Task -> types and bounds of its parameters, `seed` included."""
         return {name: task_ranges(task) for name, task in self.graph.tasks.items()}
 
     def knows_params(self, task: str) -> bool:
-        """Whether all parameters of a task could be read; otherwise nobody can say that one is missing."""
+        """True if all parameters of a task could be read; otherwise a missing one can't be reported."""
         return not self.draft.has_gaps("tasks", task, "params")
 
     # ── expressions ──
 
     def expression(self, text: str, path: Path) -> Expr | None:
-        """Read an expression; a problem at `path` where it can't be."""
+        """Parse an expression; adds a problem at `path` and returns None if that fails."""
         try:
             return parse(text)
         except ExpressionError as error:
@@ -165,7 +167,7 @@ class Context:
             return None
 
     def inferred(self, expr: Expr, task: str, path: Path) -> Range | None:
-        """Type and bounds in one task; a problem at `path` where types clash."""
+        """Type and bounds in one task; adds a problem at `path` and returns None where types clash."""
         try:
             return infer(expr, self.ranges[task])
         except ExpressionError as error:

@@ -1,4 +1,5 @@
-"""Edges and results of Walks: ends that exist, ways that make sense, ports fed as they need, types that fit."""
+"""Edges and results of Walks: ends that exist, routes that are possible, required ports that are fed, types that
+fit."""
 
 from walkgraph.graph.catalogue import Port
 from walkgraph.graph.checks.context import Context
@@ -44,7 +45,7 @@ def _source(context: Context, walk: str, facts: WalkStructure, route: Route, pat
                 advice = (
                     context.nearest(source.name, ("index", *loops)) if loops else "there is no loop around the target"
                 )
-                context.add("unknown_loop", path, f"`{route.edge.from_}` has no value at the target; {advice}")
+                context.add("unknown_loop", path, f"`{route.edge.from_}` has no value there; {advice}")
             return known
         case _:
             names = [stream.name for stream in context.graph.streams]
@@ -74,7 +75,7 @@ def _target(context: Context, walk: str, facts: WalkStructure, route: Route, pat
 def _use(context: Context, walk: str, facts: WalkStructure, found: End, path: Path, side: str) -> bool:
     if found.name.startswith("@"):
         words = "`use.port`, `@in.x`, `@loop.index` or `@stream.x`" if side == "output" else "`use.port` or `@out.x`"
-        context.add("bad_reference", path, f"`{found.name}` says nothing here; write {words}")
+        context.add("bad_reference", path, f"`{found.name}` has no meaning here; write {words}")
         return False
     if found.entry is None:
         if not context.draft.has_gaps("walks", walk, "body"):
@@ -93,25 +94,25 @@ def _use(context: Context, walk: str, facts: WalkStructure, found: End, path: Pa
     return True
 
 
-# ── the way through loops ───────────────────────────────────────────────────────────────────────
+# ── routes through loops ────────────────────────────────────────────────────────────────────────
 
 
 def _way(context: Context, route: Route, path: Path) -> None:
     source, target = route.source.entry, route.target.entry
     if source and target and _siblings(source, target):
-        message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a row"
+        message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a `sequence`"
         context.add("between_branches", path, message)
     elif route.backward and not route.carried:
         if source is target:
-            message = f"`{route.source.name}` takes what it gave before, and no loop is around it; put it in a loop"
+            message = f"`{route.source.name}` takes its own earlier value, and no loop is around it; put it in a loop"
         else:
             message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it"
             message = f"{message} back; change their order, or put them in a loop"
         context.add("backward_edge", path, message)
     if route.edge.each and route.target.kind == "out" and not route.left:
-        context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; take `each` away")
+        context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; remove `each`")
     elif route.edge.each and route.target.kind == "use" and not route.entered:
-        message = "`each` sends every value to the client only; use `collect`" if route.left else "take `each` away"
+        message = "`each` sends every value to the client only; use `collect`" if route.left else "remove `each`"
         context.add("each_without_loop", (*path, "each"), f"the edge enters no loop; {message}")
     if route.edge.each and route.target.kind == "use" and len(route.entered) > 1 and route.source.kind != "stream":
         outer, inner = route.entered[0], route.entered[-1]
@@ -119,14 +120,14 @@ def _way(context: Context, route: Route, path: Path) -> None:
         message = f"{message}; for a slice in each of these, make the sequence inside `{outer}`"
         context.add("each_by_outer_loop", (*path, "each"), message, "warning")
     if route.edge.collect and not route.left:
-        context.add("collect_without_loop", (*path, "collect"), "the edge leaves no loop; take `collect` away")
+        context.add("collect_without_loop", (*path, "collect"), "the edge leaves no loop; remove `collect`")
     if route.edge.collect and route.edge.each and route.target.kind == "out":
-        message = "each value as it comes, or all stacked at the end: take `each` or `collect` away"
+        message = "`each` sends values as they come, `collect` stacks them at the end; remove one of the two"
         context.add("each_and_collect", (*path, "each"), message)
 
 
 def _siblings(a: Entry, b: Entry) -> bool:
-    """Whether two uses stand in different branches of one parallel."""
+    """True if two uses stand in different branches of one parallel."""
     return any(x != y and x[0] == y[0] for x, y in zip(a.branches, b.branches, strict=False))
 
 
@@ -155,7 +156,7 @@ def _feeding(context: Context, walk: str, facts: WalkStructure) -> None:
 
 
 def _port(context: Context, walk: str, entry: Entry, port: Port, feeds: tuple[Route, ...]) -> None:
-    """A port has one edge; besides, one carried at each loop around it that the others enter."""
+    """Check one port: it takes one edge, plus one carried edge at each loop around it that the other edge enters."""
     ordered = sorted(feeds, key=lambda route: (route.carried, route.common))
     kept = ordered[0]
     for route in ordered[1:]:
@@ -200,7 +201,8 @@ def _varies(when: str) -> bool:
 
 
 def _types(context: Context, walk: str, facts: WalkStructure) -> None:
-    """Sizes are symbols of each use; edges make them equal, and two different numbers can't be."""
+    """Unify sizes along edges. Each use has its own size symbols; an edge makes sizes equal, and two different numbers
+    clash."""
     sizes = Unifier()
     for route in facts.routes:
         source, target = context.source_type(walk, route), context.input(route.target)

@@ -24,9 +24,9 @@ def check_nodes(context: Context) -> None:
             context.add("unknown_component", ("nodes", name, "component"), f"no component `{node.component}`; {advice}")
             continue
         if component.name != node.component and node.component not in renamed:
-            # Said once of a name, however many nodes have it.
+            # Reported once per name, however many nodes use it.
             renamed.add(node.component)
-            message = f"`{node.component}` is now called `{component.name}`, and is found by both; write the new name"
+            message = f"`{node.component}` is now called `{component.name}`; both names work, but write the new one"
             context.add("former_name", ("nodes", name, "component"), message, "warning")
         if not component.available:
             message = f"`{component.name}` has no network yet: it can be drawn and planned, not deployed"
@@ -44,7 +44,7 @@ def _weights(context: Context, name: str, node: Node, component: Component) -> N
             context.add("missing_weights", path, message)
         return
     if component.weights is None:
-        message = f"`{component.name}` has no weights; take `weights` away"
+        message = f"`{component.name}` has no weights; remove `weights`"
         context.add("needless_weights", path, message, "warning")
         return
     weights = context.graph.weights.get(node.weights)
@@ -58,19 +58,19 @@ def _weights(context: Context, name: str, node: Node, component: Component) -> N
 
 
 def _read(component: Component) -> str:
-    """What a component reads of its weights."""
+    """A phrase for what a component reads from its weights."""
     if component.weights != ANY:
         return f"weights of family `{component.weights}`"
     return f"the {component.reads} of a family's weights" if component.reads else "a family's weights"
 
 
 def _entry(context: Context, component: Component) -> str:
-    """What its node can name: an entry that is there, else one to be added."""
+    """A phrase for what the node can name: an entry that exists, or else the family of one to add."""
     fitting = [name for name, weights in context.graph.weights.items() if weights.family in component.fitting]
     if fitting:
         return " or ".join(f"`{name}`" for name in fitting[:_LISTED])
     families = " or ".join(f"`{family}`" for family in component.fitting[:_LISTED])
-    return f"an entry of the graph's of family {families}"
+    return f"an entry of the graph with family {families}"
 
 
 def _states(context: Context, name: str, node: Node, component: Component) -> None:
@@ -126,22 +126,23 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
 
 
 def value_fault(value: Scalar, param: Param) -> str | None:
-    """Why a literal does not fit a parameter; None if it does."""
+    """The reason that a literal does not fit a parameter; None if it fits."""
     found = range_of_value(value)
     if found.kind != param.type and (found.kind, param.type) != ("integer", "number"):
         return f"is {article(param.type)}, not {article(found.kind)}; write {article(param.type)}"
     if param.choices and value not in param.choices:
-        return f"is none of the choices; {nearest(str(value), map(str, param.choices))}"
+        return f"is not one of the choices; {nearest(str(value), map(str, param.choices))}"
     if not isinstance(value, str):
         if param.min is not None and value < param.min:
-            return f"is at least {param.min:g}; raise it"
+            return f"must be at least {param.min:g}; raise it"
         if param.max is not None and value > param.max:
-            return f"is at most {param.max:g}; lower it"
+            return f"must be at most {param.max:g}; lower it"
     return None
 
 
 def _expression(context: Context, node: str, key: str, param: Param, expr: Expr) -> None:
-    """One that names what a running task or the Walk lacks takes the component's default: there has to be one."""
+    """Check a parameter's expression. Where it names something that the running task or the Walk lacks, the component's
+    default applies, so there has to be one."""
     path = ("nodes", node, "params", key)
     lacking: tuple[str, str] | None = None
     found = context.draft.has_gaps("tasks") or context.draft.has_gaps("walks")
@@ -167,7 +168,7 @@ def _expression(context: Context, node: str, key: str, param: Param, expr: Expr)
             context.nearest(missing, sorted(known)) if not missing.startswith("@") else "name a loop around the use"
         )
         if found:
-            advice = f"`{key}` has no default to take instead; {advice}"
+            advice = f"`{key}` has no default to fall back on; {advice}"
         context.add("unknown_parameter", path, f"`{missing}` has no value in {where}; {advice}")
 
 
@@ -190,10 +191,10 @@ def _judge(context: Context, path: tuple[str, ...], param: Param, expr: Expr, fo
         return
     allowed = range_of(param)
     if found.low > allowed.high or found.high < allowed.low:
-        message = f"`{expr.text}` is never {_bounds(allowed)} in task `{task}`; change it"
+        message = f"`{expr.text}` can't be {_bounds(allowed)} in task `{task}`; change it"
         context.add("bad_param", path, message)
     elif isinstance(expr.tree, Name) and (found.low < allowed.low or found.high > allowed.high):
-        message = f"task `{task}` lets `{expr.text}` be what the component refuses; keep it {_bounds(allowed)}"
+        message = f"task `{task}` allows values of `{expr.text}` that the component refuses; keep it {_bounds(allowed)}"
         context.add("bounds_differ", path, message, "warning")
 
 

@@ -1,4 +1,4 @@
-"""States: capacities and widths, and who keeps them."""
+"""States: their capacities and widths, and the nodes that keep them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from walkgraph.graph.reading.wellformed import Path
 from walkgraph.graph.structure import Entry
 
 Touch = tuple[str, Entry]
-"""A Walk, and a use or fork of it."""
+"""A Walk, and a use or fork in it."""
 
 
 def check_states(context: Context) -> None:
@@ -21,14 +21,18 @@ def check_states(context: Context) -> None:
         here = touches.get(name, ())
         tasks = tuple(dict.fromkeys(task for walk, _ in here for task in context.tasks_of.get(walk, ())))
         if state.kind == "paged_kv" and state.capacity is None and not context.draft.is_broken(*path, "capacity"):
-            message = "a `paged_kv` needs a `capacity`: most tokens of one sequence, over the task's parameters; add it"
+            message = (
+                "a `paged_kv` needs a `capacity`: the most tokens of one sequence, from the task's parameters; add it"
+            )
             context.add("missing_capacity", path, message)
         if state.kind != "paged_kv" and state.capacity is not None:
             message = f"only a `paged_kv` has a `capacity`, not a `{state.kind}`; remove it"
             context.add("needless_capacity", (*path, "capacity"), message, "warning")
         _sizes(context, path, state, tasks)
         if name not in used and not context.draft.has_gaps("nodes"):
-            context.add("unused_state", path, f"no node keeps `{name}`; bind it to a slot or remove it", "warning")
+            context.add(
+                "unused_state", path, f"no node uses the state `{name}`; bind it to a slot or remove it", "warning"
+            )
         elif here and state.kind == "paged_kv" and name not in written and not context.draft.broken:
             message = f"every use of `{name}` only reads it; feed a port that appends to it, or fork another into it"
             context.add("state_never_written", path, message, "warning")
@@ -48,7 +52,7 @@ def _touches(context: Context) -> Mapping[str, list[Touch]]:
 
 
 def _written(context: Context) -> frozenset[str]:
-    """States that some use or fork writes, or may write: an unknown component could."""
+    """States that a use or fork writes, or may write because its component is unknown."""
     touched = (
         access
         for facts in context.facts.values()
@@ -65,7 +69,7 @@ def _sizes(context: Context, path: Path, state: State, tasks: tuple[str, ...]) -
         if expr is None or context.draft.is_broken(*path, key):
             continue
         if expr.loops:
-            message = f"`{key}` is fixed before any loop runs; take `@loop.{min(expr.loops)}` away"
+            message = f"`{key}` is fixed before any loop runs; remove `@loop.{min(expr.loops)}`"
             context.add("unknown_loop", (*path, key), message)
             continue
         for task in tasks:
@@ -79,12 +83,13 @@ def _sizes(context: Context, path: Path, state: State, tasks: tuple[str, ...]) -
                 continue
             found = context.inferred(expr, task, (*path, key))
             if found and (found.kind != "integer" or found.high < 1):
-                message = f"`{expr.text}` is no whole number above 0 in task `{task}`; use `ceil`, or change it"
+                message = f"`{expr.text}` is not a whole number above 0 in task `{task}`; use `ceil`, or change it"
                 context.add("bad_size", (*path, key), message)
 
 
 def _iteration(context: Context, path: Path, touches: Sequence[Touch]) -> None:
-    """It is kept for an iteration of the innermost loop that holds all uses of it in a Walk."""
+    """Check a state with scope `iteration`: it lives for one iteration of the innermost loop that holds all its uses in
+    a Walk."""
     keepers: dict[str, list[Entry]] = {}
     for walk, entry in touches:
         keepers.setdefault(walk, []).append(entry)
@@ -92,10 +97,10 @@ def _iteration(context: Context, path: Path, touches: Sequence[Touch]) -> None:
         outside = next((entry.name for entry in entries if entry.name and not entry.loops), None)
         advice = "or set `scope` to `walk`"
         if outside:
-            message = f"`{outside}` in Walk `{walk}` keeps it outside any loop; use it inside one, {advice}"
+            message = f"`{outside}` in Walk `{walk}` uses it outside any loop; use it inside one, {advice}"
             context.add("iteration_outside_loop", (*path, "scope"), message, "warning")
         elif len(entries) == 1 and entries[0].loops:
-            message = f"only `{entries[0].name}` of Walk `{walk}` keeps it, so that it starts anew in every iteration"
+            message = f"only `{entries[0].name}` of Walk `{walk}` uses it, so it starts empty in every iteration"
             message = f"{message} of `{entries[0].loops[-1]}`; use it in the loop around that one too, {advice}"
             context.add("iteration_of_one_use", (*path, "scope"), message, "warning")
 

@@ -1,4 +1,4 @@
-"""Streams: who produces, who consumes, whether the chunk policy can be met, and which steps take part."""
+"""Streams: producers, consumers, chunk policies that can be met, and steps that take part."""
 
 from collections.abc import Mapping
 
@@ -37,7 +37,7 @@ def _readers(context: Context) -> Mapping[str, tuple[Reader, ...]]:
 
 
 def _by_name(context: Context) -> Mapping[str, Stream]:
-    """Of two streams with one name the first."""
+    """Streams by name; the first one where two share a name."""
     return {stream.name: stream for stream in reversed(context.graph.streams)}
 
 
@@ -74,7 +74,7 @@ def _policy(context: Context, path: Path, stream: Stream, readers: tuple[Reader,
         case Sliding(window=most):
             name = "window"
             if chunks.stride > chunks.window:
-                message = f"`stride` {chunks.stride} leaps over items between windows of {chunks.window}; lower it"
+                message = f"`stride` {chunks.stride} skips items between windows of {chunks.window}; lower it"
                 context.add("policy_unmet", (*where, "stride"), message)
         case LeftContext(chunk=most):
             name = "chunk"
@@ -88,15 +88,15 @@ def _policy(context: Context, path: Path, stream: Stream, readers: tuple[Reader,
         _length(context, where, stream, walk, route)
         each = route.edge.each
         if isinstance(chunks, Whole) and each:
-            message = f"Walk `{walk}` takes a chunk an iteration, and `whole` gives a single one; take `fixed`"
+            message = f"Walk `{walk}` takes one chunk per iteration, and `whole` gives a single one; use `fixed`"
             context.add("policy_unmet", where, message)
         if isinstance(chunks, Fixed) and chunks.continue_after_done and not each:
-            message = f"Walk `{walk}` reads it without `each`, so nothing goes on after the end; remove it"
+            message = f"Walk `{walk}` reads it without `each`, so nothing continues after the end; remove it"
             context.add("policy_unmet", (*where, "continue_after_done"), message)
 
 
 def _length(context: Context, path: Path, stream: Stream, walk: str, route: Route) -> None:
-    """A port of a fixed first size takes chunks of just so many rows."""
+    """Check that a port with a fixed first size gets chunks of exactly that many rows."""
     port, items = context.input(route.target), context.stream_types.get(stream.name)
     wanted = port.type.shape[0] if port and port.type.shape else None
     rows = items.shape[0] if items and items.shape else None
@@ -114,12 +114,12 @@ def _length(context: Context, path: Path, stream: Stream, walk: str, route: Rout
 
 def _consumers(context: Context, path: Path, stream: Stream, readers: tuple[Reader, ...]) -> None:
     if not readers and not context.draft.has_gaps("walks"):
-        message = f"no Walk reads `@stream.{stream.name}`; draw an edge from it, or take the stream away"
+        message = f"no Walk reads `@stream.{stream.name}`; draw an edge from it, or remove the stream"
         context.add("unused_stream", path, message, "warning")
 
 
 def _partitions(context: Context, readers: Mapping[str, tuple[Reader, ...]]) -> bool:
-    """Whether every stream joins two partitions; only then it makes sense to judge the lists of steps."""
+    """True if every stream joins two partitions; only then can the lists of steps be judged."""
     apart = True
     groups = {node: i for i, group in enumerate(partitions(context.graph)) for node in group}
 
@@ -186,29 +186,31 @@ def _chunked(context: Context, path: Path, at: StepAt, streams: list[tuple[Strea
     known = at.step.walk in context.facts and not context.draft.has_gaps("walks", at.step.walk, "edges")
     known = known and not context.draft.has_gaps("streams")
     if at.step.per == "chunk" and not single and known:
-        message = f"Walk `{at.step.walk}` reads no stream chunk by chunk; take `per` away"
+        message = f"Walk `{at.step.walk}` reads no stream chunk by chunk; remove `per`"
         context.add("chunk_without_stream", (*path, "per"), message)
     if at.step.per == "chunk" and at.step.walk in context.facts:
         _per_chunk(context, at.step.walk, context.facts[at.step.walk])
     if at.step.per == "chunk" and len(pieces) > 1:
-        message = f"the Walk reads {', '.join(f'`{name}`' for name in sorted(pieces))} in chunks; one can set the pace"
+        message = (
+            f"the Walk reads {', '.join(f'`{name}`' for name in sorted(pieces))} in chunks; only one can set the pace"
+        )
         context.add("two_chunked_streams", (*path, "per"), f"{message}: read the others `whole` or with `each`")
 
 
 def _per_chunk(context: Context, walk: str, facts: WalkStructure) -> None:
-    """The loop over the chunks would take these values apart."""
+    """Report values that the loop over the chunks would take apart."""
     for route in facts.routes:
         path = ("walks", walk, "edges", str(route.index))
         if route.target.kind == "out" and route.leave in ("last", "collect"):
-            message = f"the Walk runs per chunk, and `@out.{route.target.name}` leaves a loop of its own; send every"
+            message = f"the Walk runs per chunk, and `@out.{route.target.name}` already leaves a loop; send every"
             context.add("per_chunk_loop", path, f"{message} value (`each`), or pass it through a use after the loop")
         if route.source.kind == "in" and route.enter == "each":
-            message = f"the Walk runs per chunk, and a loop takes `@in.{route.source.name}` apart"
+            message = f"the Walk runs per chunk, and `@in.{route.source.name}` enters a loop slice by slice"
             context.add("per_chunk_loop", path, f"{message}; pass it through a use before the loop")
 
 
 def _lanes(context: Context, task: str, steps: tuple[StepAt, ...]) -> None:
-    """A node belongs to one list of steps: lists run side by side."""
+    """Check that each node belongs to one list of steps, as lists run side by side."""
     owner: dict[str, tuple[str, str]] = {}
     firsts = {(at.lane, at.step.walk): at for at in reversed(steps)}
     for at in reversed(firsts.values()):

@@ -1,4 +1,4 @@
-"""Tasks: inputs and parameters, steps and their bindings, and outputs that come."""
+"""Tasks: inputs and parameters, steps and their bindings, and outputs that some step sends."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from walkgraph.graph.structure import Route, StepAt, for_parts, lanes
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
 _MODALITIES = {"string": ("text",), "boolean": ("flag", "scalar"), "integer": ("scalar",), "number": ("scalar",)}
-"""Type of a parameter or literal -> the Walk inputs that it may be bound to."""
+"""Type of a parameter or literal -> the Walk inputs it may be bound to."""
 
 Named = Mapping[str, Sequence[StepAt]]
-"""Walk, or a step's `as` -> the steps that bindings mean by it."""
+"""Walk, or a step's `as` -> the steps that a binding means by that name."""
 
 _UNCLEAR = ("bad_binding", "part_outside_for", "unknown_input", "wrong_modality")
-"""After these nobody knows which input a step was to take."""
+"""Problems after which it is unknown which input a step was meant to take."""
 
 
 def check_tasks(context: Context) -> None:
@@ -45,16 +45,16 @@ def check_tasks(context: Context) -> None:
 def _declarations(context: Context, path: Path, task: Task) -> None:
     for key, declared in task.inputs.items():
         if declared.modality not in MODALITIES:
-            message = f"`{declared.modality[:80]}` is no modality; {context.nearest(declared.modality, MODALITIES)}"
+            message = f"`{declared.modality[:80]}` is not a modality; {context.nearest(declared.modality, MODALITIES)}"
             context.add("unknown_modality", (*path, "inputs", key, "modality"), message)
         if key in task.params or key == "seed":
-            context.add("duplicate_name", (*path, "inputs", key), f"`{key}` names a parameter too; rename one")
+            context.add("duplicate_name", (*path, "inputs", key), f"`{key}` is also a parameter; rename one")
     for key, param in task.params.items():
         where = (*path, "params", key)
         if not can_be_named(key):
-            context.add("bad_name", where, f"expressions can't name `{key}`; use letters, digits and `_`")
+            context.add("bad_name", where, f"expressions can't read `{key}`; name it with letters, digits and `_`")
         if key == "seed":
-            context.add("bad_name", where, "`seed` is always there; take this parameter away")
+            context.add("bad_name", where, "`seed` is always available; remove this parameter")
         _param(context, where, param)
 
 
@@ -63,7 +63,7 @@ def _param(context: Context, path: Path, param: TaskParam) -> None:
         context.add("bad_bounds", (*path, "max"), f"`max` {param.max:g} is below `min` {param.min:g}; swap them")
         return
     if param.type in ("boolean", "string") and (param.min is not None or param.max is not None):
-        message = f"{article(param.type)} has no bounds; take `min` and `max` away"
+        message = f"{article(param.type)} has no bounds; remove `min` and `max`"
         context.add("bad_bounds", (*path, "max" if param.min is None else "min"), message)
     for i, choice in enumerate(param.choices):
         fault = _value_fault(choice, param)
@@ -72,7 +72,7 @@ def _param(context: Context, path: Path, param: TaskParam) -> None:
     if param.default is not None and not context.draft.is_broken(*path, "default"):
         fault = _value_fault(param.default, param)
         if fault is None and param.choices and param.default not in param.choices:
-            fault = f"is none of the choices; {nearest(str(param.default), map(str, param.choices))}"
+            fault = f"is not one of the choices; {nearest(str(param.default), map(str, param.choices))}"
         if fault:
             context.add("bad_value", (*path, "default"), f"the default {fault}")
 
@@ -129,7 +129,7 @@ def _when(context: Context, task: str, text: str, path: Path) -> None:
     if expr is None:
         return
     if expr.loops:
-        message = f"a step stands in no loop; take `@loop.{min(expr.loops)}` away"
+        message = f"a step is outside any loop; remove `@loop.{min(expr.loops)}`"
         context.add("unknown_loop", path, message)
         return
     missing = next((n for n in sorted(expr.names) if n not in context.ranges[task]), None)
@@ -140,9 +140,9 @@ def _when(context: Context, task: str, text: str, path: Path) -> None:
         return
     found = context.inferred(expr, task, path)
     if found and found.kind != "boolean":
-        context.add("bad_when", path, f"`{expr.text}` is {article(found.kind)}; compare it with something")
+        context.add("bad_when", path, f"`{expr.text}` is {article(found.kind)}; write a comparison")
     if constant(expr) is False:
-        context.add("unreachable_step", path, "the condition is never true; change it or take the step away")
+        context.add("unreachable_step", path, "the condition is never true; change it or remove the step")
 
 
 # ── bindings ────────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +165,7 @@ def _binding(
     elif value.startswith("@task."):
         _task_value(context, task, name, at, path, value.removeprefix("@task."), wanted)
     elif value.startswith("@"):
-        message = f"`{value[:80]}` is no binding; write `@task.x`, `@part`, `walk.result` or a literal"
+        message = f"`{value[:80]}` is not a binding; write `@task.x`, `@part`, `walk.result` or a literal"
         context.add("bad_binding", path, message)
     elif _RESULT.match(value) and _names_result(context, named, value, wanted):
         _result(context, name, at, named, path, value, wanted)
@@ -182,7 +182,7 @@ def _literal(context: Context, path: Path, value: Scalar, wanted: PortType | Non
 
 def _part(context: Context, path: Path, at: StepAt, wanted: PortType | None) -> None:
     if at.part is None:
-        message = "`@part` has a value inside `for` only; bind `@task.x`, or put the step into one"
+        message = "`@part` has a value only inside `for`; bind `@task.x`, or put the step into a `for`"
         context.add("part_outside_for", path, message)
     elif wanted and wanted.modality != at.part:
         context.add("wrong_modality", path, f"the part is `{at.part}`, and the input takes `{wanted}`; bind another")
@@ -197,10 +197,10 @@ def _task_value(
             message = f"`@task.{key}` is `{declared.modality}`, and the input takes `{wanted}`; bind another"
             context.add("wrong_modality", path, message)
         if declared.many:
-            message = f"`@task.{key}` is many parts; walk them with `for`, or take `many` away"
+            message = f"`@task.{key}` has many parts; go through them with `for`, or remove `many`"
             context.add("many_outside_for", path, message)
         if declared.optional and path[-1] in context.needed[at.step.walk]:
-            message = f"`@task.{key}` can be absent, and Walk `{at.step.walk}` needs it; take `optional` away"
+            message = f"`@task.{key}` can be absent, and Walk `{at.step.walk}` needs it; remove `optional`"
             context.add("absent_value", path, message)
     elif key in context.ranges[name]:
         kind = context.ranges[name][key].kind
@@ -215,7 +215,7 @@ def _task_value(
 
 
 def _names_result(context: Context, named: Named, value: str, wanted: PortType | None) -> bool:
-    """Text with a dot inside is a result where it names a step or Walk, or where the input takes no text."""
+    """True if text with a dot is a result: it names a step or Walk, or the input doesn't take text."""
     owner = value.partition(".")[0]
     known = owner in context.graph.walks or owner in named
     return known or wanted is None or wanted.modality != "text"
@@ -239,7 +239,9 @@ def _result(
         return
     earlier = [step for step in producers if _comes_before(step, at)]
     if not earlier:
-        message = f"`{owner}` has not run when this step begins; put it before, in another list or another choice"
+        message = (
+            f"`{owner}` has not run when this step begins; put it before this step, in another list or another choice"
+        )
         context.add("used_before_produced", path, message)
         return
     walk = earlier[-1].step.walk
@@ -259,18 +261,18 @@ def _result(
         )
     guards = {step.step.when for step in earlier}
     if None not in guards and at.step.when not in guards and path[-1] in context.needed[at.step.walk]:
-        message = f"`{owner}` may be skipped and this step not; give it the same `when`"
+        message = f"`{owner}` may be skipped while this step runs; give both the same `when`"
         context.add("absent_value", path, message, "warning")
 
 
 def _result_type(context: Context, walk: str, route: Route) -> PortType | None:
-    """What a later step gets."""
+    """The type that a later step gets."""
     source = context.source_type(walk, route)
     return passed(source, route, "") if source else None
 
 
 def _comes_before(step: StepAt, at: StepAt) -> bool:
-    """Other lists run side by side: a step waits for what it needs from them."""
+    """True if `step` has run when `at` begins. Lists run side by side, so a step waits for results from the others."""
     if step.lane != at.lane:
         return True
     if step.choice is not None and step.choice == at.choice:
@@ -278,11 +280,11 @@ def _comes_before(step: StepAt, at: StepAt) -> bool:
     return step.index < at.index
 
 
-# ── the whole ───────────────────────────────────────────────────────────────────────────────────
+# ── the whole task ──────────────────────────────────────────────────────────────────────────────
 
 
 def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) -> None:
-    """Every input has steps, and every branch of a `for` an input."""
+    """Check that every input has steps, and every branch of a `for` an input."""
     if context.draft.has_gaps(*path, "steps") or context.draft.has_gaps(*path, "inputs"):
         return
     branches: dict[str, Path] = {}
@@ -296,7 +298,7 @@ def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) 
     modalities = {declared.modality for declared in task.inputs.values()}
     for kind, where in branches.items():
         if kind not in modalities and modalities <= set(MODALITIES):
-            message = f"the task has no `{kind}` input; declare one, or take these steps away"
+            message = f"the task has no `{kind}` input; declare one, or remove these steps"
             context.add("unreachable_step", where, message, "warning")
 
 
@@ -309,13 +311,13 @@ def _branches(steps: tuple[Step, ...], path: Path, found: dict[str, Path]) -> No
 
 
 def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:
-    """An option after one that always holds is never taken."""
+    """Report options after one that always holds: they are never taken."""
     always: set[int] = set()
     for at in steps:
         if at.choice is None:
             continue
         if at.choice in always:
-            message = "the option before it always holds; give that one a `when`, or take this one away"
+            message = "the option before it always holds; give that one a `when`, or remove this one"
             context.add("unreachable_step", (*path, *at.pointer.split("/")[1:]), message)
         if at.step.when is None:
             always.add(at.choice)
@@ -323,7 +325,7 @@ def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:
 
 def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) -> None:
     sent: dict[str, dict[str, str]] = {}
-    """Output -> modality -> a Walk that sends it so."""
+    """Output -> modality -> a Walk that sends it with this modality."""
     gaps = context.draft.has_gaps(*path, "steps")
     for walk in dict.fromkeys(at.step.walk for at in steps):
         for name, found in context.sent.get(walk, {}).items():
@@ -349,7 +351,7 @@ def _outputs(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]
 def _without_outputs(
     context: Context, path: Path, task: Task, steps: tuple[StepAt, ...], sent: Mapping[str, Mapping[str, str]]
 ) -> None:
-    """A task may give nothing where it changes what its session keeps; otherwise none of its steps would run."""
+    """Check a task without outputs: it must change the state of its session, or none of its steps would run."""
     kept = {name for name, state in context.graph.states.items() if state.scope == "session"}
     walks = [context.facts[walk] for walk in {at.step.walk for at in steps}]
     touched = [access for facts in walks for entry in facts.entries for access in accesses(context, facts, entry)]

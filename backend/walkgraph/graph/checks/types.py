@@ -1,4 +1,4 @@
-"""Types along an edge: what loops and streams do to a shape, and which sizes have to be equal."""
+"""Types along an edge: how loops and streams change a shape, and which sizes have to be equal."""
 
 from walkgraph.graph.ports import PortType, accepts
 from walkgraph.graph.structure import Route
@@ -7,10 +7,10 @@ Size = str | int
 
 
 def passed(source: PortType, route: Route, owner: str) -> PortType:
-    """The type at the far end of a route. Symbols become `owner.symbol`, as sizes are a use's own; not without owner.
+    """The type at the far end of a route. With an owner, symbols become `owner.symbol`, as each use has its own sizes.
 
-    Stacking puts an axis before the others, slicing takes the first away, a stream's chunk joins items along the first.
-    Raises ValueError where there is no axis to slice.
+    Stacking adds a first axis, slicing removes it, and a stream's chunk joins items along it. Raises ValueError if
+    there is no axis to slice.
     """
     if source.shape is None:
         return source
@@ -24,7 +24,7 @@ def passed(source: PortType, route: Route, owner: str) -> PortType:
     if route.enter == "each" and route.source.kind != "stream":
         if not shape:
             raise ValueError(
-                f"`{route.edge.from_}` gives one value without axes; take `each` away, or stack with `collect`"
+                f"`{route.edge.from_}` gives one value without axes; remove `each`, or stack with `collect`"
             )
         shape = shape if shape[0] == "..." else shape[1:]
     return PortType(source.modality, source.dtype, shape)
@@ -35,14 +35,15 @@ def scoped(size: Size, owner: str) -> Size:
 
 
 class Unifier:
-    """Sizes of one Walk: symbols that edges make equal, and the number that each class is known to be."""
+    """Sizes of one Walk: classes of symbols that edges make equal, each with its number where one is known."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
         self._number: dict[str, int] = {}
 
     def fault(self, target: PortType, owner: str, given: PortType) -> str | None:
-        """Why a value of type `given` (symbols scoped) can't enter a port of use `owner`; None if it can."""
+        """The reason that a value of type `given` (its symbols scoped) can't enter a port of use `owner`; None if it
+        can."""
         fault = accepts(target, given)
         if fault:
             return fault
@@ -55,7 +56,7 @@ class Unifier:
         return None
 
     def _equal(self, a: Size, b: Size) -> tuple[int, int] | None:
-        """Make two sizes equal; the two numbers where they can't be."""
+        """Make two sizes equal; returns the two numbers if they clash."""
         x = a if isinstance(a, int) else self._number.get(self._root(a))
         y = b if isinstance(b, int) else self._number.get(self._root(b))
         if x is not None and y is not None:
@@ -71,7 +72,7 @@ class Unifier:
     def _root(self, symbol: str) -> str:
         parent = self._parent
         while (above := parent.get(symbol, symbol)) != symbol:
-            # Halving the way keeps it short for the next search.
+            # Path halving keeps the next search short.
             parent[symbol] = parent.get(above, above)
             symbol = parent[symbol]
         return symbol

@@ -1,4 +1,4 @@
-"""What is drawn and serves nothing: warnings, as a draft may be on its way."""
+"""Parts of the document that nothing uses: warnings only, as a draft may be unfinished."""
 
 from collections.abc import Iterable, Iterator
 
@@ -29,14 +29,14 @@ def check_unused(context: Context) -> None:
         read = {route.source.name for route in facts.routes if route.source.kind == "in"}
         for key in facts.walk.inputs:
             if key not in read:
-                message = f"no edge takes `@in.{key}`; draw one, or take the input away"
+                message = f"no edge takes `@in.{key}`; draw one, or remove the input"
                 context.add("unused_input", ("walks", name, "inputs", key), message, "warning")
         _effects(context, name)
     _parameters(context)
 
 
 def _effects(context: Context, walk: str) -> None:
-    """A use that nobody reads and that keeps no state computes for nothing."""
+    """Report a use whose outputs nobody reads and that keeps no state: its computation has no effect."""
     facts = context.facts[walk]
     read = {route.source.name for route in (*facts.routes, *facts.results) if route.source.kind == "use"}
     read |= {(loop.item.until or "").partition(".")[0] for loop in facts.loops}
@@ -44,12 +44,12 @@ def _effects(context: Context, walk: str) -> None:
     for entry in facts.entries:
         component = context.component(entry.node) if isinstance(entry.item, Use) else None
         if component and component.outputs and not component.states and entry.name not in read:
-            message = f"nothing reads what `{entry.name}` gives; draw an edge from it, or remove it"
+            message = f"nothing reads the outputs of `{entry.name}`; draw an edge from it, or remove it"
             context.add("no_effect", walk_path(walk, entry.pointer), message, "warning")
 
 
 def _parameters(context: Context) -> None:
-    """Parameters of tasks that nothing reads. Where something is broken, it may be what would."""
+    """Report task parameters that nothing reads. Silent where a broken piece may be the reader."""
     if context.draft.broken:
         return
     reads = {name: frozenset(_names(_walk_texts(context, facts))) for name, facts in context.facts.items()}
@@ -65,7 +65,7 @@ def _parameters(context: Context) -> None:
 
 
 def _walk_texts(context: Context, facts: WalkStructure) -> Iterator[str | None]:
-    """Every expression that a Walk depends on: its own, those of its nodes' parameters, those of its states' sizes."""
+    """Every expression that a Walk depends on: its own, its nodes' parameters, its states' sizes."""
     graph = context.graph
     yield from (loop.item.times for loop in facts.loops)
     yield from (when for _, when, _ in whens(facts))
@@ -82,4 +82,4 @@ def _names(texts: Iterable[str | None]) -> Iterator[str]:
         try:
             yield from parse(text).names if text is not None else ()
         except ExpressionError:
-            continue  # reported where it stands
+            continue  # reported at the expression itself

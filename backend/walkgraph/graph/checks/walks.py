@@ -1,4 +1,4 @@
-"""Bodies of Walks: what they use, loops and their bounds, conditions, forks, and states that branches share."""
+"""Bodies of Walks: their uses, loops and bounds, conditions, forks, and states that branches share."""
 
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Fork, Graph, Use
@@ -89,7 +89,10 @@ def _loop(context: Context, name: str, facts: WalkStructure, loop: LoopAt) -> No
         _times(context, name, (*path, "times"), loop)
     if loop.item.until is None:
         if loop.item.drop_last and not context.draft.is_broken(*path, "until"):
-            message = "`drop_last` drops what came with `until`, and there is none; add `until` or remove it"
+            message = (
+                "`drop_last` drops the values of the iteration that raised "
+                "`until`, and there is no `until`; add one or remove it"
+            )
             context.add("drop_without_until", (*path, "drop_last"), message)
         return
     _until(context, (*path, "until"), name, facts, loop)
@@ -105,17 +108,20 @@ def _times(context: Context, walk: str, path: Path, loop: LoopAt) -> None:
             advice = "round it with `round`, `floor` or `ceil`" if found.kind == "number" else "write a number of times"
             context.add("bad_times", path, f"`{expr.text}` is {article(found.kind)}, and `times` an integer; {advice}")
         elif found.high < 0 or constant(expr) == 0:
-            context.add("bad_times", path, f"`{expr.text}` is never above 0; let the loop run once at least")
+            context.add("bad_times", path, f"`{expr.text}` is never above 0; let the loop run at least once")
         elif found.low < 0:
             message = f"`{expr.text}` may be below 0 in task `{task}`; bound its parameters"
             context.add("times_may_be_negative", path, message, "warning")
         elif found.low == 0 and _is_awaited(context, context.facts[walk], loop):
-            message = f"`{expr.text}` may be 0 in task `{task}`, and then the loop gives no value; bound its parameters"
+            message = (
+                f"`{expr.text}` may be 0 in task `{task}`, and then the "
+                "loop has no value to hand on; bound its parameters"
+            )
             context.add("times_may_be_zero", path, message, "warning")
 
 
 def _is_awaited(context: Context, facts: WalkStructure, loop: LoopAt) -> bool:
-    """Whether a port that has to have a value takes the loop's last one."""
+    """True if a required port takes the loop's last value."""
     ports = [context.input(route.target) for route in facts.routes if loop.name in route.left]
     return any(port is not None and not port.optional for port in ports)
 
@@ -123,13 +129,13 @@ def _is_awaited(context: Context, facts: WalkStructure, loop: LoopAt) -> bool:
 def _until(context: Context, path: Path, name: str, facts: WalkStructure, loop: LoopAt) -> None:
     source = end(loop.item.until or "", facts.uses, target=False)
     if source.kind != "use":
-        context.add("bad_until", path, f"`{loop.item.until}` is no port of a use; write `use.port`")
+        context.add("bad_until", path, f"`{loop.item.until}` is not a port of a use; write `use.port`")
     elif source.entry is None:
         if not context.draft.has_gaps("walks", name, "body"):
             message = f"no use `{source.name}` in the body; {context.nearest(source.name, facts.uses)}"
             context.add("unknown_use", path, message)
     elif source.entry.loops[: len(loop.loops)] != loop.loops:
-        message = f"`{source.name}` stands outside the loop `{loop.name}`; end it by a use in its body"
+        message = f"`{source.name}` stands outside the loop `{loop.name}`; end the loop by a use in its body"
         context.add("bad_until", path, message)
     else:
         component = context.component(source.entry.node)
@@ -144,7 +150,7 @@ def _until(context: Context, path: Path, name: str, facts: WalkStructure, loop: 
 
 
 def _conditions(context: Context, name: str, facts: WalkStructure) -> None:
-    """Every `when` of the Walk, where it is written: on uses, forks, loops, and the lists around them."""
+    """Check every `when` of the Walk at the item that has it: uses, forks, loops, and the lists around them."""
     for pointer, when, loops in whens(facts):
         path = (*walk_path(name, pointer), "when")
         expr = context.expression(when, path)
@@ -152,13 +158,13 @@ def _conditions(context: Context, name: str, facts: WalkStructure) -> None:
             continue
         _loop_names(context, path, expr, loops)
         if constant(expr) is False:
-            context.add("unreachable_use", path, "the condition is never true; change it or take the item away")
+            context.add("unreachable_use", path, "the condition is never true; change it or remove the item")
         for task, found in _in_tasks(context, name, path, expr):
             if found.kind != "boolean":
                 context.add(
                     "bad_when",
                     path,
-                    f"`{expr.text}` is {article(found.kind)} in task `{task}`; compare it with something",
+                    f"`{expr.text}` is {article(found.kind)} in task `{task}`; write a comparison",
                 )
 
 
@@ -187,7 +193,7 @@ def _loop_names(context: Context, path: Path, expr: Expr, loops: tuple[str, ...]
 
 
 def _in_tasks(context: Context, walk: str, path: Path, expr: Expr) -> list[tuple[str, Range]]:
-    """What the expression comes to in each task that uses the Walk; a problem for names that a task lacks."""
+    """Type and bounds of the expression in each task that uses the Walk; adds a problem for names that a task lacks."""
     found: list[tuple[str, Range]] = []
     for task in context.tasks_of.get(walk, ()):
         ranges = context.ranges[task]
@@ -205,7 +211,7 @@ def _in_tasks(context: Context, walk: str, path: Path, expr: Expr) -> list[tuple
 
 
 def _branches(context: Context, name: str, facts: WalkStructure) -> None:
-    """Two branches may both read a state; a writer has to be alone with it."""
+    """Check states that two branches share: both may read, but a writer needs the state to itself."""
     touched: dict[tuple[int, str], list[tuple[int, bool, Entry]]] = {}
     for entry in facts.entries:
         if not entry.branches:
@@ -216,7 +222,7 @@ def _branches(context: Context, name: str, facts: WalkStructure) -> None:
                 rival = next((e for b, w, e in others if b != branch and (w or writes)), None)
                 if rival:
                     message = f"{_called(entry)} and {_called(rival)} touch state `{state}` in two branches of one"
-                    advice = "`parallel`, and one writes it; put them in a row, or give one a state of its own"
+                    advice = "`parallel`, and one writes it; put them in a `sequence`, or give one a state of its own"
                     context.add("conflicting_state", walk_path(name, entry.pointer), f"{message} {advice}")
                 others.append((branch, writes, entry))
 
@@ -226,7 +232,7 @@ def _called(entry: Entry) -> str:
 
 
 def states_of(graph: Graph, entry: Entry) -> tuple[str, ...]:
-    """States that a use or a fork touches, as the document binds them."""
+    """States that a use or a fork binds in the document."""
     if isinstance(entry.item, Fork):
         return entry.item.fork, entry.item.into
     node = graph.nodes.get(entry.node)
@@ -234,7 +240,7 @@ def states_of(graph: Graph, entry: Entry) -> tuple[str, ...]:
 
 
 def accesses(context: Context, facts: WalkStructure, entry: Entry) -> list[tuple[str, bool]]:
-    """(state, whether it is written) of what a use or fork touches, as its ports are connected in this Walk."""
+    """(state, True if it is written) for each state of a use or fork, given the ports connected in this Walk."""
     if isinstance(entry.item, Fork):
         return [(entry.item.fork, False), (entry.item.into, True)]
     component = context.component(entry.node)

@@ -1,1 +1,1 @@
-"""Expressions: syntax, values, ranges, numbers in float32."""
+"""Expressions: syntax, values, ranges, arithmetic in float32."""

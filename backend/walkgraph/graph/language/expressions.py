@@ -1,8 +1,8 @@
-"""Expressions of `times`, `when`, `width`, `capacity` and `"=..."` parameters: parsed, never evaluated as code.
+"""Expressions for `times`, `when`, `width`, `capacity` and `"=..."` parameters: parsed, never evaluated as code.
 
-The grammar is drawn in `graph.syntax`. Evaluation is total: what has no finite value raises `ExpressionError`
-with the place in the text. `and` and `or` stop early. Each tree is compiled once to nested closures, because the
-worker evaluates a `when` for every use of every iteration.
+The grammar is in `graph.language.syntax`. Evaluation is total: an expression without a finite value raises
+`ExpressionError` with the place in the text. `and` and `or` short-circuit. Each tree is compiled once to nested
+closures, because the worker evaluates a `when` for every use of every iteration.
 """
 
 import operator
@@ -38,11 +38,11 @@ Run = Callable[[Mapping[str, Scalar], Mapping[str, int]], Scalar]
 
 @dataclass(frozen=True)
 class Expr:
-    """A parsed expression; equal to another of the same meaning, however it is spaced and bracketed."""
+    """A parsed expression; equal to any other with the same meaning, whatever its spaces and parentheses."""
 
     tree: Syntax
     text: str = field(compare=False)
-    """As the author wrote it."""
+    """The author's spelling."""
     names: frozenset[str] = field(compare=False)
     """Parameters it reads."""
     loops: frozenset[str] = field(compare=False)
@@ -72,7 +72,7 @@ _NO_LOOPS: Mapping[str, int] = {}
 
 
 def constant(expr: Expr) -> Scalar | None:
-    """The value of an expression that reads nothing; None if it reads something."""
+    """The value of an expression that reads no parameter and no loop; None for any other."""
     return None if expr.names or expr.loops else expr.run({}, {})
 
 
@@ -82,7 +82,7 @@ def source(expr: Expr) -> str:
 
 
 def name_innermost(text: str, loop: str) -> str:
-    """The same expression with `@loop.index` written as `@loop.LOOP`, to be read deeper inside."""
+    """The same expression with `@loop.index` spelled `@loop.LOOP`, so that it can stand inside further loops."""
     expr = parse(text)
     return spell(rename_loop(expr.tree, "index", loop)) if "index" in expr.loops else text
 
@@ -168,7 +168,7 @@ def _arithmetic(op: str, left: Run, right: Run, at: int) -> Run:
         try:
             value = apply(a, b)
         except ArithmeticError:
-            raise ExpressionError(f"`{op}` has no finite value here; keep the divisor from 0", at) from None
+            raise ExpressionError(f"`{op}` has no finite value here; make sure that the divisor is not 0", at) from None
         if -_LARGEST <= value <= _LARGEST:
             return value
         raise ExpressionError(f"`{op}` overflows here; use smaller values", at)

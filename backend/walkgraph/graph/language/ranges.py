@@ -1,4 +1,4 @@
-"""What an expression can come to, before a run: its type and bounds, from those of the parameters it reads."""
+"""The possible results of an expression before a run: its type and bounds, from those of the parameters it reads."""
 
 import math
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from walkgraph.graph.problems import article
 
 _INF = math.inf
 _LARGEST = 3.4028234663852886e38
-"""Of the numbers of single precision."""
+"""The largest float32 number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A type and, for numbers, inclusive bounds that hold for every value it can have."""
+    """A type and, for numbers, inclusive bounds that hold for every possible value."""
 
     kind: ParamKind
     low: float = -_INF
@@ -168,5 +168,5 @@ def _call(function: str, arguments: list[Range]) -> Range:
             return Range("integer", _floor(first.low), _ceil(first.high))
         case "float32":
             return Range("number", _single(first.low), _single(first.high))
-        case _:  # flow_time, for an index within its steps; what its rounding adds to 1 doesn't count
+        case _:  # flow_time, for an index within its steps; overshoot of 1 by rounding is ignored
             return Range("number", 0, 1) if arguments[2].low > 0 else Range("number")

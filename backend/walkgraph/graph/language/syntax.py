@@ -1,4 +1,5 @@
-"""The closed grammar of expressions: text -> syntax tree -> text. What it means is in `graph.expressions`.
+"""The closed grammar of expressions: text -> syntax tree -> text. `graph.language.expressions` gives them their
+meaning.
 
     or            a or b
     and           a and b
@@ -26,18 +27,18 @@ from walkgraph.graph.language.float32 import float32, flow_time
 
 MAX_LENGTH = 400
 MAX_DEPTH = 48
-"""Levels of the syntax tree, and of open parentheses."""
+"""The most levels of the syntax tree, and of open parentheses."""
 RESERVED = frozenset({"and", "or", "not", "true", "false"})
 INT_LIMIT = 2**63 - 1
 
 
 def can_be_named(name: str) -> bool:
-    """Whether an expression can read a parameter of this name."""
+    """True if an expression can read a parameter of this name."""
     return "-" not in name and name not in RESERVED
 
 
 class ExpressionError(InvalidInput):
-    """`position` counts characters of the expression from 0; the message says it from 1."""
+    """A faulty expression. `position` counts characters from 0; the message gives the column from 1."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(f"{message} (column {position + 1})")
@@ -50,7 +51,7 @@ class ExpressionError(InvalidInput):
 @dataclass(frozen=True)
 class Const:
     kind: str
-    """Name of the Python type: tells 1 from 1.0 and from true, which Python holds equal."""
+    """Name of the Python type: separates 1, 1.0 and true, which are equal in Python."""
     value: Scalar
     at: int = field(compare=False)
 
@@ -64,7 +65,7 @@ class Param:
 @dataclass(frozen=True)
 class LoopIndex:
     loop: str
-    """`index`: the innermost."""
+    """`index` means the innermost loop."""
     at: int = field(compare=False)
 
 
@@ -101,7 +102,7 @@ Syntax = Const | Param | LoopIndex | Unary | Binary | Compare | Call
 
 
 def parts(tree: Syntax) -> list[Syntax]:
-    """Every part of the tree, the whole first."""
+    """Every part of the tree, the whole tree first."""
     found: list[Syntax] = [tree]
     for part in found:
         found.extend(children(part))
@@ -203,7 +204,7 @@ class _Parser:
         tree = self.level(0)
         kind, text, at = self.tokens[self.next]
         if kind != "end":
-            raise ExpressionError(f"`{text}` is one too many; put an operator before it or remove it", at)
+            raise ExpressionError(f"`{text}` is unexpected here; put an operator before it or remove it", at)
         if _height(tree) > MAX_DEPTH:
             raise ExpressionError(f"nested more than {MAX_DEPTH} deep; split it up", tree.at)
         return tree
@@ -265,7 +266,7 @@ class _Parser:
 
     def call(self, function: str, at: int) -> Syntax:
         if function not in FUNCTIONS:
-            raise ExpressionError(f"there is no function `{function}`; have {', '.join(FUNCTIONS)}", at)
+            raise ExpressionError(f"there is no function `{function}`; use one of {', '.join(FUNCTIONS)}", at)
         self.take()
         arguments: list[Syntax] = []
         with _Nesting(self, at):
@@ -356,7 +357,7 @@ def _source(tree: Syntax, outer: int) -> str:
 
 
 def _spell(tree: Syntax) -> tuple[int, str]:
-    """How tightly it binds (index into `_LEVELS`, then sign, then atom) and its text."""
+    """How tightly it binds (index into `_LEVELS`, then sign, then atom), and its text."""
     sign, atom = len(_LEVELS), len(_LEVELS) + 1
     match tree:
         case Const():

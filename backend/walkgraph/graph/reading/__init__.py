@@ -1,1 +1,1 @@
-"""Documents read: limits, shorthand, well-formedness, messages."""
+"""Reading documents: limits, shorthands, well-formedness, messages."""

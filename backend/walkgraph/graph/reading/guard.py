@@ -1,6 +1,6 @@
-"""What a document may hold at most, before anything else reads it: JSON values alone, and not too many.
+"""Limits on a document before anything else reads it: JSON values only, and not too many.
 
-`read_json` is the only way from bytes to a value. `faults` judges a value that is already there (a caller's dict).
+`read_json` is the only way from bytes to a value. `faults` judges a value that exists already, such as a caller's dict.
 """
 
 import json
@@ -18,9 +18,9 @@ MAX_INTEGER = 2**63 - 1
 LIMITS = {"nodes": 2000, "states": 500, "weights": 100, "walks": 500, "streams": 200, "tasks": 200}
 MAX_EDGES = 10_000
 MAX_ITEMS = 10_000
-"""Items of all bodies, and steps of all tasks."""
+"""The most items in all bodies and steps in all tasks."""
 MAX_NESTING = 32
-"""Items inside items of one body."""
+"""The deepest nesting of items in one body."""
 
 
 class Fault(NamedTuple):
@@ -30,10 +30,10 @@ class Fault(NamedTuple):
 
 
 def read_json(data: str | bytes, most: int = MAX_BYTES) -> Any:
-    """The value of a JSON text of at most so many bytes; raises InvalidInput for what isn't JSON, has duplicate keys or
-    unusable numbers."""
+    """Parse JSON text of at most `most` bytes. Raises InvalidInput for anything that isn't JSON, has duplicate keys, or
+    holds unusable numbers."""
     if len(data) > most:
-        raise InvalidInput(f"the document has {len(data)} bytes and may have {most}; split it up")
+        raise InvalidInput(f"the document has {len(data)} bytes, more than the {most} allowed; split it up")
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         return json.loads(
@@ -44,9 +44,9 @@ def read_json(data: str | bytes, most: int = MAX_BYTES) -> Any:
             parse_constant=_constant,
         )
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"the document is no UTF-8 (byte {error.start}); save it as UTF-8") from None
+        raise InvalidInput(f"the document is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except json.JSONDecodeError as error:
-        message = f"the document is no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
+        message = f"the document is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise InvalidInput(message) from None
     except RecursionError:
         raise InvalidInput(f"the document is nested more than {MAX_DEPTH} deep; flatten it") from None
@@ -56,7 +56,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidInput(f"the key `{key[:80]}` stands twice in one object; keep one")
+            raise InvalidInput(f"the key `{key[:80]}` occurs twice in one object; keep one")
         found[key] = value
     return found
 
@@ -75,11 +75,12 @@ def _float(text: str) -> float:
 
 
 def _constant(text: str) -> NoReturn:
-    raise InvalidInput(f"`{text}` is no JSON number; write a finite one")
+    raise InvalidInput(f"`{text}` is not a JSON number; write a finite one")
 
 
 def faults(value: Any) -> list[Fault]:
-    """What keeps a value from being read as a document at all: the first that isn't JSON, or all limits passed."""
+    """Faults that make a value unreadable as a document: the first value that isn't JSON, or else all exceeded
+    limits."""
     fault = _json_fault(value, 0, [MAX_VALUES])
     return [fault] if fault else list(_limits(value))
 
@@ -93,7 +94,7 @@ def _json_fault(value: Any, depth: int, budget: list[int]) -> Fault | None:
     if isinstance(value, int | float):
         return _number_fault(value)
     if not isinstance(value, dict | list | tuple):
-        return Fault("wrong_type", (), f"`{type(value).__name__}` is nothing that JSON can hold; write a JSON value")
+        return Fault("wrong_type", (), f"`{type(value).__name__}` can't be written as JSON; write a JSON value")
     if depth >= MAX_DEPTH:
         return Fault("too_deep", (), f"nested more than {MAX_DEPTH} deep; flatten it")
     budget[0] -= size(value)
@@ -101,7 +102,7 @@ def _json_fault(value: Any, depth: int, budget: list[int]) -> Fault | None:
         return Fault("too_large", (), f"the document has more than {MAX_VALUES} values; split it up")
     for key, child in _children(value):
         if isinstance(value, dict) and (not isinstance(key, str) or _text_fault(key)):
-            return Fault("bad_name", (), "a key is no proper text; rename it")
+            return Fault("bad_name", (), "a key is not valid text; rename it")
         fault = _json_fault(child, depth + 1, budget)
         if fault:
             return fault._replace(path=(str(key), *fault.path))
@@ -123,7 +124,9 @@ def _number_fault(value: float) -> Fault | None:
 
 def _text_fault(text: str) -> Fault | None:
     if len(text) > MAX_TEXT:
-        return Fault("too_large", (), f"the text has {len(text)} characters and may have {MAX_TEXT}; shorten it")
+        return Fault(
+            "too_large", (), f"the text has {len(text)} characters, more than the {MAX_TEXT} allowed; shorten it"
+        )
     if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
         return Fault("bad_text", (), "the text has half of a character (a lone surrogate); write it anew")
     return None
@@ -134,25 +137,37 @@ def _limits(document: Any) -> Iterator[Fault]:
     for section, limit in LIMITS.items():
         count = size(sections.get(section))
         if count > limit:
-            yield Fault("too_large", (section,), f"there are {count} {section} and may be {limit}; split the graph up")
+            yield Fault(
+                "too_large",
+                (section,),
+                f"there are {count} {section}, more than the {limit} allowed; split the graph up",
+            )
     walks = {name: obj(walk) for name, walk in obj(sections.get("walks")).items()}
     tasks = [obj(task) for task in obj(sections.get("tasks")).values()]
     edges = sum(size(walk.get("edges")) for walk in walks.values())
     if edges > MAX_EDGES:
-        yield Fault("too_large", ("walks",), f"there are {edges} edges and may be {MAX_EDGES}; split the graph up")
+        yield Fault(
+            "too_large", ("walks",), f"there are {edges} edges, more than the {MAX_EDGES} allowed; split the graph up"
+        )
     items = sum(_items(task.get("steps"))[0] for task in tasks)
     for name, walk in walks.items():
         count, deepest = _items(walk.get("body"))
         items += count
         if deepest > MAX_NESTING:
-            message = f"the items of the body are nested {deepest} deep and may be {MAX_NESTING}; flatten it"
+            message = (
+                f"the items of the body are nested {deepest} deep, more than the {MAX_NESTING} allowed; flatten it"
+            )
             yield Fault("too_deep", ("walks", name, "body"), message)
     if items > MAX_ITEMS:
-        yield Fault("too_large", ("walks",), f"there are {items} items and steps and may be {MAX_ITEMS}; split it up")
+        yield Fault(
+            "too_large",
+            ("walks",),
+            f"there are {items} items and steps, more than the {MAX_ITEMS} allowed; split it up",
+        )
 
 
 def _items(body: Any) -> tuple[int, int]:
-    """How many items a body has, and how deep they are nested: lists inside objects or lists."""
+    """The number of items in a body, and how deep they are nested (lists inside objects or lists)."""
     count = deepest = 0
     stack: list[tuple[Any, int]] = [(body, 0)]
     while stack:

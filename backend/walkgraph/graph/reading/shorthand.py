@@ -1,11 +1,11 @@
-"""The shorthands of the JSON form, expanded before and contracted after validation; positions stay the same.
+"""The shorthands of the JSON form: expanded before validation and contracted after it; list positions stay the same.
 
     "llm"               {"use": "llm"}                 an item
     ["a", "b"]          {"sequence": ["a", "b"]}       an item
     ["a.x", "b.y"]      {"from": "a.x", "to": "b.y"}   an edge
     "a.x"               {"from": "a.x"}                a result
 
-Both directions take any JSON value and leave what they don't understand as it is: `graph.wellformed` judges it.
+Both directions accept any JSON value and leave unknown parts unchanged for `graph.reading.wellformed` to judge.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _CHILDREN = {"parallel": "parallel", "sequence": "sequence", "loop": "body"}
 
 
 def expand(document: Any) -> Any:
-    """The normal form: a copy where it differs."""
+    """The normal form; a copy where it differs."""
     return _walks(document, _expand_item, _expand_edge, _expand_result)
 
 
@@ -30,7 +30,7 @@ def contract(document: Any) -> Any:
 
 
 def locate(document: Any, pointer: tuple[str, ...]) -> tuple[str, ...]:
-    """Where a place of the normal form stands in the document as given; where it has none, the nearest around it."""
+    """The place in the given document of a place in the normal form; the nearest enclosing one if it has none."""
     found: list[str] = []
     value: Any = document
     for name in pointer:
@@ -78,7 +78,7 @@ def _expand_item(item: Any) -> Any:
 
 
 def _inside(item: Any, change: Change) -> Any:
-    """An item with its children changed; anything else as it is."""
+    """An item with its children changed; anything else unchanged."""
     fields = obj(item)
     for kind, key in _CHILDREN.items():
         if kind in fields and isinstance(fields.get(key), list | tuple):

@@ -1,7 +1,7 @@
-"""Any JSON value -> the graph that its well-formed parts make, and a problem for each of the other parts.
+"""Any JSON value -> the graph made of its well-formed parts, and a problem for each of the other parts.
 
-What is broken is taken out in the smallest piece that can miss (an unknown key, an edge, an item, a node), so that the
-rest can still be judged; `Draft.broken` names the pieces, so that nobody complains about their absence.
+Broken parts are taken out in the smallest possible piece (an unknown key, an edge, an item, a node), so that the rest
+can still be judged. `Draft.broken` names the pieces, so that their absence isn't reported too.
 """
 
 import json
@@ -38,15 +38,15 @@ class Draft:
         self._read(given)
 
     def place(self, path: Path) -> str:
-        """JSON pointer in the given document of a place in `graph`."""
+        """JSON pointer in the given document to a place in `graph`."""
         return pointer(locate(self.given, _original(self._tree, path, self._kept) if self.broken else path))
 
     def is_broken(self, *path: str) -> bool:
-        """Whether this very piece was taken out."""
+        """True if exactly this piece was taken out."""
         return path in self.broken
 
     def has_gaps(self, *path: str) -> bool:
-        """Whether this piece or an entry of it was taken out; fields of its entries don't count."""
+        """True if this piece or an entry of it was taken out; fields of its entries don't count."""
         return path in self._gaps
 
     @cached_property
@@ -104,7 +104,8 @@ def _validate(document: Any) -> tuple[Graph | None, list[ErrorDetails]]:
 
 
 def _resolve(error: ErrorDetails, document: Any) -> tuple[Path, tuple[str, ...]]:
-    """Where an error stands in the document, and what of its location is no place (a missing key, a type's name)."""
+    """An error's place in the document, and the rest of its location that is no place there (a missing key, a type's
+    name)."""
     path: list[str | int] = []
     value = document
     location = list(error["loc"])
@@ -123,7 +124,7 @@ def _resolve(error: ErrorDetails, document: Any) -> tuple[Path, tuple[str, ...]]
 
 
 def _is_tagged(path: list[str | int]) -> bool:
-    """Whether the next part of an error's location names a union's member: a kind of item, of step, of policy."""
+    """True if the next part of an error's location names a union's member: a kind of item, step or policy."""
     if len(path) < 3:
         return False
     if path[0] == "streams":
@@ -137,15 +138,15 @@ def _is_tagged(path: list[str | int]) -> bool:
 
 class _Piece(NamedTuple):
     path: Path
-    """What to take out."""
+    """The piece to take out."""
     kept: bool
-    """Nothing is missed: the key said nothing."""
+    """Nothing is missing without the piece, as its key meant nothing."""
 
 
 _SECTIONS = ("weights", "states", "nodes", "walks", "streams", "tasks")
 _VOID = ("label", "description", "session", "layout")
 _FIELDS = ("times", "until", "when", "drop_last", "each", "collect", "width", "capacity", "min", "max", "choices")
-"""Without these an entry can still be judged."""
+"""Fields without which an entry can still be judged."""
 _PARTS = {
     "nodes": ("params", "states"),
     "walks": ("inputs", "results", "edges", "body"),
@@ -154,7 +155,7 @@ _PARTS = {
 
 
 def _piece(error: ErrorDetails, document: Any) -> _Piece:
-    """The smallest piece whose absence mends this error."""
+    """The smallest piece whose removal fixes this error."""
     path, rest = _resolve(error, document)
     section = next(iter(path), "name")
     if error["type"] == "extra_forbidden":
@@ -174,7 +175,7 @@ def _piece(error: ErrorDetails, document: Any) -> _Piece:
 
 
 def _field_places(path: tuple[str, ...]) -> range:
-    """Where in a path names are fields of an entry, not the author's names."""
+    """The positions in a path where names are fields of an entry, not the author's names."""
     if path[:1] == ("states",):
         return range(2, len(path))
     named = path[2:3] in (("inputs",), ("params",), ("results",))
@@ -195,14 +196,14 @@ def _copy(value: Any) -> Any:
 
 
 def _compact(value: Any) -> Any:
-    """The tree without what was taken out; what can't miss is filled in."""
+    """The tree without the pieces taken out; required fields are filled in."""
     if isinstance(value, list):
         return [_compact(child) for child in arr(value) if child is not _GONE]
     return {k: _compact(v) for k, v in obj(value).items() if v is not _GONE} if isinstance(value, dict) else value
 
 
 def _original(tree: Any, path: Path, kept: dict[int, list[int]]) -> Path:
-    """The path before anything was taken out of lists; `kept` remembers, by a list's identity, what is left of it."""
+    """The path before anything was taken out of lists; `kept` maps a list's identity to the indices left of it."""
     found: list[str] = []
     for part in path:
         if isinstance(tree, list):
@@ -247,7 +248,7 @@ def _problems(errors: list[ErrorDetails], document: Any, given: Any) -> list[Pro
         distinct = message if code == "missing_key" else ""
         found.setdefault((problem.pointer, distinct), problem)
     if len(errors) > MAX_PROBLEMS:
-        message = f"there are more than {MAX_PROBLEMS} problems; mend these first"
+        message = f"there are more than {MAX_PROBLEMS} problems; fix these first"
         found["", "too_many"] = Problem("too_many", "", message)
     places = [problem.pointer for problem in found.values()]
     # A list whose entries are broken counts as empty too.

@@ -1,4 +1,4 @@
-"""Sentences for structure problems: what the schema expected at a place, in the words of the graph document."""
+"""Messages for problems of structure: what the schema expected at a place, in the terms of the graph document."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -27,27 +27,27 @@ _EXPECTED = {
 }
 _EXPRESSIONS = ("times", "when", "width", "capacity")
 _PATTERNS = {
-    "component": ("bad_name", "is no component's name; write `family.role` in small letters"),
-    "source": ("bad_value", "is no source; write `starter:NAME`, `checkpoint:NAME` or `random:CONFIG:SEED`"),
+    "component": ("bad_name", "is not a component's name; write `family.role` in small letters"),
+    "source": ("bad_value", "is not a source; write `starter:NAME`, `checkpoint:NAME` or `random:CONFIG:SEED`"),
     "from": ("bad_reference", "names no port; write `use.port`, `@in.x`, `@loop.index` or `@stream.x`"),
     "until": ("bad_reference", "names no port; write `use.port`"),
     "to": ("bad_reference", "names no port; write `use.port` or `@out.x`"),
 }
-_BAD_NAME = "is no name; begin with a letter and go on with letters, digits, `_` and `-`, 64 at most"
+_BAD_NAME = "is not a name; begin with a letter, then use letters, digits, `_` and `-`, at most 64 in all"
 
 
 def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: Any) -> tuple[str, str]:
-    """Code and message of an error at `path`; `rest` is what of its location is no place in the document."""
+    """Code and message of an error at `path`; `rest` is the part of its location that is no place in the document."""
     kind, context, given = error["type"], error.get("ctx") or {}, _input(error)
     last = path[-1] if path else ""
     if kind == "missing" and rest == ("times",):
-        return "loop_without_bound", "the loop has no `times`; bound it with an expression, even where `until` ends it"
+        return "loop_without_bound", "the loop has no `times`; give it a bound, even where `until` ends it"
     if kind == "missing":
         return "missing_key", f"`{rest[0] if rest else last}` is missing in {_what(path, document)}; add it"
     if kind == "extra_forbidden":
         owner = path[:-1]
         known = sorted(_fields(owner, document))
-        return "unknown_key", f"`{last[:80]}` is no key of {_what(owner, document)}; {nearest(last, known)}"
+        return "unknown_key", f"`{last[:80]}` is not a key of {_what(owner, document)}; {nearest(last, known)}"
     if rest == ("[key]",):
         return "bad_name", f"`{last[:80]}` {_BAD_NAME}"
     if rest and rest[-1] in ("bool", "int", "float", "str"):
@@ -65,7 +65,7 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
         choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
         return (
             "bad_value",
-            f"`{str(given)[:80]}` is none of the choices; {nearest(str(given), choices)}",
+            f"`{str(given)[:80]}` is not one of the choices; {nearest(str(given), choices)}",
         )
     return _limit_words(kind, context, path[0] if path else "", last)
 
@@ -85,13 +85,13 @@ def _limit_words(kind: str, context: Mapping[str, Any], section: str, last: str)
             "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop` or `fork`; write one",
         )
     if "ge" in context:
-        return "bad_value", f"is at least {context['ge']}; raise it"
+        return "bad_value", f"must be at least {context['ge']}; raise it"
     if "le" in context:
-        return "bad_value", f"is at most {context['le']}; lower it"
+        return "bad_value", f"must be at most {context['le']}; lower it"
     if kind in ("too_short", "string_too_short"):
         return "bad_value", EMPTY
     if kind == "string_too_long":
-        return "bad_value", f"has {context['max_length']} characters at most; shorten it"
+        return "bad_value", f"may have at most {context['max_length']} characters; shorten it"
     return "bad_value", "has a value that does not fit; see the schema"
 
 

@@ -1,7 +1,7 @@
-"""Keys, values and queries of blocks of thousands of tokens, from a product to where attention reads them.
+"""Place the keys, values and queries of blocks of thousands of tokens: from a product to where attention reads them.
 
-A block's tokens have one rotary position, so that a row of the batch has one pair of sines and cosines for all; or one
-each.
+A block's tokens share one rotary position, so that a row of the batch has one pair of sines and cosines; or they have
+one each.
 
 Shape letters: B rows of a batch, n tokens of a block, T of them that are placed at once, H query heads, G key/value
 heads, D head dim, S slots.
@@ -16,7 +16,7 @@ from walkgraph.layers.rope import Rotation, rotate
 
 
 def rotary_from_first(positions: Tensor, tokens: int, frequencies: Tensor) -> RotaryTable:
-    """Of tokens that stand one after the other: positions int64 `[B]`, of each row's first -> `[B, T, D/2]`."""
+    """Rotary table of consecutive tokens: positions int64 `[B]` of each row's first token -> `[B, T, D/2]`."""
     if positions.is_cuda:
         from walkgraph.layers.kernels.block_heads import turns
 
@@ -25,11 +25,11 @@ def rotary_from_first(positions: Tensor, tokens: int, frequencies: Tensor) -> Ro
 
 
 def place_heads(qkv: Tensor, turns: RotaryTable, norms: HeadNorms | None, to: HeadTargets, first: int) -> None:
-    """Norm (where there are `norms`) and turn queries and keys in float32, and write them and the values where they
-    belong, rounded once.
+    """Norm (if there are `norms`) and rotate queries and keys in float32, and write them and the values to their
+    places, rounded once.
 
-    qkv `[B * T, (H + 2G) * D]`: of every row's tokens `first` to `first + T` of its block; or `[B * T, 2G * D]`, keys
-    and values alone.
+    qkv `[B * T, (H + 2G) * D]`: tokens `first` to `first + T` of every row's block; or `[B * T, 2G * D]`, only keys and
+    values.
     """
     if qkv.is_cuda:
         from walkgraph.layers.kernels.block_heads import place

@@ -1,8 +1,8 @@
-"""Attention's one interface, and the two forms of it that keep no pages.
+"""Attention's interface, and two implementations of it without pages.
 
-A network computes q, k and v for the new rows of a batch and calls `attend`; it never knows where earlier keys and
-values live, which rows belong together or what may see what. The engine has its own `Attend` over a paged cache;
-here are the padded one (training, and the naive reference of tests) and the one of encoders.
+A network computes q, k and v for the new rows of a batch and calls `attend`; it doesn't know where earlier keys and
+values are, which rows belong together or what may attend what. The engine has its own `Attend` over a paged cache; this
+module has the padded one (for training, and as the tests' naive reference) and the one for encoders.
 
 Shape letters: R rows (all new tokens of a batch), B sequences, L new tokens of a sequence, P its earlier tokens,
 S = P + L, H query heads, G key/value heads, D head dim.
@@ -69,8 +69,8 @@ class PackedAttend:
 
 
 class BlockAttend:
-    """Bidirectional attention inside each of consecutive blocks of rows: the images of an encoder's batch. For the
-    layers of one forward."""
+    """Bidirectional attention inside each of consecutive blocks of rows, such as the images of an encoder's batch.
+    Serves the layers of one forward."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = tuple(lengths)
@@ -103,5 +103,5 @@ def dense_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None)
 
 
 def causal_mask(new: int, past: int = 0, *, device: torch.device | str | None = None) -> Tensor:
-    """bool `[1, new, past + new]`: every new token sees the past, itself and the new ones before it."""
+    """bool `[1, new, past + new]`: every new token attends the past, itself and earlier new tokens."""
     return torch.ones(new, past + new, dtype=torch.bool, device=device).tril(past)[None]

@@ -1,7 +1,7 @@
-"""Causal attention of few new rows of any sequences over a paged cache that holds their keys and values already.
+"""Causal attention of a few new rows of any sequences over a paged cache that already holds their keys and values.
 
-Everything that a launch depends on but its number of rows lies in tensors, so that a captured launch serves any
-sequences. CPUs take the plain form below; CUDA takes two kernels.
+Everything but a launch's number of rows is in tensors, so that a captured launch serves any sequences. CPUs use the
+plain form below; CUDA uses two kernels.
 
 Shape letters: R rows of the launch, N tiles, P pages of all sequences, S slots (pages * page size), H query heads, G
 key/value heads, D head dim.
@@ -15,14 +15,14 @@ from walkgraph.layers.attention.tiles import Tile, Tiles
 
 _HEAD_DIMS = (64, 128)
 _GROUPS = 8
-"""Query heads of one key head, at most."""
+"""The most query heads per key head."""
 
 
 def few_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int = 16) -> Tensor:
-    """q `[R, H, D]`, contiguous; slot_k and slot_v `[S, G, D]` of one layer; page: slots of a page -> `[R, H, D]`. A
-    row sees its sequence's tokens up to itself. Scale D^-0.5.
+    """q `[R, H, D]`, contiguous; slot_k and slot_v `[S, G, D]` of one layer; page: slots per page -> `[R, H, D]`. A row
+    attends its sequence's tokens up to and including itself. Scale D^-0.5.
 
-    On CUDA only what is `supported`.
+    On CUDA it needs `supported` shapes.
     """
     if q.is_cuda:
         from walkgraph.layers.kernels.few_attention import launch
@@ -32,7 +32,7 @@ def few_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page:
 
 
 def supported(device: torch.device, dtype: torch.dtype, heads: int, groups: int, width: int) -> bool:
-    """Whether `few_attention` serves heads of these numbers."""
+    """True if `few_attention` serves heads of these counts and widths."""
     if device.type != "cuda":
         return True
     return dtype in (torch.bfloat16, torch.float16) and width in _HEAD_DIMS and heads // groups <= _GROUPS

@@ -1,4 +1,4 @@
-"""Whether FlashInfer's kernels can be used, and what they ask of memory; who calls them imports the package."""
+"""Availability of FlashInfer's kernels, and their memory needs. Callers import the package themselves."""
 
 import importlib.util
 from functools import cache
@@ -6,8 +6,8 @@ from functools import cache
 import torch
 
 GAP = 256
-"""Slots of zeros behind keys that lie side by side. Kernels that read them in tiles read past a sequence's end and give
-those values the weight 0, which must not meet the infinities or NaNs of another run."""
+"""Slots of zeros after keys that lie side by side. Kernels that read keys in tiles read past a sequence's end and weigh
+those values with 0, so they must not hold another run's infinities or NaNs."""
 _HOPPER = 9
 
 
@@ -17,5 +17,5 @@ def installed() -> bool:
 
 
 def on_hopper(device: torch.device) -> bool:
-    """Whether the kernel for Hopper runs there."""
+    """True if the kernel for Hopper runs on this device."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == _HOPPER

@@ -1,4 +1,4 @@
-"""What the placing of heads takes: rotary tables, norms, and where queries, keys and values go.
+"""Arguments for placing heads: rotary tables, norms, and the targets of queries, keys and values.
 
 Shape letters: B rows of a batch, n tokens of a block, T of them that are placed at once, H query heads, G key/value
 heads, D head dim, S slots.
@@ -12,7 +12,7 @@ from walkgraph.layers.norm.rms_norm import RMSNorm
 
 
 class RotaryTable(NamedTuple):
-    """Of every row's block: float32 `[B, D/2]`, or of its tokens one by one: `[B, T, D/2]`; NeoX pairing."""
+    """Cosines and sines of every row's block: float32 `[B, D/2]`, or `[B, T, D/2]` per token; NeoX pairing."""
 
     cos: Tensor
     sin: Tensor
@@ -25,7 +25,7 @@ class RotaryTable(NamedTuple):
 
 
 class HeadNorms(NamedTuple):
-    """Of every query and key head, before the rotation: weights `[D]`."""
+    """Norms of every query and key head before the rotation: weights `[D]`."""
 
     q: Tensor
     k: Tensor
@@ -33,13 +33,13 @@ class HeadNorms(NamedTuple):
 
     @classmethod
     def of(cls, attention: nn.Module, suffix: str) -> "HeadNorms":
-        """Those of one set of an attention's weights."""
+        """The norms of one set of an attention's weights."""
         q, k = (cast(RMSNorm, attention.get_submodule(f"{name}_norm{suffix}")) for name in "qk")
         return cls(q.weight, k.weight, q.eps)
 
 
 class HeadTargets(NamedTuple):
-    """Where a batch's blocks go, row by row."""
+    """Targets of a batch's blocks, row by row."""
 
     q: Tensor
     """`[B * n, H, D]`, contiguous."""

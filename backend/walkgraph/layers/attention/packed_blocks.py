@@ -1,5 +1,5 @@
-"""Attention within blocks of rows that lie one after the other, whose bounds are numbers on the device: it may be
-captured once for blocks of any lengths.
+"""Attention within consecutive blocks of rows. The blocks' bounds are tensors on the device, so one captured graph
+serves blocks of any lengths.
 
 Shape letters: R rows, M blocks, H query heads, G key/value heads, D head dim.
 """
@@ -10,18 +10,18 @@ from torch.nn import functional as F
 
 
 class PackedBlocks:
-    """For the layers of one forward."""
+    """Attention within the blocks of one forward, for all its layers."""
 
     def __init__(self, bounds: Tensor, most: int, heads: int) -> None:
-        """bounds: int32 `[M + 1]`, rising from 0: where each block starts, and the last one stops. `most`: rows of a
-        block at most. `heads`: H."""
+        """bounds: int32 `[M + 1]`, rising from 0: the start of each block, and the end of the last one. `most`: the
+        most rows of a block. `heads`: H."""
         self._bounds, self._most, self._heads = bounds, most, heads
-        # Of one key head, the heads of a row are rows like any others: each sees the same keys.
+        # With one key head, the heads of a row become rows of their own, as all attend the same keys.
         self._folded = bounds * heads
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`; scaled by D^-0.5. Rows past the last bound give numbers of
-        any kind."""
+        """q `[R, H, D]`, k and v `[R, G, D]` -> `[R, H, D]`; scaled by D^-0.5. Rows past the last bound get arbitrary
+        numbers."""
         if not q.is_cuda or q.dtype == torch.float32:
             return self._plain(q, k, v)
         if k.shape[1] == 1:
@@ -40,6 +40,6 @@ class PackedBlocks:
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, of_k: Tensor, most_q: int, most_k: int) -> Tensor:
-    """PyTorch's own kernel for packed sequences: it reads their bounds on the device."""
+    """PyTorch's kernel for packed sequences, which reads their bounds on the device."""
     given = (q, k, v, of_q, of_k, most_q, most_k, 0.0, False, False)
     return torch.ops.aten._flash_attention_forward(*given)[0]

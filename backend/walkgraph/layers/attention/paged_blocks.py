@@ -1,7 +1,7 @@
-"""Blocks of tokens that a step appends to a paged cache, and their attention: every token of a block sees what its
-sequence held before, and the whole block.
+"""Blocks of tokens that a step appends to a paged cache, and their attention: every token of a block attends its
+sequence's earlier tokens and the whole block.
 
-CPUs, and shapes that the kernels have no form for, take the plain forms below; CUDA takes a kernel for each function.
+CPUs, and shapes that the kernels don't support, use the plain forms below; CUDA uses one kernel per function.
 
 Shape letters: B sequences of a batch, n tokens of a block, T rows of the tables, P pages of a row, S slots (pages *
 page size), H query heads, G key/value heads, D head dim, L tokens of a context with its block.
@@ -15,9 +15,9 @@ from walkgraph.layers.attention.paged_rows import BlockRows
 from walkgraph.layers.invariance import is_batch_invariant
 
 WIDTHS = (64, 128)
-"""Numbers of a head that the attention's kernel has a form for."""
+"""Head widths that the attention kernel supports."""
 _GRID = 65535
-"""Sequences times heads that a launch can have."""
+"""The most sequences times heads of a launch."""
 
 
 def place_block(
@@ -39,8 +39,8 @@ def place_block(
     x[2i] sin[2i+1], rounded once. slot_k and slot_v `[S, G, D]`: one layer of the pool, written in place. tokens: n.
     page: slots of a page.
 
-    Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is left in
-    its pages is of no meaning.
+    The rows of one batch belong to different sequences, except for the table's last row, which may pad a batch: the
+    content of its pages is meaningless.
     """
     if qkv.is_cuda and placeable(qkv, slot_k) and alike(cos, sin, slot_k, slot_v):
         from walkgraph.layers.kernels.paged_blocks import place
@@ -54,8 +54,8 @@ def paged_block_attention(
 ) -> Tensor:
     """q `[B * n, H, D]`, turned -> `[B * n, H, D]`; scaled by D^-0.5.
 
-    Every row of sequence b sees the first `lengths[rows[b]]` tokens of its pages and the n = `tokens` after them, which
-    are placed already. On CUDA nothing is read on the host: a captured launch serves every length."""
+    Every row of sequence b attends the first `lengths[rows[b]]` tokens of its pages and the n = `tokens` after them,
+    which are placed already. On CUDA nothing is read on the host: a captured launch serves every length."""
     if q.is_cuda and attendable(q, slot_k, slot_v, rows, page):
         from walkgraph.layers.kernels.paged_blocks import attend
 
@@ -113,7 +113,7 @@ def plain_attention(
     ends = rows.lengths[index].long() + tokens
     pages, equal = rows.pages[index], False
     if not q.is_cuda:
-        # Here a value may be read: pages that nobody needs are left out, and so is the mask of equal lengths.
+        # Values can be read on the host here, so unneeded pages are left out, and so is the mask if lengths are equal.
         longest = int(ends.max())
         equal, pages = bool((ends == longest).all()), pages[:, : -(-longest // page)]
     k, v = _kept(slot_k, pages, page), _kept(slot_v, pages, page)
@@ -123,7 +123,7 @@ def plain_attention(
     else:
         inside = torch.arange(k.shape[2], device=q.device) < ends[:, None]
         mask = inside[:, None, None]
-        # Past the end lies what nobody wrote, maybe no numbers at all; its weight is 0.
+        # Slots past the end hold leftovers, possibly NaN; their weight is 0.
         v = v.masked_fill(~inside[:, None, :, None], 0)
         k = k.masked_fill(~inside[:, None, :, None], 0)
     out = F.scaled_dot_product_attention(
@@ -137,25 +137,25 @@ def plain_attention(
 
 
 def _kept(slots: Tensor, pages_BP: Tensor, page: int) -> Tensor:
-    """`[B, G, P * page, D]`: a page is copied whole."""
+    """`[B, G, P * page, D]`, copied page by page."""
     whole = slots.view(-1, page, *slots.shape[1:])
     return whole.index_select(0, pages_BP.flatten()).view(pages_BP.shape[0], -1, *slots.shape[1:]).transpose(1, 2)
 
 
 def placeable(qkv: Tensor, slot_k: Tensor) -> bool:
-    """Whether the kernel can place what is of these shapes."""
+    """True if the kernel can place tensors of these shapes."""
     width = slot_k.shape[2]
     return width & (width - 1) == 0 and width <= 256 and qkv.stride(1) == 1 and slot_k.stride()[1:] == (width, 1)
 
 
 def alike(cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor) -> bool:
-    """Whether sines lie as cosines do, and values as keys do, as kernels read them."""
+    """True if sines are laid out like cosines and values like keys, as the kernels require."""
     same = cos.stride() == sin.stride() and slot_k.stride() == slot_v.stride()
     return same and cos.stride(2) == 1 and cos.dtype == sin.dtype == torch.float32
 
 
 def attendable(q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: BlockRows, page: int) -> bool:
-    """Whether the kernel has a form for these shapes."""
+    """True if the kernel supports these shapes."""
     groups, width = slot_k.shape[1:]
     return (
         q.dtype in (torch.bfloat16, torch.float16)

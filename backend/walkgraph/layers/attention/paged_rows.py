@@ -1,4 +1,4 @@
-"""Where the sequences of a batch stand in a paged cache, as far as attention reads it.
+"""The places of a batch's sequences in a paged cache, as attention reads them.
 
 Shape letters: B sequences of a batch, T rows of the tables, P pages of a row.
 """
@@ -20,7 +20,7 @@ class BlockRows(Protocol):
 
 
 class StepRows(BlockRows, Protocol):
-    """Of one new token each."""
+    """`BlockRows` of one new token each."""
 
     @property
     def positions(self) -> Tensor: ...  # [T], rope position of the new token

@@ -1,6 +1,6 @@
 """Attention of one new token per sequence over a paged cache: rotation, append and softmax in one call.
 
-CPUs, and shapes that the kernel has no form for, take the plain form below; CUDA takes one kernel.
+CPUs, and shapes that the kernel doesn't support, use the plain form below; CUDA uses one kernel.
 
 Shape letters: B rows of a batch, T rows of the tables, P pages of a row, S slots (pages * page size), H query heads,
 G key/value heads, D head dim, L tokens of a context (padded).
@@ -18,7 +18,7 @@ from walkgraph.layers.rope import Rotation, rotate
 
 _HEAD_DIMS = (64, 128, 256)
 _GROUPS = 16
-"""Query heads of one key head that fill the kernel's smallest product."""
+"""The most query heads per key head; they fill the kernel's smallest product."""
 
 
 class _OneRow(NamedTuple):
@@ -50,12 +50,12 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
     k_norm `[D]`, both or neither: weights of an RMS norm of every query and key head before the rotation. page: slots
     of a page. Scale D^-0.5.
 
-    Rows of one batch are of different sequences, the table's last row apart, which may pad a batch: what is computed
-    for it, and left in its pages, is of no meaning.
+    The rows of one batch belong to different sequences, except for the table's last row, which may pad a batch: its
+    result and the content of its pages are meaningless.
 
-    On CUDA, what earlier calls wrote may be read while the launch before this one still runs: between two calls over
-    one layer, or a change of `rows` and a call, lies a launch that does not overlap (any torch operation's, or the end
-    of a captured graph).
+    On CUDA, data of earlier calls may be read while the previous launch still runs. So between two calls over one
+    layer, or between a change of `rows` and a call, there must be a launch that does not overlap (any torch operation,
+    or the end of a captured graph).
     """
     step = StepArguments(qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page)
     if not qkv.is_cuda or not supported(qkv.dtype, slot_k, heads):
@@ -66,7 +66,7 @@ def step_attention(  # noqa: PLR0913 - a layer's call, whose tensors belong to f
 
 
 def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
-    """Whether the kernel has a form for these shapes."""
+    """True if the kernel supports these shapes."""
     groups, width = slot_k.shape[1:]
     return (
         dtype in (torch.bfloat16, torch.float16)
@@ -78,7 +78,7 @@ def supported(dtype: torch.dtype, slot_k: Tensor, heads: int) -> bool:
 
 
 def _one_by_one(step: StepArguments) -> Tensor:
-    """`plain` for every row alone: its sums are of its own length, and of no batch."""
+    """`plain` for every row alone, so a row's sums depend on its own length and not on the batch."""
     tables = step.rows
 
     def one(b: int) -> StepArguments:
@@ -121,8 +121,8 @@ def _rotation(positions: Tensor, frequencies: Tensor) -> Rotation:
 
 
 def _slots(pages_BP: Tensor, lengths: Tensor, page: int) -> Tensor:
-    """int64 `[B, L]`, the slots of a row's tokens. L is what the pages hold; on a CPU, what the longest row needs:
-    there a value may be read."""
+    """int64 `[B, L]`, the slots of each row's tokens. L is the capacity of the pages, or on a CPU, where values can be
+    read, the need of the longest row."""
     if not lengths.is_cuda:
         pages_BP = pages_BP[:, : int(lengths.max()) // page + 1]
     return (pages_BP.long()[:, :, None] * page + torch.arange(page, device=lengths.device)).flatten(1)

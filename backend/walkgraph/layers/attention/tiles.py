@@ -9,24 +9,24 @@ from typing import NamedTuple
 from torch import Tensor
 
 TILE_ROWS = 16
-"""Rows of a tile, at most: so many read a key together."""
+"""The most rows of a tile; they share each read of a key."""
 
 
 class Tile(NamedTuple):
-    """Rows of one sequence, one after the other in the launch: a line of `Tiles.lines`."""
+    """Consecutive rows of one sequence in a launch: a line of `Tiles.lines`."""
 
     first: int
-    """Row of the launch."""
+    """Index of its first row in the launch."""
     rows: int
-    """0: there is none."""
+    """0 for an unused tile."""
     before: int
     """Tokens of the sequence before the first row."""
     pages: int
-    """Where the sequence's pages begin in `Tiles.pages`."""
+    """Index of the sequence's first page in `Tiles.pages`."""
 
 
 class Tiles(NamedTuple):
-    """Which rows attend what; int64, on the device."""
+    """The attention of rows by tiles; int64, on the device."""
 
     rows: Tensor
     """`[1]`: rows of all tiles; the launch's rows from there on are padding, and get zeros."""
@@ -37,8 +37,8 @@ class Tiles(NamedTuple):
 
 
 def tiles_of(counts: Sequence[int], before: Sequence[int], pages: Sequence[int]) -> list[Tile]:
-    """counts: new rows of each sequence, which follow each other in the launch; before: its tokens before them; pages:
-    how many it has in `Tiles.pages`."""
+    """counts: new rows of each sequence, consecutive in the launch; before: its tokens before them; pages: its number
+    of pages in `Tiles.pages`."""
     found: list[Tile] = []
     row = page = 0
     for count, length, held in zip(counts, before, pages, strict=True):

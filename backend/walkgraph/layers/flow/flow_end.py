@@ -1,4 +1,4 @@
-"""How a flow step over few rows ends: the last norm, the map out of the model, and the Euler step, in one launch.
+"""The end of a flow step over few rows: the last norm, the map out of the model and the Euler step, in one launch.
 
 Shape letters: B blocks, t rows of a block, R = B * t, W model width, A numbers of a row.
 """

@@ -1,4 +1,4 @@
-"""What the end of a flow step takes.
+"""Arguments for the end of a flow step.
 
 Shape letters: B blocks, W model width, A numbers of a row.
 """
@@ -9,17 +9,17 @@ from torch import Tensor
 
 
 class FlowInterval(NamedTuple):
-    """What an Euler step goes from and to, of every block: float32 `[B]`; they may be columns of a table."""
+    """Start and end times of an Euler step for every block: float32 `[B]`; they may be columns of a table."""
 
     time: Tensor
     to: Tensor
 
 
 class VelocityHead(NamedTuple):
-    """The last norm, which is modulated, and the map after it."""
+    """The last norm, which is modulated, and the linear map after it."""
 
     scale: Tensor
-    """`[B, W]`; `shift` likewise: their rows may be apart."""
+    """`[B, W]`; `shift` likewise. Rows need not be contiguous with each other."""
     shift: Tensor
     eps: float
     weight: Tensor

@@ -1,4 +1,4 @@
-"""New keys and values into their slots, both in one launch."""
+"""Write new keys and values into their slots, in one launch."""
 
 import triton
 import triton.language as tl

@@ -18,7 +18,7 @@ WARPS = 4
 
 @triton.jit
 def _turned(at, norm, cos, sin, eps, inside, D: tl.constexpr, NORM: tl.constexpr):
-    """The two halves of some heads, float32, normed and turned."""
+    """The two halves of some heads, float32, normed and rotated."""
     HALF: tl.constexpr = D // 2
     d = tl.arange(0, HALF)[None, :]
     low = tl.load(at + d, mask=inside, other=0.0).to(tl.float32)
@@ -36,8 +36,8 @@ def heads_kernel(
     H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr,
     NORM: tl.constexpr, EACH: tl.constexpr,
 ):  # fmt: skip
-    """A program for one token: `tokens` of each row's `block` tokens, from `first` on. GROUPS: a power of two >= G.
-    EACH: every token has turns of its own."""
+    """One program per token: the `tokens` of each row's `block` tokens that start at `first`. GROUPS: a power of two >=
+    G. EACH: every token has an angle of its own."""
     HALF: tl.constexpr = D // 2
     row = tl.program_id(0)
     b = row // tokens
@@ -66,7 +66,7 @@ def heads_kernel(
 
 @triton.jit(do_not_specialize=["tokens"])
 def turns_kernel(positions, frequencies, cos, sin, tokens, half, HALF: tl.constexpr):
-    """A program for one token. HALF: a power of two >= half."""
+    """One program per token. HALF: a power of two >= half."""
     row, d = tl.program_id(0), tl.arange(0, HALF)
     position = (tl.load(positions + row // tokens) + row % tokens).to(tl.float32)
     angle = position * tl.load(frequencies + d, mask=d < half, other=0.0)
@@ -87,12 +87,12 @@ def turns(positions: Tensor, tokens: int, frequencies: Tensor) -> tuple[Tensor, 
 
 def place(qkv: Tensor, turns: "RotaryTable", norms: "HeadNorms | None", to: "HeadTargets", first: int) -> None:
     """`layers.attention.block_attention.place_heads`. Raises ValueError for rows that aren't contiguous, or D that is
-    no 2^n."""
+    not a power of two."""
     groups, width = to.k.shape[1:]
     if width & (width - 1) or not (qkv.is_contiguous() and to.q.is_contiguous()):
-        raise ValueError(f"heads are placed from and to contiguous rows, and are of 2^n numbers, not {width}")
+        raise ValueError(f"placing heads needs contiguous rows and a head width that is a power of two, not {width}")
     if to.k.stride() != to.v.stride() or to.k.stride()[1:] != (width, 1):
-        raise ValueError("keys and values of a slot must lie side by side, both alike")
+        raise ValueError("keys and values of a slot must be contiguous, with equal strides")
     rows = turns.cos.shape[0]
     heads = qkv.shape[1] // width - 2 * groups
     q_norm, k_norm, eps = norms or (None, None, 0.0)

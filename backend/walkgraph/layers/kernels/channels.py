@@ -1,7 +1,7 @@
-"""`walkgraph.layers.channels` on a GPU: who waits is one program, who copies are many.
+"""`walkgraph.layers.channels` on a GPU: one program waits, many copy.
 
-Launches are in stream order, so what a kernel before a release wrote, to another device too, is seen by whatever
-follows the acquire that saw the number.
+Launches run in stream order, so whatever a kernel wrote before a release, even to another device, is visible to work
+after the acquire that saw the number.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false
@@ -12,17 +12,17 @@ import triton.language as tl
 from torch import Tensor
 
 _WORDS = 2048
-"""That one program copies."""
+"""Words that one program copies."""
 _LOOKS = tl.constexpr(32)
-"""Looks at the number between two at the host's memory, which is far away."""
+"""Polls of the number between two polls of the host's memory, which is far away."""
 
 
 def receive(
     links: Tensor, row: Tensor, column: int, iteration: Tensor, lag: int, first: Tensor | None, out: Tensor,
     came: Tensor, patience: float,
 ) -> None:  # fmt: skip
-    """`layers.channels.receive` into `out` `[1, *shape]` and `came` bool `[1]`. `column`: the channel's first one of
-    `links`; `lag`: 1 for the value of the iteration before. `patience`: seconds."""
+    """`layers.channels.receive` into `out` `[1, *shape]` and `came` bool `[1]`. `column`: the channel's first column in
+    `links`; `lag`: 1 for the value of the iteration before; `patience`: seconds."""
     _wait[(1,)](links, row, iteration, came, links.shape[1], int(patience * 1e9), COLUMN=column, LAG=lag, num_warps=1)
     words, unit = _words(out)
     _fetch[(triton.cdiv(words, _WORDS),)](
@@ -65,7 +65,7 @@ def _halted(halt):
 
 @triton.jit
 def _rested():
-    """Nanoseconds of the device's clock, after a short rest."""
+    """The device's clock in nanoseconds, after a short sleep."""
     return tl.inline_asm_elementwise(
         "nanosleep.u32 100; mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1
     )

@@ -1,6 +1,6 @@
-"""Full attention within each of consecutive pictures by FlashInfer's kernel for Hopper, which knows no heads of 72
-numbers: zeros fill them up to 128. That is faster than kernels for narrower heads, and plans for any sizes of pictures
-at once, where others are built anew for each.
+"""Full attention within each of consecutive pictures by FlashInfer's kernel for Hopper, which lacks heads of 72
+numbers: zeros pad them to 128. This is faster than kernels for narrower heads, and one plan serves all picture sizes,
+where other kernels are compiled for each.
 
 Shape letters: R rows of all pictures, B pictures, H heads, D head dim.
 """
@@ -20,13 +20,13 @@ from torch import Tensor
 from walkgraph.layers.attention.flashinfer import GAP, installed, on_hopper
 
 WIDTH = 128
-"""Numbers of a filled head."""
+"""Width of a padded head."""
 
 
 @triton.jit
 def fill_kernel(q, k, v, to_q, to_k, to_v, rows, stride, HEADS: tl.constexpr, D: tl.constexpr, W: tl.constexpr,
                 BLOCK: tl.constexpr):  # fmt: skip
-    """A program for one row's queries, keys and values; all in words of 8 bytes. `rows`: where its keys go."""
+    """One program per row of queries, keys and values, in words of 8 bytes. `rows`: targets of the keys."""
     row, at = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     inside = at < HEADS * D
     source, target = row * stride + at, (at // D) * W + at % D
@@ -39,8 +39,8 @@ def fill_kernel(q, k, v, to_q, to_k, to_v, rows, stride, HEADS: tl.constexpr, D:
 
 
 def fill(parts: Sequence[Tensor], to: Sequence[Tensor], rows: Tensor) -> None:
-    """q, k and v `[R, H, D]`, of one row stride, to the first numbers of the heads of `[R, H, W]`, and twice
-    `[S, H, W]`, whose rows are `rows` int64 `[R]`."""
+    """Copy q, k and v `[R, H, D]`, of equal row stride, to the first numbers of the heads of `[R, H, W]` and twice `[S,
+    H, W]`, where the rows are `rows` int64 `[R]`."""
     sources, targets = ([tensor.view(torch.int64) for tensor in tensors] for tensors in (parts, to))
     count, heads, width = sources[0].shape
     fill_kernel[(count,)](
@@ -50,7 +50,7 @@ def fill(parts: Sequence[Tensor], to: Sequence[Tensor], rows: Tensor) -> None:
 
 
 def supported(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether heads `[R, H, D]` can be filled up, and there is the kernel."""
+    """True if heads `[R, H, D]` can be padded and the kernel is available."""
     width, words = q.shape[2], 8 // q.itemsize
     alike = all(t.shape == q.shape and t.stride() == q.stride() and t.stride()[1:] == (width, 1) for t in (q, k, v))
     whole = all(n % words == 0 for t in (q, k, v) for n in (width, t.stride(0), t.storage_offset()))
@@ -59,17 +59,17 @@ def supported(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 class _Wrapper:
-    """FlashInfer's, one for a device: the layers of a forward are launched before the next one is planned."""
+    """One FlashInfer wrapper per device: the layers of a forward are launched before the next one is planned."""
 
     def __init__(self, device: torch.device) -> None:
         import flashinfer  # pyright: ignore[reportMissingImports]
 
-        # This kernel divides no keys, so it has no partial results to keep.
+        # This kernel doesn't split keys, so it keeps no partial results.
         space = torch.empty(16, dtype=torch.uint8, device=device)
         self.attention: Any = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(space, "NHD", backend="fa3")
         self.plans = 0
         self._copied = torch.cuda.Event()
-        """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+        """After this event the device has read the plan that the wrapper keeps in pinned memory."""
 
     def plan(self, queries: Tensor, keys: Tensor, heads: int, width: int, dtype: torch.dtype) -> int:
         self._copied.synchronize()
@@ -83,10 +83,10 @@ _wrapper = cache(_Wrapper)
 
 
 class Pictures:
-    """One forward's attention: `lengths` are the rows of its pictures."""
+    """Attention of one forward; `lengths`: rows of each picture."""
 
     def __init__(self, lengths: Sequence[int], like: Tensor) -> None:
-        """`like`: queries `[R, H, D]` that `supported` knows."""
+        """`like`: queries `[R, H, D]` that `supported` accepts."""
         count, heads, width = like.shape
         starts = [0, *accumulate(length + GAP for length in lengths)]
         on: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
@@ -94,7 +94,7 @@ class Pictures:
         self._k, self._v = (torch.zeros(starts[-1], heads, WIDTH, **on) for _ in range(2))
         spans = list(zip(starts, lengths, strict=False))
         self._rows = torch.cat([torch.arange(at, at + n, device=like.device) for at, n in spans])
-        # What lies between is passed as sequences without queries.
+        # The gaps between pictures are passed as sequences without queries.
         queries = [0, *(end for end in accumulate(lengths) for _ in range(2))]
         keys = [*(bound for at, n in spans for bound in (at, at + n)), starts[-1]]
         bounds = torch.tensor([queries, keys], dtype=torch.int32)

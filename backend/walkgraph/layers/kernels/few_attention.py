@@ -1,8 +1,8 @@
 """`walkgraph.layers.attention.few_attention` on a GPU: a tile's keys are divided among programs, whose parts are then
 summed.
 
-A program serves one tile, one key head with all its query heads, and a span of the tile's keys that follows from its
-length on the device. A row and split without a key to see has the weight `_NOTHING`.
+A program serves one tile, one key head with all its query heads, and a span of the tile's keys that depends on its
+length on the device. A row that attends no key in a split has the weight `_NOTHING` there.
 
 Shape letters as in `walkgraph.layers.attention.few_attention`; M: rows of a tile times query heads of a key head,
 padded.
@@ -21,22 +21,22 @@ from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles
 
 BLOCK, WARPS, STAGES = 64, 8, 3
 _PROGRAMS = 128
-"""Of a launch whose tiles are full: what a GPU runs at once."""
+"""Programs of a launch with full tiles: as many as a GPU runs at once."""
 _MOST_SPLITS = 16
-"""Those of tiles that are not there come and go too."""
+"""The most splits; programs of unused tiles also cost time."""
 _NOTHING = tl.constexpr(-1e30)
 
 
 @triton.jit
 def _slots(pages, token, stop, PAGE: tl.constexpr):
-    """Where a sequence's tokens lie in the pool; in page 0 for tokens from `stop` on."""
+    """Slots of a sequence's tokens in the pool; page 0 for tokens from `stop` on."""
     return tl.load(pages + token // PAGE, mask=token < stop, other=0) * PAGE + token % PAGE
 
 
 @triton.jit
 def _attend(q, here_k, here_v, slots, token, stop, last, best, total, heard, scale):
-    """One block more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `last` [M]: the newest
-    token that a row sees."""
+    """Add one block to the running maximum [M], sum [M] and unscaled result [M, D]; base 2. `last` [M]: the newest
+    token that a row attends."""
     slots, there = slots[:, None], (token < stop)[:, None]
     k = tl.load(here_k + slots, mask=there, other=0.0)
     v = tl.load(here_v + slots, mask=there, other=0.0)
@@ -76,14 +76,14 @@ def parts_kernel(
     heard = tl.zeros([TILE_ROWS * HEADS, D], tl.float32)
     slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
     if ON_GPU:
-        # Slots are read an iteration ahead: read in the same one, they would take a part of the stages.
+        # Slots are read one iteration ahead: read in the same one, they would use up some of the pipeline stages.
         for start in tl.range(begin, stop, BLOCK):
             best, total, heard = _attend(
                 query, here_k, here_v, slots, start + at, stop, last, best, total, heard, scale
             )
             slots = _slots(pages, start + BLOCK + at, stop, PAGE) * slot_stride
     else:
-        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
+        # The interpreter's `range` takes no computed bounds; a `while` isn't pipelined on the GPU.
         while begin < stop:
             slots = _slots(pages, begin + at, stop, PAGE) * slot_stride
             best, total, heard = _attend(
@@ -99,7 +99,7 @@ def parts_kernel(
 
 @triton.jit(do_not_specialize=["splits"])
 def sum_kernel(parts, weights, rows, out, splits, H: tl.constexpr, D: tl.constexpr, MOST: tl.constexpr):
-    """A program for one row and head. MOST: a power of two >= splits. Nothing that padding left is read."""
+    """One program per row and head. MOST: a power of two >= splits. Nothing left by padding is read."""
     row, head = tl.program_id(0), tl.program_id(1)
     s, d, there = tl.arange(0, MOST), tl.arange(0, D), row < tl.load(rows)
     at = (row * splits + s) * H + head
@@ -113,15 +113,15 @@ def sum_kernel(parts, weights, rows, out, splits, H: tl.constexpr, D: tl.constex
 
 
 def splits_of(rows: int, groups: int) -> int:
-    """Programs of a tile and key head."""
+    """Number of programs per tile and key head."""
     return max(1, min(_MOST_SPLITS, _PROGRAMS // (groups * -(-rows // TILE_ROWS))))
 
 
 def launch(q: Tensor, slot_k: Tensor, slot_v: Tensor, tiles: Tiles, page: int) -> Tensor:
-    """q `[R, H, D]`, slot_k and slot_v `[S, G, D]` -> `[R, H, D]`. Raises ValueError for what lies otherwise."""
+    """q `[R, H, D]`, slot_k and slot_v `[S, G, D]` -> `[R, H, D]`. Raises ValueError for other memory layouts."""
     (rows, heads, width), groups = q.shape, slot_k.shape[1]
     if not q.is_contiguous() or slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
-        raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")
+        raise ValueError("queries must be contiguous, and so must keys and values of a slot, with equal strides")
     splits = splits_of(rows, groups)
     parts = torch.empty((rows, splits, heads, width), dtype=torch.float32, device=q.device)
     weights = torch.empty((rows, splits, heads), dtype=torch.float32, device=q.device)

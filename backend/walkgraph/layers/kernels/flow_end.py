@@ -1,6 +1,5 @@
-"""`walkgraph.layers.flow.flow_end.end` on a GPU: a program for one row. Few rows leave most of a device idle, so what
-counts is that six launches become one.
-"""
+"""`walkgraph.layers.flow.flow_end.end` on a GPU, one program per row. Few rows leave most of the device idle; the gain
+is one launch instead of six."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from walkgraph.layers.flow.flow_head import FlowInterval, VelocityHead
 
 CHUNK = 256
-"""Columns of the map that are multiplied at once: their products stay in registers."""
+"""Columns of the map multiplied at once: their products stay in registers."""
 WARPS = 8
 
 
@@ -51,7 +50,7 @@ def end_kernel(
 def launch(x: Tensor, head: "VelocityHead", actions: Tensor, interval: "FlowInterval") -> Tensor:
     """x `[R, W]`, actions float32 `[B, t, A]` -> like them. Raises ValueError for a map that isn't float32."""
     if head.weight.dtype != torch.float32 or actions.dtype != torch.float32:
-        raise ValueError("the map out of the model, and what is moved, are float32")
+        raise ValueError("the map out of the model and the actions must be float32")
     x, actions, weight = x.contiguous(), actions.contiguous(), head.weight.contiguous()
     (rows, width), (numbers, _) = x.shape, weight.shape
     out = torch.empty_like(actions)

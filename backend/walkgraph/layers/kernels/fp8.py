@@ -1,7 +1,8 @@
-"""Rows of eight-bit floats (e4m3) with a scale each, made where the rows are made: the norm, the gate, attention.
+"""Rows of eight-bit floats (e4m3), each with a scale, quantized by the kernels that produce them: the norm, the gate,
+attention.
 
-A program takes one row and holds it in registers, so that its largest number is known before any is rounded, and the
-row is read once.
+A program holds one row in registers, so that its largest number is known before any is rounded and the row is read
+once.
 
 Shape letters: M rows, W their width, F hidden width.
 """
@@ -22,7 +23,7 @@ _LEAST = tl.constexpr(LEAST)
 
 @triton.jit
 def _scaled(largest, scales, row):
-    """Leaves the scale of a row, and gives what its numbers are multiplied by."""
+    """Store the scale of a row, and return the factor for its numbers."""
     largest = tl.maximum(largest, _LEAST)
     tl.store(scales + row, largest / _LARGEST)
     return _LARGEST / largest
@@ -42,7 +43,7 @@ def norm_kernel(x, weight, out, scales, eps, W: tl.constexpr, BLOCK: tl.constexp
 
 @triton.jit
 def rows_kernel(x, out, scales, block_stride, row_stride, N, W: tl.constexpr, BLOCK: tl.constexpr):
-    """N rows of a block, whose rows and blocks may lie apart."""
+    """N rows per block; rows and blocks may have any stride."""
     columns = tl.arange(0, BLOCK)
     inside = columns < W
     row = tl.program_id(0).to(tl.int64)
@@ -62,7 +63,7 @@ def _gated(at, columns, F: tl.constexpr):
 
 @triton.jit
 def gated_kernel(gate_up, out, scales, F: tl.constexpr, FIRST: tl.constexpr, REST: tl.constexpr):
-    """A width lies badly in one power of two: it is one that fits into it, and one for the rest."""
+    """The width is split into a power of two and a rest, as one power of two for all of it would waste much."""
     row = tl.program_id(0).to(tl.int64)
     at, to = gate_up + row * (2 * F), out + row * F
     first = tl.arange(0, FIRST)
@@ -105,7 +106,7 @@ def rows_fp8(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def halves(width: int) -> tuple[int, int]:
-    """Two powers of two that hold a width between them."""
+    """Two powers of two that together cover a width."""
     first = 1 << (width // 2).bit_length()
     return first, 1 << (max(width - first, 1) - 1).bit_length()
 

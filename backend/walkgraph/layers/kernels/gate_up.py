@@ -1,9 +1,9 @@
-"""silu(x @ gate.T) * (x @ up.T) of thousands of rows in one launch, or gelu by its tanh form: what lies between the
-products and the gate stays in registers, which spares writing and reading twice a model's hidden width.
+"""silu(x @ gate.T) * (x @ up.T), or the tanh form of gelu, for thousands of rows in one launch: the intermediate result
+stays in registers, which saves writing and reading twice a model's hidden width.
 
-Programs stay on their multiprocessor and take tile after tile. A tile's gate and up columns are one operand of the
-tensor cores, of 256 columns, so that the rows are read from shared memory once for both; the loads of the next tile run
-beneath the end of the one before.
+Programs stay on their multiprocessor and process tile after tile. A tile's gate and up columns form one operand of 256
+columns for the tensor cores, so that the rows are read from shared memory once for both; the next tile's loads overlap
+the end of the present one.
 
 Shape letters: R rows, W model width, F hidden width.
 """
@@ -24,7 +24,8 @@ ROWS, COLUMNS, DEPTH = 128, 128, 64
 WARPS, STAGES = 8, 4
 """Two groups of four warps hold a tile's sums; four stages of operands and the result fill Hopper's shared memory."""
 GROUP = 16
-"""Tiles of rows that go through the columns together: they stay in L2, and weights are read once for all of them."""
+"""Tiles of rows that step through the columns together: they stay in L2, and each weight is read once for all of
+them."""
 _ALIGNED = 16
 """Bytes of a row's stride, for copies of tiles."""
 
@@ -51,15 +52,15 @@ def gate_up_kernel(
 
 @cache
 def programs_of(device: torch.device) -> int:
-    """How many programs the device runs at once; 0 where it isn't one that the tiles are made for."""
+    """Number of programs that the device runs at once; 0 if the tiles aren't made for it."""
     properties = torch.cuda.get_device_properties(device)
     return properties.multi_processor_count if properties.major == 9 else 0
 
 
 def unfit(x: Tensor, weight: Tensor) -> str | None:
-    """Why these can't be multiplied here; None where they can."""
+    """The reason that these can't be multiplied here; None if they can."""
     if x.dtype not in (torch.bfloat16, torch.float16) or weight.dtype != x.dtype:
-        return "tiles are of numbers of two bytes"
+        return "rows and weights must have one type of two-byte numbers"
     if not (x.is_contiguous() and weight.is_contiguous()):
         return "rows and weights must be contiguous"
     if any(width * x.itemsize % _ALIGNED for width in (x.shape[1], weight.shape[0] // 2)):

@@ -1,4 +1,4 @@
-"""silu(gate) * up of many rows, or gelu by its tanh form: bound by reading two numbers and writing one."""
+"""silu(gate) * up, or the tanh form of gelu, for many rows; bound by reading two numbers and writing one."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
 
@@ -9,18 +9,19 @@ from torch import Tensor
 
 BLOCK = 2048
 WARPS = 4
-"""16 numbers of each half a thread: four loads of 16 bytes in flight."""
+"""16 numbers of each half per thread: four loads of 16 bytes in flight."""
 
 
 @triton.jit
 def opened(gate, GELU: tl.constexpr):
-    """float32: silu, or gelu by its tanh form, which is x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3))."""
+    """The activation in float32: silu, or the tanh form of gelu, which is x * sigmoid(2 sqrt(2 / pi) (x + 0.044715
+    x^3))."""
     return gate * tl.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate * gate * gate) if GELU else gate)
 
 
 @triton.jit
 def gated_kernel(gate_up, out, F: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr):
-    """A program for a piece of one row."""
+    """One program per piece of a row."""
     PIECES: tl.constexpr = (F + BLOCK - 1) // BLOCK
     row = (tl.program_id(0) // PIECES).to(tl.int64)
     columns = (tl.program_id(0) % PIECES) * BLOCK + tl.arange(0, BLOCK)

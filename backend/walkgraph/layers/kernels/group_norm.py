@@ -4,7 +4,7 @@
     fold     chunks to what each channel of each picture is scaled and shifted by
     apply    scale, shift, SiLU
 
-Deviations are from a tile's own mean, and are merged: a channel far from zero loses nothing.
+Deviations are taken from a tile's own mean and then merged, so a channel far from zero loses no precision.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
@@ -17,9 +17,9 @@ from torch import Tensor
 from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 
 _TILE = 32
-"""Pixels."""
+"""Pixels of a tile."""
 _PROGRAMS = 2048
-"""That sum up a picture, about: a few for each multiprocessor at once, of which one loads while others add."""
+"""Approximate programs that sum up a picture: a few per multiprocessor, so that some load while others add."""
 
 
 def added(x: PictureSum, *, pad: bool) -> Tensor:
@@ -61,7 +61,7 @@ def _sum(x: PictureSum, out: Tensor | None, partials: Tensor | None, chunk: int)
     held, block = _laid(x.held), _channels(c)
     add = held if x.add is None else _laid(x.add)
     target = held if out is None else out
-    # Without moments chunks are nobody's; a tile each leaves no part of the device idle.
+    # Without moments there are no chunks to respect; one tile each leaves no part of the device idle.
     chunk = _TILE if partials is None else chunk
     sum_kernel[(triton.cdiv(h * w, chunk), triton.cdiv(c, block), b)](
         held, add, held if x.bias is None else x.bias, target, held if partials is None else partials,

@@ -1,4 +1,4 @@
-"""Layer norm of many rows, of a sum or of one tensor: bound by reading and writing them once."""
+"""Layer norm of many rows, of a sum or of one tensor; bound by reading and writing them once."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
 
@@ -12,7 +12,7 @@ from walkgraph.layers.kernels.overlap import can_overlap
 
 WARPS = 4
 _MANY, _EACH = 4096, 4
-"""From so many rows on, a program norms several: each of its warps one."""
+"""From this many rows on, a program norms several: one per warp."""
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -20,8 +20,8 @@ def norm_kernel(
     x, y, total, weight, bias, out, eps, rows, W: tl.constexpr, BLOCK: tl.constexpr, EACH: tl.constexpr,
     ADDS: tl.constexpr, SHIFTS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A program for EACH rows, which stay in registers. ADDS: x + y is normed, and kept in `total`. SHIFTS: y is one
-    row for all, and the sum is only normed."""
+    """One program for EACH rows, which stay in registers. ADDS: norm x + y and store it in `total`. SHIFTS: y is one
+    row for all, and the sum is not stored."""
     columns = tl.arange(0, BLOCK)[None, :]
     known = columns < W
     scale = tl.load(weight + columns, mask=known, other=0.0, eviction_policy="evict_last").to(tl.float32)

@@ -1,12 +1,12 @@
-"""Linears of few rows, bound by the reading of their weights: `norm -> x @ weight.T -> bias, SwiGLU, residual`.
+"""Linears of few rows, bound by reading their weights: `norm -> x @ weight.T -> bias, SwiGLU, residual`.
 
-A program owns a block of weight rows and a part of K. Weights are asked for before the previous kernel's end is
-awaited, and nothing of the stream waits for the norm: programs sum the squares of x on the way, multiply x by the
-norm's weight, and scale the sums by the inverse root mean square at the end. With the tensor cores the weighted x is
-rounded to x's type before the product, where a plain norm rounds it after its scaling: the same relative error.
+A program owns a block of weight rows and a part of K. Weights are requested before waiting for the previous kernel's
+end, and the stream doesn't wait for the norm: programs sum the squares of x on the way, multiply x by the norm's
+weight, and scale the sums by the inverse root mean square at the end. With the tensor cores the weighted x is rounded
+to x's type before the product, where a plain norm rounds after its scaling; the relative error is the same.
 
-Programs that share a block leave partial sums in a workspace; the last to arrive adds them in their order, so results
-don't depend on who that is, and sets the counter back to zero. Each stream has a workspace of its own.
+Programs that share a block store partial sums in a workspace; the last to arrive adds them in order, so results don't
+depend on which one that is, and resets the counter to zero. Each stream has its own workspace.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """
@@ -29,7 +29,7 @@ from walkgraph.layers.kernels.workspaces import Workspaces
 
 @triton.jit
 def _weight_rows(block, at, N: tl.constexpr, GATED: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Rows of the weight in a block; those past the end repeat the last. A gate row is followed by its up row."""
+    """Weight rows of a block; those past the end repeat the last one. Each gate row is followed by its up row."""
     index = block * BLOCK_N + at
     if GATED:
         return (tl.minimum(index // 2, N - 1) + (index % 2) * N).to(tl.int64)
@@ -41,7 +41,7 @@ def _start(
     weight, stride, block, first, N: tl.constexpr, GATED: tl.constexpr, BLOCK_N: tl.constexpr,
     PREFETCH: tl.constexpr, THREADS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Ask for the first weights, then wait for the previous kernel."""
+    """Prefetch the first weights, then wait for the previous kernel."""
     if PDL == 2:
         gdc_launch_dependents()
     if PDL > 0:
@@ -125,7 +125,7 @@ def _vector(
     SPLIT: tl.constexpr, STAGES: tl.constexpr, THREADS: tl.constexpr, PREFETCH: tl.constexpr, PDL: tl.constexpr,
     GATED: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, SWAP: tl.constexpr,
 ):  # fmt: skip
-    """Multiply and sum: M of 1, 2 or 4. Every thread keeps sums of its own until the end."""
+    """Multiply and sum: M is 1, 2 or 4. Every thread keeps its own sums until the end."""
     PART: tl.constexpr = K // SPLIT
     block, part = tl.program_id(0) // SPLIT, tl.program_id(0) % SPLIT
     first = part * PART
@@ -156,7 +156,7 @@ def _matrix(
     SPLIT: tl.constexpr, STAGES: tl.constexpr, THREADS: tl.constexpr, PREFETCH: tl.constexpr, PDL: tl.constexpr,
     GATED: tl.constexpr, NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr, SWAP: tl.constexpr,
 ):  # fmt: skip
-    """The tensor cores: M of 16, 32 or 64."""
+    """Use the tensor cores: M is 16, 32 or 64."""
     PART: tl.constexpr = K // SPLIT
     block, part = tl.program_id(0) // SPLIT, tl.program_id(0) % SPLIT
     first = part * PART
@@ -192,12 +192,12 @@ def _made(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 workspace = Workspaces(_made, "run a linear")
-"""Partial sums (float32) and counters (int32, zeros between launches): of a device and its current stream, as a loop's
-steps and an encoder beside them are launched at the same time."""
+"""Partial sums (float32) and counters (int32, zeros between launches) per device and stream, as a loop's steps and an
+encoder beside them may be launched at the same time."""
 
 
 def arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> dict[str, int | bool]:
-    """The compile-time arguments of a kernel, without what it is asked to fuse."""
+    """The compile-time arguments of a kernel, without those of fused operations."""
     part, threads = k // config.split, 32 * config.warps
     prefetch = min(config.prefetch, part) if config.pdl else 0
     pieces = max(1, threads // config.n)

@@ -1,19 +1,19 @@
-"""Which block sizes a streaming linear runs with: data that was measured, and a rule for shapes that were not."""
+"""Block sizes of streaming linears: measured data, and a rule for shapes that were not measured."""
 
 from dataclasses import dataclass, replace
 
 PARTIAL_BYTES = 16 << 20
-"""Of the workspace for the partial sums of a split K, per stream."""
+"""Bytes of the workspace for the partial sums of a split K, per stream."""
 COUNTERS = 16384
-"""Blocks of a split linear at most."""
+"""The most blocks of a split linear."""
 ROWS_MAX = 64
 VECTOR_MAX = 4
-"""Rows up to which the vector kernel can serve."""
+"""The most rows that the vector kernel serves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How one linear is cut up. `n` and `k` are a tile's weight rows (gate and up rows counted) and columns."""
+    """How one linear is split up. `n` and `k` are a tile's weight rows (gate and up rows counted) and columns."""
 
     n: int
     k: int
@@ -27,9 +27,9 @@ class Config:
     swap: bool = False
     """The weights are the left operand of the tensor cores."""
     before: bool = False
-    """The norm is a launch of its own, before the product."""
+    """The norm is a separate launch before the product."""
     prefetch: int = 256
-    """Columns of every weight row that are asked into L2 before the previous kernel's end is awaited."""
+    """Columns of every weight row that are prefetched into L2 before waiting for the previous kernel's end."""
     tiles: bool = False
     """Weights come through tensor maps (compute capability 9)."""
     programs: int = 0
@@ -37,8 +37,8 @@ class Config:
     height: int = 0
     """Rows of a tile; 0: the fewest that hold the rows given."""
     pdl: int = 1
-    """0: launched when the previous kernel has ended; 1: lets the next kernel start once its own wait is over; 2: at
-    once."""
+    """0: launched after the previous kernel's end; 1: lets the next kernel start once its own wait is over; 2: lets it
+    start at once."""
 
 
 Case = tuple[int, int, bool]
@@ -117,8 +117,8 @@ TABLE: dict[Case, dict[int, Config]] = {
         16: Config(128, 128, warps=8, stages=3, before=True, tiles=True),
     },
 }
-"""Measured on an H200: case -> largest rows served -> config. In a decode step of such linears, launches that overlap
-are faster for one row, and slower for more."""
+"""Measured on an H200: case -> largest row count served -> config. In a decode step of such linears, overlapping
+launches are faster for one row and slower for more."""
 
 
 def padded(rows: int, vector: bool) -> int:
@@ -128,12 +128,13 @@ def padded(rows: int, vector: bool) -> int:
 
 
 def tile_rows(config: Config, rows: int) -> int:
-    """Rows of the tile that a config's kernel holds `rows` rows in."""
+    """Rows of the tile that holds `rows` rows under this config."""
     return config.height or padded(rows, config.vector)
 
 
 def fits(config: Config, rows: int, n: int, k: int, gated: bool) -> bool:
-    """Whether the kernels can run a linear so: whole tiles of K, and room for the partial sums."""
+    """True if the kernels can run a linear with this config: whole tiles of K, and enough memory for the partial
+    sums."""
     if k % (config.k * config.split) or (config.vector and rows > VECTOR_MAX):
         return False
     blocks = -(-n * (2 if gated else 1) // config.n)
@@ -159,7 +160,7 @@ def _fits_tiles(config: Config, rows: int, blocks: int, steps: int, gated: bool)
 
 
 def choose(rows: int, n: int, k: int, gated: bool) -> Config | None:
-    """The measured config, or a guess for a shape that was not measured; None where K has no tiles."""
+    """The measured config, or a guess for other shapes; None if K has no whole tiles."""
     for most, config in sorted(TABLE.get((n, k, gated), {}).items()):
         if rows <= most:
             return config
@@ -167,7 +168,8 @@ def choose(rows: int, n: int, k: int, gated: bool) -> Config | None:
 
 
 def choose_alike(n: int, k: int, gated: bool) -> Config | None:
-    """One config for any number of rows, in tiles of one height: equal rows give equal bits among any others."""
+    """One config for any number of rows, in tiles of one height: equal rows give equal bits whatever rows are beside
+    them."""
     config = choose(ROWS_MAX, n, k, gated)
     return None if config is None else replace(config, height=ROWS_MAX)
 

@@ -1,12 +1,12 @@
 """Linears of 2 to 64 rows whose weights come through tensor maps, straight into the tensor cores' shared memory.
 
-Where launches overlap, the parts of a grid that start early settle on the processors that are free first, and the
-slowest processor decides. So a linear is cut into as many equal pieces as there are processors (`PROGRAMS`), each with
-so much shared memory that two fit: tiles of (weight rows x K) in one row, block after block, are dealt out evenly, and
-a program's share touches two blocks at most. Without `PROGRAMS`, a program owns one block.
+With overlapping launches, the early parts of a grid settle on the processors that are free first, and the slowest
+processor decides. So a linear is cut into as many equal pieces as there are processors (`PROGRAMS`), each with so much
+shared memory that two fit: tiles of (weight rows x K) in one row, block after block, are dealt out evenly, and a
+program's share touches at most two blocks. Without `PROGRAMS`, a program owns one block.
 
-Programs that share a block leave their sums in the workspace; the last to arrive adds them in their order, so results
-don't depend on who that is.
+Programs that share a block store their sums in the workspace; the last to arrive adds them in order, so results don't
+depend on which one that is.
 
 Shape letters: R rows, M rows of a tile, N columns of the result, K.
 """
@@ -30,7 +30,7 @@ def _start(
     weight, stride, tile, end, N: tl.constexpr, K: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
     GATED: tl.constexpr, AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Ask for the first AHEAD tiles from `tile` on into L2, then wait for the previous kernel."""
+    """Prefetch the first AHEAD tiles from `tile` on into L2, then wait for the previous kernel."""
     if PDL == 2:
         gdc_launch_dependents()
     if PDL > 0:
@@ -60,7 +60,8 @@ def _start(
 
 @triton.jit
 def _rows_of(x, norm, k, squares, NORM: tl.constexpr):
-    """A tile of x `[M, BLOCK_K]`, and the squares with its own: multiplied by the norm's weight, not yet scaled."""
+    """A tile of x `[M, BLOCK_K]` multiplied by the norm's weight, not yet scaled, and the squares with its own
+    added."""
     value = x.load([0, k])
     if NORM:
         wide = value.to(tl.float32)
@@ -96,7 +97,7 @@ def _store(
 
 @triton.jit
 def _product(tile, value, total):
-    """Weight rows fill the left operand from 64 on; fewer are the right one."""
+    """From 64 on, weight rows are the left operand; fewer are the right one."""
     return tl.dot(tile, value.T, total) if tile.shape[0] >= 64 else tl.dot(value, tile.T, total)
 
 
@@ -142,9 +143,9 @@ def _gather(
     BLOCK_N: tl.constexpr, STEPS: tl.constexpr, TILES: tl.constexpr, PROGRAMS: tl.constexpr,
     NORM: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
 ):  # fmt: skip
-    """Say that a share of a block is left; the last to say so adds the shares."""
+    """Announce that this share of a block is stored; the last program to do so adds the shares."""
     SHARE: tl.constexpr = M * (BLOCK_N + 1)
-    MOST: tl.constexpr = (STEPS + TILES // PROGRAMS - 1) // (TILES // PROGRAMS) + 1  # programs at one block
+    MOST: tl.constexpr = (STEPS + TILES // PROGRAMS - 1) // (TILES // PROGRAMS) + 1  # the most programs per block
     first = ((block * STEPS + 1) * PROGRAMS - 1) // TILES
     last = ((block * STEPS + STEPS) * PROGRAMS - 1) // TILES
     if tl.atomic_add(counters + block, 1, sem="acq_rel") == last - first:
@@ -153,7 +154,7 @@ def _gather(
         squares = tl.zeros((M,), tl.float32)
         for number in tl.static_range(MOST):
             program = first + number
-            # A program's first share lies before its second.
+            # A program's first share precedes its second.
             second = (program * TILES // PROGRAMS // STEPS != block).to(tl.int32)
             base = partials + (program * 2 + second) * SHARE
             there = program <= last
@@ -187,8 +188,8 @@ def _shares(
     ended_squares = tl.zeros((M, BLOCK_K), tl.float32)
     for number in tl.range(0, (TILES + PROGRAMS - 1) // PROGRAMS, num_stages=STAGES):
         tile = begin + number
-        k = tl.where(tile < end, tile % STEPS * BLOCK_K, K)  # past the end lie zeros, which nothing is read for
-        # Chosen, not branched to: the loop stays one pipeline. `ended` of the very first tile is zeros.
+        k = tl.where(tile < end, tile % STEPS * BLOCK_K, K)  # past the end are zeros, so nothing is read
+        # Selected without a branch, so the loop stays one pipeline. `ended` of the very first tile is zeros.
         ended = tl.where(k == 0, total, ended)
         total = tl.where(k == 0, 0.0, total)
         if NORM:
@@ -216,7 +217,7 @@ def tiles_kernel(config: Config) -> Any:
 
 
 def tiles_arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> dict[str, int | bool]:
-    """The compile-time arguments of a kernel, without what it is asked to fuse."""
+    """The compile-time arguments of a kernel, without those of fused operations."""
     ahead = config.prefetch // config.k if config.pdl else 0
     return {
         "N": n, "K": k, "M": tile_rows(config, rows), "BLOCK_N": config.n, "BLOCK_K": config.k,
@@ -228,7 +229,7 @@ def tiles_arguments(config: Config, rows: int, n: int, k: int, gated: bool) -> d
 def descriptors(
     config: Config, x: Tensor, weight: Tensor, norm: Tensor | None, gated: bool
 ) -> tuple[TensorDescriptor, TensorDescriptor, TensorDescriptor | None]:
-    """Tensor maps of x, of the weight, and of the norm's weight as one row. What a tile has past the end is zeros."""
+    """Tensor maps of x, of the weight, and of the norm's weight as one row. They read zeros past the end."""
     height = tile_rows(config, x.shape[0])
     row = None
     if norm is not None:
@@ -253,7 +254,7 @@ def launch_tiles(
     bias: Tensor | None,
     shared: tuple[Tensor, Tensor],
 ) -> Tensor:
-    """As `walkgraph.layers.kernels.linear.stream_linear`; `shared` is the device's workspace."""
+    """Like `walkgraph.layers.kernels.linear.stream_linear`; `shared` is the device's workspace."""
     rows, k = x.shape
     n = weight.shape[0] // (2 if gated else 1)
     out = x.new_empty((rows, n))

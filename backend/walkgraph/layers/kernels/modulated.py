@@ -1,13 +1,13 @@
-"""Products of modulated rows on Hopper, one launch each: what `walkgraph.layers.norm.modulated` runs there.
+"""Products of modulated rows on Hopper, one launch each: the kernels behind `walkgraph.layers.norm.modulated`.
 
 x and weights come through tensor maps; a program owns a tile of rows and weight rows, and a part of the depth. Programs
-that share a tile leave their sums in the linears' workspace; the last to arrive adds them in their order, so results
-don't depend on who that is.
+that share a tile store their sums in the linears' workspace; the last to arrive adds them in order, so results don't
+depend on which one that is.
 
-Modulations are read before the end of the launch before is awaited: they are as they were when the rows were begun.
+Modulations are read before waiting for the previous launch's end, so they must not change once the rows have begun.
 
 Rows come weighted: multiplied by 1 + scale of their norm and not yet divided by their root mean square, which is the
-product's last factor; rounded so, they have the same relative error.
+product's last factor. The relative rounding error is the same.
 
 Where a tile has two halves, as gate and up rows or the two halves of a head, its weight rows are `height` apart.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WARPS = 4
 _SMALL = tl.constexpr(4096)
-"""Numbers of a tile up to which what its end reads is asked for before its sums, and held in registers."""
+"""Numbers of a tile up to which its epilogue's inputs are loaded before the sums and held in registers."""
 
 
 @triton.jit
@@ -49,7 +49,7 @@ def _await(OVERLAP: tl.constexpr):
 def _ahead(
     weight, stride, lead, at, first, HEIGHT: tl.constexpr, N: tl.constexpr, WIDTH: tl.constexpr, AHEAD: tl.constexpr
 ):
-    """Ask for the beginning of N weight rows into L2."""
+    """Prefetch the beginning of N weight rows into L2."""
     piece = tl.arange(0, N)
     row = (lead + piece // WIDTH) * HEIGHT + at + piece % WIDTH
     tl.inline_asm_elementwise(
@@ -64,8 +64,8 @@ def _ahead(
 
 @triton.jit
 def _place(rows, M: tl.constexpr, SPLIT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, HALVES: tl.constexpr):
-    """Which tile and part a program has: row tile, column tile, part; and its weight rows: in which half of all, and
-    from where on there. Programs that share weights run side by side."""
+    """A program's row tile, column tile and part, the half of its weight rows, and their first index in it. Programs
+    that share weights run side by side."""
     down = (rows + M - 1) // M
     r, rest = tl.program_id(0) % down, tl.program_id(0) // down
     part, block = rest % SPLIT, rest // SPLIT
@@ -78,11 +78,11 @@ def _ready(
     K: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
     DEPTH: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Ask for weights, and wait for the launch before. EARLY: they are there, `[N, DEPTH]`."""
+    """Prefetch weights, and wait for the previous launch. EARLY: return them whole, `[N, DEPTH]`."""
     first = part * (K // SPLIT)
     if OVERLAP == 2:
         gdc_launch_dependents()
-    whole = part  # nothing that is read
+    whole = part  # a placeholder that nobody reads
     if EARLY:
         whole = tiles.load([lead, at, first]).reshape(N, DEPTH)
     elif OVERLAP > 0 and AHEAD > 0:
@@ -110,19 +110,19 @@ def _sums(
 
 @triton.jit
 def _left(total, partials, counters, tile, part, M: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr):
-    """Leave a share of a tile's sums -> whether all programs of the tile have."""
+    """Store a share of a tile's sums; returns true for the last program of the tile."""
     if SPLIT == 1:
         return tile >= 0
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
     tl.store(partials + (tile * SPLIT + part) * (M * N) + at, total)
-    # Every thread's share is written before one of them counts it.
+    # Every thread stores its share before one of them counts it.
     tl.debug_barrier()
     return tl.atomic_add(counters + tile, 1, sem="acq_rel") == SPLIT - 1
 
 
 @triton.jit
 def _gathered(total, partials, counters, tile, M: tl.constexpr, N: tl.constexpr, SPLIT: tl.constexpr):
-    """The shares of a tile added up in their order; its counter is put back to zero."""
+    """Add up the shares of a tile in order, and reset its counter to zero."""
     if SPLIT == 1:
         return total
     tl.store(counters + tile, 0)
@@ -143,13 +143,13 @@ def _squares(squares, parts, m, rows, PARTS: tl.constexpr):
 
 @triton.jit
 def _rstd(squared, eps, K: tl.constexpr):
-    """float32 `[M, 1]`: what rows are multiplied by to be normed."""
+    """float32 `[M, 1]`: the factors that norm the rows."""
     return tl.rsqrt(tl.sum(squared, 1, keep_dims=True) / K + eps)
 
 
 @triton.jit
 def _of_block(table, stride, m, rows, tokens, n):
-    """`[M, len(n)]`: columns n of the table's row of every row's block."""
+    """`[M, len(n)]`: columns n of the table, from the row of each row's block."""
     block = (tl.minimum(m, rows - 1) // tokens).to(tl.int64)
     return tl.load(table + block[:, None] * stride + n[None, :])
 
@@ -205,7 +205,7 @@ def gated_after(
     product, squares, bias, out, parts, rows, tokens, bias_stride, eps,
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """What `gated_kernel` ends with, for a product `[rows, 2 * HEIGHT]`; N: columns of a tile, of both halves."""
+    """The epilogue of `gated_kernel` for a product `[rows, 2 * HEIGHT]`; N: columns of a tile, of both halves."""
     WIDTH: tl.constexpr = N // 2
     r, _, _, _, at = _place(rows, M, 1, HEIGHT, WIDTH, 2)
     m, n = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH)
@@ -221,7 +221,7 @@ def gated_after(
 
 @triton.jit
 def _add(total, x, gate, scale, out, weighted, squares, block, m, n, rows, WIDE: tl.constexpr):
-    """x `[M, N]`; n: columns of it, the block's."""
+    """x `[M, N]`; n: its columns, those of the block."""
     inside, at = (m < rows)[:, None], m.to(tl.int64)[:, None] * WIDE + n[None, :]
     rounded = (x.to(tl.float32) + total * gate.to(tl.float32)).to(out.dtype.element_ty)
     tl.store(out + at, rounded, mask=inside)
@@ -271,7 +271,7 @@ def added_after(
     product, x, gate, scale, out, weighted, squares, rows, tokens, gate_stride, scale_stride,
     HEIGHT: tl.constexpr, M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """What `added_kernel` ends with, for a product `[rows, HEIGHT]`."""
+    """The epilogue of `added_kernel` for a product `[rows, HEIGHT]`."""
     r, block, _, _, _ = _place(rows, M, 1, HEIGHT, N, 1)
     m, n = r * M + tl.arange(0, M), block * N + tl.arange(0, N)
     gates = _of_block(gate, gate_stride, m, rows, tokens, n)
@@ -321,7 +321,8 @@ def placed_kernel(
     M: tl.constexpr, N: tl.constexpr, DEPTH: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr,
     AHEAD: tl.constexpr, OVERLAP: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """Queries, keys and values, turned, where they belong; HEIGHT: D / 2. TURNS: every row has turns of its own."""
+    """Queries, keys and values, rotated and written to their places; HEIGHT: D / 2. TURNS: every row has an angle of
+    its own."""
     WIDTH: tl.constexpr = N // 2
     SOON: tl.constexpr = M * N <= _SMALL
     r, block, part, lead, at = _place(rows, M, SPLIT, HEIGHT, WIDTH, 2)
@@ -359,7 +360,7 @@ def placed_after(
     K: tl.constexpr, HEIGHT: tl.constexpr, PARTS: tl.constexpr, H: tl.constexpr, G: tl.constexpr, TURNS: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """What `placed_kernel` ends with, for a product of all heads; N: columns of a tile, of both halves of a head."""
+    """The epilogue of `placed_kernel` for a product of all heads; N: columns of a tile, of both halves of a head."""
     WIDTH: tl.constexpr = N // 2
     r, _, _, lead, at = _place(rows, M, 1, HEIGHT, WIDTH, 2)
     m, n, first = r * M + tl.arange(0, M), at + tl.arange(0, WIDTH), lead * HEIGHT
@@ -429,10 +430,10 @@ def placed(
     turns: "RotaryTable",
     to: "HeadTargets",
 ) -> None:
-    """`walkgraph.layers.norm.modulated.place` for a cut that fits. Raises ValueError for what lies otherwise."""
+    """`walkgraph.layers.norm.modulated.place` for a cut that fits. Raises ValueError for other memory layouts."""
     (rows, depth), (groups, width) = weighted.shape, to.k.shape[1:]
     if to.k.stride() != to.v.stride() or to.k.stride()[1:] != (width, 1) or not to.q.is_contiguous():
-        raise ValueError("queries must be contiguous, and keys and values of a slot lie side by side, both alike")
+        raise ValueError("queries must be contiguous, and so must keys and values of a slot, with equal strides")
     places = *turns, to.q, to.k, to.v, to.slots
     sizes = squares.shape[0], rows, rows // bias.shape[0]
     heads = weight.shape[0] // width - 2 * groups
@@ -451,14 +452,14 @@ def placed(
 
 
 def _after(cut: Cut) -> dict[str, Any]:
-    """Of what follows a product of the library."""
+    """Arguments of the kernel that follows a product of the library."""
     return {
         "M": cut.rows, "N": cut.columns, "OVERLAP": cut.overlap, "num_warps": WARPS, "launch_pdl": cut.overlap > 0,
     }  # fmt: skip
 
 
 def _padded(squares: Tensor) -> int:
-    """Few numbers, so that few kernels are compiled."""
+    """Round up to few numbers, so that few kernels are compiled."""
     return 1 << max(4, (squares.shape[0] - 1).bit_length())
 
 
@@ -467,7 +468,7 @@ def _grid(cut: Cut, rows: int, weight: Tensor) -> tuple[int]:
 
 
 def _maps(cut: Cut, x: Tensor, weight: Tensor, height: int, halves: int) -> tuple[TensorDescriptor, TensorDescriptor]:
-    """Tensor maps of the rows, and of the weight in pieces of `height` rows. What lies past the last row is zeros."""
+    """Tensor maps of the rows, and of the weight in pieces of `height` rows. They read zeros past the last row."""
     stride, depth = weight.stride(0), weight.shape[1]
     return (
         TensorDescriptor(x, list(x.shape), list(x.stride()), [cut.rows, cut.depth]),
@@ -479,7 +480,7 @@ def _maps(cut: Cut, x: Tensor, weight: Tensor, height: int, halves: int) -> tupl
 
 
 def constants(cut: Cut, depth: int) -> dict[str, Any]:
-    """The compile-time arguments of a kernel that follow from its cut, and its options."""
+    """The compile-time arguments of a kernel that depend on its cut, and its options."""
     return {
         "M": cut.rows, "N": cut.columns, "DEPTH": cut.depth, "SPLIT": cut.split, "STAGES": cut.stages,
         "AHEAD": min(cut.ahead, depth // cut.split), "OVERLAP": cut.overlap, "EARLY": cut.early, "num_warps": WARPS,

@@ -1,4 +1,4 @@
-"""Which tiles the products of modulated rows run with: data that was measured, and a rule for shapes that were not."""
+"""Tile sizes of the products of modulated rows: measured data, and a rule for shapes that were not measured."""
 
 from dataclasses import dataclass, replace
 
@@ -10,26 +10,27 @@ class Cut:
     """How one product is cut into programs."""
 
     rows: int = 64
-    """Of a tile: the least that Hopper's products are made of."""
+    """Rows of a tile: the least that Hopper's products support."""
     columns: int = 64
-    """Weight rows of a tile; those of both halves where it has two."""
+    """Weight rows of a tile, counting both halves if it has two."""
     depth: int = 64
     split: int = 1
     """Programs that share the depth of one tile."""
     stages: int = 4
     ahead: int = 0
-    """Columns of every weight row that are asked into L2 before the previous launch's end is awaited."""
+    """Columns of every weight row that are prefetched into L2 before waiting for the previous launch's end."""
     overlap: int = 1
-    """0: launched when the previous launch has ended; 1: lets the next one start once its own wait is over; 2: at
-    once."""
+    """0: launched after the previous launch's end; 1: lets the next one start once its own wait is over; 2: lets it
+    start at once."""
     early: bool = False
-    """A program's weights come whole, before the previous launch's end is awaited; `depth` is all of its part."""
+    """A program's weights are loaded whole before waiting for the previous launch's end; `depth` covers all of its
+    part."""
     library: bool = False
-    """The product is torch's, and what follows it a launch of its own; `rows` and `columns` are that one's."""
+    """The product is torch's, followed by a launch of its own; `rows` and `columns` describe that launch."""
 
 
 Case = tuple[int, int, int]
-"""(weight rows, depth, height of a half: 0 where a tile has none)."""
+"""(weight rows, depth, height of a half: 0 if a tile has none)."""
 
 TABLE: dict[Case, dict[int, Cut]] = {
     (2560, 1024, 128): {
@@ -57,13 +58,14 @@ TABLE: dict[Case, dict[int, Cut]] = {
         512: Cut(rows=16, library=True),
     },
 }
-"""Case -> largest rows served -> what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 rows."""
+"""Case -> largest row count served -> the fastest cut in whole steps on an H200, of 1, 2, 4 and 8 blocks of 50 rows."""
 
 _PROGRAMS = 132
 
 
 def fits(cut: Cut, rows: int, case: Case) -> bool:
-    """Whether a product can be cut so: whole tiles of weight rows and of depth, and room for the sums of a split."""
+    """True if a product can be cut like this: whole tiles of weight rows and of depth, and enough memory for a split's
+    sums."""
     width, depth, height = case
     own = cut.columns // 2 if height else cut.columns
     if (height or width) % own or depth % (cut.depth * cut.split):
@@ -79,8 +81,8 @@ def fits(cut: Cut, rows: int, case: Case) -> bool:
 
 
 def choose(rows: int, case: Case, *, alike: bool = False) -> Cut | None:
-    """What was measured, or a guess; None where there are no whole tiles. `alike`: a row gets the numbers that it gets
-    alone. Neither the library's products nor sums that are split by the number of rows give these."""
+    """The measured cut, or a guess; None without whole tiles. `alike`: a row gets the same numbers as alone, which
+    neither the library's products nor sums split by the number of rows give."""
     if alike:
         return _whole(Cut(columns=128), rows, case)
     for most, cut in sorted(TABLE.get(case, {}).items()):
@@ -90,7 +92,7 @@ def choose(rows: int, case: Case, *, alike: bool = False) -> Cut | None:
 
 
 def _whole(cut: Cut, rows: int, case: Case) -> Cut | None:
-    """Narrower and shallower, until there are whole tiles."""
+    """Try narrower and shallower tiles until they are whole."""
     while not fits(cut, rows, case):
         if cut.columns > 32:
             cut = replace(cut, columns=cut.columns // 2)
@@ -102,7 +104,7 @@ def _whole(cut: Cut, rows: int, case: Case) -> Cut | None:
 
 
 def _guess(rows: int, case: Case) -> Cut | None:
-    """As many programs as there are processors, by narrow tiles first and then by splits."""
+    """As many programs as there are processors, first by narrow tiles and then by splits."""
     width, depth, _ = case
     down = -(-rows // Cut().rows)
     cut = _whole(Cut(columns=128 if down > 2 else 64), rows, case)

@@ -1,4 +1,4 @@
-"""Modulated norms by themselves: of rows before their first product, and after their last; and rows made of few
+"""Modulated norms on their own: of rows before their first product and after their last one; and rows made from a few
 numbers each.
 
 Shape letters: B blocks, R rows, W width, A numbers.
@@ -17,7 +17,7 @@ def rows_kernel(
     x, scale, shift, out, squares, tokens, scale_stride, shift_stride, eps,
     W: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """A program for one row: weighted, with its sum of squares; WHOLE: normed, scaled and shifted."""
+    """One program per row: weighted, with its sum of squares; WHOLE: normed, scaled and shifted."""
     row, columns = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     inside, block = columns < W, row // tokens
     value = tl.load(x + row * W + columns, mask=inside, other=0.0).to(tl.float32)
@@ -57,7 +57,7 @@ def _rows(x: Tensor, scale: Tensor, shift: Tensor | None, out: Tensor, squares: 
 
 
 ENTERED = 256
-"""Columns that a program makes of a row's numbers: their products stay in registers."""
+"""Columns that a program computes from a row's numbers: their products stay in registers."""
 
 
 @triton.jit(do_not_specialize=["rows", "tokens"])
@@ -65,7 +65,7 @@ def enter_kernel(
     given, weight, bias, scale, out, weighted, squares, rows, tokens, scale_stride,
     W: tl.constexpr, A: tl.constexpr, BLOCK_A: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """A program for a piece of one row, made in float32 and rounded once; then as `rows_kernel` weighs it."""
+    """One program per piece of a row, computed in float32 and rounded once, then weighted as in `rows_kernel`."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     a, w = tl.arange(0, BLOCK_A), part * CHUNK + tl.arange(0, CHUNK)
     inside = w < W

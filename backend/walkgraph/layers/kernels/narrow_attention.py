@@ -1,12 +1,12 @@
-"""Attention of narrow blocks, some tokens each, over spans of dense keys: every row of a block sees its whole span.
+"""Attention of narrow blocks, a few tokens each, over spans of dense keys: every row of a block attends its whole span.
 
 All query heads of a key head read its keys together: token after token, they are the rows of one matrix, cut into
-tiles. A program serves a tile and a share of the span, which follows from the span's bounds on the device, so that a
-captured launch serves any lengths. What the programs of a tile heard is added up in the order of their shares, whoever
-came last, so equal inputs give equal bits.
+tiles. A program serves a tile and a share of the span, which depends on the span's bounds on the device, so that a
+captured launch serves any lengths. The results of a tile's programs are added in the order of their shares, whichever
+program comes last, so equal inputs give equal bits.
 
 `joined`: the programs of a tile wait for each other and each add up some of its rows, so they must all run at once:
-there are no more of them than processors, and no two streams of one device launch them at the same time. Otherwise a
+there are no more programs than processors, and no two streams of one device launch them at the same time. Otherwise a
 second launch adds up.
 
 Shape letters: B rows of a batch, n tokens of a block, H query heads, G key/value heads, D head dim, S slots.
@@ -30,27 +30,28 @@ from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.workspaces import Workspaces
 
 WIDTHS = (64, 128, 256)
-"""Head dims."""
+"""Supported head widths."""
 _SPLITS, _STAGES = 16, 2
 _COUNTERS = 512
-"""Tiles of a joined launch, at most; for every number of splits."""
+"""The most tiles of a joined launch, for every number of splits."""
 _NOTHING = tl.constexpr(-1e30)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How the work is cut; `tuning` chooses it from shapes alone, so a captured launch serves every length."""
+    """How the work is split; `tuning` decides from shapes alone, so a captured launch serves every length."""
 
     rows: int = 64
-    """Of a tile: the least that fill Hopper's products."""
+    """Rows of a tile: the least that fill Hopper's products."""
     block: int = 64
-    """Keys that are read at once."""
+    """Keys read at once."""
     splits: int = 16
-    """Programs of a tile: a power of two."""
+    """Programs per tile, a power of two."""
     warps: int = 4
     joined: bool = False
     overlap: int = 1
-    """0: starts when the launch before has ended; 1: lets the next one start once its own wait is over; 2: at once."""
+    """0: starts after the previous launch's end; 1: lets the next one start once its own wait is over; 2: lets it start
+    at once."""
 
 
 CUTS: dict[int, Tuning] = {
@@ -60,15 +61,15 @@ CUTS: dict[int, Tuning] = {
     56: Tuning(rows=128, splits=4, warps=8, joined=True, overlap=0),
     1 << 30: Tuning(rows=128, splits=1, warps=8),
 }
-"""By tiles of 64 rows, at most: what whole steps on an H200 ran fastest with, of 1, 2, 4 and 8 blocks of 50 tokens
-behind 968, 8 query heads of 256 numbers a key head. More tiles than these fill a device undivided."""
+"""Largest number of tiles of 64 rows -> the fastest tuning in whole steps on an H200, of 1, 2, 4 and 8 blocks of 50
+tokens after 968, with 8 query heads of 256 numbers per key head. More tiles than these fill a device without splits."""
 ALIKE = Tuning(splits=4)
-"""Of every batch under `batch_invariant`."""
+"""The tuning of every batch under `batch_invariant`."""
 
 
 @triton.jit
 def _attend(q, here_k, here_v, offset, left, best, total, heard, scale, BLOCK: tl.constexpr):
-    """One block more, of which `left` keys are there, into the running maximum [M], sum [M] and unscaled result [M, D];
+    """Add one block, of which `left` keys are valid, to the running maximum [M], sum [M] and unscaled result [M, D];
     base 2."""
     at = tl.arange(0, BLOCK)
     there = (at < left)[:, None]
@@ -84,7 +85,7 @@ def _attend(q, here_k, here_v, offset, left, best, total, heard, scale, BLOCK: t
 
 @triton.jit
 def _ahead(address, BYTES: tl.constexpr, BLOCK: tl.constexpr):
-    """Ask for rows of keys into L2."""
+    """Prefetch rows of keys into L2."""
     tl.inline_asm_elementwise(
         "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
         "=r,l,r",
@@ -97,7 +98,7 @@ def _ahead(address, BYTES: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def _joined(counter, SPLITS: tl.constexpr):
-    """Wait until the tile's programs have all come here. The counter goes on through launches, and may wrap."""
+    """Wait until all programs of the tile have arrived here. The counter runs on through launches, and may wrap."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
     wanted = (before & -SPLITS) + SPLITS
@@ -112,8 +113,8 @@ def _add_up(
     out, parts, weights, tile, piece, pair, tokens,
     GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """Some rows of a tile, the parts in their order. parts `[tiles, SPLITS, ROWS, D]`, weights `[tiles, SPLITS, ROWS]`.
-    The first split has always heard something, or there was nothing to hear."""
+    """Add up some rows of a tile in the order of the parts. parts `[tiles, SPLITS, ROWS, D]`, weights `[tiles, SPLITS,
+    ROWS]`. The first split always holds something unless there are no keys at all."""
     SHARE: tl.constexpr = ROWS // SPLITS
     r, d = piece * SHARE + tl.arange(0, SHARE), tl.arange(0, D)
     base = (pair * tl.num_programs(0) + tile) * SPLITS * ROWS
@@ -139,14 +140,14 @@ def _add_up(
 
 @triton.jit
 def _heads(m, pair, tokens, GROUPS: tl.constexpr, GROUP: tl.constexpr):
-    """int64: where the heads that are rows `m` of a block and key head stand among all heads."""
+    """int64: indices among all heads of the heads that are rows `m` of a block and key head."""
     token = (pair // GROUPS * tokens + m // GROUP).to(tl.int64)
     return token * (GROUPS * GROUP) + pair % GROUPS * GROUP + m % GROUP
 
 
 @triton.jit
 def _begin(slot_k, slot_v, base, first, last, slot_stride, D: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    """Ask for a program's first keys, and wait for the launch before."""
+    """Prefetch a program's first keys, and wait for the previous launch."""
     if OVERLAP:
         at = tl.arange(0, BLOCK)
         near = base + tl.where(first + at < last, first + at, 0) * slot_stride
@@ -159,7 +160,7 @@ def _begin(slot_k, slot_v, base, first, last, slot_stride, D: tl.constexpr, BLOC
 
 @triton.jit
 def _leave(parts, weights, index, some, best, total, heard, D: tl.constexpr, ROWS: tl.constexpr):
-    """A program's part; rows that aren't there, or heard nothing, have the weight `_NOTHING`."""
+    """Store a program's part; rows that don't exist, or attended nothing, have the weight `_NOTHING`."""
     row = index * ROWS + tl.arange(0, ROWS)
     tl.store(weights + row, tl.where(some, best + tl.log2(tl.where(some, total, 1.0)), _NOTHING))
     part = parts + (row.to(tl.int64) * D)[:, None] + tl.arange(0, D)[None, :]
@@ -176,7 +177,7 @@ def parts_kernel(
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if OVERLAP == 2:
         gdc_launch_dependents()
-    # Bounds change between replays of a graph, and never within one.
+    # Bounds change between replays of a graph, never within one.
     begin, stop = tl.load(bounds + pair // GROUPS * 2), tl.load(bounds + pair // GROUPS * 2 + 1)
     span = tl.cdiv(tl.cdiv(stop - begin, BLOCK), SPLITS) * BLOCK
     first, last = split * span, tl.minimum(split * span + span, stop - begin)
@@ -195,7 +196,7 @@ def parts_kernel(
             offset = (start + at)[:, None] * slot_stride
             best, total, heard = _attend(query, here_k, here_v, offset, last - start, best, total, heard, scale, BLOCK)
     else:
-        # The interpreter's `range` takes no bounds that were computed.
+        # The interpreter's `range` takes no computed bounds.
         while first < last:
             offset = (first + at)[:, None] * slot_stride
             best, total, heard = _attend(query, here_k, here_v, offset, last - first, best, total, heard, scale, BLOCK)
@@ -217,7 +218,7 @@ def sums_kernel(
     GROUPS: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, SPLITS: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """The axes of `parts_kernel`."""
+    """Axes as in `parts_kernel`."""
     if OVERLAP == 2:
         gdc_launch_dependents()
     if OVERLAP:
@@ -229,9 +230,9 @@ def sums_kernel(
 
 
 def unfit(dtype: torch.dtype, width: int, device: torch.device) -> str | None:
-    """Why heads of `width` numbers can't be attended here; None where they can."""
+    """The reason that heads of `width` numbers can't be attended here; None if they can."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 8:
-        return "the kernel is one for compute capability 8 and up"
+        return "the kernel needs compute capability 8 or above"
     if dtype not in (torch.bfloat16, torch.float16):
         return f"the kernel has no form for caches in {dtype}"
     return None if width in WIDTHS else f"the kernel has no form for heads of {width} numbers"
@@ -243,12 +244,12 @@ def _processors(device: torch.device) -> int:
 
 
 def tiles_of(tokens: int, group: int, tuned: Tuning) -> int:
-    """Of one block and key head."""
+    """Tiles of one block and key head."""
     return -(-tokens * group // tuned.rows)
 
 
 def tuning(pairs: int, tokens: int, group: int, processors: int) -> Tuning:
-    """`pairs`: rows of the batch times key heads; `group`: query heads of a key head."""
+    """`pairs`: rows of the batch times key heads; `group`: query heads per key head."""
     if is_batch_invariant():
         return ALIKE
     count = pairs * tiles_of(tokens, group, Tuning())
@@ -262,18 +263,18 @@ _counters: Workspaces[Tensor] = Workspaces(
     lambda device: torch.zeros(_SPLITS.bit_length(), _COUNTERS, dtype=torch.int32, device=device),
     "attend a narrow block",
 )
-"""Of launches with the same splits."""
+"""Counters of launches with equal splits."""
 
 
 def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, tuned: Tuning | None = None) -> Tensor:
     """q `[B * n, H, D]`; slot_k and slot_v `[S, G, D]`; bounds int32 `[B, 2]`: start and stop of a row's keys among the
-    slots -> `[B * n, H, D]`. Scale D^-0.5. Raises ValueError for what lies otherwise, RuntimeError where it was never
-    called before a capture."""
+    slots -> `[B * n, H, D]`. Scale D^-0.5. Raises ValueError for other memory layouts, RuntimeError if captured before
+    its first plain call."""
     (rows, heads, width), groups, batch = q.shape, slot_k.shape[1], bounds.shape[0]
     if not (q.is_contiguous() and bounds.is_contiguous()):
         raise ValueError("queries and bounds must be contiguous")
     if slot_k.stride() != slot_v.stride() or slot_k.stride()[1:] != (width, 1):
-        raise ValueError("keys and values of a slot must lie side by side, both alike")
+        raise ValueError("keys and values of a slot must be contiguous, with equal strides")
     tokens, group, pairs = rows // batch, heads // groups, batch * groups
     processors = _processors(q.device)
     tuned = tuned or tuning(pairs, tokens, group, processors)
@@ -305,7 +306,7 @@ def narrow_attention(q: Tensor, slot_k: Tensor, slot_v: Tensor, bounds: Tensor, 
 
 
 def _space(q: Tensor, tiles: int, tuned: Tuning) -> tuple[Tensor, Tensor]:
-    """Where programs leave what they heard, rounded; nothing where a tile has one."""
+    """Memory for the programs' rounded parts; empty if a tile has one program."""
     size = (tiles, tuned.splits, tuned.rows) if tuned.splits > 1 else (0, 0, 0)
     parts = torch.empty(*size, q.shape[2], dtype=q.dtype, device=q.device)
     return parts, torch.empty(size, dtype=torch.float32, device=q.device)

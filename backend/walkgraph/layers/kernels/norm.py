@@ -1,4 +1,4 @@
-"""RMS norm of many wide rows: bound by reading and writing them once."""
+"""RMS norm of many wide rows; bound by reading and writing them once."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @triton.jit
 def norm_kernel(x, weight, out, eps, W: tl.constexpr, BLOCK: tl.constexpr):
-    """A program for one row, which it holds in registers between its two readings of it."""
+    """One program per row, which stays in registers between its two passes."""
     columns = tl.arange(0, BLOCK)
     inside = columns < W
     row = tl.program_id(0).to(tl.int64) * W
@@ -21,7 +21,7 @@ def norm_kernel(x, weight, out, eps, W: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def warps(block: int) -> int:
-    """32 numbers a thread: four loads of 16 bytes are in flight at once."""
+    """Warps for 32 numbers per thread: four loads of 16 bytes in flight at once."""
     return min(16, max(1, block // 1024))
 
 

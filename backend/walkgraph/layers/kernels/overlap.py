@@ -1,4 +1,4 @@
-"""Which devices can start a launch while the one before it ends (programmatic dependent launch)."""
+"""Devices that can start a launch while the previous one ends (programmatic dependent launch)."""
 
 from functools import cache
 
@@ -7,5 +7,5 @@ import torch
 
 @cache
 def can_overlap(device: torch.device) -> bool:
-    """Compute capability 9 and up; the interpreter has no such thing."""
+    """True for compute capability 9 and above; the interpreter has no such launches."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -1,14 +1,15 @@
-"""Blocks of tokens into a paged cache, and their attention over it: a launch each.
+"""Write blocks of tokens into a paged cache, and attend over it: one launch each.
 
-Attention: a program serves a tile of one head's queries and a share of the keys. How many shares there are follows from
-the sequence's length, which lies on the device: a captured launch serves every length, and programs without a share
-leave at once. The last program of a tile to arrive combines the shares in their order, whoever it is, so equal inputs
-give equal bits; it also puts the counter back to zero, for the next launch.
+Attention: a program serves a tile of one head's queries and a share of the keys. The number of shares depends on the
+sequence's length on the device: a captured launch serves every length, and programs without a share return at once. The
+last program of a tile to arrive combines the shares in order, so equal inputs give equal bits; it also resets the
+counter to zero for the next launch.
 
-Queries past the last whole tile that are few (TAIL) are a small tile: two tokens before 256 patches would cost a third
-tile of 128. Keys past the last whole block are taken by sixteens, asked for before the loop and attended after it.
+A few queries (TAIL) past the last whole tile form a small tile: two tokens before 256 patches would otherwise cost a
+third tile of 128. Keys past the last whole block are processed in groups of 16, requested before the loop and attended
+after it.
 
-Tables, and what earlier launches than the one before wrote, are read before that one's end is awaited.
+Tables, and the results of all launches but the previous one, are read before waiting for the previous one's end.
 
 Shape letters as in `walkgraph.layers.attention.paged_blocks`.
 """
@@ -21,12 +22,12 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 REST = 16
-"""Keys of a block past the last whole one."""
+"""Keys per block after the last whole one."""
 
 
 @triton.jit
 def _turned(x, cos, sin, ROWS: tl.constexpr, D: tl.constexpr):
-    """Heads `[ROWS, D]`, turned pair by pair; cos and sin float32 `[ROWS, D]`."""
+    """Heads `[ROWS, D]`, rotated pair by pair; cos and sin float32 `[ROWS, D]`."""
     even, odd = x.to(tl.float32).reshape(ROWS, D // 2, 2).split()
     cos_even, cos_odd = cos.reshape(ROWS, D // 2, 2).split()
     sin_even, sin_odd = sin.reshape(ROWS, D // 2, 2).split()
@@ -40,8 +41,8 @@ def place_kernel(
     slot_stride, reach, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, EACH: tl.constexpr,
     PAGE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """A program for EACH tokens of `count`. HEADS: a power of two >= H and G. Sines are read for every head anew, as
-    wide as the head is: that is faster than spreading them."""
+    """One program for EACH tokens of `count`. HEADS: a power of two >= H and G. Sines are read again for every head at
+    the head's full width, which is faster than spreading them."""
     ROWS: tl.constexpr = EACH * HEADS
     r = tl.arange(0, ROWS)
     token, h = (tl.program_id(0) * EACH + r // HEADS), (r % HEADS)[:, None]
@@ -68,11 +69,11 @@ def place_kernel(
 
 @triton.jit
 def slots_of(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
-    """int32, where a sequence's tokens lie in the pool; those from `most` on lie where its last one does."""
-    # Tokens and slots are few enough for 32 bits; divisions of what has a sign take longer.
+    """int32, slots of a sequence's tokens in the pool; tokens from `most` on share the slot of the last one."""
+    # Tokens and slots fit 32 bits; signed divisions are slower.
     at = table + tl.minimum(token, most - 1).to(tl.uint32) // PAGE
     if ON_GPU:
-        # A load that isn't made asynchronous: waiting for it would be waiting for all keys that were asked for before.
+        # A synchronous load: waiting for an asynchronous one would wait for all keys requested earlier.
         page = tl.inline_asm_elementwise("ld.global.b32 $0, [$1];", "=r,l", [at], dtype=tl.int32, is_pure=True, pack=1)
     else:
         page = tl.load(at)
@@ -81,7 +82,7 @@ def slots_of(table, token, most, PAGE: tl.constexpr, ON_GPU: tl.constexpr):
 
 @triton.jit
 def more_keys(q, k, v, best, total, heard, kept, scale, MASKED: tl.constexpr):
-    """Some keys more into the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
+    """Add some keys to the running maximum [M], sum [M] and unscaled result [M, D]; base 2."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee")
     if MASKED:
         scores = tl.where(kept[None, :], scores, float("-inf"))
@@ -98,8 +99,8 @@ def _attended(
     BLOCK: tl.constexpr, REST: tl.constexpr, PAGE: tl.constexpr, STAGES: tl.constexpr,
     ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """Queries `[M, D]` over whole blocks `begin` to `end` of keys, and those after them up to `most` -> maximum, sum
-    and unscaled result."""
+    """Queries `[M, D]` over whole blocks `begin` to `end` of keys, and over the keys after them up to `most` ->
+    maximum, sum and unscaled result."""
     at, rest, d = tl.arange(0, BLOCK), tl.arange(0, REST), tl.arange(0, D)[None, :]
     best, total = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32)
     heard = tl.zeros([M, D], tl.float32)
@@ -110,7 +111,7 @@ def _attended(
     for block in tl.range(begin, end, num_stages=STAGES):
         k = tl.load(here_k + slots[:, None].to(tl.int64) * slot_stride + d)
         v = tl.load(here_v + slots[:, None].to(tl.int64) * slot_stride + d)
-        # Read an iteration ahead: read in the same one, they would take half of the stages.
+        # Read one iteration ahead: read in the same one, they would use up half of the pipeline stages.
         slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         best, total, heard = more_keys(q, k, v, best, total, heard, at, scale, False)
     start = end * BLOCK
@@ -126,7 +127,7 @@ def _attended(
 
 @triton.jit
 def _leave(parts, weights, first, tokens, best, total, heard, M: tl.constexpr, D: tl.constexpr):
-    """A share of the tokens from `first` on, scaled, and the logarithm of its weight."""
+    """Store a share for the tokens from `first` on, scaled, with the logarithm of its weight."""
     m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
     tl.store(parts + m[:, None] * D + d, heard / total[:, None], mask=(m < tokens)[:, None])
     tl.store(weights + m, best + tl.log2(total), mask=m < tokens)
@@ -136,7 +137,7 @@ def _leave(parts, weights, first, tokens, best, total, heard, M: tl.constexpr, D
 def _combine(
     parts, weights, out, out_stride, first, tokens, used, M: tl.constexpr, D: tl.constexpr, AT_ONCE: tl.constexpr
 ):
-    """Write the tokens from `first` on from `used` shares, AT_ONCE of them read together."""
+    """Write the tokens from `first` on, combined from `used` shares; AT_ONCE of them are read together."""
     m, d = first + tl.arange(0, M), tl.arange(0, D)[None, :]
     best, total, heard = tl.full([M], -1e30, tl.float32), tl.zeros([M], tl.float32), tl.zeros([M, D], tl.float32)
     share = 0
@@ -179,7 +180,7 @@ def _tile(
     else:
         offset = split.to(tl.int64) * tokens
         _leave(parts + offset * D, weights + offset, first, tokens, best, total, heard, M, D)
-        # Every thread's part is written before one of them counts it.
+        # Every thread stores its part before one of them counts it.
         tl.debug_barrier()
         if tl.atomic_add(counter, 1, sem="acq_rel") == used - 1:
             tl.store(counter, 0)
@@ -193,7 +194,8 @@ def attend_kernel(
     REST: tl.constexpr, TAIL: tl.constexpr, STAGES: tl.constexpr,
     AT_ONCE: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """`whole` tiles of M queries; TAIL queries after them are a tile of their own. least: keys of a share at least."""
+    """`whole` tiles of M queries; TAIL queries after them form a tile of their own. least: the least keys of a
+    share."""
     tile, split, pair = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)
@@ -203,7 +205,7 @@ def attend_kernel(
         return
     blocks = most // BLOCK
     begin, end = split * blocks // used, (split + 1) * blocks // used
-    # What is past the whole blocks is the last share's.
+    # Keys past the whole blocks belong to the last share.
     share = tl.where(split == used - 1, most, end * BLOCK)
     table = pages + row.to(tl.int64) * reach
     slots = slots_of(table, begin * BLOCK + tl.arange(0, BLOCK), most, PAGE, ON_GPU)

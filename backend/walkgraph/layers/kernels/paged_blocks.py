@@ -1,4 +1,4 @@
-"""`walkgraph.layers.attention.paged_blocks` on a GPU: how the work is cut, and the launches.
+"""`walkgraph.layers.attention.paged_blocks` on a GPU: the division of the work, and the launches.
 
 The kernels are in `walkgraph.layers.kernels.paged_block_kernels` and `paged_many_kernels`; shape letters as in
 `walkgraph.layers.attention.paged_blocks`.
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 _COUNTERS = 1 << 16
 TAIL = 16
-"""Queries past the last whole tile that are a small tile, at most."""
+"""The most queries past the last whole tile that form a small tile."""
 JOINED_TAIL = 8
-"""As many that go with the last whole tile: 16 would take registers of all its threads."""
+"""The most queries past the last whole tile that join it: 16 would take registers from all its threads."""
 
 _MANY = 4096
-"""Tokens from which on a program places several."""
+"""From this many tokens on, a program places several."""
 
 counters = Workspaces(lambda device: torch.zeros(_COUNTERS, dtype=torch.int32, device=device), "attend blocks")
-"""int32, zero between launches: of a device and its current stream."""
+"""int32, zero between launches; per device and stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cut:
-    """How the attention of a batch is cut; chosen from shapes alone, so a captured launch serves every length."""
+    """How the attention of a batch is split up; decided from shapes alone, so a captured launch serves every length."""
 
     m: int
     """Queries of a tile."""
     block: int = 64
     """Keys of a block."""
     splits: int = 1
-    """Programs that share the keys of a tile, at most."""
+    """The most programs that share the keys of a tile."""
     least: int = 256
-    """Keys of a share at least: shorter sequences have fewer."""
+    """The least keys of a share: shorter sequences have fewer shares."""
     warps: int = 4
     stages: int = 3
     joined: bool = False
-    """Queries past the last whole tile go with it, on the keys that it reads, and a program sees all keys: for what
-    fills a GPU many times over."""
+    """Queries past the last whole tile join it, on the keys that it reads, and a program attends all keys: for batches
+    that fill a GPU many times over."""
     registers: int | None = None
-    """Of a thread, at most, where heads have 64 numbers; None: as the compiler likes."""
+    """The most registers per thread for heads of 64 numbers; None: the compiler decides."""
     pdl: bool = True
 
 
 ALIKE = Cut(m=64, splits=8)
-"""Of every batch under `batch_invariant`: the order of a sequence's sums follows from its length alone."""
+"""The cut of every batch under `batch_invariant`: the order of a sequence's sums depends only on its length."""
 
 
 CUTS: dict[int, Cut] = {
@@ -63,11 +63,12 @@ CUTS: dict[int, Cut] = {
     512: Cut(m=64, splits=2, least=512),
     8192: Cut(m=64, joined=True, registers=128),
 }
-"""By sequences times query heads, at most: what an H200 ran fastest with, blocks of 258, contexts of up to 7740."""
+"""Largest number of sequences times query heads -> the fastest cut on an H200, for blocks of 258 and contexts of up to
+7740."""
 
 
 def choose(batch: int, heads: int, context: int) -> Cut:
-    """`context`: tokens that a row's pages can hold."""
+    """`context`: the most tokens that a row's pages hold."""
     if is_batch_invariant():
         return ALIKE
     pairs = batch * heads
@@ -78,7 +79,7 @@ def choose(batch: int, heads: int, context: int) -> Cut:
 def place(
     qkv: Tensor, cos: Tensor, sin: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int
 ) -> Tensor:
-    """`layers.attention.paged_blocks.place_block`, of what is `placeable` and `alike`."""
+    """`layers.attention.paged_blocks.place_block`, for tensors that are `placeable` and `alike`."""
     groups, width = slot_k.shape[1:]
     heads = qkv.shape[1] // width - 2 * groups
     q = torch.empty((qkv.shape[0], heads, width), dtype=qkv.dtype, device=qkv.device)
@@ -96,7 +97,7 @@ def place(
 def attend(
     q: Tensor, slot_k: Tensor, slot_v: Tensor, rows: "BlockRows", tokens: int, page: int, cut: Cut | None = None
 ) -> Tensor:
-    """`layers.attention.paged_blocks.paged_block_attention`, cut by `cut`, or as `choose` does."""
+    """`layers.attention.paged_blocks.paged_block_attention`, split by `cut`, or by `choose` if None."""
     (count, heads, width), groups, reach = q.shape, slot_k.shape[1], rows.pages.shape[1]
     batch = count // tokens
     cut = cut or choose(batch, heads, reach * page)
@@ -117,7 +118,7 @@ def attend(
     whole = tokens // cut.m if tail else -(-tokens // cut.m)
     tiles = whole + (tail > 0)
     if cut.splits > 1 and batch * heads * tiles > _COUNTERS:
-        raise ValueError(f"keys are shared for at most {_COUNTERS} tiles, not {batch * heads * tiles}")
+        raise ValueError(f"keys can be split for at most {_COUNTERS} tiles, not {batch * heads * tiles}")
     kernel = attend_kernel
     kernel[(tiles, cut.splits, batch * heads)](
         q.contiguous(), slot_k, slot_v, rows.rows, rows.pages, rows.lengths, out, parts, weights,
@@ -129,7 +130,7 @@ def attend(
 
 
 def tail_of(cut: Cut, tokens: int) -> int:
-    """Queries of the small tile, or of what goes with the last one; 0 where there is none."""
+    """Queries of the small tile, or of those that join the last one; 0 if there are none."""
     tail = JOINED_TAIL if cut.joined else TAIL
     return tail if tokens > cut.m and 0 < tokens % cut.m <= tail else 0
 
@@ -148,5 +149,5 @@ def constants(cut: Cut, tokens: int, heads: int, groups: int, width: int, page: 
 
 
 def _power(n: int) -> int:
-    """The next power of two."""
+    """The least power of two that is not below n."""
     return 1 << (n - 1).bit_length()

@@ -1,11 +1,11 @@
-"""Attention of blocks of very many sequences over a paged cache: a program for a tile of one head's queries, which sees
-all keys of its sequence.
+"""Attention of blocks of very many sequences over a paged cache: one program per tile of a head's queries, which
+attends all keys of its sequence.
 
-Nothing is shared between programs, and the few queries past the last whole tile (TAIL) go along with the last tile, on
-the keys that it reads: a fifth program of each head would read as much as another. They stand on the other side of
-their products, since tensor cores take at least 16 rows at once, but as few columns as 8.
+Programs share nothing, and the few queries past the last whole tile (TAIL) join the last tile and the keys that it
+reads, as a fifth program per head would read just as much. They stand on the other side of their products, since tensor
+cores take at least 16 rows at once, but as few as 8 columns.
 
-Time goes to waiting, more than to keys read twice: small tiles, four programs of 128 registers on a multiprocessor,
+Waiting costs more time than reading keys twice: small tiles, with four programs of 128 registers on a multiprocessor,
 run faster than wide ones.
 
 Shape letters as in `walkgraph.layers.attention.paged_blocks`.
@@ -23,8 +23,8 @@ from walkgraph.layers.kernels.paged_block_kernels import more_keys, slots_of, wr
 
 @triton.jit
 def _few(q, k, v, best, heard, kept, scale, MASKED: tl.constexpr):
-    """Some keys more for N queries: q `[N, D]`, running maximum `[N]` and unscaled result `[D, N]`; base 2 -> both, the
-    keys' weights `[keys, N]` and what of earlier weights is left `[N]`."""
+    """Add some keys for N queries: q `[N, D]`, running maximum `[N]` and unscaled result `[D, N]`; base 2 -> both, the
+    keys' weights `[keys, N]` and the factor for earlier weights `[N]`."""
     scores = tl.dot(k, tl.trans(q), input_precision="ieee")
     if MASKED:
         scores = tl.where(kept[:, None], scores, float("-inf"))
@@ -53,7 +53,7 @@ def _tile(
         few_best, few_mass = tl.full([TAIL], -1e30, tl.float32), tl.zeros([BLOCK, TAIL], tl.float32)
         few_heard = tl.zeros([D, TAIL], tl.float32)
     end = most // BLOCK
-    # Keys past the whole blocks, by sixteens: asked for before the loop, attended after it.
+    # Keys past the whole blocks, in groups of 16: requested before the loop, attended after it.
     start = end * BLOCK
     left = slots_of(table, start + rest, most, PAGE, ON_GPU)[:, None].to(tl.int64) * SLOT + d
     left_k = tl.load(here_k + left, mask=(start + rest < most)[:, None], other=0.0)
@@ -61,7 +61,7 @@ def _tile(
     for block in tl.range(0, end, num_stages=STAGES):
         k = tl.load(here_k + slots[:, None].to(tl.int64) * SLOT + d)
         v = tl.load(here_v + slots[:, None].to(tl.int64) * SLOT + d)
-        # Read an iteration ahead: read in the same one, they would take half of the stages.
+        # Read one iteration ahead: read in the same one, they would use up half of the pipeline stages.
         slots = slots_of(table, (block + 1) * BLOCK + at, most, PAGE, ON_GPU)
         if TAIL > 0:
             few_best, few_heard, weight, keep = _few(few, k, v, few_best, few_heard, at, scale, False)
@@ -90,8 +90,8 @@ def attend_many_kernel(
     D: tl.constexpr, PAGE: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, REST: tl.constexpr, TAIL: tl.constexpr,
     STAGES: tl.constexpr, PDL: tl.constexpr, ON_GPU: tl.constexpr,
 ):  # fmt: skip
-    """A program for a tile of M queries of a head; the last one has TAIL more. SLOT: numbers from a slot to the next,
-    known beforehand: a fifth of the loop would be finding keys."""
+    """One program per tile of M queries of a head; the last one has TAIL more. SLOT: numbers from a slot to the next, a
+    constant because computing key addresses would take a fifth of the loop."""
     tile, pair = tl.program_id(0), tl.program_id(1)
     b, h = pair // H, pair % H
     row = tl.load(rows + b)

@@ -1,5 +1,5 @@
-"""`walkgraph.layers.pictures.pixels` on a GPU: the nine neighbours of a pixel put together, and rows of scores made
-shares."""
+"""`walkgraph.layers.pictures.pixels` on a GPU: sum the nine neighbours of a pixel, and turn rows of scores into
+weights."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
@@ -23,7 +23,7 @@ def sum_taps(parts: Tensor, bias: Tensor, size: tuple[int, int, int]) -> Tensor:
 
 
 def softmax(scores: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
-    """scores float32 `[R, N]`, times `scale` -> shares `[R, N]`."""
+    """scores float32 `[R, N]`, times `scale` -> softmax weights `[R, N]`."""
     made = torch.empty(scores.shape, dtype=dtype, device=scores.device)
     keys = scores.shape[1]
     softmax_kernel[(len(scores),)](scores, made, scale, keys, STEPS=triton.cdiv(keys, _KEYS), BLOCK=_KEYS, num_warps=8)
@@ -49,7 +49,7 @@ def taps_kernel(parts, bias, made, height, width, stride, channels, BLOCK: tl.co
 @triton.jit
 def softmax_kernel(scores, made, scale, keys, STEPS: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * keys
-    # Each lane keeps its own largest and sum, so that the row is reduced once.
+    # Each lane keeps its own maximum and sum, so the row is reduced only once.
     most, total = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.float32)
     for step in range(STEPS):
         at = step * BLOCK + tl.arange(0, BLOCK)

@@ -1,4 +1,4 @@
-"""How poses follow from actions, in one launch: some hundred numbers, between steps that wait for them."""
+"""Poses from actions in one launch: some hundred numbers, between steps that wait for them."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportArgumentType=false, reportGeneralTypeIssues=false
 
@@ -25,7 +25,7 @@ def _added(pose, action, at, inside):
 @triton.jit
 def move_kernel(pose, action, out, count, width, pose_row, pose_sample, action_row, action_sample, locked,
                 BLOCK: tl.constexpr):  # fmt: skip
-    """`BLOCK` poses a program, in float64. Strides in numbers, 0 where the samples of a row share one."""
+    """`BLOCK` poses per program, in float64. Strides count numbers, 0 where the samples of a row share one."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     pose += (at // width) * pose_row + (at % width) * pose_sample
@@ -33,7 +33,7 @@ def move_kernel(pose, action, out, count, width, pose_row, pose_sample, action_r
     out += at * 7
     for axis in tl.static_range(3):
         tl.store(out + axis, _added(pose, action, axis, inside).to(tl.float32), mask=inside)
-    # Rows of the later turn and columns of the earlier one; each is about x, then y, then z.
+    # Rows of the later rotation and columns of the earlier one; each is about x, then y, then z.
     sx, cx = _angle(action, 3, inside)
     sy, cy = _angle(action, 4, inside)
     sz, cz = _angle(action, 5, inside)

@@ -1,4 +1,4 @@
-"""`walkgraph.layers.rows` on a GPU: one program for the whole batch, which is small."""
+"""`walkgraph.layers.rows` on a GPU: one program for the whole small batch."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false
 

@@ -44,32 +44,33 @@ from walkgraph.layers.kernels.sampling_blocks import (
 from walkgraph.layers.sampling_params import SamplingParams
 
 BLOCK = 2048
-"""Never a function of the batch: the order of the sums follows from it."""
+"""Never a function of the batch, as it decides the order of the sums."""
 _WIDE = 8192
 _FEW_ROWS = 8
 _FEW = ((True, True), (True, True), (True, True))
-"""What each launch of `_judge` does: judge the candidates, find the next ones. Launches are what few rows cost; of many
-rows most are done after their first sum, and noise is not made for them. The sums are the same."""
+"""The work of each `_judge` launch: judge the candidates, find the next ones. With few rows launches are the cost; with
+many rows most are done after their first sum, so no noise is made for them. The sums are the same."""
 _MANY = ((True, False), (False, True), (True, True), (True, True))
 _PROGRAMS = 1024
-"""Of a launch whose rows may be done, about."""
+"""Approximate programs of a launch whose rows may be done."""
 _GROUPS = tl.constexpr(8)
-"""Of tokens in a block, each with its largest score: so many tokens can be the top k without counting digits."""
+"""Groups of tokens in a block, each with its largest score: up to this many tokens can be the top k without counting
+digits."""
 _ROOM = tl.constexpr(4096)
-"""Scores in a row's list at most."""
+"""The most scores in a row's list."""
 # What a row keeps between launches: floats, then integers.
 _STATE = tl.constexpr(4)
 _NUMBERS = tl.constexpr(2)
 _LARGEST = tl.constexpr(0)
-_BOUND = tl.constexpr(1)  # least score that min-p and top-k leave
-_KTH = tl.constexpr(2)  # least score that top-k leaves; as long as k is there, one that is no higher
-_SCORE = tl.constexpr(3)  # the candidate's
+_BOUND = tl.constexpr(1)  # least score kept by min-p and top-k
+_KTH = tl.constexpr(2)  # least score kept by top-k; while k is set, a lower bound of it
+_SCORE = tl.constexpr(3)  # score of the candidate
 _DONE = tl.constexpr(0)
-_K = tl.constexpr(1)  # 0: the least score that top-k leaves is known
+_K = tl.constexpr(1)  # 0: the least score kept by top-k is known
 
 
 class Workspace:
-    """What the launches of one `sample` hand to each other, on one device, for R rows; one stream at a time."""
+    """Memory that the launches of one `sample` share, on one device, for R rows; one stream at a time."""
 
     _made: dict[tuple[torch.device, int, int], "Workspace"] = {}  # noqa: RUF012
 
@@ -106,7 +107,7 @@ def _candidate(x, token, seed, position, row, hot):
 
 @triton.jit
 def _settle(floats, out, row, values, tokens, xs):
-    """Take the best of the blocks' candidates as the row's."""
+    """Make the best of the blocks' candidates the row's candidate."""
     _, token = first_best(values, tokens)
     tl.store(floats + row * _STATE + _SCORE, tl.max(tl.where(tokens == token, xs, float("-inf")), axis=0))
     tl.store(out + row, token.to(tl.int64))
@@ -174,7 +175,7 @@ def _first(
 
 @triton.jit
 def _cut(floats, integers, row, kth):
-    """Take `kth` as the least score that top-k leaves."""
+    """Record `kth` as the least score kept by top-k."""
     state = floats + row * _STATE
     tl.store(state + _KTH, kth)
     tl.store(state + _BOUND, tl.maximum(tl.load(state + _BOUND), kth))
@@ -187,7 +188,7 @@ def _top(
     counters, V: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
     REPETITION: tl.constexpr, PRESENCE: tl.constexpr, FREQUENCY: tl.constexpr, UNIT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The k-th largest score of the rows whose list holds all scores that it can be."""
+    """The k-th largest score of rows whose list holds all scores that it can be."""
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
@@ -198,7 +199,7 @@ def _top(
             token = block * BLOCK + tl.arange(0, BLOCK)
             x = scores(logits, stride, counts, rows, temperature, repetition, presence, frequency, row, token, V, UNIT,
                        ROWS, REPETITION, PRESENCE, FREQUENCY)  # fmt: skip
-            # Where most scores are equal, no more are counted than what shows that the list is too short.
+            # If most scores are equal, count only as many as show that the list is too short.
             wanted = (x >= least) & (tl.load(listed + row, volatile=True) <= _ROOM)
             place = tl.atomic_add(listed + row + tl.zeros_like(token), 1, mask=wanted, sem="relaxed")
             tl.store(lists + row * _ROOM + place, x, mask=wanted & (place < _ROOM))
@@ -219,7 +220,7 @@ def _rest(
     BLOCK: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
     FREQUENCY: tl.constexpr, UNIT: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The k-th largest score of the other rows: its falling key, eight bits at a time."""
+    """The k-th largest score of the other rows, from its falling key, eight bits at a time."""
     if PDL:
         gdc_wait()
         gdc_launch_dependents()
@@ -246,7 +247,7 @@ def _rest(
 
 @triton.jit
 def _stays(score, above, total, top_p, floats, row, TOP_P: tl.constexpr):
-    """Whether the candidate is one of the tokens kept: `above` is the mass of likelier ones, `total` top-k's."""
+    """True if the candidate is one of the tokens kept: `above` is the mass of likelier ones, `total` that of top-k."""
     floats += row * _STATE
     stays = score >= tl.load(floats + _BOUND)
     if TOP_P:
@@ -269,7 +270,7 @@ def _judge(
     block, row = tl.program_id(0), tl.program_id(1)
     state, plane = floats + row * _STATE, R * BLOCKS
     score, bound, kth = tl.load(state + _SCORE), tl.load(state + _BOUND), tl.load(state + _KTH)
-    # A candidate below the bound is refused without a sum, where the next one is another launch's.
+    # A candidate below the bound is refused without a sum if another launch finds the next one.
     if (tl.load(integers + row * _NUMBERS + _DONE) == 0) & (DRAW | (score >= bound)):
         while block < BLOCKS:
             token = block * BLOCK + tl.arange(0, BLOCK)
@@ -281,7 +282,7 @@ def _judge(
                 tl.store(parts + 3 * plane + at, tl.sum(tl.where(x > score, mass, 0.0), axis=0))
                 tl.store(parts + 4 * plane + at, tl.sum(tl.where(x >= kth, mass, 0.0), axis=0))
             if DRAW:
-                # A block's best of more tokens is its best of fewer, if it is among them.
+                # The best of more tokens in a block is the best of fewer, if it is among them.
                 was = tl.load(parts + plane + at)
                 if (was <= score) | (was < bound):
                     left = tl.where((x > score) & (x >= bound), x, float("-inf"))
@@ -363,8 +364,8 @@ def sample(
     *,
     pdl: bool = True,
 ) -> Tensor:
-    """As `walkgraph.layers.sampling.sample`, in 1 to 9 launches that can be captured (once a batch of as many rows was
-    sampled before), without a host read."""
+    """Like `walkgraph.layers.sampling.sample`, in 1 to 9 launches without a host read. They can be captured once a
+    batch of as many rows has been sampled before."""
     if logits.stride(1) != 1 or (counts is not None and not counts.is_contiguous()):
         raise ValueError("tokens of a row must be adjacent, in logits and in counts")
     R, V = logits.shape
@@ -400,7 +401,7 @@ def sample(
 
 
 def count(counts: Tensor, rows: Tensor, tokens: Tensor, *, pdl: bool = True) -> None:
-    """As `walkgraph.layers.sampling.count`, in one launch."""
+    """Like `walkgraph.layers.sampling.count`, in one launch."""
     n, V = len(tokens), counts.shape[1]
     lanes = max(32, triton.next_power_of_2(n))
     _count[1,](counts, rows.contiguous(), tokens.contiguous(), n, V, LANES=lanes, num_warps=1, **_options(counts, pdl))
@@ -411,6 +412,6 @@ def _or(tensor: Tensor | None, other: Tensor) -> Tensor:
 
 
 def _options(tensor: Tensor, pdl: bool) -> dict[str, Any]:
-    """A launch that starts while the one before it drains, where the device can."""
+    """Options for a launch that starts while the previous one drains, if the device supports it."""
     pdl = pdl and can_overlap(tensor.device)
     return {"PDL": pdl, "enable_fp_fusion": False, **({"launch_pdl": True} if pdl else {})}

@@ -1,7 +1,7 @@
-"""What the sampling kernels share: the scores and the noise of a block of tokens, and the order of a row's last block.
+"""Shared functions of the sampling kernels: scores and noise of a block of tokens, and detecting a row's last block.
 
 The formulas are those of `walkgraph.layers.sampling`, in the same order; compile with `enable_fp_fusion=False`, so that
-a score is the same number wherever it is computed anew.
+a recomputed score is always the same number.
 """
 
 # pyright: reportArgumentType=false, reportOperatorIssue=false
@@ -47,8 +47,8 @@ def scores(
     UNIT: tl.constexpr, ROWS: tl.constexpr, REPETITION: tl.constexpr, PRESENCE: tl.constexpr,
     FREQUENCY: tl.constexpr,
 ):  # fmt: skip
-    """float32 like `token`: -inf beyond the vocabulary, inf for what is no number. `stride` counts UNITs of logits, so
-    that the compiler knows what rows are aligned to."""
+    """float32 like `token`: -inf beyond the vocabulary, inf for NaN. `stride` counts UNITs of logits, so that the
+    compiler knows the alignment of rows."""
     there = token < V
     x = tl.load(logits + row.to(tl.int64) * stride * UNIT + token, mask=there, other=float("-inf")).to(tl.float32)
     x = tl.where(x != x, float("inf"), x)  # noqa: PLR0124
@@ -78,7 +78,8 @@ def first_best(value, token):
 
 @triton.jit
 def arrive(counter, programs):
-    """Whether this is the last of a row's programs: it sees what the others stored, and leaves the counter at zero."""
+    """True for the last of a row's programs to arrive: it sees the stores of the others, and resets the counter to
+    zero."""
     tl.debug_barrier()
     last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
     tl.debug_barrier()
@@ -89,7 +90,7 @@ def arrive(counter, programs):
 
 @triton.jit
 def falling_key(x):
-    """int64 of 32 bits that falls as x rises."""
+    """A 32-bit key in int64 that falls as x rises."""
     bits = x.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
     return tl.where(bits >= 0x80000000, bits, 0x7FFFFFFF - bits)
 
@@ -102,7 +103,7 @@ def of_falling_key(key):
 
 @triton.jit
 def kth_largest(values, k):
-    """Of a block of scores, by the bits of its falling key."""
+    """The k-th largest score of a block, from the bits of its falling key."""
     keys, prefix = falling_key(values), tl.zeros((), tl.int64)
     for number in range(32):
         trial = prefix | (tl.full((), 1, tl.int64) << (31 - number))

@@ -1,4 +1,4 @@
-"""`walkgraph.layers.snake` on a GPU: a program for some places of one channel of one row."""
+"""`walkgraph.layers.snake` on a GPU: one program for several places of one channel of one row."""
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
@@ -12,19 +12,20 @@ from walkgraph.layers.kernels.sampling_blocks import draw
 _BLOCK = 256
 _SIZES = ["x_row", "x_channel", "add_row", "add_channel", "scale_row", "channels", "places"]
 _POINTERS = ["x", "add", "bias", "scale", "alpha", "kept", "made"]
-"""A variant for each alignment of cut places and each stage's sizes would take longer to compile than it saves."""
+"""Pointers without specialization: a variant per alignment and stage size would take longer to compile than it
+saves."""
 
 
 def snake(
     x: Tensor, alpha: Tensor, add: Tensor | None, bias: Tensor | None, scale: Tensor | None, *, keep: bool
 ) -> tuple[Tensor | None, Tensor]:
-    """(the sum where `keep`, its snake); x and add may be cut along the places, whose stride is 1."""
+    """(the sum if `keep`, its snake); x and add may be slices along the places, whose stride is 1."""
     batch, channels, places = x.shape
     made = torch.empty(batch, channels, places, dtype=x.dtype, device=x.device)
     kept = torch.empty_like(made) if keep else None
     other, noise = x if add is None else add, x if scale is None else scale
     if x.stride(2) != 1 or other.stride(2) != 1 or (scale is not None and scale.stride(1) != 1):
-        raise ValueError("the places of a channel must lie side by side")
+        raise ValueError("the places of a channel must be contiguous")
     snake_kernel[(batch * channels, triton.cdiv(places, _BLOCK))](
         x, other, alpha if bias is None else bias, noise, alpha, made if kept is None else kept, made,
         x.stride(0), x.stride(1), other.stride(0), other.stride(1), noise.stride(0), channels, places,

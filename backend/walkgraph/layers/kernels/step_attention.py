@@ -1,4 +1,4 @@
-"""One launch for one new token per sequence: how it is cut, and the launch itself.
+"""One launch for one new token per sequence: the division of the work, and the launch itself.
 
 The kernels are in `walkgraph.layers.kernels.step_attention_kernels`; shape letters as in
 `walkgraph.layers.attention.step_attention`.
@@ -17,19 +17,19 @@ from walkgraph.layers.kernels.step_attention_kernels import streams_kernel, tile
 
 _COUNTERS = 1 << 16
 _SHARED = 160 << 10
-"""Bytes of shared memory that a program's blocks may take."""
+"""Bytes of shared memory for a program's blocks."""
 _LANE = 8
 """Numbers of a key that a thread of a stream holds: 16 bytes."""
 STREAMED = 4
-"""Query heads of one key head up to which they can be multiplied without the tensor cores."""
+"""Query heads per key head up to which products don't need the tensor cores."""
 
 _counters: dict[torch.device, Tensor] = {}
-"""int32, zero between launches. A device's launches are of one stream, one after the other."""
+"""int32, zero between launches. The launches of a device run in one stream, one after the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How the work is cut; `tuning` chooses it from shapes alone, so a captured launch serves every length."""
+    """How the work is split; `tuning` decides from shapes alone, so a captured launch serves every length."""
 
     splits: int
     """Programs of a row and key head."""
@@ -37,12 +37,12 @@ class Tuning:
     """Tokens of a block."""
     warps: int
     stages: int
-    """Blocks under way in shared memory, and one in work; 0: streams, whose next block is under way in registers."""
+    """Blocks in flight in shared memory, one of them in use; 0: streams, whose next block is in flight in registers."""
     overlap: int = 1
-    """Where the device can (compute capability 9). 0: starts when the launch before has ended; 1: starts while it ends,
-    and lets the next one start once its own wait is over; 2: lets the next one start at once."""
+    """On devices of compute capability 9. 0: starts after the previous launch's end; 1: starts while it ends, and lets
+    the next one start once its own wait is over; 2: lets the next one start at once."""
     least: int = 1
-    """Tokens that a split has at least: shorter rows use fewer of them."""
+    """The least tokens of a split: shorter rows use fewer splits."""
 
 
 CUTS: dict[int, Tuning] = {
@@ -51,15 +51,16 @@ CUTS: dict[int, Tuning] = {
     128: Tuning(splits=3, block=64, warps=4, stages=3, least=512),
     512: Tuning(splits=1, block=32, warps=4, stages=4),
 }
-"""By rows times key heads, at most: what an H200 ran fastest with, heads of width 128, 330 and 2200 tokens a row."""
+"""Largest number of rows times key heads -> the fastest tuning on an H200, for heads of width 128, 330 and 2200 tokens
+per row."""
 
 
 ALIKE = Tuning(splits=8, block=32, warps=4, stages=4, least=256)
-"""Of every batch under `batch_invariant`: the order of a row's sums follows from its length alone."""
+"""The tuning of every batch under `batch_invariant`: the order of a row's sums depends only on its length."""
 
 
 def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tuning:
-    """`group`: query heads of a key head. `context`: tokens that a row's pages can hold."""
+    """`group`: query heads per key head. `context`: the most tokens that a row's pages hold."""
     if is_batch_invariant():
         return replace(_within_memory(ALIKE, width), splits=max(1, min(ALIKE.splits, -(-context // ALIKE.block))))
     rows = batch * groups
@@ -69,7 +70,7 @@ def tuning(batch: int, groups: int, group: int, width: int, context: int) -> Tun
         cut = replace(cut, block=32, warps=4, stages=5)
     if not cut.stages:
         cut = replace(cut, block=max(cut.block * 128 // width, streams(cut.warps, width)))
-    # As many programs as the measured cut had at its own rows, by powers of two.
+    # As many programs as the measured tuning had at its own row count, in powers of two.
     splits = cut.splits * _power(most // rows) if cut.splits > 1 else 1
     return replace(cut, splits=max(1, min(splits, 32, -(-context // cut.block))))
 
@@ -86,12 +87,12 @@ def streams(warps: int, width: int) -> int:
 
 
 def _power(n: int) -> int:
-    """The next power of two."""
+    """The least power of two that is not below n."""
     return 1 << (n - 1).bit_length()
 
 
 def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
-    """`walkgraph.layers.attention.step_attention.step_attention`, cut by `tuned`, or as `tuning` chooses."""
+    """`walkgraph.layers.attention.step_attention.step_attention`, split by `tuned`, or by `tuning` if None."""
     qkv, slot_k, slot_v, rows, frequencies, heads, q_norm, k_norm, eps, page = step
     batch, (groups, width), reach = qkv.shape[0], slot_k.shape[1:], rows.pages.shape[1]
     group = heads // groups
@@ -109,7 +110,7 @@ def launch(step: StepArguments, tuned: Tuning | None = None) -> Tensor:
 
 
 def constants(tuned: Tuning, groups: int, group: int, width: int, page: int, device: torch.device) -> dict[str, Any]:
-    """The compile-time arguments of a kernel and its options, without what depends on the tensors given."""
+    """The compile-time arguments of a kernel and its options, without those that depend on the tensors."""
     padded, cuda = _power(group), device.type == "cuda"
     overlap = tuned.overlap if can_overlap(device) else 0
     return {
@@ -121,14 +122,14 @@ def constants(tuned: Tuning, groups: int, group: int, width: int, page: int, dev
 
 
 def _tile(warps: int, padded: int, width: int) -> int:
-    """Parts that are combined at once: what 64 registers a thread hold. Every number of splits has one binary."""
+    """Parts combined at once: as many as 64 registers per thread hold. One binary serves every number of splits."""
     return max(1, min(16, 64 * 32 * warps // (padded * width)))
 
 
 def _zeros(device: torch.device, wanted: int) -> Tensor:
-    """Counters that outlive every captured launch; made before the first capture."""
+    """Counters that outlive every captured launch; created before the first capture."""
     if wanted > _COUNTERS:
-        raise ValueError(f"a step serves at most {_COUNTERS} pairs of row and key head, and {wanted} were asked for")
+        raise ValueError(f"a step serves at most {_COUNTERS} pairs of row and key head, not {wanted}")
     if device not in _counters:
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("call step_attention once on this device before it is captured")

@@ -1,14 +1,14 @@
-"""The two forms of one-token attention, one launch each: `streams` for few query heads a key head, `tiles` for many.
+"""Two kernels for one-token attention, one launch each: `streams` for few query heads per key head, `tiles` for many.
 
-A program serves one row, one key head with all its query heads, and every `splits`-th block of the row's context. Which
-blocks those are does not depend on the row's length, so the page table is read beside the length and not after it;
-programs without a block leave. The program that owns the new token's block appends its key and value, and attends them
+A program serves one row, one key head with all its query heads, and every `splits`-th block of the row's context. The
+choice of blocks does not depend on the row's length, so the page table is read beside the length and not after it;
+programs without a block return. The program that owns the new token's block appends its key and value, and attends them
 from registers, so nobody reads a slot that is written in the same launch. The last program of a row and head to arrive
-combines the parts in the order of their splits, whoever it is, so equal inputs give equal bits; it also puts the
-counter back to zero, for the next launch.
+combines the parts in the order of their splits, so equal inputs give equal bits; it also resets the counter to zero for
+the next launch.
 
-What earlier steps wrote (tables, kept keys and values) is read before the previous kernel's end is awaited; only `qkv`
-is read, and anything written, after it. That needs one launch without overlap between two steps of a pool's layer.
+Results of earlier steps (tables, kept keys and values) are read before waiting for the previous kernel's end; `qkv` is
+read, and everything written, after it. This requires one launch without overlap between two steps of a pool's layer.
 
 Shape letters as in `walkgraph.layers.attention.step_attention`.
 """
@@ -28,8 +28,8 @@ def streams_kernel(
     HEADS: tl.constexpr, STREAMS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr,
     OVERLAP: tl.constexpr, ON_GPU: tl.constexpr, LEAST: tl.constexpr,
 ):  # fmt: skip
-    """Multiply and sum. A stream is the threads that hold one token's key, 16 bytes each; it has a softmax of its own,
-    so that the loop needs neither shared memory nor a barrier. Axes: [streams, heads, a stream's tokens, width]."""
+    """Multiply and sum. A stream is the group of threads that hold one token's key, 16 bytes each; it has a softmax of
+    its own, so the loop needs neither shared memory nor a barrier. Axes: [streams, heads, a stream's tokens, width]."""
     g, split, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if OVERLAP == 2:
         gdc_launch_dependents()
@@ -39,7 +39,7 @@ def streams_kernel(
     table, first = pages + row.to(tl.int64) * reach, split * BLOCK
     s, d = tl.arange(0, STREAMS)[:, None, None, None], tl.arange(0, WIDTH)[None, None, None, :]
     h = tl.arange(0, HEADS)[None, :, None, None]
-    # A stream's tokens of a block lie one after the other in one page.
+    # A stream's tokens of a block are consecutive in one page.
     t, s_first = tl.arange(0, BLOCK // STREAMS)[None, None, :, None], s * (BLOCK // STREAMS)
     at = s_first + t
     here_k, here_v = slot_k + g * WIDTH + d, slot_v + g * WIDTH + d
@@ -91,7 +91,7 @@ def tiles_kernel(
     HEADS: tl.constexpr, STREAMS: tl.constexpr, TILE: tl.constexpr, NORM: tl.constexpr,
     OVERLAP: tl.constexpr, ON_GPU: tl.constexpr, LEAST: tl.constexpr,
 ):  # fmt: skip
-    """The tensor cores, keys and values on their way through shared memory. STREAMS has no meaning here."""
+    """Use the tensor cores, with keys and values passing through shared memory. STREAMS is ignored."""
     g, split, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if OVERLAP == 2:
         gdc_launch_dependents()
@@ -122,13 +122,13 @@ def tiles_kernel(
     best, total = tl.full([16], -1e30, tl.float32), tl.zeros([16], tl.float32)
     heard = tl.zeros([16, WIDTH], tl.float32)
     if ON_GPU:
-        # Slots are read an iteration ahead: read in the same one, they would take half of the stages.
+        # Slots are read one iteration ahead: read in the same one, they would use up half of the pipeline stages.
         for start in tl.range(first, length, shares * BLOCK):
             k, v = _load(here_k, here_v, slots, (start + at) < length)
             slots = _slots(table, start + shares * BLOCK + at, length, PAGE) * slot_stride
             best, total, heard = _attend(q, k, v, best, total, heard, start, length, scale, BLOCK)
     else:
-        # The interpreter's `range` takes no bounds that were computed; a `while` isn't pipelined on the GPU.
+        # The interpreter's `range` takes no computed bounds; a `while` isn't pipelined on the GPU.
         while first < length:
             k, v = _load(here_k, here_v, slots, (first + at) < length)
             slots = _slots(table, first + shares * BLOCK + at, length, PAGE) * slot_stride
@@ -148,7 +148,7 @@ def tiles_kernel(
 
 @triton.jit
 def _hear(q, k, v, best, total, heard, kept):
-    """One block more into every stream's running maximum, sum and unscaled result; base 2."""
+    """Add one block to every stream's running maximum, sum and unscaled result; base 2."""
     scores = tl.where(kept, tl.sum(q * k.to(tl.float32), 3, keep_dims=True), float("-inf"))
     higher = tl.maximum(best, tl.max(scores, 2, keep_dims=True))
     weight, keep = tl.exp2(scores - higher), tl.exp2(best - higher)
@@ -158,7 +158,7 @@ def _hear(q, k, v, best, total, heard, kept):
 
 @triton.jit
 def _slots(table, token, most, PAGE: tl.constexpr):
-    """int64, where a row's tokens lie in the pool; in page 0 for tokens from `most` on."""
+    """int64, slots of a row's tokens in the pool; page 0 for tokens from `most` on."""
     return tl.load(table + token // PAGE, mask=token < most, other=0).to(tl.int64) * PAGE + token % PAGE
 
 
@@ -171,7 +171,7 @@ def _load(here_k, here_v, slots, kept):
 
 @triton.jit
 def _attend(q, k, v, best, total, heard, start, length, scale, BLOCK: tl.constexpr):
-    """One block more into the running maximum [16], sum [16] and unscaled result [16, WIDTH]; base 2."""
+    """Add one block to the running maximum [16], sum [16] and unscaled result [16, WIDTH]; base 2."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     scores = tl.where((start + tl.arange(0, BLOCK) < length)[None, :], scores, float("-inf"))
     higher = tl.maximum(best, tl.max(scores, 1))
@@ -185,12 +185,13 @@ def _attend(q, k, v, best, total, heard, start, length, scale, BLOCK: tl.constex
 def _turn(position, frequencies, d, WIDTH: tl.constexpr, ON_GPU: tl.constexpr):
     """Cosine, and signed sine, of a position's angles at `d`."""
     angle = position.to(tl.float32) * tl.load(frequencies + d % (WIDTH // 2))
-    # Turns are taken off in two parts of 2 pi, so that what is left is within 1e-6 of exact for 2^20 radians.
+    # 2 pi is subtracted in two parts, so the remainder is within 1e-6 of exact up to 2^20 radians.
     turns = tl.floor(angle * 0.15915494309189535 + 0.5)
     left = tl.fma(-turns, 6.2831854820251465, angle)
     left = tl.fma(turns, 1.7484556e-7, left)
     if ON_GPU:
-        # The plain functions would reduce again, with branches and local memory. These err by 2^-20.
+        # The plain functions would reduce the argument again, with branches and local memory. These are accurate to
+        # 2^-20.
         cos = tl.inline_asm_elementwise(
             "cos.approx.f32 $0, $1;", "=f,f", [left], dtype=tl.float32, is_pure=True, pack=1
         )
@@ -232,7 +233,7 @@ def _finish(
         part = pair.to(tl.int64) * splits + split
         tl.store(parts + part * (GROUP * WIDTH) + at, heard, mask=inside)
         tl.store(weights + part * GROUP + m, best + tl.log2(total), mask=m < GROUP)
-        # Every thread's part is written before one of them counts it; the count reaches all of them past a barrier.
+        # Every thread stores its part before one of them counts it; the count reaches all of them past a barrier.
         tl.debug_barrier()
         arrived = tl.atomic_add(counters + pair, 1, sem="acq_rel", scope="gpu")
         if arrived == used - 1:

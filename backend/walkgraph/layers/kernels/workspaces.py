@@ -1,4 +1,4 @@
-"""Memory that the launches of one stream hand to each other: those of another may run at the same time."""
+"""Memory shared by the launches of one stream; launches of another stream may run at the same time."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -9,19 +9,20 @@ T = TypeVar("T")
 
 
 class Workspaces(Generic[T]):
-    """One for each stream that asks, made at its first launch that isn't captured."""
+    """One workspace per stream that asks, created at its first launch outside a capture."""
 
     def __init__(self, make: Callable[[torch.device], T], what: str) -> None:
-        """`what`: is to be done once before it is captured."""
+        """`what`: the operation to run once before capturing, for the error message."""
         self._make, self._what = make, what
         self._made: dict[tuple[torch.device, int], T] = {}
 
     def __call__(self, device: torch.device) -> T:
-        """That of the current stream. A stream that has only been captured on takes another's: its graphs are replayed
-        on that one.
+        """The workspace of the current stream. A stream that has only captured borrows another's, as its graphs are
+        replayed on that one.
 
         Raises RuntimeError when the device's first one is asked for while a graph is captured: zeros would be a part
-        of that graph."""
+        of that graph.
+        """
         key = device, torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
         found = self._made.get(key)
         if found is None and device.type == "cuda" and torch.cuda.is_current_stream_capturing():

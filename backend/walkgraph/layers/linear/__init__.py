@@ -1,1 +1,1 @@
-"""Linear layers and what stands right before and after them."""
+"""Linear layers and the operations right before and after them."""

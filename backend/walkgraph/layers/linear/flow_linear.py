@@ -1,7 +1,7 @@
-"""The linears of one decoder layer for thousands of rows, with what stands right before and after each.
+"""The linears of one decoder layer for thousands of rows, with the operations right before and after each.
 
-What a layer needs of them is a protocol, so that weights may be kept in other numbers than their inputs: an
-implementation norms, gates and rounds its rows as its products want them.
+They are behind a protocol, so that weights may have another number format than their inputs: an implementation norms,
+gates and rounds rows as its products require.
 
 Shape letters: M rows (B blocks of N), W model width, H query heads, G key/value heads, D head dim, F hidden width.
 """
@@ -19,39 +19,40 @@ from walkgraph.layers.linear.packed import UNPACKED, Packed
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 
 MLP_ROWS = 8192
-"""Rows of an MLP's products at once: more would be no faster, and what lies between them is ten times as wide."""
+"""Rows of an MLP's products at once: more is not faster, and the intermediate result is ten times as wide."""
 
 _DOWN_FEW, _DOWN_ROWS = 4096, 1024
-"""Up to so many rows, products by down's weights are of so many at once: there the library's tiles leave a part of an
-H200 idle. 4096 rows take 0.89 ms at once and 0.78 in four; of 8192 a step is 1% slower in parts."""
+"""Up to this many rows, products with down's weights take 1024 rows at once, as the library's tiles would leave part of
+an H200 idle. 4096 rows take 0.89 ms at once and 0.78 ms in four parts; with 8192 rows a step is 1% slower in parts."""
 
 
 def down_rows(rows: int) -> int:
-    """Rows of a product by down's weights at once, of `rows` that there are."""
+    """Rows per product with down's weights, for `rows` in total."""
     return _DOWN_ROWS if rows <= _DOWN_FEW else rows
 
 
 class FlowLinears(Protocol):
-    """Of one layer and one set of weights. `x` `[M, W]` is the residual stream: contiguous, and added to in place."""
+    """The linears of one layer and one set of weights. `x` `[M, W]` is the residual stream: contiguous, and added to in
+    place."""
 
     def qkv(self, x: Tensor) -> Tensor:
         """norm, then q, k and v of every row: `[M, (H + 2G) * D]` of x's type, bias included."""
         ...
 
     def o(self, heads: Tensor, x: Tensor) -> None:
-        """x += o_proj(heads). heads `[B, N, H * D]`: rows contiguous, blocks maybe apart."""
+        """x += o_proj(heads). heads `[B, N, H * D]`: contiguous rows, any block stride."""
         ...
 
     def mlp(self, x: Tensor) -> None:
-        """x += down(silu(gate) * up) of x, normed."""
+        """x += down(silu(gate) * up) of the normed x."""
         ...
 
 
 class PlainFlowLinears:
-    """Weights of the type of the rows, as the packed layer holds them."""
+    """Weights in the rows' type, as the packed layer holds them."""
 
     def __init__(self, layer: DecoderLayer, suffix: str, down_rows: Callable[[int], int] = down_rows) -> None:
-        """`down_rows`: of so many rows, how many are multiplied by down's weights at once.
+        """`down_rows`: rows in total -> rows multiplied by down's weights at once.
 
         Raises RuntimeError for a layer that is not packed.
         """

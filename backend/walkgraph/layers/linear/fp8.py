@@ -1,9 +1,8 @@
 """Linears of thousands of rows in eight-bit floats (e4m3): twice the products of bfloat16 in the same time, with errors
 of a few percent of a product's size.
 
-A weight has a scale for every output, a row one of its own: `(rows @ weight.T) * row scale * weight scale`. Rows are
-scaled where they are made, so that they are written once. CPUs compute the same from the same rounded numbers, in
-float32.
+A weight has a scale per output, and each row its own: `(rows @ weight.T) * row scale * weight scale`. Rows are scaled
+by the kernels that produce them, so they are written once. CPUs compute with the same rounded numbers in float32.
 
 Shape letters: M rows, N outputs, K inputs, W model width, H query heads, G key/value heads, D head dim, F hidden width.
 """
@@ -21,20 +20,20 @@ from walkgraph.layers.linear.mlp import SwiGLU
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
 _MULTIPLE = 16
-"""Of inputs and outputs that a GPU's products want."""
+"""Inputs and outputs must be multiples of this for a GPU's products."""
 
 
 class Scaled(NamedTuple):
-    """Numbers in eight bits: rows, or a weight."""
+    """Numbers in eight bits with their scales: rows, or a weight."""
 
     numbers: Tensor
     """e4m3 `[M, K]`"""
     scale: Tensor
-    """float32 `[M, 1]`: a row's numbers times this are what it stands for."""
+    """float32 `[M, 1]`: a row's values are its numbers times this."""
 
     @classmethod
     def of(cls, x: Tensor) -> Self:
-        """x `[M, K]`, row by row."""
+        """Quantize x `[M, K]`, row by row."""
         x = x.float()
         largest = x.abs().amax(1, keepdim=True).clamp(min=LEAST)
         return cls((x * (LARGEST / largest)).clamp(-LARGEST, LARGEST).to(FP8), largest / LARGEST)
@@ -64,7 +63,7 @@ def product(x: Scaled, weight: Scaled, dtype: torch.dtype, bias: Tensor | None =
 
 
 def scaled(x: Tensor) -> Scaled:
-    """x `[B, N, K]`, rows contiguous, blocks maybe apart -> of `[B * N, K]`."""
+    """x `[B, N, K]`, contiguous rows, any block stride -> scaled `[B * N, K]`."""
     if x.is_cuda:
         from walkgraph.layers.kernels.fp8 import rows_fp8
 
@@ -73,7 +72,7 @@ def scaled(x: Tensor) -> Scaled:
 
 
 def scaled_norm(x: Tensor, norm: RMSNorm) -> Scaled:
-    """x `[M, W]` contiguous, normed first; not rounded in between."""
+    """x `[M, W]` contiguous -> its norm, scaled without rounding in between."""
     if x.is_cuda:
         from walkgraph.layers.kernels.fp8 import norm_fp8
 
@@ -82,7 +81,7 @@ def scaled_norm(x: Tensor, norm: RMSNorm) -> Scaled:
 
 
 def scaled_gated(gate_up: Tensor) -> Scaled:
-    """`[M, 2F]` contiguous, gate columns first -> silu(gate) * up, of `[M, F]`."""
+    """`[M, 2F]` contiguous, gate columns first -> silu(gate) * up, scaled `[M, F]`."""
     if gate_up.is_cuda:
         from walkgraph.layers.kernels.fp8 import gated_fp8
 
@@ -92,7 +91,7 @@ def scaled_gated(gate_up: Tensor) -> Scaled:
 
 
 class Fp8Linear(nn.Module):
-    """In the place of an `nn.Linear`: some outputs of a weight that has those of others too."""
+    """Takes the place of an `nn.Linear`; its weight may be a part of a larger one."""
 
     def __init__(self, whole: Scaled, first: int, part: nn.Linear) -> None:
         super().__init__()
@@ -105,7 +104,7 @@ class Fp8Linear(nn.Module):
 
 
 def supported(device: torch.device, dtype: torch.dtype, *widths: int) -> bool:
-    """Whether products of these widths can be made: with tensor cores that have e4m3, by rows with scales."""
+    """True if products of these widths are possible: on tensor cores with e4m3 and row scales."""
     if device.type != "cuda":
         return True
     fits = dtype == torch.bfloat16 and not any(width % _MULTIPLE for width in widths)
@@ -113,7 +112,7 @@ def supported(device: torch.device, dtype: torch.dtype, *widths: int) -> bool:
 
 
 def quantise(layer: DecoderLayer, suffix: str) -> None:
-    """Keep one set of a packed layer's weights in eight bits, and no longer in others. Norms and biases stay."""
+    """Keep one set of a packed layer's weights only in eight bits. Norms and biases stay."""
     attention, mlp = layer.self_attn, cast(SwiGLU, layer.get_submodule(f"mlp{suffix}"))
     packed, gate_up = attention.packed.pop(suffix), mlp.gate_up
     if gate_up is None:
@@ -134,7 +133,7 @@ def _replace(parent: nn.Module, names: list[str], weight: Tensor) -> None:
 
 
 class Fp8FlowLinears:
-    """`FlowLinears` of a layer whose set of weights `quantise` keeps in eight bits."""
+    """`FlowLinears` of a layer with a set of weights that `quantise` has converted."""
 
     def __init__(self, layer: DecoderLayer, suffix: str) -> None:
         attention, mlp = layer.self_attn, layer.get_submodule(f"mlp{suffix}")
@@ -165,6 +164,6 @@ def _part(parent: nn.Module, name: str) -> Fp8Linear:
 
 
 def flow_linears(layer: DecoderLayer, suffix: str) -> FlowLinears:
-    """Of the numbers that the layer's set of weights is kept in."""
+    """The linears for the number format of the layer's set of weights."""
     kept = isinstance(layer.self_attn.get_submodule(f"o_proj{suffix}"), Fp8Linear)
     return Fp8FlowLinears(layer, suffix) if kept else PlainFlowLinears(layer, suffix)

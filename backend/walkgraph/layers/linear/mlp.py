@@ -33,7 +33,7 @@ class GatedMLP(Packable):
         return self.down_proj(_opened(gate, self.gate) * up)
 
     def pack(self) -> None:
-        """Lay gate and up side by side, so that one product reads them. They are frozen by it."""
+        """Lay gate and up side by side, so that one product reads them; this freezes them."""
         self.gate_up = Packed.of(self.gate_proj, self.up_proj)
 
     @property
@@ -46,7 +46,7 @@ class SwiGLU(GatedMLP):
         super().__init__(width, hidden, "silu")
 
     def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
-        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual where there is one. Needs `pack`."""
+        """Few rows x `[B, W]`, not yet normed -> `[B, W]`, with the residual added if given. Needs `pack`."""
         if self.gate_up is None:
             raise RuntimeError(UNPACKED)
         inner = linear(x, self.gate_up.weight, norm=norm.weight, eps=norm.eps, gated=True)
@@ -54,15 +54,15 @@ class SwiGLU(GatedMLP):
 
 
 class GeGLU(GatedMLP):
-    """With gelu by its tanh form."""
+    """Uses the tanh form of gelu."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__(width, hidden, "gelu_tanh")
 
 
 def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
-    """Many rows `[R, 2F]`, contiguous, gate columns first, without a gradient -> silu(gate) * up `[R, F]`, or with
-    gelu by its tanh form, rounded once."""
+    """Many rows `[R, 2F]`, contiguous, gate columns first, without a gradient -> silu(gate) * up `[R, F]`, or with the
+    tanh form of gelu, rounded once."""
     if gate_up.is_cuda:
         from walkgraph.layers.kernels.gated import gated_rows
 
@@ -72,8 +72,8 @@ def gated(gate_up: Tensor, gate: Gate = "silu") -> Tensor:
 
 
 def gated_product(x: Tensor, weight: Tensor, gate: Gate = "silu") -> Tensor:
-    """Many rows x `[R, W]` contiguous, weight `[2F, W]`, gate rows first, without a gradient -> silu(x @ gate.T) *
-    (x @ up.T) `[R, F]`, or with gelu by its tanh form."""
+    """Many rows x `[R, W]` contiguous, weight `[2F, W]`, gate rows first, without a gradient -> silu(x @ gate.T) * (x @
+    up.T) `[R, F]`, or with the tanh form of gelu."""
     if x.is_cuda:
         from walkgraph.layers.kernels.gate_up import gate_up, programs_of, unfit
 
@@ -95,7 +95,7 @@ class GeluMLP(nn.Module):
         """x `[..., width]` -> `[..., out]`."""
         fc1 = self.fc1
         if x.is_cuda and x.dim() == 2 and not torch.is_grad_enabled():
-            # The library's product ends in the activation, which would read and write its result once more.
+            # The library's product includes the activation, which would otherwise read and write the result again.
             return self.fc2(torch._addmm_activation(fc1.bias, x, fc1.weight.t(), use_gelu=True))
         return self.fc2(F.gelu(fc1(x), approximate="tanh"))
 

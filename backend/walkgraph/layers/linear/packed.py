@@ -20,7 +20,7 @@ class Packed(NamedTuple):
     def of(cls, *parts: nn.Linear) -> Self:
         """Re-homes the parts' parameters in one tensor each, as frozen views of it; no weights are held twice.
 
-        Whoever replaces a part's parameter later must pack again.
+        After replacing a part's parameter, pack again.
         """
         with torch.no_grad():
             weight = torch.cat([part.weight.data for part in parts])
@@ -36,8 +36,8 @@ class Packed(NamedTuple):
 
 
 class Packable(nn.Module, ABC):
-    """Lays its weights out another way for serving: again whenever it is moved or cast, which makes its parameters
-    anew."""
+    """Lays its weights out differently for serving, and again whenever it is moved or cast, as that recreates its
+    parameters."""
 
     @property
     @abstractmethod

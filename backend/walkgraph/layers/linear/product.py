@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Activation = Literal["gelu", "gelu_tanh"]
-"""The exact form, by the error function, and the one by tanh."""
+"""The exact form by the error function, and the tanh form."""
 
 
 def product(
@@ -25,8 +25,8 @@ def product(
 ) -> Tensor:
     """x `[R, K]`, weight `[N, K]` -> `[R, N]` of x's type: activation(x @ weight.T + bias) + residual.
 
-    `residual` `[R, N]`, contiguous, is given up: without a gradient its memory may hold the result. A bias beside it is
-    a pass of its own on CUDA: see `walkgraph.layers.norm.layer_norm.shifted_norm`.
+    `residual` `[R, N]`, contiguous, is consumed: without a gradient its memory may hold the result. On CUDA a bias
+    beside it takes a pass of its own: see `walkgraph.layers.norm.layer_norm.shifted_norm`.
     """
     if x.is_cuda and not torch.is_grad_enabled() and x.dim() == 2 and x.dtype in (torch.bfloat16, torch.float16):
         return _by_library(x, weight, bias, activation, residual)
@@ -51,13 +51,13 @@ def plain_product(
 def _by_library(
     x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation | None, residual: Tensor | None
 ) -> Tensor:
-    """With all that the library can end a product with."""
+    """Use the library's product with its fused epilogues."""
     if activation is None and residual is not None and residual.is_contiguous():
         residual.addmm_(x, weight.t())
         return residual if bias is None else residual.add_(bias)
     if activation is None or bias is None:
         return plain_product(x, weight, bias, activation=activation, residual=residual)
-    # Its gelu is the form by tanh, for the exact one too: of numbers rounded to bfloat16 the two are 2e-4 apart
-    # (relative L2), where rounding them is 1.7e-3.
+    # Its gelu is the tanh form, also for the exact one: rounded to bfloat16 the two differ by 2e-4 (relative L2), and
+    # the rounding itself by 1.7e-3.
     y = torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
     return y if residual is None else residual.add_(y)

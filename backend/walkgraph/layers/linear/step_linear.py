@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from walkgraph.layers.invariance import is_batch_invariant
 
 STREAMED = 64
-"""Rows up to which the product is bound by reading the weights."""
+"""Rows up to which reading the weights bounds the product."""
 _MAJOR = 9
-"""Compute capability that the kernels are written and measured for: launches that overlap, bulk copies, tensor maps."""
+"""Compute capability that the kernels are written and measured for: overlapping launches, bulk copies, tensor maps."""
 
 
 def linear(
@@ -32,7 +32,7 @@ def linear(
     `norm` `[K]`: x is RMS-normed first. `gated`: the weight is `[2N, K]` (gate rows, then up rows; so is a bias) and
     the result silu(gate) * up. `residual` `[R, N]` is added in float32.
 
-    Under `batch_invariant` a row's result is the same among any rows, as long as they are `STREAMED` at most.
+    Under `batch_invariant` a row's result is the same among any rows, up to `STREAMED` of them.
     """
     if x.is_cuda and 0 < x.shape[0] <= STREAMED and x.dtype == weight.dtype == torch.bfloat16:
         result = _streamed(x, weight, norm, eps, residual, gated, bias)
@@ -62,8 +62,8 @@ def _plain(
 
 
 def _alike(x: Tensor, residual: Tensor | None, plain: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
-    """Operations of one shape, whatever the rows: a GPU takes as many as there may be, a CPU one after the other.
-    `plain`: of rows and their residual."""
+    """Operations of one shape for any number of rows: a GPU takes the most rows there may be, a CPU one after the
+    other. `plain`: takes rows and their residual."""
     rows = x.shape[0]
     if x.is_cuda:
         fill = (0, 0, 0, STREAMED - rows)

@@ -1,9 +1,9 @@
-"""Group normalisation of pictures in channels-last memory, with what is added before it and SiLU after it.
+"""Group normalization of pictures in channels-last memory, with the addition before it and SiLU after it.
 
 Shape letters: B pictures, C channels, H and W pixels. Sums and statistics are float32, whatever the pictures are.
 
-*Phases* are what an upsampling convolution makes before its pixels are in their places: `[B, 4 C, h + 1, w + 1]`, of
-which phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
+*Phases* are the output of an upsampling convolution before its pixels are put in place: `[B, 4 C, h + 1, w + 1]`, where
+phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
 """
 
 import torch
@@ -14,7 +14,7 @@ from walkgraph.layers.norm.picture_sum import GroupNormWeights, PictureSum
 
 
 def added(x: PictureSum, *, pad: bool = False) -> Tensor:
-    """The sum, rounded once. `pad`: with a row of zeros below and a column of zeros on the right."""
+    """The sum, rounded once. `pad`: adds a row of zeros at the bottom and a column of zeros on the right."""
     if x.held.is_cuda:
         from walkgraph.layers.kernels import group_norm as kernels
 
@@ -24,8 +24,8 @@ def added(x: PictureSum, *, pad: bool = False) -> Tensor:
 
 
 def add_norm(x: PictureSum, norm: GroupNormWeights, *, silu: bool = True, keep: bool = True) -> tuple[Tensor, Tensor]:
-    """(the sum, rounded once; the norm of it, then SiLU). Without `keep` the first is nothing to rely on, and a sum
-    that is no more than a bias is never rounded."""
+    """(the sum, rounded once; its norm, then SiLU). Without `keep` the first is undefined, and a sum with only a bias
+    is never rounded."""
     if x.held.is_cuda:
         from walkgraph.layers.kernels import group_norm as kernels
 

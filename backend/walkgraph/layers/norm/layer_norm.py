@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 def added_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """x and y `[R, W]` -> x + y (x itself without y), and that normed: statistics in float32 of the rounded sum."""
+    """x and y `[R, W]` -> x + y (x itself without y), and its norm: float32 statistics of the rounded sum."""
     if x.is_cuda and not torch.is_grad_enabled() and x.is_contiguous() and (y is None or y.is_contiguous()):
         from walkgraph.layers.kernels.layer_norm import norm_rows
 
@@ -17,8 +17,8 @@ def added_norm(x: Tensor, y: Tensor | None, norm: nn.LayerNorm) -> tuple[Tensor,
 def shifted_norm(x: Tensor, shift: Tensor | None, norm: nn.LayerNorm) -> Tensor:
     """x `[R, W]`, shift float32 `[W]` -> norm(x + shift), the sum not rounded.
 
-    A residual stream may leave out the biases of the products that were added to it: their sum so far is the same for
-    every row, and costs nothing here, where adding it to the stream would be a pass each time."""
+    A residual stream may leave out the biases of the products added to it: their running sum is the same for every row
+    and is free to add here, while adding each bias to the stream would take a pass."""
     if x.is_cuda and not torch.is_grad_enabled() and x.is_contiguous():
         from walkgraph.layers.kernels.layer_norm import shifted_rows
 

@@ -1,11 +1,11 @@
-"""Blocks of rows whose norms are modulated (adaRMS): scale, shift and gate are a block's own, alike for its rows.
+"""Blocks of rows whose norms are modulated (adaRMS): scale, shift and gate belong to a block and apply to all its rows.
 
     y = norm(x) * (1 + scale) + shift        x' = x + gate * (f(y) @ weight.T)
 
-What modulates is known before the rows are, so a norm's shift goes through the product after it beforehand, and is a
-bias of that product (`Modulation.of`). On Hopper a product is one launch, which also leaves its rows multiplied by
-1 + scale of the norm that comes next, with their sums of squares, so that the product after reads them as they lie.
-Other devices take the plain forms, which have gradients.
+Modulations are known before the rows, so a norm's shift is multiplied by the next product's weight beforehand and
+becomes that product's bias (`Modulation.of`). On Hopper a product is one launch, which also stores its rows multiplied
+by 1 + scale of the next norm, with their sums of squares, so that the next product can read them directly. Other
+devices use the plain forms, which have gradients.
 
 A layer is
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 _MAJOR = 9
 """Compute capability that the kernels are written and measured for."""
 _ALIGNED = 8
-"""Numbers that a row begins at a multiple of, for tensor maps."""
+"""Rows begin at multiples of this many numbers, for tensor maps."""
 
 
 class Modulation(NamedTuple):
-    """Of one norm, of the product after it, and of what is added to the rows next. Any floating type."""
+    """Modulation of one norm, of the product after it, and of the addition that follows. Any floating type."""
 
     scale: Tensor
     """`[B, W]`: rows are multiplied by 1 + scale."""
@@ -53,38 +53,39 @@ class Modulation(NamedTuple):
 
     @classmethod
     def of(cls, scale: Tensor, shift: Tensor, gate: Tensor, weight: Tensor) -> "Modulation":
-        """scale, shift, gate `[B, W]`; weight `[N, W]`: of the product that reads what is scaled and shifted."""
+        """scale, shift, gate `[B, W]`; weight `[N, W]` of the product that reads the normed rows."""
         return cls(scale, F.linear(shift.float(), weight.float()).to(scale.dtype), gate)
 
 
 def laid(modulations: Sequence[Modulation]) -> Tensor:
-    """A table of them all, one after the other: `[B, T]`."""
+    """A table of all modulations, side by side: `[B, T]`."""
     return torch.cat([part for one in modulations for part in one], 1)
 
 
 def lifted(table: Tensor, width: int, products: Sequence[int]) -> list[Modulation]:
-    """The modulations that `laid` put into `table` `[B, T]`, as views of it. `products`: the N of each."""
+    """The modulations that `laid` put into `table` `[B, T]`, as views. `products`: the N of each."""
     sizes = [size for product in products for size in (width, product, width)]
     parts: Iterator[Tensor] = iter(table.split(sizes, 1))
     return [Modulation(*one) for one in zip(parts, parts, parts, strict=True)]
 
 
 class Rows(NamedTuple):
-    """Rows before a norm. Make them by `begin`, `enter` and `add`."""
+    """Rows before a norm. Create them with `begin`, `enter` and `add`."""
 
     x: Tensor
     """`[R, W]`"""
     scale: Tensor
-    """`[B, W]`, of the norm."""
+    """`[B, W]`: the norm's scale."""
     eps: float
     weighted: Tensor | None = None
-    """`[R, W]`: x * (1 + scale), where a kernel left it."""
+    """`[R, W]`: x * (1 + scale), if a kernel stored it."""
     squares: Tensor | None = None
-    """float32 `[parts, R]`, with `weighted`: they add up to the sum of a row's squares."""
+    """float32 `[parts, R]`, present with `weighted`: the parts add up to a row's sum of squares."""
 
 
 def modulated(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, float32 within, of x's type."""
+    """x `[R, W]`, scale and shift `[B, W]` -> norm(x) * (1 + scale) + shift `[R, W]`, computed in float32, in x's
+    type."""
     if _on_hopper(x, x.dtype):
         from walkgraph.layers.kernels.modulated_rows import modulate
 
@@ -104,8 +105,8 @@ def begin(x: Tensor, scale: Tensor, eps: float) -> Rows:
 
 
 def enter(given: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, eps: float, dtype: torch.dtype) -> Rows:
-    """given float32 `[R, A]`, few numbers a row, through weight `[W, A]` and bias `[W]` -> rows of `dtype` before their
-    first norm, of `scale` `[B, W]`."""
+    """given float32 `[R, A]`, few numbers per row, through weight `[W, A]` and bias `[W]` -> rows of `dtype` before
+    their first norm, of `scale` `[B, W]`."""
     fits = all(part.dtype == torch.float32 and part.is_contiguous() for part in (given, weight, bias))
     if fits and _on_hopper(given, dtype):
         from walkgraph.layers.kernels import modulated_rows
@@ -116,14 +117,14 @@ def enter(given: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, eps: float
 
 
 def product(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
-    """The normed and modulated rows by weight `[N, W]`, bias `[B, N]` -> `[R, N]` of their type."""
+    """The normed and modulated rows times weight `[N, W]`, plus bias `[B, N]` -> `[R, N]` of their type."""
     wide = F.linear(_weighted(rows), weight).unflatten(0, (bias.shape[0], -1)) + bias[:, None]
     return wide.flatten(0, 1).to(rows.x.dtype)
 
 
 def place(rows: Rows, weight: Tensor, bias: Tensor, turns: RotaryTable, to: HeadTargets) -> None:
-    """The product of all heads, weight `[(H + 2G) * D, W]` (queries, keys, values), turned, and written where it goes:
-    `block_attention.place_heads`."""
+    """Compute all heads with weight `[(H + 2G) * D, W]` (queries, keys, values), rotate them, and write them to their
+    places, as `block_attention.place_heads` does."""
     cut = _cut(rows, rows.weighted, weight, to.k.shape[2] // 2)
     if cut is not None and rows.weighted is not None and rows.squares is not None:
         from walkgraph.layers.kernels.modulated import placed
@@ -134,7 +135,7 @@ def place(rows: Rows, weight: Tensor, bias: Tensor, turns: RotaryTable, to: Head
 
 
 def gated(rows: Rows, weight: Tensor, bias: Tensor) -> Tensor:
-    """gelu(gate) * up, the gelu by its tanh form; weight `[2F, W]` and bias `[B, 2F]`, gate first -> `[R, F]`."""
+    """gelu(gate) * up with gelu's tanh form; weight `[2F, W]` and bias `[B, 2F]`, gate first -> `[R, F]`."""
     cut = _cut(rows, rows.weighted, weight, weight.shape[0] // 2)
     if cut is not None and rows.weighted is not None and rows.squares is not None:
         from walkgraph.layers.kernels import modulated as kernels
@@ -158,7 +159,7 @@ def add(rows: Rows, inner: Tensor, weight: Tensor, gate: Tensor, scale: Tensor) 
 
 
 def _on_hopper(x: Tensor, dtype: torch.dtype) -> bool:
-    """Whether kernels serve rows of this type where x lies."""
+    """True if kernels serve rows of this type on x's device."""
     return (
         x.is_cuda
         and dtype in (torch.bfloat16, torch.float16)
@@ -168,7 +169,7 @@ def _on_hopper(x: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _cut(rows: Rows, read: Tensor | None, weight: Tensor, height: int) -> "Cut | None":
-    """How a kernel multiplies `read` `[R, K]` by a weight in halves of `height` (0: it has none); None where none can:
+    """The cut for multiplying `read` `[R, K]` by a weight in halves of `height` (0: no halves); None if no kernel fits:
     rows that didn't begin on Hopper, or no whole tiles."""
     if read is None or rows.weighted is None or read.dtype != weight.dtype or weight.stride(1) != 1:
         return None

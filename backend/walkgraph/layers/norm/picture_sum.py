@@ -1,9 +1,9 @@
-"""What group normalisation takes: a sum that is still to be made, and the norm's weights.
+"""Arguments of group normalization: a pending sum, and the norm's weights.
 
 Shape letters: B pictures, C channels, H and W pixels.
 
-*Phases* are what an upsampling convolution makes before its pixels are in their places: `[B, 4 C, h + 1, w + 1]`, of
-which phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
+*Phases* are the output of an upsampling convolution before its pixels are put in place: `[B, 4 C, h + 1, w + 1]`, where
+phase 2 p + q (C channels) at (i + p, j + q) is pixel (2 i + p, 2 j + q) of `[B, C, 2 h, 2 w]`.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,19 @@ from torch import Tensor
 
 
 class PictureSum(NamedTuple):
-    """What is still to be added up, which is one pass with what follows: held + bias + add."""
+    """A pending sum, computed in one pass with the operation that follows: held + bias + add."""
 
     held: Tensor
     """`[B, C, H, W]`, or phases."""
     bias: Tensor | None = None
     """float32 `[C]`"""
     add: Tensor | None = None
-    """As the sum."""
+    """Shaped like the sum."""
     phases: bool = False
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """Of the sum."""
+        """Shape of the sum."""
         b, c, h, w = self.held.shape
         return (b, c // 4, 2 * h - 2, 2 * w - 2) if self.phases else (b, c, h, w)
 

@@ -12,7 +12,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """x `[..., width]`, normalised over the last dimension."""
+        """x `[..., width]`, normalized over the last dimension."""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 

@@ -25,8 +25,8 @@ def to_levels(image: Tensor) -> Tensor:
 def bilinear(picture: Tensor, height: int, width: int) -> Tensor:
     """uint8 `[H, W, C]` -> float32 levels `[height, width, C]`, each from the four pixels nearest to its centre.
 
-    Equals `torch.nn.functional.interpolate(mode="bilinear")` without antialiasing. That one takes all pixels as
-    float32: four times a large picture's memory, of which a small result reads little."""
+    Equals `torch.nn.functional.interpolate(mode="bilinear")` without antialiasing, which would convert all pixels to
+    float32: four times a large picture's memory, although a small result reads few of them."""
     top, bottom, down = _between(picture.shape[0], height)
     left, right, across = _between(picture.shape[1], width)
 
@@ -39,7 +39,8 @@ def bilinear(picture: Tensor, height: int, width: int) -> Tensor:
 
 
 def _between(count: int, wanted: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of `wanted` centres over `count` pixels: the pixel before each, the one after it, and the share of the latter."""
+    """For `wanted` centres over `count` pixels: the pixel before each, the one after it, and the weight of the
+    latter."""
     at = ((torch.arange(wanted) + 0.5) * (count / wanted) - 0.5).clamp(min=0)
     before = at.long().clamp(max=count - 1)
     return before, (before + 1).clamp(max=count - 1), at - before

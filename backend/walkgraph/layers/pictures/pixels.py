@@ -1,5 +1,5 @@
-"""What an autoencoder of pictures needs beside convolutions: a last convolution to few channels, and attention of one
-wide head over all pixels.
+"""Parts of picture autoencoders besides convolutions: a last convolution to few channels, and attention with one wide
+head over all pixels.
 
 Shape letters: B pictures, C channels, H and W pixels, N = H * W, O few output channels.
 """
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _ROWS = 4096
-"""Queries whose scores are held at once."""
+"""The most queries whose scores are held at once."""
 
 
 def few_channels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -19,8 +19,8 @@ def few_channels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         from walkgraph.layers.kernels import pixels as kernels
 
         b, c, h, w = x.shape
-        # One product for the nine neighbours, which are put in their places after it: with so few output channels a
-        # convolution's tiles would be mostly empty. Tensor cores take columns by 16.
+        # One product for the nine neighbours, which are put in place afterwards: with so few output channels a
+        # convolution's tiles would be mostly empty. Tensor cores take columns in multiples of 16.
         taps = F.pad(weight.permute(2, 3, 0, 1).reshape(-1, c), (0, 0, 0, -9 * len(bias) % 16))
         parts = torch.mm(x.permute(0, 2, 3, 1).reshape(-1, c), taps.t(), out_dtype=torch.float32)
         return kernels.sum_taps(parts, bias, (b, h, w))
@@ -28,11 +28,11 @@ def few_channels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def one_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """q, k, v `[B, N, C]` -> `[B, N, C]`; each pixel attends all of its picture, scaled by C^-0.5."""
+    """q, k, v `[B, N, C]` -> `[B, N, C]`; each pixel attends its whole picture, scaled by C^-0.5."""
     if q.is_cuda and q.dtype != torch.float32:
         from walkgraph.layers.kernels import pixels as kernels
 
-        # No fused attention takes a head this wide; its scores, a part of the rows at a time, are little memory.
+        # No fused attention supports a head this wide; the scores of some rows at a time need little memory.
         made = torch.empty_like(q)
         for image in range(len(q)):
             keys = k[image].t()

@@ -41,12 +41,12 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _vae(
         "bagel.preview",
-        "Paints a small picture from latents, roughly and at once: for watching how one comes about.",
+        "Paints a small, rough picture from latents at once: to watch a picture take shape.",
         inputs=(port("latents", LATENTS),),
         outputs=(port("pixels", PIXELS, description="`detail` eighths of the picture's sides"),),
         params={
             "detail": Param(
-                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels along each side of a latent one."
+                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels along each side of a latent cell."
             )
         },
         cost="launch",
@@ -74,8 +74,8 @@ COMPONENTS: tuple[Component, ...] = (
             **sampling_params(temperature=0.0, top_p=1.0),
             "precision": choice(
                 ("bf16", "fp8"),
-                "Numbers of the weights that draw; fp8 is faster, takes less memory and is less exact. A "
-                "literal, and one for all nodes with these weights.",
+                "Number format of the weights that draw; fp8 is faster, takes less memory and is less exact. "
+                "A literal, the same for all nodes with these weights.",
                 default="bf16",
             ),
         },
@@ -108,7 +108,7 @@ SIZES: Mapping[str, FamilySizes] = {
                 parts={"model": 14_607_260_128, "autoencoder": 83_819_683},
                 caches={"bagel.backbone": token_numbers(28, 4, 128)},
                 workspace={
-                    "bagel.backbone": 9000 * MIB,  # rooms of contexts 6 GiB, 8,192 rows of an MLP, graphs
+                    "bagel.backbone": 9000 * MIB,  # dense contexts 6 GiB, 8,192 rows of an MLP, graphs
                     "bagel.vit": 250 * MIB,
                     "bagel.vae_encoder": 900 * MIB,
                     "bagel.vae_decoder": 2000 * MIB,

@@ -1,7 +1,7 @@
 """BAGEL: a mixture of two experts with a vision tower and an autoencoder.
 
-A folder holds `ema` and `ae`, and either our own `config.json` (`"format": "walkgraph/bagel@1"`) or what is published:
-`llm_config.json`, `vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
+A folder holds `ema` and `ae`, and either our own `config.json` (`"format": "walkgraph/bagel@1"`) or the published
+files: `llm_config.json`, `vit_config.json`, a `config.json` that may hold both of them, and the tokenizer.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ LATENTS = "latent_pos_embed.pos_embed"
 _CHANNELS, _LEVELS, _TIMES, _BLOCKS, _GROUPS = 2**14, 8, 64, 64, 1024
 _LATENT_CHANNELS, _LATENT_PATCH = 1024, 16
 _PIXELS = 2**16
-"""Of a picture's side."""
+"""The most pixels along a picture's side."""
 _SHIFT = 1e6
 _GELU = "gelu_pytorch_tanh"
 _EDGES = {"bos": "<|im_start|>", "eos": "<|im_end|>", "boi": "<|vision_start|>", "eoi": "<|vision_end|>"}
@@ -58,7 +58,7 @@ class BagelConfig:
     vit_pictures: PictureRules
     vae_pictures: PictureRules
     latent_side: int
-    """Side of the table of latent positions: the largest picture in latent tokens."""
+    """Side of the table of latent positions, which is that of the largest picture, in latent tokens."""
     latent_patch: int = 2
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ def read_bagel(folder: Path) -> BagelConfig:
 
 
 def bagel_json(config: BagelConfig) -> str:
-    """What `read_bagel` reads back."""
+    """The JSON that `read_bagel` reads."""
     return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
 
 
@@ -171,8 +171,8 @@ def _own_rules(rules: Fields) -> PictureRules:
 
 
 def _published(folder: Path, own: Fields) -> BagelConfig:
-    """The published files say the sizes; what they leave out is the published model's. Refuses settings under which the
-    same weights mean another model."""
+    """Read the sizes from the published files, with the published model's values as defaults. Refuses settings under
+    which the same weights would mean another model."""
     base, llm, vit = BAGEL_7B_MOT, _part(folder, own, "llm_config"), _part(folder, own, "vit_config")
     own.word("connector_act", (_GELU,), _GELU)
     if own.flag("interpolate_pos"):
@@ -215,11 +215,11 @@ def _published_vit(vit: Fields) -> SiglipConfig:
     patch = vit.whole("patch_size", limits.PATCH)
     side = vit.whole("image_size", limits.PATCH * limits.SIDE, least=patch, default=base.side * patch) // patch
     if side > limits.SIDE:
-        raise InvalidInput(f"`vit_config.image_size` is {side} patches, and must be {limits.SIDE} at most")
+        raise InvalidInput(f"`vit_config.image_size` is {side} patches; at most {limits.SIDE} are supported")
     return SiglipConfig(
         width=vit.whole("hidden_size", limits.WIDTH),
         hidden=vit.whole("intermediate_size", limits.HIDDEN),
-        # The last layer of the published encoder is not used, and not in the checkpoint.
+        # The published checkpoint omits the encoder's last layer, which is unused.
         layers=vit.whole("num_hidden_layers", limits.LAYERS, least=2) - 1,
         heads=vit.whole("num_attention_heads", limits.HEADS),
         patch=patch,
@@ -240,7 +240,7 @@ def _published_vae(vae: Fields) -> VaeConfig:
 
 
 def _latent_side(folder: Path) -> int | None:
-    """Of the table of latent positions, as it is in the weights: the published `max_latent_size` says less."""
+    """Side of the table of latent positions, from the weights' shape: the published `max_latent_size` is smaller."""
     if "ema" not in stems(folder):
         return None
     table = tensors(folder, "ema").get(LATENTS)
@@ -249,14 +249,12 @@ def _latent_side(folder: Path) -> int | None:
     rows = table.shape[0]
     side = math.isqrt(rows)
     if side**2 != rows or not 0 < side <= limits.SIDE:
-        raise InvalidInput(
-            f"`{LATENTS}` has {rows} rows, which are no square of positions, {limits.SIDE} a side at most"
-        )
+        raise InvalidInput(f"`{LATENTS}` has {rows} rows, which is not the square of a side of at most {limits.SIDE}")
     return side
 
 
 def _special_tokens(folder: Path) -> SpecialTokens | None:
-    """As the folder's tokenizer numbers them; None where there is no tokenizer."""
+    """Ids from the folder's tokenizer; None without a tokenizer."""
     known = added_tokens(folder)
     if known is None:
         return None

@@ -1,8 +1,8 @@
-"""BAGEL's flow step: one velocity for every row of a batch of noised latents, behind contexts that stay.
+"""BAGEL's flow step: one velocity for every row of a batch of noised latents, with contexts that stay unchanged.
 
-The latents of all rows are one tensor through all layers, in the gen set's products; their edges, BOI and EOI, are
-another, of two tokens a row, for which the und set's weights are read. Each set reads its half of the model: the edges
-are bound by memory and the latents by arithmetic, so the former may run beside the latter.
+The latents of all rows are one tensor through all layers, for the gen set's products; their edges, BOI and EOI, are
+another tensor of two tokens per row, for the und set's weights. Each set reads its half of the model: memory bounds the
+edges and arithmetic the latents, so the edges may run beside the latents.
 
 Shape letters: B rows, N latents of a row in h by w cells, n = N + 2 tokens of its block, C channels of a latent,
 W model width, H query heads, G key/value heads, D head dim.
@@ -28,18 +28,19 @@ from walkgraph.models.bagel.mot import GEN, UND
 from walkgraph.models.bagel.rows import EDGES
 
 OVERLAP = True
-"""Edges run on a stream of their own, beside the latents."""
+"""Run the edges on a side stream, beside the latents."""
 PRIORITY = 0
-"""Of that stream; -1 goes before the latents."""
+"""Priority of that stream; -1 runs before the latents."""
 _SIZES = ((256, (1, 2, 4, 8, 16)), (1024, (1, 2, 4, 8)))
-"""Latents of a row -> batches that are captured: beyond these a row's latents alone keep the products busy."""
+"""Latents of a row -> captured batch sizes. Larger batches gain nothing, as a row's latents alone keep the products
+busy."""
 _LARGEST = (1, 2, 4)
 
 Linears = Callable[[DecoderLayer, str], FlowLinears]
 
 
 def flow_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-    """Of a call with latents `[h, w, C]` that fit the model, and nothing else; None for any other."""
+    """The spec of a call whose only input is latents `[h, w, C]` that fit the model; None for any other call."""
     if [port for port, value in inputs.items() if value is not None] != ["latents"]:
         return None
     shape, side = tuple(inputs["latents"].shape), model.config.latent_side
@@ -67,8 +68,8 @@ class FlowStep:
         overlap: bool = OVERLAP,
         priority: int = PRIORITY,
     ) -> None:
-        """`linears`: what multiplies the latents' rows by a layer's gen weights. Raises RuntimeError for a model that
-        is not packed."""
+        """`linears`: multiply the latents' rows by a layer's gen weights. Raises RuntimeError for a model that is not
+        packed."""
         self._model, self._language = model, model.language_model.model
         layers = [cast(DecoderLayer, layer) for layer in self._language.layers]
         self._layers = [
@@ -91,9 +92,10 @@ class FlowStep:
         return StepOutputs({"velocity": velocity.view(latents.shape)})
 
     def _through(self, x: Tensor, edges: Tensor, block: Block) -> None:
-        """All layers: x `[B * N, W]`, in place; edges `[B * 2, W]`, which end where nobody reads them any more.
+        """All layers: x `[B * N, W]`, in place; edges `[B * 2, W]`, which leave after the last layer that reads them.
 
-        What a stream reads of the other's must live until the two have met: its memory would be handed out again.
+        Tensors that one stream reads from the other must live until the two have met, as their memory would otherwise
+        be reused.
         """
         rows = edges.shape[0] // EDGES
         cells = x.shape[0] // rows
@@ -106,7 +108,7 @@ class FlowStep:
         ends = edges
         for index, (_, norms, gen) in enumerate(self._layers):
             qkv = gen.qkv(x)
-            # Before the last launch that attention follows: it may start early, which is safe after one stream's work.
+            # Attention follows this launch and may start early, which is safe only after a single stream's work.
             self._beside.join()
             place_heads(qkv, turns, norms, places[index], 0)
             heads = block(index, q).view(rows, cells + EDGES, -1)
@@ -119,21 +121,21 @@ class FlowStep:
 
 
 class _Edges:
-    """One layer for the und rows of a step: few, and bound by the reading of their weights."""
+    """One layer for the und rows of a step. They are few, so reading the weights dominates."""
 
     def __init__(self, layer: DecoderLayer) -> None:
         self._layer, self._norms = layer, HeadNorms.of(layer.self_attn, UND)
         self._norm = cast(RMSNorm, layer.get_submodule(f"input_layernorm{UND}"))
 
     def place(self, x: Tensor, turns: RotaryTable, to: HeadTargets, first: int, *, queries: bool) -> None:
-        """x `[B * 2, W]`; `queries`: whether anybody reads what these tokens attend."""
+        """x `[B * 2, W]`; `queries`: true if the attended values of these tokens are needed."""
         qkv = self._layer.self_attn.few_qkv(x, self._norm, UND, queries=queries)
         place_heads(qkv, turns, self._norms, to, first)
 
     def attended(self, heads: Tensor, x: Tensor) -> Tensor:
         """heads `[B, 2, H * D]` -> `[B * 2, W]`."""
-        # A copy of few numbers, so that the kernels after it, which start before the one before them has ended, never
-        # follow two streams at once.
+        # A small copy, so that the following kernels, which start before their predecessor has ended, never depend on
+        # two streams at once.
         own = heads.clone(memory_format=torch.contiguous_format)
         return self._layer.attended(own.flatten(0, 1), x, UND)
 
@@ -141,20 +143,20 @@ class _Edges:
 class _Layer(NamedTuple):
     und: _Edges
     norms: HeadNorms
-    """Of the gen set."""
+    """The norms of the gen set."""
     gen: FlowLinears
 
 
 class _Beside:
-    """A stream that runs beside the current one between `run` and `join`; on a CPU, and where it is off, work runs in
-    its plain order."""
+    """A stream that runs beside the current one between `run` and `join`. On a CPU, or switched off, work runs in
+    order."""
 
     def __init__(self, device: torch.device, priority: int) -> None:
         self._stream = torch.cuda.Stream(device, priority=priority) if device.type == "cuda" else None
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        """What is launched in it comes after all that the current stream was given."""
+        """Work launched inside starts after everything the current stream was given."""
         if self._stream is None:
             yield
             return
@@ -163,13 +165,13 @@ class _Beside:
             yield
 
     def join(self) -> None:
-        """The current stream goes on when the work beside it is done."""
+        """Make the current stream wait for the work beside it."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
 
 def flow_examples(model: Bagel) -> Sequence[Mapping[str, Any]]:
-    """Latents of the square pictures that are asked for most, as far as the model draws them."""
+    """Latents of the most requested square pictures, as far as the model draws them."""
     config = model.config
     sides = [side for side in (64, 32) if side <= config.latent_side] or [config.latent_side]
     return [{"latents": torch.zeros(side, side, config.latent_channels)} for side in sides]

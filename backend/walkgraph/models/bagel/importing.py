@@ -57,7 +57,7 @@ def _model(config: BagelConfig) -> Iterator[tuple[str, Shape]]:
 
 
 def _layer(at: str, llm: LlmConfig, expert: str) -> Iterator[tuple[str, Shape]]:
-    """One expert's half."""
+    """Names and shapes of one expert's half of a layer."""
     yield from projections(at, llm, bias=True, suffix=expert)
     for part in ("q_norm", "k_norm"):
         yield from norm(f"{at}.self_attn.{part}{expert}", llm.head_dim, bias=False)
@@ -124,7 +124,7 @@ def _notes(contents: Contents) -> Iterable[str]:
 
 
 def _adapt(document: Document, contents: Contents) -> Iterable[str]:
-    """Our own config says how pictures are resized; the published model's is in the graph."""
+    """Set the sizes for pictures from our own config; the published model's are in the graph already."""
     if contents.config.get("format") == FORMAT:
         config = read_bagel(contents.folder)
         for node, rules in (("vae_picture", config.vae_pictures), ("vit_picture", config.vit_pictures)):

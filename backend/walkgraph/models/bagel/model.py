@@ -1,7 +1,7 @@
 """BAGEL: a mixture-of-transformers model that reads text and pictures and writes text and pictures.
 
-Here are its config, its modules under the public checkpoint's names, and the pieces that its operators call. What is
-attended by whom, and at which position, is the caller's: an image block is BOI, tokens, EOI with one position.
+This module has the model's modules under the public checkpoint's names, and the functions that its operators call. The
+caller decides attention and positions: an image block is BOI, tokens, EOI with one position.
 
 Shape letters: R rows, W model width, N latent tokens, V vocabulary.
 """
@@ -22,7 +22,7 @@ from walkgraph.models.bagel.mot import MoTForCausalLM
 
 
 class Bagel(nn.Module):
-    """Everything but the autoencoder. Rows of one kind in, rows out; nothing is kept between calls."""
+    """Everything but the autoencoder: rows of one kind in, rows out. Nothing is kept between calls."""
 
     def __init__(self, config: BagelConfig) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Bagel(nn.Module):
         self.vit_pos_embed = GridPositions(vit.side, llm.width)
 
     def pack(self) -> Self:
-        """Lay out weights so that fewer products read them, once they are loaded; it freezes them."""
+        """Lay out loaded weights so that fewer products read them; this freezes them."""
         for layer in self.language_model.model.layers:
             cast(DecoderLayer, layer).pack()
         self.vit_model.pack()
@@ -63,7 +63,7 @@ class Bagel(nn.Module):
     def vit_tokens(self, patches: Tensor, ids: Tensor, attend: Attend | list[int]) -> Tensor:
         """patches `[R, 3 * patch²]`, grid ids `[R]` -> `[R, W]`, und rows.
 
-        `attend` keeps the pictures apart; a list of their lengths in rows does too.
+        `attend` separates the pictures; a list of their lengths in rows does too.
         """
         if isinstance(attend, list):
             attend = BlockAttend(attend)

@@ -31,8 +31,8 @@ _KINDS: dict[str, Kind] = {"ids": "text", "token": "text", "image": "seen", "cle
 
 
 class Backbone(Operator):
-    """Text is appended causally and answered with the next token; a seen picture and clean latents are appended as one
-    block; noised latents are attended as one block, not kept, and answered with a velocity."""
+    """Text is appended causally and answered with the next token. A seen picture, or clean latents, are appended as one
+    block. Noised latents are attended as one block, not kept, and answered with a velocity."""
 
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
 
@@ -69,7 +69,7 @@ class Backbone(Operator):
         grid = torch.zeros(2, 2, config.latent_channels)
         return (
             Example(inputs={"ids": torch.tensor([config.tokens.bos, config.tokens.eos])}, params=greedy),
-            # So many rows that keys are copied side by side for them.
+            # The number of rows whose keys are copied side by side for them.
             Example(inputs={"image": torch.zeros(190, config.llm.width)}),
             Example(inputs={"clean": grid}),
             Example(inputs={"latents": grid}, params={"time": 0.5}),
@@ -117,7 +117,7 @@ class Backbone(Operator):
         tokens: Sequence[Sequence[int] | None],
         states: States,
     ) -> list[Outputs]:
-        """Calls of text alone, or of seen pictures alone."""
+        """Run calls of text alone, or of seen pictures alone."""
         counts, outputs = [piece.rows for piece in pieces], [Outputs() for _ in calls]
         rows = torch.arange(sum(counts), device=self._device).split(counts)
         attend = states.attend([_segment(*one) for one in zip(calls, pieces, rows, tokens, strict=True)])
@@ -168,7 +168,8 @@ class Backbone(Operator):
         return torch.cat(x)
 
     def _refuse_outside(self, calls: Sequence[Call]) -> None:
-        """Tokens of text outside the vocabulary. Waits for the device only if the host doesn't know them."""
+        """Raise CallFailed for text tokens outside the vocabulary. Waits for the device only if the host doesn't know
+        them."""
         vocab = self._model.config.llm.vocab
         known = [(call, call.numbers(_fed(call)[0])) for call in calls]
         made = [_fed(call)[1] for call, numbers in known if numbers is None]
@@ -177,7 +178,7 @@ class Backbone(Operator):
             raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {vocab}")
 
     def _times(self, calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows) -> Tensor:
-        """Of every gen row, or one for all where all are equal; a clean picture's is 0."""
+        """The time of every gen row, or a single one if all are equal; a clean picture's time is 0."""
         times = [float(c.params["time"]) if p.kind == "noised" else 0.0 for c, p in zip(calls, pieces, strict=True)]
         among = {t for t, p in zip(times, pieces, strict=True) if p.kind in ("noised", "clean")}
         if len(among) == 1:
@@ -209,14 +210,14 @@ class Backbone(Operator):
         if value.dim() == 3 and value.shape[2] == config.latent_channels and 0 < max(value.shape[:2]) <= side:
             return Piece(kind, value.shape[0], value.shape[1])
         wanted = {
-            "text": "token ids `[n]`, one at least",
-            "seen": f"embeddings `[n, {config.llm.width}]`, one at least",
+            "text": "token ids `[n]`, at least one",
+            "seen": f"embeddings `[n, {config.llm.width}]`, at least one",
         }.get(kind, f"latents `[h, w, {config.latent_channels}]` of at most {side} by {side} cells")
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
 
 
 class Vit(Operator):
-    """Pictures of any sizes are packed into one forward."""
+    """Packs pictures of any sizes into one forward."""
 
     def __init__(self, model: Bagel) -> None:
         self._model = model
@@ -243,7 +244,7 @@ class Vit(Operator):
 
 
 def _fed(call: Call) -> tuple[str, Tensor]:
-    """The one port of the backbone that has a value."""
+    """The one port of the backbone that has a value. Raises CallFailed for none or several."""
     fed = [(port, call.inputs[port]) for port in _KINDS if call.inputs.get(port) is not None]
     if len(fed) != 1:
         raise CallFailed(f"`{call.node}` takes a value at exactly one of {list(_KINDS)}, and got {[p for p, _ in fed]}")
@@ -263,7 +264,7 @@ def _segment(call: Call, piece: Piece, rows: Tensor, tokens: Sequence[int] | Non
 
 
 def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:
-    """int64 `[K]`. A token's noise follows from the call's seed and the length of what it continues."""
+    """int64 `[K]`. A token's noise is determined by the call's seed and the length of the sequence before it."""
     temperatures = [float(call.params["temperature"]) for call in calls]
     if not any(temperatures):
         return logits.argmax(-1)

@@ -1,7 +1,7 @@
-"""In which numbers BAGEL's gen weights are kept: as the others, or in eight bits, for faster flow steps.
+"""The number format of BAGEL's gen weights: the rank's type, or eight bits for faster flow steps.
 
-Eight bits take half the room, and the others are given back, so all nodes of one set of weights on a rank choose alike:
-branches of a guidance that were rounded otherwise would differ by their rounding too.
+Eight bits take half the memory, and the original weights are freed, so all nodes of one weight set on a rank must
+agree: guidance branches with different rounding would differ by their rounding errors too.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from walkgraph.models.bagel.model import Bagel
 from walkgraph.models.bagel.mot import GEN
 
 PRECISION = "precision"
-"""The option's name: `bf16` leaves the weights in the rank's type, whatever that is."""
+"""The option's name: `bf16` keeps the weights in the rank's type, whatever that is."""
 
 
 def at_precision(model: Bagel, context: LoadContext) -> Bagel:
-    """The model, its gen weights kept as the node asks for. Raises `Refused` where another node has chosen otherwise,
-    or the device has no such products."""
+    """The model with its gen weights in the node's format. Raises `Refused` if another node has chosen a different
+    format or the device has no such products."""
     wanted = context.options.get(PRECISION, "bf16")
     first = PRECISION not in context.shared
     there = context.shared.setdefault(PRECISION, wanted)
@@ -36,7 +36,7 @@ def at_precision(model: Bagel, context: LoadContext) -> Bagel:
     for layer in cast(Sequence[DecoderLayer], model.language_model.model.layers):
         quantise(layer, GEN)
     if context.device.type == "cuda":
-        torch.cuda.empty_cache()  # to what is allocated next, in other sizes
+        torch.cuda.empty_cache()  # free memory for later allocations of other sizes
     return model
 
 

@@ -1,4 +1,4 @@
-"""The configurations of BAGEL that a `random:CONFIG:SEED` source may name."""
+"""BAGEL's configurations for `random:CONFIG:SEED` sources."""
 
 from walkgraph.checkpoints.flux_vae import VaeConfig
 from walkgraph.checkpoints.pictures import PictureRules
@@ -20,7 +20,7 @@ BAGEL: dict[str, BagelConfig] = {
         latent_side=8,
     ),
 }
-"""Full-size shapes for measurements, tiny ones for tests: the same classes."""
+"""Full-size shapes for measurements, tiny ones for tests; both use the same classes."""
 
 
 def bagel_config(name: str) -> BagelConfig:
@@ -28,6 +28,6 @@ def bagel_config(name: str) -> BagelConfig:
 
 
 def text_edges(name: str) -> tuple[int, int]:
-    """Ids of the begin and the end of a text."""
+    """Ids of the tokens that begin and end a text."""
     tokens = bagel_config(name).tokens
     return tokens.bos, tokens.eos

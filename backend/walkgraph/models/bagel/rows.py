@@ -1,4 +1,4 @@
-"""Which row of a batch is which token: BAGEL's calls laid out for one forward of its backbone.
+"""The row layout of a batch: the tokens of BAGEL's calls, arranged for one forward of its backbone.
 
     text of every piece | seen pictures | noised latents | clean latents
     <------------- und rows -----------> <---------- gen rows ---------->
@@ -18,22 +18,22 @@ from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.layers.pictures.patches import grid_ids
 
 EDGES = 2
-"""Of a picture: BOI and EOI."""
+"""Edge tokens of a picture: BOI and EOI."""
 
 Kind = Literal["text", "seen", "noised", "clean"]
 
 
 class Piece(NamedTuple):
-    """What one call feeds."""
+    """The input of one call."""
 
     kind: Kind
     height: int
-    """Of the grid; of text 1."""
+    """Rows of the picture's grid; 1 for text."""
     width: int
 
     @property
     def tokens(self) -> int:
-        """Without a picture's edges."""
+        """Number of tokens without a picture's edges."""
         return self.height * self.width
 
     @property
@@ -43,14 +43,14 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """The layout of one batch; made once for equal pieces, its tensors are never written into."""
+    """The layout of one batch; shared by batches with equal pieces, so its tensors are never written to."""
 
     of: tuple[Tensor, ...]
-    """int64 per piece: the rows of its tokens in the order of time."""
+    """int64 per piece: the rows of its tokens in temporal order."""
     piece: Tensor
     """int64 `[R]`: the piece of every row."""
     place: Tensor
-    """int64 `[R]`: a row's position minus its piece's first one."""
+    """int64 `[R]`: a row's position minus the first position of its piece."""
     und: int
     noised: int
     """Rows of noised latents, the first gen rows."""
@@ -76,7 +76,7 @@ def picture_cells(call: Call, step: int, side: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=64)
 def lay_out(pieces: tuple[Piece, ...], side: int, device: torch.device) -> Rows:
-    """`side`: of the table of latent positions."""
+    """Lay out the pieces. `side`: side of the table of latent positions."""
     first = 0
     starts: dict[tuple[int, bool], int] = {}
     parts: list[tuple[int, bool, int]] = []

@@ -1,4 +1,4 @@
-"""How short texts, behind any contexts, are read by a captured forward.
+"""Captured forwards for short texts after any contexts.
 
 Shape letters: R tokens of a graph, H query heads, D head dim, W model width.
 """
@@ -14,18 +14,18 @@ from walkgraph.layers.attention.few_attention import few_attention
 from walkgraph.layers.attention.tiles import TILE_ROWS, Tiles, tiles_of
 
 SIZES = (16, 32, 64, 128)
-"""Tokens of a graph, all texts together."""
+"""Tokens of a graph, summed over its texts."""
 MOST = 8
-"""Texts of a graph."""
+"""The most texts of a graph."""
 PAGES = 4096
-"""Of all texts and their contexts."""
+"""The most pages of a graph's texts and their contexts."""
 
 Read = Callable[[Tensor, Tensor, Tensor, Placed], Tensor]
-"""ids and positions int64 `[R]`, asked rows int64 `[K]` and what places and attends rows -> states `[K, W]`."""
+"""ids and positions int64 `[R]`, asked rows int64 `[K]`, and `Placed` rows -> states `[K, W]`."""
 
 
 class Texts(PromptForm):
-    """Answers with the states of the last token of each text."""
+    """Returns the states of each text's last token."""
 
     sizes, most, what = SIZES, MOST, "a text of {} tokens"
 
@@ -56,7 +56,7 @@ class Texts(PromptForm):
 
 
 class PagedTexts:
-    """`Placed` of rows whose keys and values go to `slots`, and which see what `tiles` say."""
+    """`Placed` rows whose keys and values go to `slots` and whose attention follows `tiles`."""
 
     def __init__(self, to: CausalRows, slots: Tensor, tiles: Tiles) -> None:
         self.k, self.v, self.slots, self._tiles = to.k, to.v, slots, tiles
@@ -67,6 +67,6 @@ class PagedTexts:
 
 
 def _parts(size: int) -> list[int]:
-    """Of the numbers of a graph: how many rows, their positions, the last row of each text, four numbers of each tile,
-    and pages."""
+    """Lengths of the parts of a graph's numbers: the row count, positions, the last row of each text, four numbers per
+    tile, pages."""
     return [1, size, MOST, 4 * (size // TILE_ROWS + MOST - 1), PAGES]

@@ -1,6 +1,6 @@
-"""BAGEL's step of one token: the text expert over a paged context, and the token after it.
+"""BAGEL's step of one token: the text expert over a paged context, then sampling of the next token.
 
-What comes before may hold pictures: a token's rope position is then smaller than the number of tokens before it.
+The context may hold pictures; a token's rope position is then smaller than the number of tokens before it.
 
 Shape letters: B rows.
 """
@@ -25,7 +25,7 @@ SAMPLING: Sampling = {
 
 
 def token_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-    """Of a call with a value at `token` and at no other port; None for any other."""
+    """The spec of a call with a value at `token` and at no other port; None for any other."""
     if [port for port, value in inputs.items() if value is not None] != ["token"]:
         return None
     return StepSpec(
@@ -39,8 +39,8 @@ def token_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Sca
 
 
 def token_step(model: Bagel, batch: StepBatch) -> StepOutputs:
-    """Appends a token to every row's `kv`, and samples the next one. A row whose token lies outside of the vocabulary,
-    or whose logits are no numbers, is not finite."""
+    """Append a token to every row's `kv`, and sample the next one. A row with a token outside the vocabulary, or with
+    logits that are NaN, is not finite."""
     given, slot, language = batch.inputs["token"][:, 0], batch.paged["kv"], model.language_model
     token = given.clamp(0, model.config.llm.vocab - 1)
     logits = step_logits(language.model, language.lm_head.weight, token, slot)

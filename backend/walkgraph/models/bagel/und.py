@@ -1,8 +1,8 @@
-"""What BAGEL reads by its und set alone: text, and pictures that it sees.
+"""Forwards of BAGEL's und set alone: text, and pictures that it sees.
 
-The rows of all calls are one tensor through all layers, and keys and values go from the product to their pages at once.
-Text is causal, and each of its rows has a position of its own. A picture is one block of one position, BOI, its tokens
-and EOI, of which only keys and values are kept.
+The rows of all calls are one tensor through all layers, and keys and values go from the product straight to their
+pages. Text is causal, with one position per row. A picture is one block with one position, BOI, its tokens and EOI;
+only its keys and values are kept.
 
 Shape letters: B pictures, R rows of all calls, W model width, H query heads, G key/value heads, D head dim.
 """
@@ -27,7 +27,7 @@ from walkgraph.models.bagel.rows import EDGES
 
 
 class UndRows:
-    """Raises RuntimeError for a model that is not packed."""
+    """Forwards of the und set's rows. Raises RuntimeError for a model that is not packed."""
 
     def __init__(self, model: Bagel) -> None:
         self._model, self._language = model, model.language_model.model
@@ -37,8 +37,8 @@ class UndRows:
         self._norms = [HeadNorms.of(layer.self_attn, UND) for layer in self._layers]
 
     def see(self, pictures: Sequence[Tensor], edges: Tensor, positions: Tensor, to: Placed) -> None:
-        """pictures: tokens `[n, W]` of each; edges int64 `[2]`: BOI and EOI; positions `[B]`. `to` has a place for the
-        n + 2 rows of each picture, one picture after the other."""
+        """Append pictures. pictures: tokens `[n, W]` of each; edges int64 `[2]`: BOI and EOI; positions `[B]`. `to`
+        places the n + 2 rows of each picture, one picture after the other."""
         first, last = self._model.embed_text(edges).split(1)
         x = torch.cat([part for tokens in pictures for part in (first, tokens.to(first.dtype), last)])
         counts = [len(tokens) + EDGES for tokens in pictures]
@@ -49,14 +49,14 @@ class UndRows:
         _place(_last_keys(self._layers[-1], self._first[-1], x), turns, self._norms[-1], places, counts)
 
     def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
-        """Text of any calls: ids and positions int64 `[R]`; asked int64 `[K]`: rows whose states are wanted -> these,
-        normed, `[K, W]`. Nothing is read on the host."""
+        """Append text of any calls: ids and positions int64 `[R]`; asked int64 `[K]`: rows whose states are needed ->
+        those states, normed, `[K, W]`. Nothing is read on the host."""
         x = self._through(self._model.embed_text(ids), self._turns(positions), None, to, len(self._layers))
         return self._language.norm(x[asked])
 
     def _through(self, x: Tensor, turns: RotaryTable, counts: Sequence[int] | None, to: Placed, layers: int) -> Tensor:
-        """The first layers: x `[R, W]`, maybe in place -> `[R, W]`. `counts`: rows that share a position, for each of
-        `turns`; None where these are equally many."""
+        """The first layers: x `[R, W]`, possibly changed in place -> `[R, W]`. `counts`: number of rows that share a
+        position, for each of `turns`; None if these numbers are equal."""
         shape, few = self._layers[0].self_attn.shape, x.shape[0] <= STREAMED
         q = x.new_empty(x.shape[0], shape.heads, shape.head_dim)
         for index in range(layers):
@@ -90,7 +90,7 @@ def _place(qkv: Tensor, turns: RotaryTable, norms: HeadNorms, to: HeadTargets, c
 
 
 def _last_keys(layer: DecoderLayer, norm: RMSNorm, x: Tensor) -> Tensor:
-    """`[R, 2G * D]`: what is attended behind them, nobody reads."""
+    """`[R, 2G * D]`: only keys and values, as nothing reads the last layer's output."""
     shape = layer.self_attn.shape
     weight, bias = layer.self_attn.packed[UND]
     skipped = shape.heads * shape.head_dim

@@ -1,5 +1,5 @@
-"""The operators of the FLUX autoencoder: pictures to latents, a cell of which is one token, and back; and the one that
-paints a running picture."""
+"""The operators of the FLUX autoencoder: pictures to latents (one token per cell) and back, and previews of a running
+picture."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -22,12 +22,12 @@ from walkgraph.models.bagel.rows import picture_cells
 from walkgraph.models.bagel.weights import load_autoencoder, shared_config
 
 _PIXELS = 2**20
-"""Of the pictures that are computed at once: memory for the largest one is memory for all batches."""
+"""The most pixels computed at once: the memory for the largest picture serves all batches."""
 
 
 class VaeEncoder(Operator):
-    """Gives the posterior's mean, where the published inference draws from the posterior: a picture's latents are
-    always the same, and a run's seed decides about its noise alone."""
+    """Returns the posterior's mean, where the published inference samples from the posterior: a picture always has the
+    same latents, and a run's seed affects only its noise."""
 
     def __init__(self, model: PackedVae, config: BagelConfig) -> None:
         self._model, self._config = model, config
@@ -57,7 +57,7 @@ class FromLatents(Operator):
     """Latents to pixels. Square pictures of the largest side and of half of it have a step."""
 
     def __init__(self, paint: Callable[[Tensor], Tensor], config: BagelConfig, side: int) -> None:
-        """`paint`: grids as the autoencoder has them -> pixels, `side` along a cell's."""
+        """`paint`: grids in the autoencoder's layout -> pixels, `side` per side of a cell."""
         self._paint, self._config, self._side = paint, config, side
 
     def bucket(self, call: Call) -> Hashable:
@@ -70,7 +70,7 @@ class FromLatents(Operator):
         return call.inputs
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        """Latents of the pictures that most people ask for."""
+        """Latents of the most requested pictures."""
         sides = (self._config.latent_side, self._config.latent_side // 2)
         return tuple({"latents": torch.zeros(side, side, self._config.latent_channels)} for side in sides if side)
 
@@ -82,7 +82,7 @@ class FromLatents(Operator):
         return StepSpec(
             inputs={"latents": Row(tuple(latents.shape), torch.float32)},
             outputs={"pixels": Row((3, height * self._side, width * self._side), torch.float32)},
-            # Pictures leave as they come; a batch would make the first wait, and a GPU is full with one.
+            # Pictures leave one by one: a batch would delay the first, and one picture already fills a GPU.
             sizes=(1,),
             pure=True,
         )
@@ -118,7 +118,7 @@ class VaeDecoder(FromLatents):
 
 
 class Preview(FromLatents):
-    """Paints a running picture."""
+    """Paints a preview of a running picture."""
 
     options: ClassVar[tuple[str, ...]] = ("detail",)
 
@@ -136,13 +136,13 @@ class Preview(FromLatents):
 
 
 def grid_of(latents: Tensor, config: BagelConfig) -> Tensor:
-    """`[B, h, w, c]`, a cell for each token -> float32 `[B, z, h * p, w * p]`, as the autoencoder has them."""
+    """`[B, h, w, c]`, one cell per token -> float32 `[B, z, h * p, w * p]`, the autoencoder's layout."""
     _, height, width, _ = latents.shape
     return unpatchify(latents.flatten(1, 2).float(), config.latent_patch, height, width)
 
 
 def cells_of(call: Call, config: BagelConfig) -> Tensor:
-    """The call's latents `[h, w, c]`. Raises CallFailed for others."""
+    """The call's latents `[h, w, c]`. Raises CallFailed for any other shape."""
     latents = call.inputs["latents"]
     if latents.dim() != 3 or latents.shape[2] != config.latent_channels:
         wanted = f"`{call.node}` takes latents `[h, w, {config.latent_channels}]`"
@@ -151,7 +151,7 @@ def cells_of(call: Call, config: BagelConfig) -> Tensor:
 
 
 def packed_vae(context: LoadContext) -> PackedVae:
-    """Read or drawn in float32, served in the rank's numbers."""
+    """Read or drawn in float32, then served in the rank's type."""
     config = shared_config(context)
     on: dict[str, Any] = {"device": context.device, "dtype": torch.float32}
     return context.once(
@@ -162,7 +162,7 @@ def packed_vae(context: LoadContext) -> PackedVae:
 
 
 def _in_parts(work: Callable[[Tensor], Tensor], values: Sequence[Tensor], pixels: int) -> Tensor:
-    """The work on a batch of values that stand for so many pixels each."""
+    """Apply the work in batches of at most _PIXELS; each value stands for `pixels` pixels."""
     most = max(1, _PIXELS // pixels)
     parts = [work(torch.stack(list(values[start : start + most]))) for start in range(0, len(values), most)]
     return parts[0] if len(parts) == 1 else torch.cat(parts)

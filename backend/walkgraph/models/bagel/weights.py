@@ -12,12 +12,12 @@ from walkgraph.models.bagel.presets import bagel_config
 
 
 def shared_config(context: LoadContext) -> BagelConfig:
-    """That of the weight set, which its operators share."""
+    """The config of the weight set, shared by its operators."""
     return context.once(BagelConfig, lambda name, seed: bagel_config(name), read_bagel)
 
 
 def load_bagel(folder: Path, config: BagelConfig, **on: Unpack[Loading]) -> Bagel:
-    """The model without its autoencoder; strict."""
+    """Load the model without its autoencoder; strict."""
     return load(lambda: Bagel(config), folder, "ema", **on)
 
 

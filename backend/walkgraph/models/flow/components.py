@@ -1,4 +1,4 @@
-"""Flow matching without weights: where the noise comes from, and one step of guided Euler integration."""
+"""Flow matching without weights: the noise, and one step of guided Euler integration."""
 
 from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.declaring import LATENTS, Declarations, choice, integer, number
@@ -33,7 +33,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(
             port("latents", LATENTS),
-            port("estimate", LATENTS, description="what the latents would be at time 0, were the velocity constant"),
+            port("estimate", LATENTS, description="the latents at time 0 if the velocity were constant"),
         ),
         params={
             "time": number("Flow time of the latents; 1 is noise.", default=1.0, min=0, max=1),
@@ -49,7 +49,7 @@ COMPONENTS: tuple[Component, ...] = (
                 "What keeps the velocity's norm: the whole grid, each cell, or each cell after the text.",
                 default="global",
             ),
-            "renorm_min": number("The norm is scaled down to this share at most.", default=0.0, min=0, max=1),
+            "renorm_min": number("The norm is never scaled down below this share.", default=0.0, min=0, max=1),
         },
         resident=True,
     ),

@@ -19,7 +19,7 @@ _VELOCITIES = ("velocity", "velocity_text", "velocity_img")
 
 
 class Noise(OnDevice):
-    """Drawn on the CPU whatever the device: a seed means the same noise everywhere."""
+    """Drawn on the CPU for every device, so a seed gives the same noise everywhere."""
 
     def rows(self, call: Call) -> int:
         height, width = _grid(call)
@@ -33,7 +33,7 @@ class Noise(OnDevice):
 
 
 class GuidedEuler(Operator):
-    """Calls of one shape and one set of velocities are one batch; every norm is of one picture."""
+    """One batch holds calls of one shape and one set of velocities; every norm is taken over one picture."""
 
     def bucket(self, call: Call) -> Hashable:
         shape = tuple(call.inputs["latents"].shape)
@@ -61,7 +61,7 @@ class GuidedEuler(Operator):
         ]
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        """A loop is entered with latents; velocities come from inside it, some perhaps in some iterations alone."""
+        """Latents enter the loop; velocities come from inside it, some possibly only in some iterations."""
         latents, renorm = inputs.get("latents"), params.get("renorm")
         if not isinstance(latents, Tensor) or latents.dim() != 3 or not isinstance(renorm, str):
             return None
@@ -82,8 +82,8 @@ class GuidedEuler(Operator):
 
 
 def _stepped(values: Mapping[str, Tensor], numbers: Mapping[str, Tensor], renorm: str) -> tuple[Tensor, Tensor]:
-    """Latents and velocities that are there, float32 `[B, N, C]`; numbers `[B]` -> latents at the next time and at 0,
-    like them."""
+    """Latents and the velocities present, float32 `[B, N, C]`; numbers `[B]` -> latents at the next time and estimates
+    at time 0, of the same shape."""
     x, at = values["latents"], {name: number[:, None, None] for name, number in numbers.items()}
     guided = sampler.guide(
         values["velocity"],
@@ -106,7 +106,7 @@ def _noise(call: Call) -> Tensor:
 
 
 def _grid(call: Call) -> tuple[int, int]:
-    """Rows and columns: a side that isn't set is that of the latents at `like`."""
+    """Rows and columns; a side that isn't set is taken from the latents at `like`."""
     like: Tensor | None = call.inputs.get("like")
     sides = [int(call.params[name]) for name in ("height", "width")]
     height, width = (side or (0 if like is None else like.shape[axis]) for axis, side in enumerate(sides))
@@ -120,7 +120,7 @@ def _there(call: Call, port: str) -> bool:
 
 
 def _stacked(calls: Sequence[Call], port: str) -> Tensor:
-    """float32 `[B, N, C]`."""
+    """The calls' values at one port, float32 `[B, N, C]`."""
     for call in calls:
         if call.inputs[port].shape != call.inputs["latents"].shape:
             shapes = f"{list(call.inputs[port].shape)} and {list(call.inputs['latents'].shape)}"

@@ -22,7 +22,7 @@ def timesteps(steps: int, shift: float) -> Tensor:
 
 
 def inside(t: Tensor, low: float, high: float) -> Tensor:
-    """Whether guidance acts at (shifted) time t: low < t <= high."""
+    """True where guidance acts at (shifted) time t: low < t <= high."""
     return (t > low) & (t <= high)
 
 

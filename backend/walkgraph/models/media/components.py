@@ -4,18 +4,18 @@ from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.declaring import PIXELS, Declarations, boolean, choice, integer
 
 _FIT = {
-    "min_side": integer("Pixels of the shorter side at least.", default=0, min=0, max=8192),
-    "max_side": integer("Pixels of the longer side at most; 0: any.", default=0, min=0, max=8192),
+    "min_side": integer("The fewest pixels of the shorter side.", default=0, min=0, max=8192),
+    "max_side": integer("The most pixels of the longer side; 0: any.", default=0, min=0, max=8192),
     "stride": integer("Both sides become multiples of it.", default=1, min=1, max=512),
     "size": integer("Force a square of this side; 0: keep.", default=0, min=0, max=8192),
-    "crop": boolean("Take the largest square in the middle first.", default=False),
+    "crop": boolean("Crop to the largest centred square first.", default=False),
     "resample": choice(
         ("bicubic", "bilinear"),
         "`bicubic`: antialiased, rounded to whole levels. `bilinear`: from the four nearest pixels, "
         "neither antialiased nor rounded.",
         default="bicubic",
     ),
-    "max_pixels": integer("A picture of more is scaled down first.", default=64_000_000, min=1, max=64_000_000),
+    "max_pixels": integer("A larger picture is scaled down first.", default=64_000_000, min=1, max=64_000_000),
 }
 
 _picture = Declarations("media", category="Picture", host=True)
@@ -32,7 +32,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _picture(
         "media.picture_resize",
-        "Resizes pixels of a picture that was read, by the rules of `media.picture_in`.",
+        "Resizes a picture's pixels by the rules of `media.picture_in`.",
         former=("media.picture_fit",),
         inputs=(port("pixels", PIXELS),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"),),
@@ -49,14 +49,14 @@ COMPONENTS: tuple[Component, ...] = (
         "Decodes sound to one channel at a sample rate.",
         inputs=(port("audio", "audio: bytes"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
-        params={"sample_rate": integer("Samples a second.", default=16000, min=8000, max=192000)},
+        params={"sample_rate": integer("Samples per second.", default=16000, min=8000, max=192000)},
     ),
     _sound(
         "media.audio_out",
-        "Encodes a waveform as 16-bit WAV; one without samples gives nothing.",
+        "Encodes a waveform as 16-bit WAV; no output for a waveform without samples.",
         inputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         outputs=(port("audio", "audio: bytes"),),
-        params={"sample_rate": integer("Samples a second.", default=24000, min=8000, max=192000)},
+        params={"sample_rate": integer("Samples per second.", default=24000, min=8000, max=192000)},
         cost="launch",
     ),
 )

@@ -1,4 +1,4 @@
-"""Pictures and sound at the border: encoded bytes outside, tensors inside. A client's bytes may be anything."""
+"""Pictures and sound at the border: encoded bytes outside, tensors inside. Clients may send any bytes."""
 
 import struct
 import zlib
@@ -18,10 +18,10 @@ from walkgraph.checkpoints.pictures import PictureRules
 from walkgraph.layers.pictures.patches import bilinear, normalise, to_levels, to_picture
 
 _UP, _RGB = 2, 2
-"""In PNG files: the filter of a row, the colours of a pixel."""
+"""In PNG files: the filter type of a row, and the colour type RGB."""
 _FULL = 1 << 15
 _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
-"""Of a WAV file with one chunk of format (PCM, one channel, 16 bits) and one of samples."""
+"""Header of a WAV file with one format chunk (PCM, one channel, 16 bits) and one chunk of samples."""
 
 
 class PictureIn(Operator):
@@ -30,7 +30,8 @@ class PictureIn(Operator):
 
 
 class PictureResize(Operator):
-    """As if the picture were decoded at the first size and resized again: through whole levels."""
+    """Gives the same result as decoding at the first size and resizing again, by rounding to whole levels in
+    between."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         pictures = [Image.fromarray(to_levels(call.inputs["pixels"]).cpu().numpy()) for call in calls]
@@ -43,7 +44,7 @@ class PictureOut(Operator):
 
 
 class AudioOut(Operator):
-    """16-bit PCM. A waveform without samples gives no file: a piece of a stream may settle none."""
+    """Encodes 16-bit PCM. A waveform without samples gives no file, as a piece of a stream may settle none."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [
@@ -55,7 +56,7 @@ class AudioOut(Operator):
 
 
 def _fit(picture: Image.Image, call: Call) -> Tensor:
-    """float32 `[3, h, w]` in [-1, 1]."""
+    """Resize a picture by the call's parameters to float32 `[3, h, w]` in [-1, 1]."""
     if call.params["crop"]:
         picture = _middle(picture)
     rules = ("size", "min_side", "max_side", "stride", "max_pixels")
@@ -69,7 +70,7 @@ def _fit(picture: Image.Image, call: Call) -> Tensor:
 
 
 def _middle(picture: Image.Image) -> Image.Image:
-    """The largest square; of an odd rest the larger part is left out on the right, or below."""
+    """The largest centred square; an odd remainder is larger on the right or at the bottom."""
     width, height = picture.size
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
@@ -89,8 +90,9 @@ def _target(size: tuple[int, int], square: int, least: int, most: int, stride: i
 
 def _png(pixels: Tensor) -> bytes:
     """pixels `[3, h, w]` in [-1, 1], clamped."""
-    # Every row as its difference to the one above, and only runs of one byte are looked for: a photograph's grain of
-    # 1024 by 1024 takes 22 ms and 3 % more bytes than a library's default, which takes 140 ms; a smooth one an eighth.
+    # Each row is stored as its difference to the row above, and only runs of one byte are searched: a photograph's
+    # grain of 1024 by 1024 takes 22 ms and 3 % more bytes than a library's default, which takes 140 ms; a smooth
+    # picture takes an eighth of that.
     rows = to_picture(pixels).cpu().numpy()
     height, width, _ = rows.shape
     rows = rows.reshape(height, -1)
@@ -105,13 +107,13 @@ def _png(pixels: Tensor) -> bytes:
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    """Of a PNG file."""
+    """A chunk of a PNG file."""
     return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
 
 
 def _wav(waveform: Tensor, rate: int) -> bytes:
     """waveform `[n]` in [-1, 1], clamped."""
-    # One of many pieces of a second's sound: a header and its samples, which a library's file takes far longer for.
+    # A second's sound comes in many pieces: a header and the samples are far faster than a library's file.
     sound = waveform.float().mul(_FULL).floor_().clamp_(-_FULL, _FULL - 1).to(torch.int16)
     samples = sound.cpu().numpy().astype("<i2", copy=False).tobytes()
     return (

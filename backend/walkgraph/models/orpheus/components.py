@@ -29,16 +29,14 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("ids", "tokens: int[n]"),),
         params={
             "voice": choice(VOICES, "Who speaks.", default="tara"),
-            "begin": boolean(
-                "Put the begin token in front of the turn too, as the published package does.", default=False
-            ),
+            "begin": boolean("Also put the begin token before the turn, as the published package does.", default=False),
         },
         cost="launch",
         host=True,
     ),
     _component(
         "orpheus.backbone",
-        "Reads the prompt and speaks one audio code a step.",
+        "Reads the prompt and speaks one audio code per step.",
         category="Model",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="the prompt, appended"),
@@ -52,12 +50,14 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             **sampling_params(temperature=0.6, top_p=0.8),
             "min_p": number(
-                "Leave out tokens less likely than this part of the likeliest; 0: none.", default=0.0, min=0, max=1
+                "Leave out tokens less likely than this share of the likeliest; 0: none.", default=0.0, min=0, max=1
             ),
             "repetition_penalty": number("Divides the logits of tokens seen before.", default=1.3, min=1, max=10),
-            "presence_penalty": number("Taken off the logits of tokens spoken before.", default=0.0, min=-2, max=2),
+            "presence_penalty": number(
+                "Subtracted from the logits of tokens spoken before.", default=0.0, min=-2, max=2
+            ),
             "frequency_penalty": number(
-                "Taken off the logits of a token for every time that it was spoken before.", default=0.0, min=-2, max=2
+                "Subtracted from a token's logit once for each time it was spoken before.", default=0.0, min=-2, max=2
             ),
         },
         states=(

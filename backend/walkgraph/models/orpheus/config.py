@@ -1,6 +1,6 @@
 """Orpheus: a Llama whose vocabulary ends in audio codes.
 
-A folder holds `model` and the public `config.json`; where its special tokens are not the published ones,
+A folder holds `model` and the public `config.json`; if its special tokens differ from the published ones,
 `"speech_tokens"` in that file names them.
 """
 
@@ -22,7 +22,7 @@ from walkgraph.checkpoints.fields import Fields, described, read_object
 from walkgraph.errors import InvalidInput
 
 SLOTS = 7
-"""Codes of a frame: each has tokens of its own."""
+"""Codes of a frame; each place has tokens of its own."""
 _STRETCH, _POSITIONS = 1e6, 2**31
 _ARCHITECTURE = "LlamaForCausalLM"
 
@@ -33,7 +33,7 @@ class LlamaConfig(DecoderSizes):
     norm_eps: float = 1e-5
     scaling: LongContext | None = None
     tied: bool = True
-    """The head is the table of embeddings."""
+    """The head is the embedding table."""
 
     @property
     def shape(self) -> DecoderShape:
@@ -41,7 +41,7 @@ class LlamaConfig(DecoderSizes):
 
     @classmethod
     def published(cls, config: Fields) -> Self:
-        """From a public `config.json`. Raises InvalidInput or ValueError for one that is no such model's."""
+        """Read a public `config.json`. Raises InvalidInput or ValueError for another kind of model."""
         if config.values.get("model_type") is None and not is_llama(config):
             raise InvalidInput(f"it names neither `model_type` `llama` nor `architectures` `{_ARCHITECTURE}`")
         config.word("model_type", ("llama",), "llama")
@@ -59,7 +59,7 @@ class LlamaConfig(DecoderSizes):
 
 
 def is_llama(config: Fields) -> bool:
-    """Whether it says that it is a Llama, under either name."""
+    """True if a config declares a Llama, under either name."""
     listed = config.values.get("architectures")
     return config.values.get("model_type") == "llama" or (isinstance(listed, list) and _ARCHITECTURE in listed)
 
@@ -93,14 +93,14 @@ class SpeechTokens:
 
     @classmethod
     def after_bytes(cls, codebook: int) -> Self:
-        """For a vocabulary of 256 bytes, the special tokens, then the codes."""
+        """Ids for a vocabulary of 256 bytes, then the special tokens, then the codes."""
         special = [f.name for f in fields(cls) if f.name not in ("audio_base", "codebook")]
         ids = {name: 256 + index for index, name in enumerate(special)}
         return cls(**ids, audio_base=256 + len(special), codebook=codebook)
 
     @classmethod
     def of(cls, config: Fields, vocab: int) -> Self:
-        """Those that it names, in a vocabulary of that many."""
+        """The ids that a config names, in a vocabulary of `vocab` tokens."""
         known = {field.name: field.default for field in fields(cls)}
         config.only(*known)
         ids = {name: config.whole(name, vocab - 1, least=0) for name in known if config.values.get(name) is not None}
@@ -108,7 +108,7 @@ class SpeechTokens:
 
     @property
     def vocab(self) -> int:
-        """Tokens that a vocabulary must have."""
+        """The least size of the vocabulary."""
         return self.audio_base + SLOTS * self.codebook
 
 
@@ -145,8 +145,8 @@ def read_orpheus(folder: Path) -> OrpheusConfig:
         tokens = SpeechTokens.of(config.section_or_empty("speech_tokens"), llm.vocab)
         if tokens.vocab > llm.vocab:
             raise InvalidInput(
-                f"it is a Llama of {llm.vocab} tokens, and Orpheus has {tokens.vocab} or more, the last of them "
-                "sounds: a Llama that only writes can't be served yet"
+                f"it is a Llama of {llm.vocab} tokens, and Orpheus has at least {tokens.vocab}, which end in "
+                "audio codes: a Llama that only writes text can't be served yet"
             )
         return OrpheusConfig(llm=llm, tokens=tokens)
     except (InvalidInput, ValueError) as error:

@@ -34,7 +34,7 @@ def _tensors(llm: LlamaConfig) -> Iterator[tuple[str, Shape]]:
 
 
 def _named(found: Shapes) -> Shapes:
-    """With tied embeddings a head is the table again."""
+    """Without the head of tied embeddings, which repeats the table."""
     return {name: shape for name, shape in found.items() if name != _HEAD}
 
 
@@ -54,7 +54,7 @@ FAMILY = Family(
     beside={
         "snac": Beside(
             family="snac",
-            without="its vocoder has random weights, so that what it speaks is noise: put SNAC (24 kHz, `config.json` "
+            without="its vocoder has random weights, so its speech is noise: put SNAC (24 kHz, `config.json` "
             "and `model.safetensors`) into a folder beside this one, and import again",
         )
     },

@@ -18,7 +18,7 @@ from walkgraph.layers.rope import NeoxRope
 from walkgraph.models.orpheus.config import LlamaConfig
 
 _ONE = ""
-"""The one set of weights has plain names."""
+"""Suffix of the only set of weights, which has plain names."""
 
 
 class LlamaModel(nn.Module):
@@ -38,7 +38,7 @@ class LlamaModel(nn.Module):
 
 
 class Llama(nn.Module):
-    """Rows in, logits out; nothing is kept between calls but what `attend` and slots keep."""
+    """Rows in, logits out. Only `attend` and slots keep anything between calls."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Llama(nn.Module):
         return step_logits(self.model, self.head, token, slot)
 
     def pack(self) -> Self:
-        """Lay out the weights for `step`, once they are loaded; they are frozen by it."""
+        """Lay out the loaded weights for `step`; this freezes them."""
         for layer in self.model.layers:
             cast(DecoderLayer, layer).pack()
         return self

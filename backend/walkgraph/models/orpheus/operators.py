@@ -1,9 +1,8 @@
 """Orpheus's operators: the prompt of a voice's turn, and the Llama that answers it with audio codes.
 
-A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): those of the prompt when they
-are read, a spoken one when it comes back as `token`. A token's noise follows from the call's seed and the number of
-tokens that it continues, so that `forward` and `step` speak the same. What a prompt has in common with those before it
-is not computed again, but counted.
+A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): the prompt's when they are read,
+a spoken one when it comes back as `token`. A token's noise depends on the call's seed and the number of tokens before
+it, so `forward` and `step` speak the same. A prefix shared with earlier prompts is counted but not computed again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +50,8 @@ _EXAMPLE: Mapping[str, Scalar] = {
 
 
 class Prompt(Operator):
-    """A human's turn of `voice: text`, and the begin of the answer's speech. `begin` puts the text's begin token in
-    front of it all too, as the published package does by reading its own prompt anew."""
+    """A human's turn `voice: text`, and the start of the answer's speech. `begin` also puts the text's begin token in
+    front, as the published package does by tokenizing its own prompt again."""
 
     def __init__(self, vocabulary: Vocabulary, tokens: SpeechTokens) -> None:
         self._vocabulary, self._tokens = vocabulary, tokens
@@ -71,7 +70,7 @@ class Prompt(Operator):
         text, t = call.inputs["text"], self._tokens
         if not isinstance(text, str):
             raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
-        # A lone surrogate is no character and has no bytes.
+        # A lone surrogate is not a character and has no bytes.
         said = self._vocabulary.encode(f"{call.params['voice']}: {text}".encode(errors="replace").decode())
         begin = [t.bos] if call.params["begin"] else []
         return [*begin, t.start_of_human, t.bos, *said, t.eos, t.end_of_human, t.start_of_ai, t.start_of_speech]
@@ -122,7 +121,7 @@ class Backbone(Operator):
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
         ids = given.where(known, 0).split(whole)
-        # A short prompt is read by a captured forward, in less time than the rest of it takes by a plain one.
+        # A captured forward reads a short prompt faster than a plain one computes what remains after the cached prefix.
         short = self._prompts.enabled and sum(whole) <= SIZES[-1]
         had = [(0, call.numbers("ids")) if short else reused(call, "ids", "kv", states) for call in calls]
         there, tokens = zip(*had, strict=True)
@@ -168,7 +167,7 @@ class Backbone(Operator):
         return StepOutputs({port: answers[port] for port in ("token", "code", "stop")}, answers[FINITE])
 
     def _answers(self, token: Tensor) -> dict[str, Tensor]:
-        """Sampled tokens int64 `[K]` -> ports, each `[K, ...]`. A token that is no code has one all the same, by the
+        """Sampled tokens int64 `[K]` -> ports, each `[K, ...]`. A token that is not an audio token gets a code by the
         same rule."""
         t, given = self._tokens, token.clamp(min=0)[:, None]
         code = (given - t.audio_base).remainder(t.codebook)
@@ -186,31 +185,31 @@ class Backbone(Operator):
             if port == "ids":
                 counts[index, mine] = counts[index, mine] | 1
         for call, mine in zip(calls, counts, strict=True):
-            # A state of its own: a view would keep the whole batch's counts alive.
+            # A copy: a view would keep the whole batch's counts alive.
             states.put(call.states["seen"], mine.clone() if len(calls) > 1 else mine)
         return counts
 
     def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
         whole = [[call.seed, states.length(call.states["kv"])] for call in calls]
         seed, position = self._on_device(torch.tensor(whole)).unbind(1)
-        # Doubles hold the whole numbers among them too.
+        # float64 represents the integers among them exactly.
         given = torch.tensor([[float(call.params[name]) for name in _SAMPLING] for call in calls], dtype=torch.float64)
         values = zip(_SAMPLING.values(), self._on_device(given).unbind(1), strict=True)
         return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})
 
     def _on_device(self, value: Tensor) -> Tensor:
-        """Without waiting for what the device does."""
+        """Move to the device without waiting for it."""
         return value.to(self._device, non_blocking=True)
 
 
 def _fed(call: Call) -> tuple[str, Tensor]:
-    """The one port that has a value."""
+    """The one port that has a value. Raises CallFailed for none or several."""
     fed = [(port, call.inputs[port]) for port in ("ids", "token") if call.inputs.get(port) is not None]
     if len(fed) != 1:
         raise CallFailed(f"`{call.node}` takes a value at exactly one of `ids` and `token`")
     port, value = fed[0]
     if value.dim() != 1 or not len(value) or (port == "token" and len(value) > 1):
-        wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, one at least"
+        wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, at least one"
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
     return port, value
 

@@ -1,4 +1,4 @@
-"""The configurations of Orpheus that a `random:CONFIG:SEED` source may name."""
+"""Orpheus's configurations for `random:CONFIG:SEED` sources."""
 
 from walkgraph.checkpoints.decoder import LongContext
 from walkgraph.checkpoints.presets import preset
@@ -21,7 +21,7 @@ ORPHEUS: dict[str, OrpheusConfig] = {
         tokens=_CODES,
     ),
 }
-"""Full-size shapes for measurements, tiny ones for tests: the same classes."""
+"""Full-size shapes for measurements, tiny ones for tests; both use the same classes."""
 
 
 def orpheus_config(name: str) -> OrpheusConfig:
@@ -29,6 +29,6 @@ def orpheus_config(name: str) -> OrpheusConfig:
 
 
 def text_edges(name: str) -> tuple[int, int]:
-    """Ids of the begin and the end of a text."""
+    """Ids of the tokens that begin and end a text."""
     tokens = orpheus_config(name).tokens
     return tokens.bos, tokens.eos

@@ -1,7 +1,7 @@
-"""How prompts that begin their sequences are read by a captured forward.
+"""Captured forwards for prompts that begin their sequences.
 
-Each token sees those of its own prompt up to itself, and nothing of any cache, so that no page table is read. What goes
-on from a context is read by a plain forward.
+Each token attends its own prompt up to itself and no cache, so no page table is read. A plain forward reads prompts
+that continue a context.
 
 Shape letters: R tokens of a graph, H query heads, G key/value heads, D head dim, V vocabulary.
 """
@@ -19,9 +19,9 @@ from walkgraph.architectures.captured_prompts import PromptForm, PromptInputs, p
 from walkgraph.layers.attention.dense_attention import Attend
 
 SIZES = (32, 64, 128, 256, 512)
-"""Tokens of a graph, all prompts together."""
+"""Tokens of a graph, summed over its prompts."""
 MOST = 16
-"""Prompts of a graph."""
+"""The most prompts of a graph."""
 
 
 class Model(Protocol):
@@ -31,7 +31,7 @@ class Model(Protocol):
 
 
 class LlamaPrompts(PromptForm):
-    """Answers with the logits after the last token of each prompt."""
+    """Returns the logits after the last token of each prompt."""
 
     sizes, most, what = SIZES, MOST, "a prompt of {} tokens"
 
@@ -47,7 +47,7 @@ class LlamaPrompts(PromptForm):
     def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
         sequence = [index for index, count in enumerate(to.counts) for _ in range(count)]
         ends = [count - 1 for count in accumulate(to.counts)]
-        # Padding has a sequence of its own.
+        # Padding gets a sequence of its own.
         return [*padded(positions, size), *padded(sequence, size, -1), *ends]
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
@@ -57,10 +57,10 @@ class LlamaPrompts(PromptForm):
 
 
 class PackedPrompts:
-    """`Attend` of prompts without a context; their keys and values go to their slots."""
+    """`Attend` for prompts without a context; their keys and values go to their slots."""
 
     def __init__(self, to: CausalRows, slots: Tensor, sequence: Tensor) -> None:
-        """`sequence` int64 `[R]`: which prompt a token is of."""
+        """`sequence` int64 `[R]`: the prompt of each token."""
         self._to, self._slots = to, slots
         at = torch.arange(len(sequence), device=sequence.device)
         self._mask = ((sequence[:, None] == sequence) & (at[:, None] >= at))[None, None]

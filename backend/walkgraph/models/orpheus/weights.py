@@ -9,6 +9,6 @@ from walkgraph.models.orpheus.llama import Llama
 
 
 def load_llama(folder: Path, config: LlamaConfig, **on: Unpack[Loading]) -> Llama:
-    """The model, packed; strict. With tied embeddings a file may hold a head too: it is the table again."""
+    """Load the model and pack it; strict. With tied embeddings a file may hold a head too, which repeats the table."""
     spare = ("lm_head.weight",) if config.tied else ()
     return load(lambda: Llama(config), folder, "model", names=Names(spare=spare), **on).pack()

@@ -9,16 +9,14 @@ from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, 
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
-_ROBOT = Param(
-    type="string", default="", description="Whose quantiles, where the weights have those of several robots."
-)
+_ROBOT = Param(type="string", default="", description="The robot whose quantiles to use, if the weights have several.")
 
 _component = Declarations("pi05", weights="pi05")
 
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "pi05.camera",
-        "Decodes a camera's picture and fits it into the model's square, in black; nothing without one.",
+        "Decodes a camera's picture and fits it into the model's square with black borders; no output without one.",
         category="Picture",
         inputs=(port("image", "image: bytes", optional=True),),
         outputs=(port("pixels", PIXELS, optional=True, description="RGB in [-1, 1]"),),
@@ -26,11 +24,11 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.prompt",
-        "Writes the task and the digitised state as tokens: `Task: ..., State: ...; Action:`.",
+        "Writes the task and the digitized state as tokens: `Task: ..., State: ...; Action:`.",
         category="Text",
         inputs=(
             port("text", "text: str"),
-            port("state", "state: float[s]", description="raw; normalised by the weights' quantiles"),
+            port("state", "state: float[s]", description="raw; normalized by the weights' quantiles"),
         ),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
@@ -42,14 +40,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.vision",
-        "Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. Nothing without one.",
+        "Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. No output without one.",
         category="Picture",
         inputs=(port("pixels", PIXELS, optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
     ),
     _component(
         "pi05.prefill",
-        "Reads cameras and prompt as one block that sees all of itself; its cache serves every flow step.",
+        "Reads cameras and prompt as one block with full attention; its cache serves every flow step.",
         former=("pi05.prefix",),
         category="Model",
         inputs=(
@@ -62,10 +60,12 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.timestep_conditioning",
-        "What the flow times of a chunk's steps do to the expert's norms: the same for every run.",
+        "Modulations of the expert's norms by the flow times of a chunk's steps; the same for every run.",
         former=("pi05.modulations",),
         category="Flow matching",
-        outputs=(port("modulations", "tensor: float[steps, n]", description="of every step, from noise to actions"),),
+        outputs=(
+            port("modulations", "tensor: float[steps, n]", description="one row per step, from noise to actions"),
+        ),
         params={"steps": integer("Flow steps.", default=10, min=1, max=100)},
         cost="launch",
     ),
@@ -101,7 +101,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.unnormalise",
-        "Brings drawn actions back to the robot's units by the weights' quantiles.",
+        "Converts drawn actions to the robot's units by the weights' quantiles.",
         category="Action",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
@@ -129,7 +129,7 @@ SIZES: Mapping[str, FamilySizes] = {
                 workspace={
                     "pi05.vision": 300 * MIB,  # 24 cameras, and graphs of each batch size
                     "pi05.prefill": 400 * MIB,  # 8 prefixes of 1,000 rows: their MLP's hidden numbers twice
-                    "pi05.action_expert": 500 * MIB,  # dense rooms of 16 contexts, graphs
+                    "pi05.action_expert": 500 * MIB,  # dense contexts of 16 rows, graphs
                 },
             ),
             "pi05-tiny": Shape(

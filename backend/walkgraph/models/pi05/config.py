@@ -16,23 +16,23 @@ from walkgraph.errors import InvalidInput
 
 FORMAT = "walkgraph/pi05@1"
 _ACTIONS = 4096
-"""Numbers of an action, and actions of a chunk."""
+"""The most numbers in an action, and actions in a chunk."""
 _HORIZONS, _CAMERAS = 64, 64
 _PERIOD = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Widths:
-    """Of one of the two stacks."""
+    """Sizes of one of the two stacks."""
 
     width: int
     hidden: int
-    """Between the matrices of an MLP."""
+    """Width between the matrices of an MLP."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pi05Config(StackSizes):
-    """Raises ValueError for sizes that don't go together."""
+    """Sizes of a pi0.5 model. Raises ValueError for sizes that don't fit together."""
 
     vision: SiglipConfig
     prefix: Widths
@@ -44,11 +44,11 @@ class Pi05Config(StackSizes):
     rope_theta: float = 1e4
     norm_eps: float = 1e-6
     periods: tuple[float, float] = (4e-3, 4.0)
-    """Shortest and longest, of the sinusoids of a flow time."""
+    """Shortest and longest period of the sinusoids that encode a flow time."""
     horizons: tuple[int, ...] = (50, 15, 10)
-    """Actions of the chunks that are made ready: of two arms, of DROID and of LIBERO. Others can be asked for."""
+    """Chunk lengths that are prepared at load: for two arms, DROID and LIBERO. Requests may use others."""
     cameras: int = 3
-    """That its robot likeliest has: chunks behind so many pictures are made ready."""
+    """The robot's likely number of cameras: chunks after that many pictures are prepared at load."""
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.heads, self.kv_heads, self.vocab, self.action_width, self.prefix.hidden)
@@ -57,9 +57,9 @@ class Pi05Config(StackSizes):
         if self.head_dim % 2 or self.expert.width % 2 or not 0 <= self.bos < self.vocab:
             raise ValueError("`head_dim` and `expert.width` must be even, and `bos` lie in the vocabulary")
         if self.cameras < 1:
-            raise ValueError(f"`cameras` says how many pictures are read, one at least, and is {self.cameras}")
+            raise ValueError(f"`cameras` must be 1 or more, and is {self.cameras}")
         if min(self.horizons, default=0) < 1:
-            raise ValueError(f"`horizons` names how many actions a chunk has, one at least, and is {self.horizons}")
+            raise ValueError(f"`horizons` must list chunk lengths of 1 or more, and is {self.horizons}")
         if not self.periods[0] < self.periods[1]:
             raise ValueError(f"the shortest of `periods` must be below the longest, and they are {self.periods}")
 
@@ -70,12 +70,12 @@ class Pi05Config(StackSizes):
 
     @property
     def patches(self) -> int:
-        """Tokens of a camera."""
+        """Tokens of one camera's picture."""
         return self.vision.side**2
 
     @property
     def norms(self) -> int:
-        """That a flow time modulates."""
+        """Number of norms that a flow time modulates."""
         return 2 * self.layers + 1
 
     def shape(self, of: Widths) -> DecoderShape:
@@ -106,7 +106,7 @@ def read_pi05(folder: Path) -> Pi05Config:
 
 
 def pi05_json(config: Pi05Config) -> str:
-    """What `read_pi05` reads back."""
+    """The JSON that `read_pi05` reads."""
     return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
 
 
@@ -178,5 +178,5 @@ _CHUNK = ("action_horizon", "chunk_size")
 
 
 def _either(config: Fields, keys: tuple[str, str]) -> int | None:
-    """What openpi says under the first name, and lerobot under the second."""
+    """The value that openpi stores under the first key, and lerobot under the second."""
     return next((config.whole(key, _ACTIONS) for key in keys if config.values.get(key) is not None), None)

@@ -1,7 +1,7 @@
-"""pi0.5's flow step: the actions of every row of a batch, moved by one Euler step behind prefixes that stay.
+"""pi0.5's flow step: the actions of every row of a batch, moved by one Euler step, with prefixes that stay unchanged.
 
-What a flow time does to the expert's norms follows from the time alone, so that a *table* of it is made before the
-loop (`tables`): of each norm its scale, what its shift adds to the product after it, and its gate.
+A flow time's effect on the expert's norms depends only on the time, so a *table* of it is made before the loop
+(`tables`): for each norm its scale, the bias that its shift adds to the next product, and its gate.
 
 Shape letters: B rows, t actions of a row, a numbers of an action, R = B * t, W width, H query heads, G key/value heads,
 D head dim, T numbers of a table.
@@ -45,7 +45,7 @@ Attended = Callable[[int, Rows, Tensor, Tensor], Tensor]
 
 
 class ExpertRows:
-    """Raises RuntimeError for a model that is not packed."""
+    """The flow step over rows. Raises RuntimeError for a model that is not packed."""
 
     def __init__(self, model: Pi05) -> None:
         self._model = model
@@ -70,7 +70,7 @@ class ExpertRows:
         return torch.cat([laid(parts), scale, shift], 1)
 
     def step(self, actions: Tensor, table: Tensor, way: FlowInterval, block: Block) -> Tensor:
-        """Noised actions float32 `[B, t, a]`, table `[B, T]` of the way's times -> actions where it goes."""
+        """Noised actions float32 `[B, t, a]`, table `[B, T]` at the interval's start -> actions at its end."""
         (rows, count, _), shape = actions.shape, self._shape
         turns = rotary_from_first(block.positions, count, self._model.rope.frequencies(actions.device))
         q = self._layers[0].qkv.new_empty(rows * count, shape.heads, shape.head_dim)
@@ -84,7 +84,7 @@ class ExpertRows:
     def forward(
         self, actions: Tensor, table: Tensor, way: FlowInterval, positions: Tensor, attend: Attention
     ) -> Tensor:
-        """As `step`; positions int64 `[R]`."""
+        """Like `step`; positions int64 `[R]`."""
         rotation, shape = self._model.rope(positions), self._shape
 
         def attended(layer: int, x: Rows, weight: Tensor, bias: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class ExpertRows:
         return end(*self._through(actions, table, attended), actions, way)
 
     def _through(self, actions: Tensor, table: Tensor, attended: Attended) -> tuple[Tensor, VelocityHead]:
-        """All layers -> rows `[R, W]` before the last norm, and this."""
+        """All layers -> rows `[R, W]` before the last norm, and the head with that norm."""
         width, eps = self._shape.width, self._shape.norm_eps
         by = lifted(table[:, : -2 * width], width, self._products)
         scale, shift = table[:, -2 * width :].split(width, 1)

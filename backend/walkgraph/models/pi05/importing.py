@@ -39,7 +39,7 @@ def _tensors(config: Pi05Config) -> Iterator[tuple[str, Shape]]:
 
 
 def _decoder(name: str, config: Pi05Config, widths: Widths, *, adaptive: bool) -> Iterator[tuple[str, Shape]]:
-    """`adaptive`: its norms are made by the flow time."""
+    """Names and shapes of a decoder; `adaptive`: its norms are modulated by the flow time."""
     width = widths.width
     queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
 
@@ -58,13 +58,13 @@ def _decoder(name: str, config: Pi05Config, widths: Widths, *, adaptive: bool) -
 
 
 def _named(found: Shapes) -> Shapes:
-    """lerobot's names begin with `model.`; the head is the table of embeddings; the expert's own head is not used."""
+    """lerobot's names begin with `model.`; the head repeats the embedding table; the expert's own head is unused."""
     names = {name.removeprefix("model."): shape for name, shape in found.items()}
     return {_TABLE if name == _HEAD else name: shape for name, shape in names.items() if name != _UNUSED}
 
 
 def _robot(contents: Contents) -> str:
-    """Whose statistics the graph takes, of several: the first that can be read, else the first."""
+    """The robot whose statistics the graph uses, of several: the first one that is readable, else the first."""
     found = statistics.robots(contents.folder)
     if len(found) < 2:
         return ""

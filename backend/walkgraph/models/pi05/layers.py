@@ -1,4 +1,4 @@
-"""Gemma's layers, as pi0.5 has them twice: with plain norms for what is read, with modulated ones for the actions.
+"""Gemma's layers in pi0.5's two variants: with plain norms for the prefix, with modulated norms for the actions.
 
 Parameter names are the public checkpoint's.
 
@@ -21,7 +21,7 @@ from walkgraph.layers.rope import Rotation, rotate
 
 
 class Modulation(NamedTuple):
-    """What a flow time does to a norm and to what follows it: float32, broadcastable to `[B, L, W]`."""
+    """A flow time's effect on a norm and on what follows it: float32, broadcastable to `[B, L, W]`."""
 
     scale: Tensor
     shift: Tensor
@@ -29,7 +29,7 @@ class Modulation(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Tensor) -> Self:
-        """`[B, 3, W]` -> of each row's tokens."""
+        """`[B, 3, W]` -> the modulation of each row's tokens."""
         return cls(*numbers[:, :, None].unbind(1))
 
 
@@ -56,7 +56,7 @@ class GemmaNorm(Packable):
 
 
 class AdaNorm(nn.Module):
-    """Root-mean-square norm without a weight of its own: a condition makes scale, shift and gate."""
+    """Root-mean-square norm without a weight; scale, shift and gate come from a condition."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class AdaNorm(nn.Module):
         self.width, self.eps = width, eps
         nn.init.zeros_(self.dense.weight)
         nn.init.zeros_(self.dense.bias)
-        # Gates of 1: a model that is to be trained begins as a plain one.
+        # Gates of 1: a model for training starts like one with plain norms.
         nn.init.ones_(self.dense.bias[2 * width :])
 
     def numbers(self, condition: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class AdaNorm(nn.Module):
         return self.dense(condition.to(self.dense.weight.dtype)).float().unflatten(-1, (3, self.width))
 
     def forward(self, x: Tensor, by: Modulation) -> Tensor:
-        """x `[B, L, W]` -> like it; the gate is not for here."""
+        """x `[B, L, W]` -> like it; the caller applies the gate."""
         normed = F.rms_norm(x.float(), (self.width,), None, self.eps)
         return (normed * (1 + by.scale) + by.shift).to(x.dtype)
 
@@ -106,21 +106,20 @@ class PrefixLayer(GemmaLayer[GemmaNorm]):
         super().__init__(shape, GemmaNorm)
 
     def forward(self, x: Tensor, rotation: Rotation, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """x `[B, L, W]`, all of which see each other but for the `mask` -> `[B, L, W]`, keys and values
-        `[B, L, G, D]`."""
+        """x `[B, L, W]`, attending each other within `mask` -> `[B, L, W]`, and keys and values `[B, L, G, D]`."""
         q, k, v = heads(self.self_attn, self.input_layernorm(x), rotation)
         x = x + attended(self.self_attn, q, k, v, mask)
         return x + self.mlp(self.post_attention_layernorm(x)), (k, v)
 
     def keys(self, x: Tensor, rotation: Rotation) -> KV:
-        """What the last layer is needed for: the keys and values of `forward` alone."""
+        """The keys and values of `forward` alone, for the last layer, whose output nothing reads."""
         normed = self.input_layernorm(x).flatten(0, 1)
         k, v = (self.self_attn.part(f"{name}_proj", "")(normed) for name in "kv")
         k, v = (part.unflatten(1, (-1, self.self_attn.shape.head_dim)) for part in (k, v))
         return rotate(k, rotation).unflatten(0, x.shape[:2]), v.unflatten(0, x.shape[:2])
 
     def pack(self) -> None:
-        """Lay weights that read one input side by side. State names stay; the parameters are frozen, and views."""
+        """Lay weights that read one input side by side. State names stay; parameters become frozen views."""
         self.self_attn.pack()
         for part in (self.mlp, self.input_layernorm, self.post_attention_layernorm):
             part.pack()
@@ -133,14 +132,14 @@ class ExpertLayer(GemmaLayer[AdaNorm]):
     def forward(
         self, x: Tensor, rotation: Rotation, by: tuple[Modulation, Modulation], seen: KV, mask: Tensor | None
     ) -> Tensor:
-        """x `[B, L, W]`, all of which see each other and what was `seen`: `[B, S, G, D]` -> `[B, L, W]`."""
+        """x `[B, L, W]`, attending each other and `seen`, `[B, S, G, D]` -> `[B, L, W]`."""
         q, k, v = heads(self.self_attn, self.input_layernorm(x, by[0]), rotation)
         k, v = torch.cat([seen[0].to(k.dtype), k], 1), torch.cat([seen[1].to(v.dtype), v], 1)
         x = _gated(x, attended(self.self_attn, q, k, v, mask), by[0])
         return _gated(x, self.mlp(self.post_attention_layernorm(x, by[1])), by[1])
 
     def pack(self) -> None:
-        """As that of `PrefixLayer`."""
+        """Like `PrefixLayer.pack`."""
         self.self_attn.pack()
         self.mlp.pack()
 

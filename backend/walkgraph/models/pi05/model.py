@@ -7,10 +7,10 @@ velocity are the prefix's last hidden states, for an auxiliary loss:
     flow = model(cameras, ids, lengths, noised, t)    # cameras: tensors `[B, 3, h, w]` in [-1, 1], one for each camera
     loss = mse(flow.velocity, noise - actions)        # + 0.5 * mse(head(flow.states[rows, places]), target)
 
-A token's place among `states` is cameras * patches + its index in `ids`. The files of a model are its `state_dict()`
-and `pi05_checkpoint.config_json(config)`; `pack` is for serving alone, and freezes it.
+A token's place among `states` is cameras * patches + its index in `ids`. A model's files are its `state_dict()` and
+`pi05_json(config)` of `models.pi05.config`; `pack` is only for serving, and freezes it.
 
-The pieces that are served apart (`see`, `read`, `modulations`, `denoise`) are what `forward` is made of.
+`forward` is made of the pieces that are served separately: `see`, `read`, `modulations`, `denoise`.
 
 Parameter names are the public checkpoint's.
 
@@ -41,14 +41,14 @@ class Flow(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """What the expert sees."""
+    """The context that the expert attends to."""
 
     kv: list[KV]
     """Per layer, `[B, P, G, D]`."""
     valid: Tensor | None
-    """bool `[B, P]`; None: all of it."""
+    """bool `[B, P]`; None: all rows are valid."""
     states: Tensor = torch.empty(0)
-    """`[B, P, W]`, normed, where they were asked for."""
+    """`[B, P, W]`, normed, if they were asked for."""
 
 
 class _Tower(nn.Module):
@@ -93,7 +93,7 @@ M = TypeVar("M", _PaliGemmaModel, _ExpertModel)
 
 
 class _Head(nn.Module, Generic[M]):
-    """Of a model with a head; what it would say isn't read."""
+    """Wraps a model with a head, which is never read."""
 
     def __init__(self, model: M) -> None:
         super().__init__()
@@ -144,13 +144,14 @@ class Pi05(nn.Module):
         time: Tensor,
         present: Tensor | None = None,
     ) -> Flow:
-        """cameras: `[B, 3, h, w]` each, in [-1, 1]; ids int64 `[B, n]`, of which `lengths` `[B]` count (None: all);
-        noised actions `[B, t, a]`; time `[B]`; present: bool `[B, C]`, cameras that a row has (None: all)."""
+        """cameras: `[B, 3, h, w]` each, in [-1, 1]; ids int64 `[B, n]`, of which the first `lengths` `[B]` are valid
+        (None: all); noised actions `[B, t, a]`; time `[B]`; present: bool `[B, C]`, the cameras that a row has (None:
+        all)."""
         prefix = self.read(*self.laid(cameras, ids, lengths, present), states=True)
         return Flow(self.denoise(actions, self.modulations(time), prefix), prefix.states)
 
     def see(self, pixels: Tensor) -> Tensor:
-        """Pictures `[B, 3, h, w]` in [-1, 1] -> `[B, p, W]`. They are not scaled as text is."""
+        """Pictures `[B, 3, h, w]` in [-1, 1] -> `[B, p, W]`, without the scaling that text gets."""
         return self.projector(self.vision(pixels)).unflatten(0, (pixels.shape[0], -1))
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -160,8 +161,7 @@ class Pi05(nn.Module):
     def laid(
         self, cameras: Sequence[Tensor], ids: Tensor, lengths: Tensor | None, present: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Cameras and text, as `forward` takes them -> `[B, P, W]` and which of it is valid, bool `[B, P]` (None: all
-        of it)."""
+        """Cameras and text, as in `forward` -> rows `[B, P, W]`, and bool `[B, P]`: true for valid ones (None: all)."""
         rows, count, device = ids.shape[0], len(cameras), ids.device
         seen = self.see(torch.cat([*cameras])).unflatten(0, (count, rows)) if cameras else []
         x = torch.cat([*seen, self.embed(ids)], 1)
@@ -175,7 +175,7 @@ class Pi05(nn.Module):
         return x, torch.cat([present.repeat_interleave(self.config.patches, 1), text], 1)
 
     def read(self, x: Tensor, valid: Tensor | None = None, *, states: bool = False) -> Prefix:
-        """x `[B, P, W]`, all of which see what is valid of it. Without `states` the last layer makes only its keys and
+        """x `[B, P, W]`, each row attending all valid ones. Without `states` the last layer computes only its keys and
         values."""
         layers = [cast(PrefixLayer, layer) for layer in self.language.layers]
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2]) if valid is None else _places(valid)
@@ -189,8 +189,8 @@ class Pi05(nn.Module):
         return Prefix([*kv, layers[-1].keys(x, rotation)], valid)
 
     def modulations(self, time: Tensor) -> Tensor:
-        """Flow times `[n]` -> float32 `[n, norms, 3, W]`: scale, shift and gate of every norm of the expert, in the
-        order of the layers; two of each, and the last one."""
+        """Flow times `[n]` -> float32 `[n, norms, 3, W]`: scale, shift and gate of every norm of the expert, two per
+        layer in order, then the last norm."""
         width, (low, high) = self.config.expert.width, self.config.periods
         share = torch.linspace(0, 1, width // 2, dtype=torch.float64, device=time.device)
         angles = time.double()[:, None] * (2 * math.pi / (low * (high / low) ** share))
@@ -201,7 +201,7 @@ class Pi05(nn.Module):
         return torch.stack([norm.numbers(condition) for norm in (*norms, self.expert.norm)], 1)
 
     def denoise(self, actions: Tensor, modulation: Tensor, prefix: Prefix) -> Tensor:
-        """Noised actions `[B, t, a]`, `modulations` of their times -> velocity, float32 `[B, t, a]`."""
+        """Noised actions `[B, t, a]` and the `modulations` of their times -> velocity, float32 `[B, t, a]`."""
         (rows, count, _), expert = actions.shape, self.expert
         held = prefix.kv[0][0].shape[1]
         after = torch.arange(count, device=actions.device)
@@ -228,7 +228,7 @@ class Pi05(nn.Module):
         return F.linear(x.float(), out.weight.float(), out.bias.float())
 
     def pack(self) -> Self:
-        """Lay out weights so that fewer products read them, once they are loaded; it freezes them."""
+        """Lay out loaded weights so that fewer products read them; this freezes them."""
         self.vision.pack()
         for layer in (*self.language.layers, *self.expert.layers):
             cast("PrefixLayer | ExpertLayer", layer).pack()
@@ -237,5 +237,5 @@ class Pi05(nn.Module):
 
 
 def _places(valid: Tensor) -> Tensor:
-    """Positions `[B, P]` of what is valid; the rest has some."""
+    """Positions `[B, P]` of the valid rows; invalid ones get arbitrary positions."""
     return (valid.cumsum(1) - 1).clamp(min=0)

@@ -1,4 +1,4 @@
-"""pi0.5's operators: cameras and prompt, the prefix they are read into, and the flow that draws actions behind it."""
+"""pi0.5's operators: cameras and prompt, the prefix made of them, and the flow that draws actions after it."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,14 +32,15 @@ _ROBOT = "robot"
 _LEVELS = 256
 _SEED_BITS = 63
 _BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
-"""Cameras that are seen at once: one to three of each robot."""
+"""Batch sizes in cameras: one to three per robot."""
 _ROBOTS = (1, 2, 4, 8, 16)
 _TABLES = 4
-"""Counts of steps whose tables are kept."""
+"""The most step counts whose tables are kept."""
 
 
 class Camera(Operator):
-    """Scaled to fit with its shape kept, and laid in the middle of a black square; one of that size stays as it is."""
+    """Scaled to fit, keeping its aspect ratio, and centred in a black square; a picture of that size stays
+    unchanged."""
 
     def __init__(self, side: int) -> None:
         self._side = side
@@ -96,7 +97,7 @@ class Prompt(Operator):
             raise CallFailed(f"`{call.node}`: {error}", "state", code="invalid_input") from None
         inside = torch.cat([inside, inside.new_zeros(max(0, int(call.params["state_width"]) - len(inside)))])
         levels = torch.bucketize(inside, self._edges, right=True) - 1
-        # A lone surrogate is no character and has no bytes.
+        # A lone surrogate is not a character and has no bytes.
         task = text.encode(errors="replace").decode().strip().replace("_", " ").replace("\n", " ")
         said = f"Task: {task}, State: {' '.join(map(str, levels.tolist()))};\nAction: "
         return [self._bos, *self._vocabulary.encode(said)]
@@ -150,7 +151,7 @@ class Vision(Operator):
 
 
 class Prefill(Operator):
-    """The cameras that are there, in their order, then the prompt: one block that sees all of itself."""
+    """The cameras present, in order, then the prompt: one block with full attention."""
 
     def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype, capture: Capture | None = None) -> None:
         self._model, self._device, self._dtype = model, device, dtype
@@ -191,18 +192,19 @@ class Prefill(Operator):
         return [{} for _ in calls]
 
     def _parts(self, call: Call) -> Sequence[Tensor]:
-        """Embeddings `[p, W]` of the cameras that are there, and ids `[n]`."""
+        """Embeddings `[p, W]` of the cameras present, and ids `[n]`."""
         width, ids = self._model.config.prefix.width, call.inputs["ids"]
         seen = {port: call.inputs[port] for port in _CAMERAS if call.inputs.get(port) is not None}
         for port, value in seen.items():
             if value.dim() != 2 or value.shape[1] != width:
                 raise CallFailed(f"`{call.node}.{port}` takes [p, {width}], and got {list(value.shape)}", port)
         if ids.dim() != 1 or not len(ids):
-            raise CallFailed(f"`{call.node}.ids` takes token ids `[n]`, one at least, and got {list(ids.shape)}", "ids")
+            raise CallFailed(f"`{call.node}.ids` takes token ids `[n]`, at least one, and got {list(ids.shape)}", "ids")
         return [*seen.values(), ids]
 
     def _refuse_outside(self, calls: Sequence[Call]) -> None:
-        """Tokens outside the vocabulary. Waits for the device only if the host doesn't know them."""
+        """Raise CallFailed for tokens outside the vocabulary. Waits for the device only if the host doesn't know
+        them."""
         vocab = self._model.config.vocab
         for call in calls:
             known = call.numbers("ids")
@@ -226,7 +228,7 @@ class TimestepConditioning(Operator):
         return [{"modulations": self._of(int(call.params["steps"]))} for call in calls]
 
     def _of(self, steps: int) -> Tensor:
-        """float32 `[steps, T]`, which nobody writes into."""
+        """The table for `steps` steps, float32 `[steps, T]`; shared, so never written to."""
         if steps not in self._kept:
             self._kept[steps] = self._rows.tables(1 - torch.arange(steps, device=self._device) / steps)
         self._kept.move_to_end(steps)
@@ -236,19 +238,19 @@ class TimestepConditioning(Operator):
 
 
 class Noise(OnDevice):
-    """Drawn on the CPU whatever the device: a seed means the same noise everywhere."""
+    """Drawn on the CPU for every device, so a seed gives the same noise everywhere."""
 
     def examples(self) -> Sequence[Example]:
         return (Example(params={"horizon": 2, "width": 2, "seed": 0}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        # From pinned memory: another copy would make the host wait for the device.
+        # From pinned memory; any other copy would make the host wait for the device.
         pinned = self._device.type == "cuda"
         return [{"actions": _noise(call, pinned=pinned).to(self._device, non_blocking=True)} for call in calls]
 
 
 class ActionExpert(Operator):
-    """One Euler step of the flow. Chunks of one length are one batch, whatever their times."""
+    """One Euler step of the flow. One batch holds chunks of one length, at any times."""
 
     def __init__(self, model: Pi05, device: torch.device, dtype: torch.dtype) -> None:
         self._model, self._device, self._dtype = model, device, dtype
@@ -323,7 +325,7 @@ class ActionExpert(Operator):
     def _refuse_misfits(self, call: Call) -> None:
         actions, table = call.inputs["actions"], call.inputs["modulation"]
         if actions.dim() != 2 or actions.shape[1] != self._model.config.action_width or not len(actions):
-            wanted = f"actions `[t, {self._model.config.action_width}]`, one at least"
+            wanted = f"actions `[t, {self._model.config.action_width}]`, at least one"
             raise CallFailed(f"`{call.node}.actions` takes {wanted}, and got {list(actions.shape)}", "actions")
         if table.shape != (self._rows.numbers,):
             wanted = f"`[{self._rows.numbers}]`, a step of `pi05.timestep_conditioning`"
@@ -381,7 +383,7 @@ def _pi05(context: LoadContext) -> Pi05:
 
 
 def random_pi05(config: Pi05Config, seed: int, *, device: torch.device, dtype: torch.dtype) -> Pi05:
-    """Packed; what a loaded model keeps in float32, it keeps too."""
+    """A packed model with random weights; the parameters that loading keeps in float32 stay in float32."""
     model = drawn(lambda: Pi05(config), seed, device=device, dtype=dtype)
     for name, tensor in model.named_parameters():
         if exact(name):

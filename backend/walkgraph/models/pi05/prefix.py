@@ -1,10 +1,10 @@
-"""pi0.5's prefixes: cameras and text of any runs, read in one forward of few launches, which is captured.
+"""pi0.5's prefixes: cameras and text of any runs, read in one captured forward with few launches.
 
-The rows of all runs are one tensor through all layers, and keys and values go from the product to their pages at once.
-What the last layer attends, nobody reads: it makes its keys and values alone.
+The rows of all runs are one tensor through all layers, and keys and values go from the product straight to their pages.
+Nothing reads the last layer's output, so it computes only its keys and values.
 
-A prefix begins its sequence, so that its rows see each other and no pages. Where they stand, and how many each run has,
-lies in tensors that are filled before a replay: a graph for each number of rows serves all.
+A prefix begins its sequence, so its rows attend each other and no pages. Their slots, and each run's number of rows,
+are in tensors that are filled before a replay: one graph per number of rows serves all.
 
 Shape letters: R rows of all runs, W width, H query heads, G key/value heads, D head dim, F hidden width.
 """
@@ -30,13 +30,14 @@ from walkgraph.models.pi05.layers import GemmaNorm, PrefixLayer
 from walkgraph.models.pi05.model import Pi05
 
 SIZES = (128, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
-"""Rows of a graph, all runs together: whole tiles of products. Of more, launching takes less than running."""
+"""Rows of a graph, summed over its runs: whole tiles of products. Beyond these sizes running takes longer than
+launching."""
 MOST = 16
-"""Runs of a graph."""
+"""The most runs of a graph."""
 
 
 class Seen(Protocol):
-    """Where rows go, and what they see: `Placed`, or `PackedPrefixes`."""
+    """The destinations of rows and their attention: `Placed`, or `PackedPrefixes`."""
 
     @property
     def k(self) -> Sequence[Tensor]: ...
@@ -53,15 +54,15 @@ class Seen(Protocol):
 
 
 class PrefixRows:
-    """Raises RuntimeError for a model that is not packed."""
+    """Prefixes as rows. Raises RuntimeError for a model that is not packed."""
 
     def __init__(self, model: Pi05) -> None:
         self._rope, self.shape = model.rope, model.config.shape(model.config.prefix)
         self._layers = [_Layer(cast(PrefixLayer, layer)) for layer in model.language.layers]
 
     def read(self, x: Tensor, positions: Tensor, to: Seen) -> None:
-        """x `[R, W]`, contiguous and given up; positions int64 `[R]`. `to` has a place for every row, and knows what
-        each sees."""
+        """x `[R, W]`, contiguous and consumed; positions int64 `[R]`. `to` places every row and knows what it
+        attends."""
         turns = RotaryTable.at(positions[None], self._rope.frequencies(x.device))
         q = x.new_empty(x.shape[0], self.shape.heads, self.shape.head_dim)
         last = len(self._layers) - 1
@@ -75,7 +76,7 @@ class PrefixRows:
 
 
 class _Layer:
-    """The products of one layer, with what stands before and after each."""
+    """The products of one layer, with the operations before and after each."""
 
     def __init__(self, layer: PrefixLayer) -> None:
         attention, mlp = layer.self_attn, layer.mlp
@@ -95,7 +96,7 @@ class _Layer:
         return product(_normed(x, self._first), self._kv)
 
     def after(self, heads: Tensor, x: Tensor) -> Tensor:
-        """heads `[R, H * D]`, x `[R, W]`, given up -> `[R, W]`."""
+        """heads `[R, H * D]`, x `[R, W]`, consumed -> `[R, W]`."""
         x = product(heads, self._o.weight, residual=x)
         inner = gated_product(_normed(x, self._second), self._gate_up, "gelu_tanh")
         return product(inner, self._down.weight, residual=x)
@@ -110,11 +111,10 @@ def _normed(x: Tensor, norm: GemmaNorm) -> Tensor:
 
 
 class PackedPrefixes:
-    """`Seen` of prefixes that begin their sequences."""
+    """`Seen` for prefixes that begin their sequences."""
 
     def __init__(self, to: CausalRows, slots: Tensor, bounds: Tensor, most: int, heads: int) -> None:
-        """slots int64 `[R]`, where keys and values go; bounds int32 `[M + 1]`: of the rows of each run, `most` of one
-        at most."""
+        """slots int64 `[R]` for keys and values; bounds int32 `[M + 1]` of each run's rows, at most `most` per run."""
         self.k, self.v, self.slots = to.k, to.v, slots
         self._blocks = PackedBlocks(bounds, most, heads)
 
@@ -123,7 +123,7 @@ class PackedPrefixes:
 
 
 class PrefixForm(PromptForm):
-    """Answers nothing: a prefix is read for its keys and values."""
+    """Returns nothing: only a prefix's keys and values are needed."""
 
     sizes, most, what = SIZES, MOST, "a prefix of {} rows"
 
@@ -137,7 +137,7 @@ class PrefixForm(PromptForm):
         return [0, *[size] * MOST, *[0] * size]
 
     def numbers(self, size: int, positions: Sequence[int], to: CausalRows) -> Sequence[int]:
-        """Bounds of each run's rows, then positions."""
+        """Bounds of each run's rows, followed by positions."""
         return [*padded([0, *accumulate(to.counts)], MOST + 1, sum(to.counts)), *positions]
 
     def read(self, inputs: PromptInputs, to: CausalRows) -> Sequence[Tensor]:
@@ -149,13 +149,13 @@ class PrefixForm(PromptForm):
 
 
 class Prefixes:
-    """Prefixes by captured forwards, or by the same work launched where no graph holds them."""
+    """Prefixes by captured forwards, or by the same work launched directly where no graph fits."""
 
     def __init__(self, rows: PrefixRows, capture: Capture | None) -> None:
         self._rows, self._captured = rows, CapturedPrompts(PrefixForm(rows), capture)
 
     def read(self, x: Tensor, to: CausalRows | None) -> bool:
-        """x `[R, W]`, run by run, given up. False where a plain forward must serve them."""
+        """x `[R, W]`, run by run, consumed. False if a plain forward must serve them."""
         if to is None or not self._captured.enabled:
             return False
         positions = [place for count in to.counts for place in range(count)]
@@ -170,7 +170,7 @@ class Prefixes:
 
 
 def embedded(model: Pi05, cameras: list[list[Tensor]], ids: list[Tensor]) -> Tensor:
-    """Of every run, embeddings `[p, W]` of the cameras it has and token ids `[n]` -> rows `[R, W]`, run by run."""
+    """Embeddings `[p, W]` of each run's cameras, and each run's token ids `[n]` -> rows `[R, W]`, run by run."""
     texts = model.embed(torch.cat(ids)).split([len(one) for one in ids])
     runs = zip(cameras, texts, strict=True)
     return torch.cat([part.to(text.dtype) for seen, text in runs for part in (*seen, text)])

@@ -1,4 +1,4 @@
-"""The configurations of pi0.5 that a `random:CONFIG:SEED` source may name."""
+"""pi0.5's configurations for `random:CONFIG:SEED` sources."""
 
 from walkgraph.checkpoints.presets import preset
 from walkgraph.checkpoints.siglip import SiglipConfig
@@ -18,7 +18,7 @@ PI05: dict[str, Pi05Config] = {
         bos=256,
     ),
 }
-"""Full-size shapes for measurements, tiny ones for tests: the same classes."""
+"""Full-size shapes for measurements, tiny ones for tests; both use the same classes."""
 
 
 def pi05_config(name: str) -> Pi05Config:
@@ -26,6 +26,6 @@ def pi05_config(name: str) -> Pi05Config:
 
 
 def text_edges(name: str) -> tuple[int, int]:
-    """The id of the begin of a text, twice: pi0.5 reads texts and writes none, so that nothing ends one."""
+    """The id of a text's begin, twice: pi0.5 reads texts and writes none, so it has no end token."""
     config = pi05_config(name)
     return config.bos, config.bos

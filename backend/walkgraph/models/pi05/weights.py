@@ -4,8 +4,8 @@ A folder holds `model.safetensors` (or its shards): openpi's names, or lerobot's
 language model's head is its table of embeddings, under either name; the expert's own head is not used. What else lies
 there is read by `walkgraph.checkpoints`.
 
-In 16 bits, what is small and decides much stays in float32: the prefix's norms, the maps into and out of the expert and
-the time's MLP. What a flow time makes of the expert's norms is computed in float32, once, from weights as they are.
+With 16-bit weights, small but sensitive parameters stay in float32: the prefix's norms, the maps into and out of the
+expert, and the time's MLP. The expert's modulations are computed once in float32 from the unrounded weights.
 """
 
 from pathlib import Path
@@ -26,15 +26,15 @@ _EXACT = ("action_in_proj.", "action_out_proj.", "time_mlp_in.", "time_mlp_out."
 
 
 class Scaling(NamedTuple):
-    """Between a robot's units and [-1, 1]: float64 `[n]`."""
+    """Scaling between a robot's units and [-1, 1]: float64 `[n]`."""
 
     low: Tensor
     span: Tensor
-    """From -1 to 1, in the robot's units."""
+    """The distance from -1 to 1 in the robot's units."""
 
     @classmethod
     def none(cls) -> Self:
-        """Of numbers in [-1, 1] already, however many."""
+        """The identity, for any count of numbers that are in [-1, 1] already."""
         return cls(torch.tensor([-1.0], dtype=torch.float64), torch.tensor([2.0], dtype=torch.float64))
 
     @classmethod
@@ -42,11 +42,12 @@ class Scaling(NamedTuple):
         return cls(*(torch.tensor(numbers, dtype=torch.float64) for numbers in quantiles))
 
     def inside(self, values: Tensor) -> Tensor:
-        """`[..., m]` -> float64, like it: about [-1, 1]. Raises ValueError for more numbers than are known."""
+        """`[..., m]` -> float64 of that shape, in about [-1, 1]. Raises ValueError if m exceeds the known
+        statistics."""
         return (values.double() - self._fit(self.low, values)) / self._fit(self.span, values) * 2 - 1
 
     def outside(self, values: Tensor) -> Tensor:
-        """The inverse. Numbers behind those that are known stay as they are."""
+        """The inverse. Numbers beyond the known statistics stay unchanged."""
         known = values.shape[-1] if self.low.shape[0] == 1 else min(values.shape[-1], self.low.shape[0])
         mine = values[..., :known].double()
         back = (mine + 1) / 2 * self._fit(self.span, mine) + self._fit(self.low, mine)
@@ -56,7 +57,7 @@ class Scaling(NamedTuple):
         count = values.shape[-1]
         if of.shape[0] not in (1, *range(count, of.shape[0] + 1)):
             known = of.shape[0]
-            raise ValueError(f"{count} numbers came, and the model knows statistics of {known}; send {known} at most")
+            raise ValueError(f"got {count} numbers, but the model has statistics for {known}; send at most {known}")
         return of if of.shape[0] == 1 else of[:count]
 
 
@@ -66,18 +67,18 @@ class Scalings(NamedTuple):
 
 
 def load_pi05(folder: Path, config: Pi05Config, **on: Unpack[Loading]) -> Pi05:
-    """The model, packed; strict."""
+    """Load the model and pack it; strict."""
     names = Names(rename=_own_name, spare=(f"{_BOTH}gemma_expert.lm_head.weight",), exact=exact)
     return load(lambda: Pi05(config), folder, "model", names=names, **on).pack()
 
 
 def exact(name: str) -> bool:
-    """Whether a parameter stays in float32."""
+    """True if a parameter stays in float32."""
     return name.startswith(_EXACT) or (name.endswith("norm.weight") and ".language_model." in name)
 
 
 def read_scalings(folder: Path, robot: str = "") -> Scalings:
-    """`robot`: the folder under `assets`, where there are several. Raises `NotFound` or `InvalidInput`."""
+    """`robot`: the folder under `assets`, if there are several. Raises `NotFound` or `InvalidInput`."""
     found = read_statistics(folder, robot)
     return Scalings(Scaling.of(found.state), Scaling.of(found.actions))
 

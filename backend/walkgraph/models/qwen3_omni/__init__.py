@@ -1,1 +1,1 @@
-"""Qwen3-Omni: declarations alone, so that its graph can be drawn, checked and planned."""
+"""Qwen3-Omni: declarations only, so that its graph can be drawn, checked and planned."""

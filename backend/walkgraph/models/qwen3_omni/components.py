@@ -26,14 +26,14 @@ _component = Declarations("qwen3_omni", module=None, category="Model", weights="
 _ENCODERS = (
     _component(
         "qwen3_omni.audio_encoder",
-        "Hears 16 kHz sound: 13 embeddings a second.",
+        "Hears 16 kHz sound: 13 embeddings per second.",
         category="Sound",
         inputs=(port("waveform", "waveform: float[s]"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
     _component(
         "qwen3_omni.vision_encoder",
-        "Sees a picture: one embedding for each 32 by 32 pixels, and what three of its inner layers saw.",
+        "Sees a picture: one embedding per 32 by 32 pixels, and the features of three inner layers.",
         category="Picture",
         inputs=(port("pixels", PIXELS),),
         outputs=(
@@ -47,14 +47,15 @@ _ENCODERS = (
 _THINKER = (
     _component(
         "qwen3_omni.turn_marker",
-        "Writes a conversation's marks, which a client's text can't.",
+        "Writes a conversation's marks, which a client's text can't contain.",
         former=("qwen3_omni.turn",),
         category="Text",
-        inputs=(port("text", "text: str", optional=True, description="the system prompt; of the others, nothing"),),
+        inputs=(port("text", "text: str", optional=True, description="the system prompt; other turns take none"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
             "mark": choice(
-                ("system", "user", "answer"), "The system's turn, the user's begin, or its end and the answer's begin."
+                ("system", "user", "answer"),
+                "The system's turn, the begin of the user's turn, or its end and the begin of the answer.",
             )
         },
         cost="launch",
@@ -62,7 +63,7 @@ _THINKER = (
     ),
     _component(
         "qwen3_omni.thinker",
-        "Appends text, sound or a picture to the conversation and writes the answer, a token a step.",
+        "Appends text, sound or a picture to the conversation and writes the answer, one token per step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
             APPENDED,
@@ -102,7 +103,7 @@ _THINKER = (
 _TALKER = (
     _component(
         "qwen3_omni.talker",
-        "Reads the user's turn, then speaks the first code of a frame a step, one answer token ahead.",
+        "Reads the user's turn, then speaks the first code of one frame per step, one answer token ahead.",
         inputs=(
             port(
                 "prompt",
@@ -140,7 +141,7 @@ _TALKER = (
     ),
     _component(
         "qwen3_omni.code_predictor",
-        "Finds the other fifteen codes of a frame, one a pass, each from the ones before.",
+        "Finds the other fifteen codes of a frame, one per pass, each from the ones before.",
         inputs=(
             port(
                 "hidden", "embeddings: float[1, e]", optional=True, description="begins a frame, appended before `code`"
@@ -172,8 +173,7 @@ _TALKER = (
 _VOCODER = (
     _component(
         "qwen3_omni.code2wav",
-        "Sounds code frames, 1920 samples each at 24 kHz; context frames aren't sounded again, "
-        "and alone give no samples.",
+        "Turns code frames into sound, 1920 samples each at 24 kHz; context frames give no samples of their own.",
         category="Sound",
         inputs=(port("codes", "codes: int[n, 16]"),),
         outputs=(port("waveform", "waveform: float[s]"),),

@@ -1,1 +1,1 @@
-"""A toy world of a robot's arm that reaches for coloured things; the starter `reach` was trained in it."""
+"""A toy world of a robot arm that reaches for coloured targets; the starter `reach` was trained in it."""

@@ -1,4 +1,4 @@
-"""A small world to act in: a planar arm of two links, and coloured targets that an instruction names one of."""
+"""A small world to act in: a planar arm of two links, and coloured targets, one of which an instruction names."""
 
 from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.declaring import PIXELS, Declarations, integer
@@ -11,7 +11,7 @@ _component = Declarations("reach", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "reach.random_scene",
-        "Draws a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
+        "Creates a scene from the run's seed: the arm, and two or three targets, one of the named colour.",
         former=("reach.scene",),
         inputs=(port("instruction", "text: str", description="names one colour: `reach the red ball`"),),
         outputs=(port("scene", _SCENE), port("joints", "state: float[2]", description="of the arm, in radians")),
@@ -19,7 +19,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "reach.render",
-        "Draws a scene.",
+        "Draws a picture of a scene.",
         former=("reach.picture",),
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"),),
@@ -31,7 +31,7 @@ COMPONENTS: tuple[Component, ...] = (
         former=("reach.drive",),
         inputs=(
             port("scene", _SCENE),
-            port("actions", "actions: float[t, a]", description="the joints' speeds, radians a second"),
+            port("actions", "actions: float[t, a]", description="the joints' speeds in radians per second"),
             port("before", "scalar: int", optional=True, description="actions taken so far; 0 if absent"),
         ),
         outputs=(
@@ -41,7 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
             port("taken", "scalar: int", description="actions taken so far, these included"),
         ),
         params={
-            "apply": integer("Actions of the chunk at most.", default=2, min=1, max=1024),
+            "apply": integer("The most actions taken from the chunk.", default=2, min=1, max=1024),
         },
         host=True,
     ),

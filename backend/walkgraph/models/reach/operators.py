@@ -1,4 +1,4 @@
-"""The arm's world as operators: a scene, its picture, and what actions make of it."""
+"""The arm's world as operators: a scene, its picture, and the effect of actions."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _SEED_BITS = 63
 
 
 class RandomScene(Operator):
-    """A seed means the same scene everywhere; an instruction moves nothing in it, but may change a colour."""
+    """A seed gives the same scene everywhere; an instruction moves nothing in it, but may change a colour."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         scenes = [_scene(call) for call in calls]
@@ -25,7 +25,7 @@ class RandomScene(Operator):
 
 
 class Render(Operator):
-    """Calls of one side are one batch."""
+    """One batch holds calls of one picture size."""
 
     def bucket(self, call: Call) -> Hashable:
         return call.params["side"]
@@ -44,11 +44,12 @@ class MoveArm(Operator):
 
 
 def _scene(call: Call) -> Tensor:
-    """The run's seed is always among the parameters."""
+    """The scene from the run's seed, which is always among the parameters."""
     named = colour(call.inputs["instruction"])
     if named is None:
         message = (
-            f"an instruction names one target by its colour: `reach the red ball`; have {', '.join(world.COLOURS)}"
+            "an instruction names one target by its colour: `reach "
+            f"the red ball`; the colours are {', '.join(world.COLOURS)}"
         )
         raise CallFailed(message, "instruction", code="invalid_input")
     return world.scene(int(call.params["seed"]) & ((1 << _SEED_BITS) - 1), named)

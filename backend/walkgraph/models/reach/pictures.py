@@ -13,7 +13,7 @@ from torch import Tensor
 from walkgraph.models.reach import scene as world
 
 SIDE = 64
-"""Of the pictures that the policy sees, in pixels."""
+"""Side in pixels of the pictures that the policy sees."""
 _INKS = (
     (222, 52, 52),
     (46, 168, 84),
@@ -22,13 +22,13 @@ _INKS = (
     (148, 70, 190),
     (242, 130, 36),
 )
-"""Of the targets, in the order of their colours."""
+"""Inks of the targets, in the order of their colours."""
 _GROUND, _FLOOR, _REACH = (244, 243, 239), (214, 212, 205), (232, 230, 224)
 _LINKS = ((62, 70, 84), (104, 114, 130))
 _JOINT, _TIP = (30, 34, 42), (250, 250, 250)
 _BALL, _SHINE = 0.085, 0.03
 _WIDE = (0.055, 0.042)
-"""Half of the width of each link."""
+"""Half the width of each link, in units of the world."""
 
 
 class _Tables(NamedTuple):
@@ -77,14 +77,14 @@ def picture(state: Tensor, side: int = SIDE) -> Tensor:
 
 
 class _Canvas:
-    """What is drawn lies on what was drawn before. Lengths are the world's; colours are `[3]` or `[B, 3]`."""
+    """Each drawing covers the earlier ones. Lengths are the world's; colours are `[3]` or `[B, 3]`."""
 
     def __init__(self, x: Tensor, y: Tensor, colours: Tensor) -> None:
         self._x, self._y, self.colours = x, y, colours
         self._sharp = colours.shape[-1] / 2
 
     def lay(self, distance: Tensor, ink: Tensor, there: Tensor | None = None) -> None:
-        """distance `[B, S, S]` to an outline, negative within; there bool `[B]`: whether it is drawn at all."""
+        """distance `[B, S, S]` to an outline, negative inside; there bool `[B]`: true where it is drawn at all."""
         cover = (0.5 - distance * self._sharp).clamp(0, 1)
         if there is not None:
             cover = cover * there[:, None, None]

@@ -1,10 +1,11 @@
-"""A planar arm of two links that must bring its tip to the named one of two or three coloured targets: pure numbers.
+"""A planar arm of two links that must bring its tip to the named target, one of two or three coloured ones: numbers
+only.
 
 The world is the square [-1, 1] x [-1, 1], y upwards; angles are in radians, turns counterclockwise. The elbow always
 bends one way (its angle is positive), so that every place has one pair of joints.
 
-A scene is a row of `WIDTH` numbers: the joints (2), the place of the named target among the targets (1), and for each
-of three targets colour, x and y (9); a target that isn't there has colour -1.
+A scene is a row of `WIDTH` numbers: the joints (2), the index of the named target (1), and for each of three targets
+colour, x and y (9); a missing target has colour -1.
 
 Shape letters: B scenes, T actions of a chunk.
 """
@@ -18,29 +19,29 @@ TARGETS = 3
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange")
 WIDTH = 3 + 3 * TARGETS
 RADIUS = 0.08
-"""A target is reached when the tip is nearer to its middle."""
+"""A target is reached when the tip is closer than this to its centre."""
 HORIZON = 8
 PERIOD = 0.1
 """Seconds that an action lasts."""
 SPEED = 1.5
-"""Radians a second of a joint at most."""
+"""The highest speed of a joint, in radians per second."""
 LOW, HIGH = (-1.0, 0.1), (3.2, 2.7)
-"""Of the joints."""
+"""Lowest and highest angles of the joints, in radians."""
 _GAIN = 0.5
-"""Share of the way that is left which the expert goes in one action, where the speed lets it."""
+"""Share of the remaining way that the expert covers in one action, where the speed limit allows it."""
 _NEAR, _FAR = 0.5, 1.22
-"""Of a target from the base."""
+"""Nearest and farthest distance of a target from the base."""
 _AHEAD = 0.2, 2.94
-"""Direction of a target from the base."""
+"""Range of directions of a target from the base, in radians."""
 _SIDE, _TOP = 0.88, 0.8
 _APART = 0.36
-"""Between targets, and between the tip and a target when a scene begins, if a draw allows."""
+"""Least distance between targets, and between the tip and a target when a scene begins, if a draw allows it."""
 _DRAWS = 12
 
 
 def drawn(count: int, generator: torch.Generator) -> Tensor:
-    """`[B, WIDTH]` scenes to begin with, on the generator's device: nothing is near to the tip, and one target of each
-    colour at most."""
+    """Initial scenes `[B, WIDTH]` on the generator's device: no target near the tip, at most one target of each
+    colour."""
     device = generator.device
     numbers = torch.rand(count, _DRAWS, 2 + 2 * TARGETS, generator=generator, device=device)
     joints = torch.stack([0.1 + 2.6 * numbers[..., 0], 0.3 + 2.0 * numbers[..., 1]], -1)
@@ -60,7 +61,8 @@ def drawn(count: int, generator: torch.Generator) -> Tensor:
 
 
 def scene(seed: int, colour: int | None = None) -> Tensor:
-    """`[WIDTH]` on the CPU. The named target has the colour, if one is given: where none has, it gets it."""
+    """A scene `[WIDTH]` on the CPU. If a colour is given, the named target has it: where no target has it, the named
+    one is recoloured."""
     state = drawn(1, torch.Generator("cpu").manual_seed(seed))[0]
     if colour is not None:
         colours = targets(state)[:, 0].tolist()
@@ -77,7 +79,7 @@ def targets(state: Tensor) -> Tensor:
 
 
 def named(state: Tensor) -> Tensor:
-    """`[..., WIDTH]` -> `[..., 3]`: colour, x and y of the target that is to be reached."""
+    """`[..., WIDTH]` -> `[..., 3]`: colour, x and y of the target to reach."""
     goal = state[..., 2].long()[..., None, None].expand(*state.shape[:-1], 1, 3)
     return targets(state).gather(-2, goal).squeeze(-2)
 
@@ -95,7 +97,7 @@ def tip(joints: Tensor) -> Tensor:
 
 
 def joints_at(place: Tensor) -> Tensor:
-    """`[..., 2]` -> the joints with which the tip is there, or as near as it comes."""
+    """`[..., 2]` -> the joints that bring the tip there, or as near as possible."""
     x, y = place[..., 0] - BASE[0], place[..., 1] - BASE[1]
     a, b = LINKS
     second = ((x * x + y * y - a * a - b * b) / (2 * a * b)).clamp(-1, 1).acos()
@@ -104,20 +106,21 @@ def joints_at(place: Tensor) -> Tensor:
 
 
 def limited(joints: Tensor) -> Tensor:
-    """`[..., 2]`, kept within what the joints can do."""
+    """`[..., 2]`, clamped to the joints' limits."""
     first, second = joints.unbind(-1)
     return torch.stack([first.clamp(LOW[0], HIGH[0]), second.clamp(LOW[1], HIGH[1])], -1)
 
 
 def distances(state: Tensor) -> Tensor:
-    """`[..., WIDTH]` -> of the tip from every target `[..., TARGETS]`; infinite where there is none."""
+    """`[..., WIDTH]` -> distance of the tip from every target `[..., TARGETS]`; infinite for targets that aren't
+    there."""
     known = targets(state)
     apart = (known[..., 1:] - tip(state[..., :2])[..., None, :]).norm(dim=-1)
     return torch.where(known[..., 0] >= 0, apart, torch.inf)
 
 
 def reached(state: Tensor) -> Tensor:
-    """`[..., WIDTH]` -> bool `[...]`: whether the tip is at the named target."""
+    """`[..., WIDTH]` -> bool `[...]`: true where the tip is at the named target."""
     return (tip(state[..., :2]) - named(state)[..., 1:]).norm(dim=-1) < RADIUS
 
 
@@ -128,7 +131,8 @@ def moved(state: Tensor, action: Tensor) -> Tensor:
 
 
 def driven(state: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Scenes `[B, WIDTH]` after actions `[B, T, 2]`, and how many it took `[B]`: none once the target is reached."""
+    """Scenes `[B, WIDTH]` after actions `[B, T, 2]`, and the number of actions taken `[B]`: none after the target is
+    reached."""
     taken = torch.zeros(len(state), dtype=torch.int64, device=state.device)
     for action in actions.unbind(1):
         goes = ~reached(state)
@@ -138,7 +142,7 @@ def driven(state: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def expert(state: Tensor, horizon: int = HORIZON) -> Tensor:
-    """What to do: actions `[B, horizon, 2]` for scenes `[B, WIDTH]`. Both joints arrive at once, slowing down."""
+    """The expert's actions `[B, horizon, 2]` for scenes `[B, WIDTH]`. Both joints arrive together, slowing down."""
     goal, joints = joints_at(named(state)[..., 1:]), state[..., :2]
     actions: list[Tensor] = []
     for _ in range(horizon):
@@ -157,6 +161,6 @@ def _gap(joints: Tensor, places: Tensor) -> Tensor:
 
 
 def _best(gap: Tensor) -> Tensor:
-    """`[B, draws]` -> `[B]`: the first draw with room enough, or else the one with most."""
+    """`[B, draws]` -> `[B]`: the first draw with enough room, or else the one with the most."""
     draws = torch.arange(gap.shape[1], device=gap.device)
     return torch.where(gap >= _APART, 100.0 - draws, gap).argmax(1)

@@ -1,4 +1,4 @@
-"""The instructions of the arm's world: which target an instruction names.
+"""The instructions of the arm's world, and the target that an instruction names.
 
 instruction = ["please"] verb object ["now"]
 verb        = "reach" | "touch" | "go to" | "move to" | "point at" | "find"
@@ -17,10 +17,10 @@ NOUNS = ("one", "ball", "target", "dot", "circle")
 _OBJECTS = ("{}", "the {}", *(f"the {{}} {noun}" for noun in NOUNS))
 _ENDS = (("", ""), ("please ", ""), ("", " now"), ("please ", " now"))
 FORMS = tuple(f"{a}{verb} {thing}{b}" for (a, b), verb, thing in itertools.product(_ENDS, VERBS, _OBJECTS))
-"""Every instruction, with `{}` for the colour."""
+"""Every instruction, with `{}` in place of the colour."""
 
 
 def colour(instruction: str) -> int | None:
-    """Which of `COLOURS` an instruction names; None where it names none or several."""
+    """Index into `COLOURS` of the colour that an instruction names; None if it names none or several."""
     said = {word for word in re.findall(r"[a-z]+", instruction.lower()) if word in COLOURS}
     return COLOURS.index(said.pop()) if len(said) == 1 else None

@@ -1,4 +1,4 @@
-"""SNAC: the decoder that makes sound at 24 kHz of Orpheus' audio codes."""
+"""SNAC: the decoder that turns Orpheus's audio codes into sound at 24 kHz."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,8 @@ COMPONENTS: tuple[Component, ...] = (
     Component(
         name="snac.decoder",
         category="Sound",
-        description="Sounds a window of frames, 2048 samples each: what is final inside it, and its ends.",
+        description="Turns a window of frames into sound, 2048 samples each: "
+        "the frames that are final inside it, and the ends.",
         inputs=(
             port(
                 "codes", "codes: int[n]", description="whole frames of seven codes: one coarse, two middle, four fine"
@@ -22,7 +23,9 @@ COMPONENTS: tuple[Component, ...] = (
             port("waveform", "waveform: float[s]", description="the samples that this window settles, at 24 kHz"),
         ),
         params={
-            "flush": boolean("Sound the first frame and the last two, which no window has inside.", default=True),
+            "flush": boolean(
+                "Also give sound for the first frame and the last two, which no window has inside.", default=True
+            ),
             "tf32": boolean("Convolve in TF32 on a GPU: faster, and less exact.", default=False),
         },
         weights="snac",
@@ -32,7 +35,7 @@ COMPONENTS: tuple[Component, ...] = (
 
 
 def _no_caches(folder: Path) -> Mapping[str, int]:
-    """SNAC keeps none, but its config has to be one."""
+    """SNAC keeps no caches, but its config must be valid."""
     read_snac(folder)
     return {}
 

@@ -10,12 +10,12 @@ from walkgraph.errors import InvalidInput
 
 _HERTZ, _DIM, _RATE, _LEVELS, _CODES = 10**6, 2**16, 64, 8, 2**20
 _FRAME = 2**20
-"""Samples of a frame at most."""
+"""The most samples of a frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SnacConfig:
-    """As the published `config.json` has it."""
+    """The sizes in the published `config.json`."""
 
     sampling_rate: int
     encoder_dim: int
@@ -33,7 +33,9 @@ class SnacConfig:
         if self.attn_window_size is not None:
             raise ValueError("a decoder with attention (`attn_window_size`) is not supported")
         if not self.decoder_rates or min(self.decoder_rates) < 2 or self.decoder_dim % 2 ** len(self.decoder_rates):
-            raise ValueError("`decoder_rates` must be 2 at least, and `decoder_dim` divide by 2 for each of them")
+            raise ValueError(
+                "each of `decoder_rates` must be 2 or more, and `decoder_dim` must be divisible by 2 for each of them"
+            )
         strides = self.vq_strides
         if not strides or strides[-1] != 1 or any(a % b for a, b in pairwise(strides)):
             raise ValueError("each of `vq_strides` must divide the one before it, and the last be 1")
@@ -61,8 +63,8 @@ class SnacConfig:
 
 
 def read_snac(folder: Path) -> SnacConfig:
-    """The config of a checkpoint folder; keys that only the encoder or a library reads are passed over. Raises
-    InvalidInput or NotFound with what is wrong."""
+    """The config of a checkpoint folder; keys for the encoder or a library are ignored. Raises InvalidInput or NotFound
+    with what is wrong."""
     config = Fields(read_object(folder / "config.json"))
     try:
         found = SnacConfig(
@@ -79,7 +81,7 @@ def read_snac(folder: Path) -> SnacConfig:
             attn_window_size=_attention(config),
         )
         if found.frame_samples > _FRAME:
-            raise InvalidInput(f"a frame has {found.frame_samples} samples, and must have {_FRAME} at most")
+            raise InvalidInput(f"a frame has {found.frame_samples} samples, and at most {_FRAME} are supported")
         return found
     except (InvalidInput, ValueError) as error:
         raise described("a SNAC model", folder, error) from None

@@ -1,4 +1,4 @@
-"""SNAC, which sounds what Orpheus speaks: its decoder's half, in the published layout."""
+"""SNAC, the vocoder of Orpheus: its decoder half, in the published layout."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _WEIGHT_NORMS = (
     (".parametrizations.weight.original0", ".parametrizations.weight.original1"),
     (".weight_g", ".weight_v"),
 )
-"""Length and direction of a weight."""
+"""Suffixes of a weight's length and direction."""
 
 
 def _recognises(contents: Contents) -> bool:
@@ -21,7 +21,7 @@ def _recognises(contents: Contents) -> bool:
 
 
 def _parts(contents: Contents) -> list[Part]:
-    """Raises InvalidInput for a config that can't be served."""
+    """The tensors that the config requires. Raises InvalidInput for a config that can't be served."""
     return [Part("model", dict(_tensors(read_snac(contents.folder))), _named)]
 
 
@@ -66,7 +66,7 @@ def _convolution(name: str, out: int, into: int, side: int) -> Iterator[tuple[st
 
 
 def _named(found: Shapes) -> Shapes:
-    """Without the encoder's half; length and direction of a weight become the weight."""
+    """Without the encoder half; length and direction of a weight become the weight."""
     names = {name: s for name, s in found.items() if not name.startswith("encoder.") and ".in_proj." not in name}
     for length, direction in _WEIGHT_NORMS:
         for name in [name for name in names if name.endswith(length)]:

@@ -5,15 +5,16 @@ float32.
 
 Shape letters: B rows, F frames of S samples each, K codes of a frame, L latents, T places of a stage, C channels.
 
-What a window keeps needs no more than its receptive field, and so every stage is cut to what the rest still needs.
-Backward from kept samples `[a, b)`, where `rest` is what the blocks that follow the upsampling see on each side (the
+The kept part of a window depends only on its receptive field, so every stage is cut to what the later ones need.
+Backward from kept samples `[a, b)`, where `rest` is the reach on each side of the blocks after the upsampling (the
 three residual units: 3 * (1 + 3 + 9) = 39; the last convolution: 3) and an upsampling by s has 2s taps from -ceil(s/2):
 
     wanted     = [a, b)                                              what the stage must have right at its end
     made       = [a - rest, b + rest), within the window             what its upsampling makes
     next stage = [ceil((made.a + ceil(s/2) - 2s + 1) / s), floor((made.b - 1 + ceil(s/2)) / s) + 1), within the window
 
-Places outside `wanted` but in `made` come out wrong, as convolutions see zeros beyond `made`; nothing kept reads them.
+Places outside `wanted` but in `made` are wrong, as convolutions see zeros beyond `made`; nothing that is kept reads
+them.
 """
 
 import math
@@ -44,7 +45,7 @@ _WEIGHT_NORMS = (
     (".parametrizations.weight.original0", ".parametrizations.weight.original1"),
     (".weight_g", ".weight_v"),
 )
-"""Length and direction of a weight."""
+"""Suffixes of a weight's length and direction."""
 
 
 class Span(NamedTuple):
@@ -55,15 +56,15 @@ class Span(NamedTuple):
         return Span(max(0, self.start - by), min(length, self.stop + by))
 
     def cut(self, x: Tensor, held: "Span") -> Tensor:
-        """This part of x `[..., T]`, which holds `held`."""
+        """The slice of x `[..., T]` for this span; x covers `held`."""
         return x if self == held else x[..., self.start - held.start : self.stop - held.start]
 
 
 class Stage(NamedTuple):
-    """What one stage of the decoder computes of its places."""
+    """The spans that one stage of the decoder computes."""
 
     read: Span
-    """Of the stage before."""
+    """Span of the stage before."""
     made: Span
     wanted: Span
 
@@ -82,7 +83,7 @@ SNAC: dict[str, SnacConfig] = {
     "snac-24khz": _SNAC_24KHZ,
     "snac-tiny": replace(_SNAC_24KHZ, encoder_dim=1, decoder_dim=16, codebook_size=64, codebook_dim=4),
 }
-"""The published shape, and one for tests with the same frames."""
+"""The published shape, and one for tests with the same frame size."""
 
 
 def interleaved(strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -101,7 +102,7 @@ def interleaved(strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def stages(config: SnacConfig, frames: int, keep: tuple[int, int]) -> tuple[Span, tuple[Stage, ...]]:
-    """(the latents that are read, every stage) for frames `[keep)` of a window; see the head of this file."""
+    """(the span of latents read, every stage) for frames `[keep)` of a window; see the head of this file."""
     rates = config.decoder_rates
     lengths = [frames * config.frame_latents]
     for rate in rates:
@@ -129,14 +130,14 @@ class Snake(nn.Module):
         return snake(x.held, self.alpha.flatten(), x.add, x.bias)
 
     def with_sum(self, x: "Sum", scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(the sum, its snake); `scale` `[B, T]` is of what is added."""
+        """(the sum, its snake); `scale` `[B, T]` multiplies the added term."""
         if x.add is None:
             return x.held, self(x)
         return add_snake(x.held, self.alpha.flatten(), x.add, x.bias, scale)
 
 
 class Sum(NamedTuple):
-    """What is still to be added up, which is one pass with what follows: held + add + bias."""
+    """A pending sum, computed in one pass with the operation that follows: held + add + bias."""
 
     held: Tensor
     """`[B, C, T]`"""
@@ -149,7 +150,7 @@ class Sum(NamedTuple):
 
 
 class NoiseBlock(nn.Module):
-    """Adds noise, one number for all channels of a place, scaled by what is there."""
+    """Adds noise, one number per place for all channels, scaled by the input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -203,7 +204,7 @@ class DecoderBlock(nn.Module):
     def _upsampled(self, module: nn.ConvTranspose1d, x: Tensor, stage: Stage) -> Tensor:
         start = stage.read.start * self.rate - math.ceil(self.rate / 2)
         whole = Span(start, start + (x.shape[-1] + 1) * self.rate)
-        # What both ends have too much is left out by the convolution itself; the rest is cut.
+        # The convolution leaves out what both ends have in excess; the rest is cut.
         both = min(stage.made.start - whole.start, whole.stop - stage.made.stop)
         x = F.conv_transpose1d(x, module.weight, module.bias, stride=self.rate, padding=both)
         return stage.made.cut(x, Span(whole.start + both, whole.stop - both))
@@ -269,7 +270,7 @@ def _at_stage(noise: Noise | None, stage: int) -> Callable[[int, int], Tensor] |
 
 
 class Snac(nn.Module):
-    """`quantizer.from_codes` and `decoder` of the reference."""
+    """The reference's `quantizer.from_codes` and `decoder`."""
 
     def __init__(self, config: SnacConfig) -> None:
         super().__init__()
@@ -278,10 +279,10 @@ class Snac(nn.Module):
         self.decoder = Decoder(config)
 
     def decode(self, codes: Tensor, keep: tuple[int, int] | None = None, noise: Noise | None = None) -> Tensor:
-        """int64 codes `[B, F * K]`, K to a frame in the order of `interleaved`, modulo the codebook's size -> float32
-        `[B, frames kept * S]` in [-1, 1]: what the whole window sounds like there.
+        """int64 codes `[B, F * K]`, K per frame in the order of `interleaved`, modulo the codebook's size -> float32
+        `[B, frames kept * S]` in [-1, 1]: the sound of the whole window at the kept frames.
 
-        `keep`: frames `[start, stop)`, one at least; None: all. `noise`: None is silence.
+        `keep`: frames `[start, stop)`, at least one; None: all. `noise`: None is silence.
         """
         config = self.config
         frames = codes.shape[1] // config.frame_codes
@@ -299,8 +300,8 @@ class Snac(nn.Module):
 
 
 def counter_noise(config: SnacConfig, seed: Tensor, frame: Tensor) -> Noise:
-    """Standard normal noise that follows from int64 `seed` `[B]` and the place in the stream alone: windows that
-    overlap get the same. `frame` int64 `[B]`: the stream's frames before the window."""
+    """Standard normal noise determined by int64 `seed` `[B]` and the place in the stream, so overlapping windows get
+    the same. `frame` int64 `[B]`: frames of the stream before the window."""
     sizes = [config.frame_latents * math.prod(config.decoder_rates[: i + 1]) for i in range(len(config.decoder_rates))]
 
     def noise(stage: int, start: int, stop: int) -> Tensor:
@@ -320,8 +321,8 @@ def precision(*, tf32: bool) -> Iterator[None]:
 def load_snac(
     folder: Path, *, device: torch.device | str = "cpu", progress: Callable[[int], None] | None = None
 ) -> Snac:
-    """From a folder with the published `config.json` and its weights as `model.safetensors`; strict, but for the
-    encoder's half, which is passed over. Raises `NotFound` and `InvalidInput`."""
+    """Load from a folder with the published `config.json` and `model.safetensors`; strict, except that the encoder half
+    is ignored. Raises `NotFound` and `InvalidInput`."""
     config = read_snac(folder)
     with unset():
         model = Snac(config)
@@ -330,7 +331,7 @@ def load_snac(
     problems = [f"unknown tensor `{name}`" for name in state.keys() - wanted.keys()]
     problems += [f"missing tensor `{name}`" for name in wanted.keys() - state.keys()]
     problems += [
-        f"`{name}` is {list(state[name].shape)}, the config wants {list(shape)}"
+        f"`{name}` is {list(state[name].shape)}, the config requires {list(shape)}"
         for name, shape in wanted.items()
         if name in state and state[name].shape != shape
     ]
@@ -341,8 +342,8 @@ def load_snac(
 
 
 def random_snac(name: str, seed: int, *, device: torch.device) -> Snac:
-    """Drawn weights. Snakes are near alpha = 1, as training leaves them, for about 0 they would be straight lines; what
-    residual units and noise add is smaller than what is there, or rounding would grow with every stage."""
+    """Random weights. Snakes have alpha near 1, as after training (near 0 they would be straight lines); residual units
+    and noise add less than their input, or rounding errors would grow with every stage."""
     config = snac_config(name)
     model = drawn(lambda: Snac(config), seed, device=device, dtype=torch.float32)
     for module in model.modules():
@@ -356,7 +357,7 @@ def random_snac(name: str, seed: int, *, device: torch.device) -> Snac:
 
 
 def _tensors(folder: Path, device: str, progress: Callable[[int], None] | None) -> dict[str, Tensor]:
-    """The decoder's half, float32."""
+    """Tensors of the decoder half, float32."""
     found: dict[str, Tensor] = {}
     for name, tensor in read_tensors(folder, "model", device, _decodes):
         fault = undecoded(name, tensor)
@@ -373,7 +374,7 @@ def _decodes(name: str) -> bool:
 
 
 def _folded(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Direction and length of a weight, in either of torch's two spellings, become the weight."""
+    """Fold direction and length of a weight, in either of torch's two spellings, into the weight."""
     state = dict(tensors)
     for length, direction in _WEIGHT_NORMS:
         for name in [name for name in state if name.endswith(length)]:

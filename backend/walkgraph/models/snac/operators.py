@@ -1,4 +1,4 @@
-"""SNAC's operator: the windows of a stream of codes, of which each sounds the frames that it settles."""
+"""SNAC's operator: each window of a stream of codes gives the sound of the frames that it settles."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
@@ -13,7 +13,7 @@ from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.models.snac.model import Snac, counter_noise, load_snac, precision, random_snac
 
 _AHEAD = 2
-"""Frames after a frame that should be known before it sounds, as in the published streaming."""
+"""Frames after a frame that should be known before its sound is final, as in the published streaming."""
 _WINDOW = 4
 """Frames of the published window."""
 _EVERY, _ENDS = (1, 2, 4, 8, 16, 32), (1, 4)
@@ -24,26 +24,26 @@ _READY = {
     (3, (1, 3)): _ENDS,
     (4, (2, 4)): _ENDS,
 }
-"""Frames and those kept -> batches: windows inside a stream; the first with and without a ramp; the last, with what is
-left of a stride, and closing."""
+"""(frames, kept frames) -> batch sizes: windows inside a stream; the first window with and without a ramp; the last
+one, with the rest of a stride or closing."""
 
 
 class _Window(NamedTuple):
     first: int
-    """Items before its first whole frame."""
+    """Items before the window's first whole frame."""
     frame: int
-    """Frames of the stream before it."""
+    """Frames of the stream before the window."""
     frames: int
     keep: tuple[int, int]
-    """Frames of the window that it settles; none where start and stop are equal."""
+    """Frames of the window that it settles; empty if start and stop are equal."""
 
 
 class Decoder(Operator):
-    """A chunk settles all frames but the last two of what has come (one at least, of two or more), the last chunk what
-    is left: each frame sounds once. Without `flush` the first frame and the last two never sound. Codes after the last
-    whole frame are dropped.
+    """Turns windows of codes into sound, each frame once. A chunk settles all frames that have come but the last two
+    (at least one, of two or more); the last chunk settles the rest. Without `flush` the first frame and the last two
+    give no sound. Codes after the last whole frame are dropped.
 
-    Its noise follows from the run's seed and the place in the stream: windows that overlap hear the same.
+    Its noise depends on the run's seed and the place in the stream, so overlapping windows get the same noise.
     """
 
     options: ClassVar[tuple[str, ...]] = ("tf32",)
@@ -87,7 +87,7 @@ class Decoder(Operator):
         )
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
-        """Of a window: its frames, and which of them it keeps."""
+        """The spec of a window: its number of frames, and which of them it keeps."""
         if inputs.keys() != {"codes", "frame", "window"}:
             return None
         frames, keep = window = inputs["window"]
@@ -124,7 +124,7 @@ class Decoder(Operator):
         codes = call.inputs["codes"]
         if codes.dim() != 1 or codes.dtype != torch.int64:
             raise CallFailed(f"`{call.node}.codes` takes int64 codes `[n]`, and got {list(codes.shape)}", "codes")
-        # A value that is no chunk is a whole stream.
+        # A value that is not a chunk is a whole stream.
         info = call.chunks.get("codes") or ChunkInfo(0, first=True, last=True, valid=len(codes))
         first = -info.start % self._codes
         frame = (info.start + first) // self._codes
@@ -141,7 +141,7 @@ class Decoder(Operator):
 
 
 def _settled(frames: int, *, last: bool, flush: bool) -> int:
-    """How many frames have sounded (or never will) when so many have come."""
+    """The number of frames that are settled (or will never be) once `frames` have come."""
     if not flush:
         return max(1, frames - _AHEAD)
     return frames if last else max(frames - _AHEAD, min(frames - 1, 1), 0)

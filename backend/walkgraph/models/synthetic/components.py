@@ -1,4 +1,4 @@
-"""Small deterministic components without weights: to learn the rules with, to test and to measure the runtime."""
+"""Small deterministic components without weights, to learn the rules and to test and measure the runtime."""
 
 from walkgraph.graph.catalogue import Append, Component, StateUse, port
 from walkgraph.graph.declaring import Declarations, integer, kv_cache, number
@@ -11,7 +11,7 @@ _search = _component.in_module("search_operators")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.constant",
-        "Gives its parameter.",
+        "Outputs its parameter.",
         former=("synthetic.source",),
         outputs=(port("value", _VALUE),),
         params={"value": integer(default=0)},
@@ -26,14 +26,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.range",
-        "Gives `start`, `start` + 1 and so on, `n` numbers: slices for a loop.",
+        "Outputs `start`, `start` + 1 and so on, `n` numbers: slices for a loop.",
         inputs=(port("start", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("values", "scalar: int[n]"),),
         params={"n": integer(default=4, min=1, max=4096)},
     ),
     _component(
         "synthetic.add",
-        "Adds what is there; an absent side counts as 0.",
+        "Adds its inputs; an absent one counts as 0.",
         inputs=(port("a", _VALUE, optional=True), port("b", _VALUE, optional=True)),
         outputs=(port("sum", _VALUE),),
     ),
@@ -48,7 +48,7 @@ COMPONENTS: tuple[Component, ...] = (
         "synthetic.compare",
         "Raises its flag when the value is `at` or more: ends a loop.",
         inputs=(port("value", _VALUE),),
-        outputs=(port("value", _VALUE, description="as it came"), port("reached", "flag: bool")),
+        outputs=(port("value", _VALUE, description="unchanged"), port("reached", "flag: bool")),
         params={"at": integer(default=2**31 - 1)},
     ),
     _component(
@@ -61,14 +61,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.tokens",
-        "Gives the tokens `first`, `first` + 1 and so on, `n` of them.",
+        "Outputs the tokens `first`, `first` + 1 and so on, `n` of them.",
         inputs=(port("first", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={"n": integer(default=1, min=1, max=4096)},
     ),
     _component(
         "synthetic.attend",
-        "A cache in small: the next token is the sum of all kept ones plus the position, modulo 997.",
+        "A miniature cache: the next token is the sum of all kept ones plus the position, modulo 997.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="appended, position + n"),
             port("token", "tokens: int[1]", optional=True, description="appended, position + 1"),
@@ -115,7 +115,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.allocate",
-        "Asks for memory and gives it back: more than there is fails this run alone.",
+        "Allocates memory and frees it: asking for too much fails only this run.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
         params={"mebibytes": integer(default=1, min=0, max=2**31 - 1)},
@@ -131,7 +131,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.noop",
-        "Adds one to its token: a step of nothing, to run on the device; stops from the token `stop_at` on.",
+        "Adds one to its token: an empty step on the device; stops from the token `stop_at` on.",
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
         params={"stop_at": integer(default=2**31 - 1)},
@@ -139,31 +139,31 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.euler",
-        "A flow in small: one step of Euler's method towards the number `time`.",
+        "A miniature flow: one step of Euler's method towards the number `time`.",
         inputs=(port("items", "tensor: float[n]"),),
         outputs=(port("items", "tensor: float[n]"),),
         params={
-            "time": number("Of the flow at this step.", default=0.0),
-            "step": number("How far the flow is followed.", default=0.1),
+            "time": number("Flow time of this step.", default=0.0),
+            "step": number("Step length.", default=0.1),
         },
         resident=True,
     ),
     _search(
         "synthetic.perturb",
-        "Ways around one: each step of each is moved by up to half of `reach`, at random by the iteration.",
+        "Random paths around a given one: each of their steps is moved by up to half of `reach`.",
         former=("synthetic.spread",),
         inputs=(port("way", "tensor: float[n]"),),
         outputs=(port("ways", "tensor: float[n, w]"),),
         params={
             "ways": integer(default=4, min=1, max=1024),
-            "reach": number("Between the farthest ways.", default=1.0),
+            "reach": number("Width of the range of random shifts.", default=1.0),
         },
         resident=True,
     ),
     _search(
         "synthetic.attend_step",
-        "A cache in small, with a sequence for each number: appends it, and gives the sum of all that its "
-        "sequence then has, plus the position.",
+        "A miniature cache with one sequence per number: appends each number, and outputs the sum of its "
+        "sequence plus the position.",
         inputs=(
             port("items", "tensor: float[w]"),
             port("before", "tensor: float[w]", optional=True, description="a quarter of it is added first"),
@@ -175,16 +175,19 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _search(
         "synthetic.choose_nearest",
-        "Of several ways the one whose marks, summed, come nearest to `goal`.",
+        "Chooses the path whose summed marks are nearest to `goal`.",
         former=("synthetic.choose",),
         inputs=(port("ways", "tensor: float[n, w]"), port("marks", "tensor: float[m, w]")),
-        outputs=(port("way", "tensor: float[n]"), port("far", "tensor: float[1]", description="how far off it is")),
+        outputs=(
+            port("way", "tensor: float[n]"),
+            port("far", "tensor: float[1]", description="its distance from `goal`"),
+        ),
         params={"goal": number(default=0.0)},
         resident=True,
     ),
     _component(
         "synthetic.chunk_sum",
-        "Adds up the items of a chunk, its context among them; a chunk without items gives 0.",
+        "Adds up the items of a chunk, including its context; a chunk without items gives 0.",
         inputs=(port("items", "tensor: float[n]", optional=True),),
         outputs=(port("sum", "tensor: float[1]"),),
         cost="memory",

@@ -25,7 +25,7 @@ class Constant(Operator):
 
 
 class RandomInteger(Operator):
-    """The state counts the draws; the numbers follow from the call's seed and that count."""
+    """The state counts the draws; the call's seed and that count determine the number."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs: list[Outputs] = []
@@ -81,7 +81,7 @@ class Counter(Operator):
 class Attend(OnDevice):
     """The real paged attention with one number a token: equal scores make it a mean, and a mean times a count is a sum.
 
-    The next token is (sum of what the last row sees + position of the next token) modulo 997.
+    The next token is (sum of the tokens that the last row attends + position of the next token) modulo 997.
     """
 
     def caches(self) -> dict[str, CacheShape]:
@@ -169,7 +169,7 @@ class Tensor(OnDevice):
 
 
 class Noop(OnDevice):
-    """`forward` and `step` do the same to the bit."""
+    """`forward` and `step` give bitwise equal results."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         tokens = torch.stack([call.inputs["token"] for call in calls]) + 1
@@ -194,7 +194,7 @@ class Noop(OnDevice):
 
 
 class Euler(OnDevice):
-    """x + step * (time - x), in float32; `forward` and `step` do the same to the bit."""
+    """x + step * (time - x), in float32; `forward` and `step` give bitwise equal results."""
 
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["items"].shape)
@@ -243,7 +243,7 @@ def _int(call: Call, port: str) -> int:
 
 
 def _fed(call: Call) -> tuple[str, torch.Tensor]:
-    """The one port of an append that has a value."""
+    """The one append port that has a value. Raises CallFailed for several."""
     ports = [port for port in ("ids", "token", "block", "scratch") if call.inputs.get(port) is not None]
     if len(ports) != 1 or call.inputs[ports[0]].shape[0] == 0:
         raise CallFailed(f"`{call.node}` takes tokens at one of `ids`, `token`, `block` and `scratch` at a time")

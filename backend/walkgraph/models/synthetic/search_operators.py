@@ -1,7 +1,7 @@
-"""A planner in small, without weights: ways that are tried beside each other, each a sequence of one wide state.
+"""A miniature planner without weights: candidate paths tried side by side, each a sequence of one wide state.
 
-All numbers are multiples of 1/1024, so that sums are exact in whatever order: `forward` and `step` do the same to the
-bit. Shape letters: B rows of a batch, n steps of a way, w ways.
+All numbers are multiples of 1/1024, so sums are exact in any order: `forward` and `step` give bitwise equal results.
+Shape letters: B rows of a batch, n steps of a path, w paths.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _PAGE = 16
 
 
 class Perturb(OnDevice):
-    """w ways around one, each step of each moved by up to half of `reach`, at random by seed and iteration."""
+    """w paths around one, each step of each moved by up to half of `reach`, at random by seed and iteration."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs: list[Outputs] = []
@@ -54,7 +54,7 @@ class Perturb(OnDevice):
 
 
 class AttendStep(OnDevice):
-    """Each way appends a number to its sequence, and gets the sum of all that is there plus the position."""
+    """Each path appends a number to its sequence, and gets the sum of the sequence plus the position."""
 
     def caches(self) -> dict[str, CacheShape]:
         return {"kv": CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)}
@@ -102,7 +102,7 @@ class AttendStep(OnDevice):
 
 
 class ChooseNearest(OnDevice):
-    """The way whose marks, summed, come nearest to `goal`."""
+    """The path whose summed marks are nearest to `goal`."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs: list[Outputs] = []
@@ -145,7 +145,7 @@ def _appended(items: Tensor, before: Tensor | None) -> Tensor:
 
 
 def _attend(slot: PagedSlot, index: Tensor, new: Tensor) -> Tensor:
-    """Write float64 `[B * w]` to the sequences' ends -> means `[B * w]` of what each then has."""
+    """Append float64 `[B * w]` to the sequences -> means `[B * w]` of each sequence after that."""
     at, pages = slot.rows.lengths[index].long(), slot.rows.pages[index].long()
     page = pages.gather(1, (at // _PAGE).clamp(max=pages.shape[1] - 1)[:, None])[:, 0]
     places, blank = page * _PAGE + at % _PAGE, torch.zeros_like(new)[:, None, None]
@@ -155,13 +155,13 @@ def _attend(slot: PagedSlot, index: Tensor, new: Tensor) -> Tensor:
 
 
 def _summed(means: Tensor, counts: Tensor, positions: Tensor) -> Tensor:
-    """Float64 means `[R]` of numbers on the grid -> float32 sums `[R]`, with the positions."""
+    """Float64 means `[R]` of numbers on the grid -> float32 sums `[R]` plus the positions."""
     return (_gridded(means * counts) + positions).float()
 
 
 def _choose(ways: Tensor, marks: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
-    """ways `[B, n, w]`, marks `[B, m, w]`, goal `[B]` -> the first of the best ways `[B, n]`; how far off it is
-    `[B, 1]`."""
+    """ways `[B, n, w]`, marks `[B, m, w]`, goal `[B]` -> the first of the best ways `[B, n]` and its distance `[B,
+    1]`."""
     far = (marks.double().sum(1) - goal.double()[:, None]).abs()
     least = far.min(1, keepdim=True).values
     w = far.shape[1]

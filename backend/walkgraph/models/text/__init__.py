@@ -1,1 +1,1 @@
-"""Text in and out, by the tokenizer of any family that holds one."""
+"""Text in and out, through the tokenizer of any family that has one."""

@@ -1,4 +1,4 @@
-"""Text in and out. A tokeniser belongs to a weight set: these read that of whatever family their node names."""
+"""Text in and out. A tokenizer belongs to a weight set; these components use the one of their node's weights."""
 
 from walkgraph.graph.catalogue import ANY, Component, StateUse, port
 from walkgraph.graph.declaring import Declarations, boolean
@@ -22,14 +22,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "text.end_answer",
-        "What an answer ends with: its last token, and the end token where that is another.",
+        "The end of an answer: its last token, followed by the end token if that is a different one.",
         former=("text.finish",),
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("ids", "tokens: int[n]"),),
     ),
     _component(
         "text.detokenizer",
-        "Turns tokens into text as they come; half a character waits, special tokens give none.",
+        "Turns tokens into text as they come; incomplete characters wait, special tokens give no text.",
         inputs=(port("token", "tokens: int[n]"),),
         outputs=(port("text", "text: str"),),
         states=(StateUse(slot="tail", kind="tensor"),),

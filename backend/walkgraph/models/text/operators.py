@@ -1,6 +1,6 @@
-"""Text in and out, by the tokenizer in the folder of a weight set.
+"""Text in and out, through the tokenizer in a weight set's folder.
 
-Weights drawn at random have no tokenizer: there a token is a byte, and the configuration names the special ones.
+Random weights have no tokenizer: there a token is a byte, and the configuration names the special ones.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 
 _CUT = "\ufffd"
 _LONGEST_CHARACTER = 4
-"""Tokens that one character is cut into at most: a token is a byte at least."""
+"""The most tokens of one character, as a token holds at least a byte."""
 
 
 class TextOperator(Operator):
@@ -38,7 +38,7 @@ class Tokenizer(TextOperator):
         text = call.inputs["text"]
         if not isinstance(text, str):
             raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
-        # A lone surrogate is no character and has no bytes.
+        # A lone surrogate is not a character and has no bytes.
         ids = self.vocabulary.encode(text.encode(errors="replace").decode())
         return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
 
@@ -49,7 +49,7 @@ class BeginAnswer(TextOperator):
 
 
 class EndAnswer(TextOperator):
-    """The end token, after the one that is there where that one doesn't end the text (it was cut at its length)."""
+    """The end token, preceded by the last token if that one doesn't end the text (it was cut at its length)."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": self._ids(call.inputs["token"])} for call in calls]
@@ -60,10 +60,10 @@ class EndAnswer(TextOperator):
 
 
 class Detokenizer(TextOperator):
-    """Text as it comes: what a token adds to the text of those before it, once no character is cut.
+    """Text as it comes: the text that a token adds to that of the tokens before it, once no character is incomplete.
 
-    The state holds how many of its ids are text already, then the ids: those last shown, which a decoder may need to
-    place a space, and those that wait for the rest of a character.
+    The state holds the number of its ids that are text already, then the ids: those last shown, which a decoder may
+    need to place a space, and those waiting for the rest of a character.
     """
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:

@@ -1,1 +1,1 @@
-"""V-JEPA 2-AC: sees pictures, predicts what actions lead to, and plans actions by it."""
+"""V-JEPA 2-AC: sees pictures, predicts the effects of actions, and plans actions with these predictions."""

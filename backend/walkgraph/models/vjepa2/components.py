@@ -1,6 +1,6 @@
 """V-JEPA 2-AC: a world model that predicts the next frame from actions, and plans in it (arXiv 2506.09985).
 
-Shapes with `...` have a leading axis of samples where the node's state has a width.
+Shapes with `...` have a leading sample axis if the node's state has a width.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
         "Appends a frame with its action and pose, and predicts the features of the next frame.",
         category="Model",
         inputs=(
-            port("features", _FRAME, optional=True, description="the frame; absent: the one predicted last"),
+            port("features", _FRAME, optional=True, description="the frame; absent: the last predicted one"),
             port("action", _ACTION),
             port("pose", _POSE),
         ),
@@ -64,11 +64,11 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.store_observation",
-        "Keeps what a session sees and where its arm stands, as far as it is given; gives the pose.",
+        "Keeps a session's frame and its arm's pose, where given; outputs the pose.",
         former=("vjepa2.stand",),
         category="World",
         inputs=(
-            port("features", "features: float[n, d]", optional=True, description="the frame to go on from"),
+            port("features", "features: float[n, d]", optional=True, description="the frame to continue from"),
             port("pose", "state: float[7]", optional=True),
         ),
         outputs=(port("pose", "state: float[7]"),),
@@ -79,11 +79,11 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.initial_plan",
-        "What planning begins with: no motion, and how far the first round draws from it.",
+        "Where planning begins: no motion, and the spread of the first round's draws.",
         former=("vjepa2.rest",),
         outputs=(port("mean", _PLAN), port("std", _PLAN)),
         params={
-            "horizon": integer("Actions a sequence.", default=2, min=1, max=31),
+            "horizon": integer("Actions per sequence.", default=2, min=1, max=31),
             "max_norm": _MAX_NORM,
         },
     ),
@@ -92,9 +92,9 @@ COMPONENTS: tuple[Component, ...] = (
         "Draws the sequences of a planning round around a mean: shifts and the grip.",
         former=("vjepa2.propose",),
         inputs=(port("mean", _PLAN), port("std", _PLAN)),
-        outputs=(port("actions", "actions: float[t, w, 7]", description="step by step, a row a sample"),),
+        outputs=(port("actions", "actions: float[t, w, 7]", description="by step, one row per sample"),),
         params={
-            "samples": integer("Sequences a round.", default=400, min=2, max=65536),
+            "samples": integer("Sequences per round.", default=400, min=2, max=65536),
             "max_norm": _MAX_NORM,
         },
         resident=True,
@@ -109,18 +109,18 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.refine_plan",
-        "Takes mean and spread of the best sequences, moved on slowly; its first action is the plan.",
+        "Moves mean and spread towards those of the best sequences; the mean's first action is the plan.",
         former=("vjepa2.refine",),
         inputs=(
             port("actions", "actions: float[t, w, 7]"),
             port("cost", "tensor: float[w]"),
-            port("mean", _PLAN, description="that the sequences were drawn around"),
-            port("std", _PLAN, description="that they were drawn with"),
+            port("mean", _PLAN, description="the mean that the sequences were drawn with"),
+            port("std", _PLAN, description="the spread that they were drawn with"),
         ),
         outputs=(
             port("mean", _PLAN),
             port("std", _PLAN),
-            port("action", "actions: float[7]", description="without a change of the grip below 0.25"),
+            port("action", "actions: float[7]", description="changes of the grip below 0.25 become 0"),
         ),
         params={
             "top": integer("Sequences kept.", default=10, min=1, max=65536),

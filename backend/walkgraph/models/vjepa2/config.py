@@ -1,4 +1,4 @@
-"""V-JEPA 2-AC: where its sizes are not those of the published ViT-g, a `config.json` in our own form says them."""
+"""V-JEPA 2-AC's config: sizes other than the published ViT-g's are in a `config.json` of our own format."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ FORMAT = "walkgraph/vjepa2@1"
 CONDITIONS = 2
 """Tokens before the patches of a frame: its action and its pose."""
 _PIXELS = 8192
-"""Side of a picture at most."""
+"""The most pixels along a picture's side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +46,17 @@ class Vjepa2Config:
 
     @property
     def pixels(self) -> int:
-        """Side of a picture."""
+        """Side of a picture in pixels."""
         return self.side * self.patch
 
     @property
     def patches(self) -> int:
-        """n"""
+        """Patches of a picture (n)."""
         return self.side**2
 
     @property
     def tokens(self) -> int:
-        """What a frame appends to the predictor's cache."""
+        """Tokens that a frame appends to the predictor's cache."""
         return self.patches + CONDITIONS
 
 
@@ -83,14 +83,14 @@ def read_vjepa2(folder: Path) -> Vjepa2Config:
             norm_eps=config.number("norm_eps", limits.EPS, default=Vjepa2Config.norm_eps),
         )
         if found.pixels > _PIXELS:
-            raise InvalidInput(f"`side` times `patch` is {found.pixels} pixels, and must be {_PIXELS} at most")
+            raise InvalidInput(f"`side` times `patch` is {found.pixels} pixels; at most {_PIXELS} are supported")
         return found
     except (InvalidInput, ValueError) as error:
         raise described("a V-JEPA 2 model", folder, error) from None
 
 
 def vjepa2_json(config: Vjepa2Config) -> str:
-    """What `read_vjepa2` reads back."""
+    """The JSON that `read_vjepa2` reads."""
     return json.dumps({"format": FORMAT, **dataclasses.asdict(config)}, indent=2) + "\n"
 
 

@@ -72,7 +72,7 @@ def _encoder_names(found: Shapes) -> Shapes:
 
 
 def _adapt(document: Document, contents: Contents) -> Iterable[str]:
-    """Pictures, and tokens of a frame, are as large as the encoder's."""
+    """Set the size of pictures, and the tokens per frame, to the encoder's."""
     config = read_vjepa2(contents.folder)
     document["nodes"]["picture_in"]["params"]["size"] = config.pixels
     for state in document["states"].values():

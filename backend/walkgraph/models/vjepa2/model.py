@@ -1,7 +1,7 @@
 """V-JEPA 2-AC: an encoder that sees one frame, and a predictor of the next frame's features from actions and poses.
 
-Modules and parameters have the public checkpoint's names. What is here is plain torch with gradients: it trains a model
-(`walkgraph.models.vjepa2.steps` serves it), and is what the fast forms are held against:
+Modules and parameters have the public checkpoint's names. This is plain torch with gradients, used to train a model
+(`walkgraph.models.vjepa2.steps` serves it) and as the reference for the fast forms:
 
     model = Vjepa2(config)                            # or vjepa2_config(name) of `presets` for the config
     h = model.encoder(pixels)                         # pixels [B, 3, h, w] in [-1, 1] -> [B, n, d]
@@ -30,14 +30,14 @@ from walkgraph.models.vjepa2.config import CONDITIONS, TransformerConfig, Vjepa2
 from walkgraph.models.vjepa2.positions import Angles, GridRope, turn
 
 MEAN = (0.485, 0.456, 0.406)
-"""Of the pictures that encoders are trained on, red, green and blue in [0, 1]."""
+"""Mean of the pictures that encoders are trained on: red, green and blue in [0, 1]."""
 DEVIATION = (0.229, 0.224, 0.225)
 TUBELET = 2
-"""Frames of a patch: one frame alone is taken twice."""
+"""Frames of a patch; a single frame is used twice."""
 ACTION = 7
 """Numbers of an action and of a pose: shift or position, turn or angles, grip."""
 FEATURE_EPS = 1e-5
-"""Of `normed`."""
+"""Epsilon of `normed`."""
 
 
 @cache
@@ -49,7 +49,7 @@ def spread(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def normed(features: Tensor) -> Tensor:
-    """`[..., d]`: mean 0, deviation 1, as features are predicted, compared and handed on."""
+    """`[..., d]` with mean 0 and deviation 1: features are predicted, compared and sent in this form."""
     return F.layer_norm(features, features.shape[-1:], eps=FEATURE_EPS)
 
 
@@ -97,7 +97,7 @@ class Vjepa2Patches(nn.Module):
         self.proj = nn.Conv3d(3, config.encoder.width, kernel_size=size, stride=size)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """`[B, 3, h, w]` -> `[B, n, d]`: of each picture taken `TUBELET` times, by one product."""
+        """`[B, 3, h, w]` -> `[B, n, d]`: each picture counted `TUBELET` times, in one product."""
         weight = self.proj.weight.sum(2)
         return F.conv2d(pixels, weight, self.proj.bias, stride=weight.shape[-1]).flatten(2).transpose(1, 2)
 
@@ -108,7 +108,7 @@ class _OfFrames(nn.Module):
         self.config, self._rope = config, rope
 
     def angles(self, device: torch.device) -> Angles:
-        """Of the tokens of a picture of the config's side; conditions turn by their frame alone."""
+        """Angles of the tokens of a picture with the config's side; conditions turn by their frame only."""
         side = self.config.side
         return self._rope.angles((side, side), device)
 
@@ -124,7 +124,8 @@ class Vjepa2Encoder(_OfFrames):
     def forward(self, pixels: Tensor, keep: Tensor | None = None) -> Tensor:
         """pixels `[B, 3, h, w]` in [-1, 1], sides multiples of a patch -> `[B, n, d]`, before `normed`.
 
-        `keep`: int64 `[B, m]`, the patches that are seen, and answered, in this order."""
+        `keep`: int64 `[B, m]`, the patches that are seen, in the order of the answer.
+        """
         patch, device = self.config.patch, pixels.device
         x = self.patch_embed(_standard(pixels).to(self.norm.weight.dtype))
         grid = self._rope.angles((pixels.shape[2] // patch, pixels.shape[3] // patch), device)
@@ -144,7 +145,7 @@ class Vjepa2Predictor(_OfFrames):
         self.predictor_embed = nn.Linear(outer, sizes.width)
         self.action_encoder = nn.Linear(ACTION, sizes.width)
         self.state_encoder = nn.Linear(ACTION, sizes.width)
-        # In the public checkpoint, and read by nothing.
+        # Part of the public checkpoint; nothing reads it.
         self.extrinsics_encoder = nn.Linear(ACTION - 1, sizes.width)
         self.predictor_blocks = nn.ModuleList(Vjepa2Block(sizes, config.norm_eps) for _ in range(sizes.layers))
         self.predictor_norm = nn.LayerNorm(sizes.width, config.norm_eps)
@@ -154,7 +155,7 @@ class Vjepa2Predictor(_OfFrames):
     def forward(self, features: Tensor, actions: Tensor, poses: Tensor) -> Tensor:
         """features `[B, T, n, d]`, normed; actions and poses `[B, T, 7]` -> `[B, T, n, d]`, before `normed`.
 
-        Every token of a frame sees its whole frame and those before it."""
+        Every token of a frame attends its whole frame and the earlier ones."""
         count = features.shape[1]
         conditions = torch.stack([self.action_encoder(actions), self.state_encoder(poses)], 2)
         x = torch.cat([conditions, self.predictor_embed(features)], 2).flatten(1, 2)
@@ -175,13 +176,13 @@ class Vjepa2(nn.Module):
 
 
 def _standard(pixels: Tensor) -> Tensor:
-    """`[B, 3, h, w]` in [-1, 1] -> float32, by the mean and deviation of what the encoder is trained on."""
+    """`[B, 3, h, w]` in [-1, 1] -> float32, standardized by the mean and deviation of the training pictures."""
     mean, deviation = spread(pixels.device)
     return ((pixels.float() + 1) / 2 - mean) / deviation
 
 
 def _draw(module: nn.Module, blocks: list[Vjepa2Block]) -> None:
-    """What training starts with; what a layer adds is smaller the deeper it lies."""
+    """Initialize for training; deeper layers add less."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv3d):
             nn.init.trunc_normal_(part.weight, std=0.02)
@@ -190,5 +191,5 @@ def _draw(module: nn.Module, blocks: list[Vjepa2Block]) -> None:
     with torch.no_grad():
         for depth, block in enumerate(blocks, 1):
             for last in (block.attn.proj, block.mlp.fc2):
-                # A quotient of what has no memory would import sympy, which takes seconds.
+                # A quotient of a tensor without memory would import sympy, which takes seconds.
                 last.weight.mul_(1 / math.sqrt(2 * depth))

@@ -1,7 +1,7 @@
 """Names of V-JEPA 2-AC's tensors in files.
 
-They are the public checkpoint's, with what wraps a module in a training run, or those of Transformers, where queries,
-keys and values lie apart.
+They are the public checkpoint's, with the prefixes of wrappers in a training run, or those of Transformers, where
+queries, keys and values are separate.
 """
 
 import re
@@ -20,13 +20,13 @@ V = TypeVar("V")
 
 class EncoderName(NamedTuple):
     name: str
-    """As the network has it."""
+    """The network's name for the tensor."""
     part: str | None
-    """One of `PARTS`, where the tensor is a third of the one that the network has."""
+    """One of `PARTS`, if the tensor is a third of the network's."""
 
 
 def public_names(stem: str, found: Iterable[tuple[str, V]]) -> Iterator[tuple[str, V]]:
-    """Without what wraps a module, and without what is not read."""
+    """Names without the prefixes of wrappers, and without tensors that are not read."""
     prefixes = (f"{stem}.", *_WRAPPERS)
     for name, value in found:
         while (prefix := next((p for p in prefixes if name.startswith(p)), None)) is not None:
@@ -36,7 +36,7 @@ def public_names(stem: str, found: Iterable[tuple[str, V]]) -> Iterator[tuple[st
 
 
 def encoder_names(found: Iterable[tuple[str, V]]) -> Iterator[tuple[EncoderName, V]]:
-    """Of either layout. Another predictor that lies in the file is left out."""
+    """Names from either layout, without another predictor in the file."""
     for name, value in public_names("encoder", found):
         if name.startswith("predictor."):
             continue

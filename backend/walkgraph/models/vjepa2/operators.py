@@ -1,7 +1,6 @@
-"""V-JEPA 2-AC's operators: frames are encoded alone, and predicted from what a cache holds of those before them.
+"""V-JEPA 2-AC's operators: frames are encoded one by one, and predicted from a cache of the frames before them.
 
-Features travel in the type of the weights: what reads them rounds them to it in any case, and 400 samples of a plan
-take half the memory.
+Features travel in the weights' type: their readers round to it anyway, and 400 samples of a plan take half the memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from walkgraph.models.vjepa2.weights import encoder_of, predictor_of
 
 _SIZES = (1, 2, 4, 8, 16)
 _MOST_ROWS = 1 << 17
-"""Tokens of a step: its activations take about 24 KiB each."""
+"""The most tokens of a step; the activations of each take about 24 KiB."""
 
 
 class Encoder(Operator):
@@ -75,7 +74,7 @@ class Encoder(Operator):
 
 
 class Predictor(Operator):
-    """A call appends one frame of each of its sequences, and answers with the next one."""
+    """A call appends one frame to each of its sequences, and predicts the next one."""
 
     def __init__(self, steps: PredictorSteps, config: Vjepa2Config, device: torch.device, dtype: torch.dtype) -> None:
         self._steps, self._config, self._device, self._dtype = steps, config, device, dtype
@@ -116,7 +115,7 @@ class Predictor(Operator):
         for call, lead, mine in zip(calls, leads, predicted.split(widths), strict=True):
             answer = mine.view(*lead, *self._frame)
             if "last" in call.states:
-                # A state of its own: a view would keep the whole batch's frames alive.
+                # A copy: a view would keep the whole batch's frames alive.
                 states.put(call.states["last"], answer.clone())
             outputs.append({"features": answer})
         return outputs
@@ -147,12 +146,12 @@ class Predictor(Operator):
         return (self._example(),)
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        """Without features, and before any frame, its row is not finite."""
+        """A row without features and without any earlier frame is not finite."""
         last, rows = batch.tensors.get("last"), batch.rows.long()
         features, known = batch.inputs.get("features"), None
         if features is None:
             if last is None:
-                raise CallFailed("a predictor that is fed no `features` needs a state at `last`", "features")
+                raise CallFailed("a predictor without `features` needs a state at `last`", "features")
             features = last.index_select(0, rows)
             known = features[..., 0, :].flatten(1).any(1)
         predicted = self._steps.step(features, batch.inputs["action"], batch.inputs["pose"], batch.paged["kv"])
@@ -165,14 +164,15 @@ class Predictor(Operator):
         return {"features": torch.zeros(self._frame), "action": torch.zeros(ACTION), "pose": torch.zeros(ACTION)}
 
     def _given(self, call: Call, states: States) -> tuple[Tensor, Tensor, Tensor]:
-        """Features, action and pose of a call, each with the axis of samples, without it where it holds for all."""
+        """Features, action and pose of a call, each with a sample axis unless it holds for all samples."""
         action, pose = call.inputs["action"].float(), call.inputs["pose"].float()
         features = call.inputs.get("features")
         if features is None and "last" in call.states:
             features = states.tensor(call.states["last"])
         if features is None:
             raise CallFailed(
-                f"`{call.node}` has no frame to go on from; feed its `features`, or begin the session with a picture",
+                f"`{call.node}` has no frame to continue from; feed "
+                "its `features`, or begin the session with a picture",
                 "features",
                 code="invalid_input",
             )
@@ -190,7 +190,8 @@ class Predictor(Operator):
 
 
 def finite(features: Tensor) -> Tensor:
-    """`[B, ..., n, d]`, normed -> bool `[B]`: a token with one number that is none has no others."""
+    """`[B, ..., n, d]`, normed -> bool `[B]`: one number per token suffices, as norming spreads NaN to the whole
+    token."""
     return features[..., 0].isfinite().flatten(1).all(1)
 
 
@@ -199,7 +200,7 @@ def _fits(part: Any, lead: Sequence[int], inner: Sequence[int]) -> bool:
 
 
 def _each(part: Tensor, width: int, inner: int) -> Tensor:
-    """`[w, *inner]`, repeated where it holds for all samples."""
+    """`[w, *inner]`, repeated if it holds for all samples."""
     return part.expand(width, *part.shape[-inner:]) if part.dim() == inner else part
 
 

@@ -1,7 +1,8 @@
-"""Planning by cross-entropy: sequences of actions are drawn around a mean, and mean and spread follow the best of them.
+"""Planning by the cross-entropy method: sequences of actions are drawn around a mean, and mean and spread move towards
+the best.
 
-Shifts and the grip are drawn; an arm that is planned for doesn't turn. Noise is a pure function of (seed, round, step,
-sample, number), so that no state is kept for it, and CPUs and GPUs draw the same but for last bits.
+Shifts and the grip are drawn; the arm doesn't turn in a plan. Noise is a pure function of (seed, round, step, sample,
+number), so it needs no state, and CPUs and GPUs draw the same up to the last bits.
 
 Shape letters: B runs, t actions of a sequence, w sequences of a round.
 """
@@ -17,16 +18,16 @@ from walkgraph.models.vjepa2.model import ACTION
 
 SHIFTS = 3
 GRIP_MOST = 0.75
-"""Of a drawn change of the grip, either way."""
+"""Bound of a drawn change of the grip, in either direction."""
 GRIP_LEAST = 0.25
-"""A smaller change of the grip is none in the action that is carried out."""
+"""A smaller change of the grip becomes 0 in the action that is carried out."""
 _SAMPLES, _NUMBERS = 1 << 20, 1 << 3
-"""Room for samples and numbers in what a draw is told by: noise of a sample doesn't depend on how many there are."""
+"""Strides for samples and numbers in a draw's counter, so a sample's noise doesn't depend on how many there are."""
 _BITS = 53
 
 
 class Momentum(NamedTuple):
-    """Shares of the old values, each float32 `[B]`."""
+    """Weights of the old values, each float32 `[B]`."""
 
     mean: Tensor
     std: Tensor
@@ -35,7 +36,7 @@ class Momentum(NamedTuple):
 
 
 def rest(horizon: int, max_norm: float, *, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and spread that a plan begins with, each float32 `[t, 7]`."""
+    """Mean and spread at the start of a plan, each float32 `[t, 7]`."""
     std = torch.tensor([max_norm] * SHIFTS + [0.0] * (ACTION - SHIFTS - 1) + [1.0]).expand(horizon, -1)
     return torch.zeros(horizon, ACTION, device=device), std.to(device).contiguous()
 
@@ -46,7 +47,7 @@ def normals(seed: Tensor, number: Tensor, steps: int, samples: int) -> Tensor:
     places = torch.arange(steps, device=on)[:, None, None] * _SAMPLES + torch.arange(samples, device=on)[:, None]
     index = places * _NUMBERS + torch.arange(ACTION, device=on)
     bits = draw(seed[:, None, None, None], number[:, None, None, None], index)
-    # The middle of one of 2^53 equal parts of (-1, 1), which is symmetric.
+    # The middle of one of 2^53 equal parts of (-1, 1), which keeps the distribution symmetric.
     uniform = ((bits >> (63 - _BITS)) & ((1 << _BITS) - 1)).double().add(0.5).mul(2.0 ** (1 - _BITS)).sub(1)
     return (uniform.erfinv() * math.sqrt(2)).float()
 
@@ -62,7 +63,8 @@ def propose(noise: Tensor, mean: Tensor, std: Tensor, max_norm: Tensor) -> Tenso
 
 def distance(features: Tensor, goal: Tensor) -> Tensor:
     """features `[B, w, n, d]`, goal `[B, n, d]` -> mean absolute differences, float32 `[B, w]`."""
-    # Summed in float32. A difference rounded to 16 bits is off by 2^-9 at most, in no direction, and 1e5 are summed.
+    # Summed in float32. A difference rounded to 16 bits is off by at most 2^-9, without bias, and 1e5 of them are
+    # summed.
     apart = features - goal[:, None]
     return torch.linalg.vector_norm(apart, 1, (-2, -1), dtype=torch.float32) / (apart.shape[-1] * apart.shape[-2])
 
@@ -72,7 +74,8 @@ def refine(
 ) -> tuple[Tensor, Tensor]:
     """actions `[B, t, w, 7]`, cost `[B, w]`, mean and std of the round before `[B, t, 7]` -> the next mean and std.
 
-    `top`: sequences of the lowest costs, the first of equals, whose mean and (unbiased) deviation count."""
+    `top`: number of sequences with the lowest costs (the first among equals) that give mean and (unbiased)
+    deviation."""
     best = cost.sort(dim=-1, stable=True).indices[:, :top]
     chosen = actions.gather(2, best[:, None, :, None].expand(-1, actions.shape[1], -1, ACTION))
     found = chosen.mean(2)
@@ -84,7 +87,7 @@ def refine(
 
 
 def chosen(mean: Tensor) -> Tensor:
-    """mean `[B, t, 7]` -> the first action `[B, 7]`, as it is carried out."""
+    """mean `[B, t, 7]` -> the first action `[B, 7]` in the form that is carried out."""
     first = mean[:, 0]
     grip = first[:, -1:]
     return torch.cat([first[:, :-1], grip.where(grip.abs() >= GRIP_LEAST, 0.0)], -1)

@@ -1,5 +1,5 @@
-"""Operators around V-JEPA 2-AC's predictor that have no weights: what an action does to a pose, where a session's arm
-stands, and planning."""
+"""Operators around V-JEPA 2-AC's predictor that have no weights: the effect of an action on a pose, a session's arm,
+and planning."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -50,7 +50,7 @@ class ApplyAction(Operator):
 
 
 class StoreObservation(Operator):
-    """Keeps what is given, and gives what is kept."""
+    """Keeps the values given, and outputs those kept."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [self._stand(call, states) for call in calls]
@@ -63,8 +63,8 @@ class StoreObservation(Operator):
         pose = call.inputs.get("pose")
         pose = states.tensor(call.states["pose"]) if pose is None else pose
         if pose is None or pose.shape != (ACTION,):
-            told = "doesn't know where the arm stands" if pose is None else f"got a pose {list(pose.shape)}"
-            message = f"`{call.node}` {told}; begin the session with a pose of {ACTION} numbers"
+            problem = "doesn't know where the arm stands" if pose is None else f"got a pose {list(pose.shape)}"
+            message = f"`{call.node}` {problem}; begin the session with a pose of {ACTION} numbers"
             raise CallFailed(message, "pose", code="invalid_input")
         return {"pose": pose}
 
@@ -87,8 +87,8 @@ class SampleActions(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         mean, std = (torch.stack([call.inputs[port] for call in calls]) for port in ("mean", "std"))
-        told = [[c.seed, c.iteration[-1] if c.iteration else 0] for c in calls]
-        seed, number = torch.tensor(told).to(mean.device, non_blocking=True).unbind(1)
+        drawn = [[c.seed, c.iteration[-1] if c.iteration else 0] for c in calls]
+        seed, number = torch.tensor(drawn).to(mean.device, non_blocking=True).unbind(1)
         norm = torch.tensor([float(c.params["max_norm"]) for c in calls]).to(mean.device, non_blocking=True)
         drawn = _drawn(seed, number, mean, std, norm, int(calls[0].params["samples"]))
         return [{"actions": actions} for actions in drawn]
@@ -107,14 +107,14 @@ class SampleActions(Operator):
         )
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
-        """For plans of some lengths: those are made ready that the loops around it have."""
+        """Plans of several lengths; only those that the surrounding loops use are prepared."""
         return tuple(dict.fromkeys(("mean", "std"), torch.zeros(length, ACTION)) for length in range(1, _LENGTHS + 1))
 
     def step(self, batch: StepBatch) -> StepOutputs:
         mean, std = batch.inputs["mean"], batch.inputs["std"]
         samples = batch.variant
         if not isinstance(samples, int):
-            raise TypeError("a spec of `propose` says how many samples it draws")
+            raise TypeError("a spec of `propose` needs its number of samples")
         norm = batch.params["max_norm"]
         return StepOutputs({"actions": _drawn(batch.seed, batch.iteration, mean, std, norm, samples)})
 
@@ -128,7 +128,7 @@ class GoalDistance(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         _check(calls, _apart, ("features", "goal"), "features `[w, n, d]` and a goal `[n, d]`")
-        # One after the other: a round's features are large, and copies of them side by side larger.
+        # One by one: a round's features are large, and stacked copies would be larger.
         costs = [planning.distance(c.inputs["features"][None], c.inputs["goal"][None])[0] for c in calls]
         return [{"cost": cost} for cost in costs]
 
@@ -183,7 +183,7 @@ class RefinePlan(Operator):
     def step(self, batch: StepBatch) -> StepOutputs:
         top = batch.variant
         if not isinstance(top, int):
-            raise TypeError("a spec of `refine` says how many sequences it keeps")
+            raise TypeError("a spec of `refine` needs its number of sequences to keep")
         shares = planning.Momentum(*(batch.params[name] for name in _MOMENTA))
         return StepOutputs(_refined(batch.inputs, shares, top))
 
@@ -191,7 +191,7 @@ class RefinePlan(Operator):
 def _check(
     calls: Sequence[Call], fitted: Callable[[Mapping[str, Any]], Any], ports: tuple[str, str], wanted: str
 ) -> None:
-    """Raises CallFailed where `fitted` has no answer for what a call's ports are given."""
+    """Raise CallFailed if `fitted` returns None for the values at a call's ports."""
     for call in calls:
         if fitted(call.inputs) is None:
             shapes = " and ".join(f"`{port}` {list(call.inputs[port].shape)}" for port in ports)
@@ -200,13 +200,13 @@ def _check(
 
 
 def _after(pose: Tensor, action: Tensor) -> Tensor:
-    """`[B, 7]` or `[B, w, 7]`; what has no axis of samples holds for all."""
+    """Poses after actions, `[B, 7]` or `[B, w, 7]`; an input without a sample axis holds for all samples."""
     axes = max(pose.dim(), action.dim())
     return move(*(part.unsqueeze(1) if part.dim() < axes else part for part in (pose.float(), action.float())))
 
 
 def _moved(inputs: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The shape of a pose that follows from these; None where they don't fit."""
+    """The shape of the resulting pose; None if the inputs don't fit."""
     parts = [inputs.get(port) for port in ("pose", "action")]
     shapes = [tuple(part.shape) for part in parts if isinstance(part, Tensor)]
     longest = max(shapes, key=len, default=())
@@ -219,7 +219,7 @@ def _drawn(seed: Tensor, number: Tensor, mean: Tensor, std: Tensor, norm: Tensor
 
 
 def _apart(inputs: Mapping[str, Any]) -> int | None:
-    """How many samples are compared with a goal; None where shapes don't fit. A goal that isn't told does."""
+    """The number of samples compared with a goal; None if the shapes don't fit. An unknown goal fits."""
     features, goal = inputs.get("features"), inputs.get("goal")
     if not isinstance(features, Tensor) or features.dim() != 3:
         return None

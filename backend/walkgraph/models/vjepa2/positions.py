@@ -1,8 +1,8 @@
 """Rotary positions in three directions: the frame, the row and the column each turn a third of a head.
 
-The published weights were trained with frequencies that are laid out twice, one after the other, while neighbouring
-numbers turn as a pair: the two numbers of a pair turn by different angles. That is kept, as the weights depend on it.
-All of it is computed in float32.
+The published weights were trained with frequencies laid out twice, one after the other, while neighbouring numbers
+rotate as a pair, so the two numbers of a pair rotate by different angles. This is kept, as the weights depend on it.
+Everything is computed in float32.
 
 Shape letters: n tokens of a frame, D head dim.
 """
@@ -16,13 +16,13 @@ _THETA = 10000.0
 
 
 class Angles(NamedTuple):
-    """Radians of every number of a head: those of a token are `frame index * frame + places[token]`, of which one is 0
-    everywhere."""
+    """Radians of every number of a head. Those of a token are `frame index * frame + places[token]`; in each place one
+    of the two is 0."""
 
     frame: Tensor
     """float32 `[D]`: per frame."""
     places: Tensor
-    """float32 `[n, D]`: of the token's row and column."""
+    """float32 `[n, D]`: by the token's row and column."""
 
     def at(self, frames: Tensor) -> tuple[Tensor, Tensor]:
         """frames `[...]` -> cosines and sines, float32 `[..., n, D]`."""
@@ -34,14 +34,14 @@ class Angles(NamedTuple):
 
 
 class GridRope:
-    """`angles` of one model, made once for each device and side: a forward that copied them there would wait."""
+    """`angles` of one model, made once per device and side, as copying them in a forward would make it wait."""
 
     def __init__(self, head_dim: int, *, before: int = 0) -> None:
         self._head_dim, self._before = head_dim, before
         self._made: dict[tuple[torch.device, tuple[int, int]], Angles] = {}
 
     def angles(self, side: tuple[int, int], device: torch.device) -> Angles:
-        """On the device."""
+        """The angles, on the device."""
         key = device, side
         if key not in self._made:
             self._made[key] = angles(self._head_dim, side, before=self._before).to(device)
@@ -49,9 +49,11 @@ class GridRope:
 
 
 def angles(head_dim: int, side: tuple[int, int], *, before: int = 0) -> Angles:
-    """Of a frame of `side` rows and columns of tokens, row by row, after `before` tokens that have a frame alone.
+    """Angles of a frame of `side` rows and columns of tokens, row by row, after `before` tokens that turn by their
+    frame only.
 
-    Raises ValueError for a head of fewer than 6 numbers."""
+    Raises ValueError for a head of fewer than 6 numbers.
+    """
     part = 2 * (head_dim // 3 // 2)
     if not part:
         raise ValueError(f"a head of {head_dim} numbers has no room for three directions; 6 are needed")

@@ -1,4 +1,4 @@
-"""The configurations of V-JEPA 2-AC that a `random:CONFIG:SEED` source may name."""
+"""V-JEPA 2-AC's configurations for `random:CONFIG:SEED` sources."""
 
 from walkgraph.checkpoints.presets import preset
 from walkgraph.models.vjepa2.config import VJEPA2_AC_VITG, TransformerConfig, Vjepa2Config
@@ -12,7 +12,7 @@ VJEPA2: dict[str, Vjepa2Config] = {
         side=4,
     ),
 }
-"""Full-size shapes for measurements, tiny ones for tests: the same classes."""
+"""Full-size shapes for measurements, tiny ones for tests; both use the same classes."""
 
 
 def vjepa2_config(name: str) -> Vjepa2Config:

@@ -1,7 +1,8 @@
-"""V-JEPA 2-AC as it is served: the same layers as rows of products, the keys and values of frames in a paged cache.
+"""The serving form of V-JEPA 2-AC: the same layers as products over rows, with the keys and values of frames in a paged
+cache.
 
-A layer is eight launches: two norms, four products with what stands after them, and the turn and the attention of
-blocks. A picture is a block of its own cache, which lives as long as the forward.
+A layer takes eight launches: two norms, four products with their epilogues, the rotation, and the attention of blocks.
+A picture is a block in a cache of its own, which lives as long as the forward.
 
 Shape letters: B pictures or sequences, n patches of a frame, R rows of all of them, d width of the encoder, W width, H
 heads, D head dim.
@@ -39,7 +40,7 @@ class EncoderSteps:
         self._turns = encoder.angles(device).at(torch.zeros(1, device=device))
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """pixels `[B, 3, h, w]` in [-1, 1], of the config's side -> `[B, n, d]` of the weights' type, normed."""
+        """pixels `[B, 3, h, w]` in [-1, 1], of the config's side -> `[B, n, d]` in the weights' type, normed."""
         patches = patchify(pixels, self._patch).to(self._weight.dtype)
         count, tokens = patches.shape[:2]
         x = product(patches.flatten(0, 1), self._weight, self._bias)
@@ -48,7 +49,7 @@ class EncoderSteps:
         return normed(x.unflatten(0, (count, tokens)))
 
     def _attended(self, x: Tensor, count: int, tokens: int) -> Attended:
-        """Attention of each picture's rows in a cache of this forward, whose layers follow each other in one place."""
+        """Attention of each picture's rows in a cache of this forward, where the layers reuse one place."""
         pages = -(-tokens // _PAGE)
         k, v = x.new_zeros(2, count * pages * _PAGE, self._heads, x.shape[1] // self._heads).unbind()
         cos, sin = (table.expand(count, -1, -1) for table in self._turns)
@@ -70,7 +71,7 @@ class PredictorSteps:
         self.dtype = weight.dtype
         self._shifts = shifts_of(predictor.predictor_blocks)
         self._angles = predictor.angles(weight.device)
-        # An action is a few hundredths: rounded to 16 bits, it would lose what tells it from another.
+        # An action is a few hundredths: rounded to 16 bits, it would lose what distinguishes it from another.
         exact = (predictor.action_encoder, predictor.state_encoder)
         self._exact = [(part.weight.float(), _given(part.bias).float()) for part in exact]
 
@@ -91,10 +92,10 @@ class PredictorSteps:
         return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 
     def forward(self, features: Tensor, action: Tensor, pose: Tensor, frames: Tensor, to: Placed) -> Tensor:
-        """As `step`, features `[B, n, d]`, action and pose `[B, 7]`, frames `[B]`, to rows that are placed in order."""
+        """Like `step`: features `[B, n, d]`, action and pose `[B, 7]`, frames `[B]`, with the rows placed in order."""
         tokens, count = self._tokens, len(action)
         cos, sin = self._angles.at(frames)
-        # Slots as pages of one token: what places a block in pages serves here too.
+        # Slots serve as pages of one token, so the kernel that places blocks in pages works here too.
         each = torch.arange(count, dtype=torch.int32, device=action.device)
         nothing = torch.zeros_like(each)
         rows = PagedRows(each, to.slots.view(count, tokens).int(), nothing, nothing)
@@ -106,15 +107,15 @@ class PredictorSteps:
         return self._leaving(through(self._predictor.predictor_blocks, x, attended, self._shifts), lead)
 
     def _turns(self, rows: PagedRows, lead: torch.Size) -> tuple[Tensor, Tensor]:
-        """Cosines and sines `[R / n, n, D]`: samples of a row stand at one frame."""
+        """Cosines and sines `[R / n, n, D]`; the samples of a row share a frame."""
         width = lead[1:].numel()
         tables = self._angles.at(rows.positions.index_select(0, rows.rows[::width]))
-        # Of one row the samples read the same table, which stays near.
+        # The samples of a row read the same table, which stays in the cache.
         cos, sin = (table.unsqueeze(1).expand(-1, width, -1, -1).flatten(0, 1) for table in tables)
         return cos, sin
 
     def _entering(self, features: Tensor, action: Tensor, pose: Tensor) -> tuple[Tensor, torch.Size]:
-        """`[R, W]`: of every sequence its action, its pose, its patches; and the axes of the sequences."""
+        """`[R, W]`: each sequence's action, pose and patches; and the axes of the sequences."""
         given = [F.linear(part, *weights) for part, weights in zip((action, pose), self._exact, strict=True)]
         embed = self._predictor.predictor_embed
         seen = product(features.to(self.dtype).flatten(0, -2), embed.weight, embed.bias)
@@ -131,8 +132,8 @@ class PredictorSteps:
 
 
 def shifts_of(blocks: Iterable[nn.Module]) -> list[Tensor]:
-    """float32 `[W]`: what the biases of a stack's products that are added to the stream sum up to, before each of its
-    norms and at its end. The stream goes without them."""
+    """float32 `[W]` each: the running sums of the biases that a stack's products add to the stream, before each norm
+    and at the end. The stream itself goes without them."""
     biases = [_given(part.bias).float() for block in cast(Iterable[Vjepa2Block], blocks) for part in _adding(block)]
     return list(itertools.accumulate(biases, initial=torch.zeros_like(biases[0])))
 
@@ -142,7 +143,7 @@ def _adding(block: Vjepa2Block) -> tuple[nn.Linear, nn.Linear]:
 
 
 def through(blocks: Iterable[nn.Module], x: Tensor, attended: Attended, shifts: Sequence[Tensor]) -> Tensor:
-    """All layers: x `[R, W]`, which is given up -> `[R, W]`, less the last of `shifts`."""
+    """All layers: x `[R, W]`, consumed -> `[R, W]`, less the last of `shifts`."""
     for index, block in enumerate(cast(Iterable[Vjepa2Block], blocks)):
         attn, mlp = block.attn, block.mlp
         y = shifted_norm(x, shifts[2 * index], block.norm1)
@@ -155,8 +156,8 @@ def through(blocks: Iterable[nn.Module], x: Tensor, attended: Attended, shifts: 
 
 
 def _folded(encoder: Vjepa2Encoder) -> tuple[Tensor, Tensor]:
-    """Weight `[d, p * p * 3]` and bias `[d]` of rows of pixels in [-1, 1]: a frame is taken twice and brought to the
-    mean and deviation of training by the product itself."""
+    """Weight `[d, p * p * 3]` and bias `[d]` for rows of pixels in [-1, 1]: the product itself uses a frame twice and
+    standardizes it."""
     proj = encoder.patch_embed.proj
     weight = proj.weight.float().sum(2)
     mean, deviation = spread(weight.device)

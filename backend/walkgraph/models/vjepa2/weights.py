@@ -1,9 +1,9 @@
 """Weights of V-JEPA 2-AC: a folder holds `encoder.safetensors` and `predictor.safetensors` (or indices and shards), and
 where its sizes are not those of the published ViT-g, a `config.json` (`"format": "walkgraph/vjepa2@1"`).
 
-Tensors have the names of the public checkpoint, with or without `encoder.`, `predictor.`, `module.` and `backbone.` in
-front; an encoder may also be laid out as in Transformers, in whose files another predictor may lie, which is not read.
-Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
+Tensors have the names of the public checkpoint, with or without the prefixes `encoder.`, `predictor.`, `module.` and
+`backbone.`; an encoder may also be in the layout of Transformers, whose files may hold another predictor, which is not
+read. Pickles are not read: load the public `.pt` with torch and save its two dictionaries as these two files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,18 +26,18 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def load_encoder(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> Vjepa2Encoder:
-    """Strict; raises `NotFound` and `InvalidInput`."""
+    """Load the encoder; strict. Raises `NotFound` and `InvalidInput`."""
     return load(lambda: Vjepa2Encoder(config), folder, "encoder", names=Names(regroup=_encoder_names), **on)
 
 
 def load_predictor(folder: Path, config: Vjepa2Config, **on: Unpack[Loading]) -> Vjepa2Predictor:
-    """As `load_encoder`."""
+    """Load the predictor, like `load_encoder`."""
     names = Names(regroup=partial(public_names, "predictor"))
     return load(lambda: Vjepa2Predictor(config), folder, "predictor", names=names, **on)
 
 
 def encoder_of(context: LoadContext) -> Vjepa2Encoder:
-    """That of the weight set, drawn or read once."""
+    """The encoder of the weight set, drawn or read once."""
     return _part(context, Vjepa2Encoder, load_encoder)
 
 
@@ -56,7 +56,7 @@ def _part(context: LoadContext, kind: type[M], read: Callable[..., M]) -> M:
 
 
 def _encoder_names(found: Iterable[Named]) -> Iterator[Named]:
-    """Queries, keys and values joined."""
+    """Names with queries, keys and values joined."""
     apart: dict[str, dict[str, torch.Tensor]] = {}
     for (name, part), tensor in encoder_names(found):
         if part is None:

@@ -1,1 +1,1 @@
-"""A toy world of rooms and a robot, and a painter of what a model imagines of it."""
+"""A toy world of rooms and a robot, and a painter that shows what a model imagines of it."""

@@ -1,4 +1,4 @@
-"""A small world to act in: a shape among walls that stop it, and an arrow that flies to and fro by itself."""
+"""A small world to act in: a shape among walls that stop it, and an arrow that flies back and forth by itself."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ _component = Declarations("world", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "world.random_scene",
-        "Draws a scene from the run's seed, and the picture of how it should become.",
+        "Creates a scene from the run's seed, and a picture of its goal.",
         former=("world.scene",),
         outputs=(
             port("scene", _SCENE),
@@ -24,7 +24,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.store_scene",
-        "Keeps a session's scene, where one is given; gives the one that is kept.",
+        "Keeps a session's scene, where one is given; outputs the kept one.",
         former=("world.keep",),
         inputs=(port("scene", _SCENE, optional=True),),
         outputs=(port("scene", _SCENE),),
@@ -32,28 +32,30 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.scripted_actions",
-        "Actions by name, or those that are given, cut to a length or followed by rest.",
+        "Actions of a named drive, or the given ones, cut or padded with rest to a length.",
         former=("world.drive",),
         category="Action",
         inputs=(port("actions", "actions: float[t, 7]", optional=True),),
         outputs=(port("actions", "actions: float[n, 7]"),),
         params={
-            "drive": choice(("circle", "square", "wander", "rest"), "Where no actions are given.", default="circle"),
+            "drive": choice(
+                ("circle", "square", "wander", "rest"), "The drive if no actions are given.", default="circle"
+            ),
             "horizon": integer("Actions.", default=8, min=1, max=31),
         },
     ),
     _component(
         "world.simulate_action",
-        "What an action does: shifts the shape as far as the walls let it, and its colour by its grip.",
+        "Applies an action: shifts the shape as far as the walls allow, and its colour by the grip.",
         former=("world.truth",),
         inputs=(
             port("scene", _SCENE),
-            port("action", _ACTION, description="x and y in sides of the picture, 0.08 at most; the last is the grip"),
+            port("action", _ACTION, description="x and y in sides of the picture, at most 0.08; the last is the grip"),
         ),
         outputs=(
             port("scene", _SCENE),
             port("off", "tensor: float[1]", description="pixels between the shape and its goal"),
-            port("reached", "flag: bool", description="3 pixels at most, and the grip alike"),
+            port("reached", "flag: bool", description="within 3 pixels, with a similar grip"),
         ),
         resident=True,
     ),
@@ -67,7 +69,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.paint_features",
-        "Paints what features show, and reads from them where the shape is.",
+        "Paints a picture from features, and reads the shape's place from them.",
         former=("world.picture",),
         inputs=(port("features", "features: float[n, d]"),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
@@ -77,7 +79,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.compare_pictures",
-        "Two pictures next to each other, and how far their shapes are apart.",
+        "Two pictures side by side, and the distance of their shapes.",
         former=("world.beside",),
         inputs=(
             port("left", PIXELS),
@@ -89,7 +91,7 @@ COMPONENTS: tuple[Component, ...] = (
             port("pixels", "pixels: float[3, height, width]"),
             port("off", "tensor: float[1]", optional=True, description="pixels, where both poses are given"),
         ),
-        params={"scale": integer("Pixels of a side for each one.", default=3, min=1, max=8)},
+        params={"scale": integer("Output pixels along the side of an input pixel.", default=3, min=1, max=8)},
         resident=True,
     ),
 )

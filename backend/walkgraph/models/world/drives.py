@@ -1,4 +1,4 @@
-"""Sequences of actions by name, to watch a world with."""
+"""Named sequences of actions to watch a world with."""
 
 import math
 
@@ -11,7 +11,7 @@ DRIVES = ("circle", "square", "wander", "rest")
 _ROUND = 16
 """Steps of a circle, and of a square."""
 _GRIP = 0.05
-"""Of every step: the colour goes from one end to the other and back."""
+"""Change of the grip in every step: the colour goes from one end to the other and back."""
 
 
 def drive(name: str, length: int, seed: int) -> Tensor:
@@ -29,12 +29,12 @@ def drive(name: str, length: int, seed: int) -> Tensor:
         legs = (torch.rand(length // 4 + 1, 2, generator=dice) * 2 - 1) * MOST
         actions[:, :2] = legs.repeat_interleave(4, 0)[:length]
     elif name != "rest":
-        raise ValueError(f"no drive `{name}`; have {', '.join(DRIVES)}")
+        raise ValueError(f"no drive `{name}`; use one of {', '.join(DRIVES)}")
     actions[:, 6] = torch.where(steps // _ROUND % 2 == 0, _GRIP, -_GRIP)
     return actions
 
 
 def cut(actions: Tensor, length: int) -> Tensor:
-    """actions `[t, 7]` -> `[T, 7]`: without those past the length, with rest where there are fewer."""
+    """actions `[t, 7]` -> `[T, 7]`: cut to the length, or padded with rest."""
     given = actions[:length].float()
     return torch.cat([given, given.new_zeros(length - len(given), 7)])

@@ -1,4 +1,4 @@
-"""The shape's world as operators: a scene, its picture, what an action makes of it, and what a model imagines of it."""
+"""The shape's world as operators: a scene, its picture, the effect of an action, and a model's imagination of it."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ from walkgraph.models.world.picture import picture
 _SEED_BITS = 63
 _ACTION = 7
 _GAP = 2
-"""Pixels between two pictures, before they are enlarged."""
+"""Pixels between two pictures, before enlarging."""
 _GREY = 0.35
 _PIXELS = Row((3, world.SIDE, world.SIDE), torch.float32)
 _SCENE = Row((world.NUMBERS,), torch.float32)
@@ -32,7 +32,7 @@ _POSE = Row((_ACTION,), torch.float32)
 
 
 class RandomScene(OnDevice):
-    """A seed means the same scene everywhere."""
+    """A seed gives the same scene everywhere."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         scene = world.drawn([_seed(call) for call in calls]).numbers()
@@ -42,7 +42,7 @@ class RandomScene(OnDevice):
 
 
 class StoreScene(Operator):
-    """Keeps the scene that is given, and gives the one that is kept."""
+    """Keeps the scene given, and outputs the one kept."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"scene": self._kept(call, states)} for call in calls]
@@ -50,7 +50,7 @@ class StoreScene(Operator):
     def _kept(self, call: Call, states: States) -> Tensor:
         scene = call.inputs.get("scene")
         if scene is not None:
-            # A state of its own: a view would keep the whole batch alive.
+            # A copy: a view would keep the whole batch alive.
             states.put(call.states["scene"], scene.clone())
             return scene
         kept = states.tensor(call.states["scene"])
@@ -61,7 +61,7 @@ class StoreScene(Operator):
 
 
 class ScriptedActions(OnDevice):
-    """What the client says, or else what the drive is named."""
+    """The client's actions, or else those of the named drive."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"actions": self._driven(call).to(self._device)} for call in calls]
@@ -70,7 +70,7 @@ class ScriptedActions(OnDevice):
         length, actions = int(call.params["horizon"]), call.inputs.get("actions")
         if actions is None:
             return drive(str(call.params["drive"]), length, _seed(call))
-        actions = actions[None] if actions.dim() == 1 else actions  # one row, as a person types it
+        actions = actions[None] if actions.dim() == 1 else actions  # a single row, as a person types it
         if actions.dim() != 2 or actions.shape[1] != _ACTION:
             message = f"`{call.node}` takes rows of {_ACTION} numbers, one an action, and got {list(actions.shape)}"
             raise CallFailed(message, "actions", code="invalid_input")
@@ -78,10 +78,10 @@ class ScriptedActions(OnDevice):
 
 
 class Rows(Operator, Protocol):
-    """An operator on rows of fixed shapes alone: `forward` stacks them, `step` has them stacked."""
+    """An operator on rows of fixed shapes: `forward` stacks them, `step` gets them stacked."""
 
     def takes(self) -> Mapping[str, Row]:
-        """Port -> its row, for those that are always there."""
+        """Port -> its row, for ports that always have a value."""
         ...
 
     def gives(self, params: Mapping[str, Scalar], given: Mapping[str, Any]) -> Mapping[str, Row]:
@@ -89,7 +89,7 @@ class Rows(Operator, Protocol):
         ...
 
     def work(self, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> dict[str, Tensor]:
-        """Port -> `[B, *row]` of all that is given."""
+        """The inputs stacked -> port -> `[B, *row]`."""
         ...
 
     def optional(self) -> Mapping[str, Row]:
@@ -127,15 +127,15 @@ class Rows(Operator, Protocol):
         return StepOutputs(self.work(batch.inputs, dict(sized)))
 
     def _sized(self) -> Mapping[str, Scalar]:
-        """Parameters that decide the shape of what is given, with examples of them."""
+        """Parameters that decide the shape of inputs, with example values."""
         return {}
 
 
 class SimulateAction(Rows):
-    """What happens."""
+    """Computes the effect of an action."""
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        """Whoever calls it by itself reads whether the goal is reached in any case: as Python's."""
+        """Like `Rows.forward`, with `reached` as a Python bool, as a caller outside of loops always reads it."""
         return [{**one, "reached": bool(one["reached"])} for one in super().forward(calls, states)]
 
     def takes(self) -> Mapping[str, Row]:
@@ -151,7 +151,7 @@ class SimulateAction(Rows):
 
 
 class Render(Rows):
-    """What is seen."""
+    """Draws the picture of a scene."""
 
     def takes(self) -> Mapping[str, Row]:
         return {"scene": _SCENE}
@@ -165,7 +165,7 @@ class Render(Rows):
 
 
 class PaintFeatures(Rows):
-    """What is imagined."""
+    """Paints the picture that features stand for."""
 
     def __init__(self, painter: Painter, dtype: torch.dtype) -> None:
         self._painter, self._dtype = painter, dtype
@@ -190,7 +190,7 @@ class PaintFeatures(Rows):
 
 
 class ComparePictures(Rows):
-    """Two pictures next to each other, enlarged."""
+    """Two pictures side by side, enlarged."""
 
     def takes(self) -> Mapping[str, Row]:
         return {"left": _PIXELS, "right": _PIXELS}
@@ -219,7 +219,7 @@ class ComparePictures(Rows):
 
 
 def painter_of(context: LoadContext) -> Painter:
-    """That of the weight set, drawn or read once."""
+    """The painter of the weight set, drawn or read once."""
     on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
     return context.once(
         Painter,
@@ -238,12 +238,12 @@ def load_painter(folder: Path, **on: Unpack[Loading]) -> Painter:
 
 
 def _seed(call: Call) -> int:
-    """The run's seed is always among the parameters."""
+    """The run's seed, which is always among the parameters."""
     return int(call.params["seed"]) & ((1 << _SEED_BITS) - 1)
 
 
 def _misfit(inputs: Mapping[str, Any], rows: Mapping[str, Row]) -> tuple[str, Row] | None:
-    """The first of the inputs that has another shape."""
+    """The first input with a wrong shape, and its expected row."""
     wrong = (
         (port, row) for port, row in rows.items() if port in inputs and tuple(inputs[port].shape) != tuple(row.shape)
     )

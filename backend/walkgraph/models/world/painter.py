@@ -1,4 +1,4 @@
-"""From features to pixels, and to where things are: how a world model's imagination is shown and measured.
+"""From features to pixels and places: shows and measures a world model's imagination.
 
 Shape letters: B pictures, n = SIDE * SIDE / 64 patches, d width of the features, c channels.
 """
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from walkgraph.models.world.scene import Scene
 
 GRID = 8
-"""Patches of a row and of a column."""
+"""Patches along a row and along a column."""
 _MEANS = (0.5, 0.5, 0.5, 0.5, 0.5, 0.0, 0.0)
 _DEVIATIONS = (0.25, 0.25, 0.29, 0.25, 0.25, 0.7, 0.7)
 READ = len(_MEANS)
@@ -25,11 +25,11 @@ READ = len(_MEANS)
 class PainterConfig:
     features: int = 192
     channels: tuple[int, ...] = (96, 64, 48, 24)
-    """At 8, 16, 32 and 64 pixels a side."""
+    """Channels at 8, 16, 32 and 64 pixels per side."""
 
     @classmethod
     def from_json(cls, values: dict[str, object]) -> Self:
-        """Raises TypeError or ValueError for unknown or misshapen fields."""
+        """Read a config. Raises TypeError or ValueError for unknown or malformed fields."""
         known = {field.name for field in dataclasses.fields(cls)}
         if values.keys() - known:
             raise ValueError(f"unknown {sorted(values.keys() - known)}")
@@ -40,16 +40,16 @@ class PainterConfig:
 
 
 class Reading(NamedTuple):
-    """What features say of the scene, in its own units."""
+    """The contents of a scene as read from features, in the scene's units."""
 
     place: Tensor
-    """`[B, 2]` of the shape."""
+    """`[B, 2]`: x and y of the shape."""
     grip: Tensor
     """`[B]`"""
     arrow: Tensor
     """`[B, 2]`"""
     heading: Tensor
-    """`[B, 2]`: along x and y."""
+    """`[B, 2]`: components along x and y."""
 
 
 class _Block(nn.Module):
@@ -63,7 +63,7 @@ class _Block(nn.Module):
 
 
 class Painter(nn.Module):
-    """Pixels by convolutions; where things are by one linear map of the features' mean."""
+    """Pixels by convolutions; places by one linear map of the features' mean."""
 
     def __init__(self, config: PainterConfig) -> None:
         super().__init__()
@@ -85,26 +85,26 @@ class Painter(nn.Module):
         return self.leave(F.gelu(x))
 
     def reading(self, features: Tensor) -> Reading:
-        """normed features `[B, n, d]` -> where things are."""
+        """normed features `[B, n, d]` -> the scene's contents."""
         return reading(self.read(features.mean(-2)))
 
 
 @cache
 def _spread(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Means and deviations, made once a device, for training too."""
+    """Means and deviations, made once per device; usable in training too."""
     with torch.inference_mode(mode=False):
         return torch.tensor(_MEANS, device=device), torch.tensor(_DEVIATIONS, device=device)
 
 
 def reading(numbers: Tensor) -> Reading:
-    """Standardised numbers `[B, READ]` -> what they say."""
+    """Standardized numbers `[B, READ]` -> the scene's contents."""
     means, deviations = _spread(numbers.device)
     values = numbers.float() * deviations + means
     return Reading(values[..., :2], values[..., 2], values[..., 3:5], values[..., 5:7])
 
 
 def facts(scene: Scene) -> Tensor:
-    """Scenes `[B]` -> the standardised numbers `[B, READ]` that `Painter.read` is to give."""
+    """Scenes `[B]` -> the standardized numbers `[B, READ]` that `Painter.read` should give."""
     down = scene.axis > 0.5
     nothing = torch.zeros_like(scene.heading)
     heading = [torch.where(down, nothing, scene.heading), torch.where(down, scene.heading, nothing)]

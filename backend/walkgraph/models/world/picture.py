@@ -1,4 +1,4 @@
-"""Scenes to antialiased pictures: analytic distances, in batches, on any device.
+"""Scenes to antialiased pictures by analytic distances, in batches, on any device.
 
 Shape letters: B scenes (any leading axes), H = W = SIDE pixels.
 """
@@ -15,15 +15,15 @@ GROUND = (22, 26, 40)
 WALL = (120, 130, 158)
 ARROW = (244, 90, 160)
 GRIPS = ((70, 130, 255), (80, 215, 130), (255, 150, 45))
-"""The shape's colour as its grip closes: at 0, at a half, at 1."""
+"""The shape's colour when its grip is 0, a half and 1."""
 _NOSE, _TAIL, _WING = 4.5, 3.5, 3.5
-"""Of the arrow, in pixels from its middle."""
+"""Lengths of the arrow in pixels from its middle."""
 _SHARE = {"disc": 1.0, "block": 0.88, "diamond": 1.0}
-"""How much of its box's half side a kind's outline takes."""
+"""Share of the box's half side that an outline of each kind takes."""
 
 
 class _Tables(NamedTuple):
-    """Made once a device: making them anew would wait for it."""
+    """Made once per device, as making them anew would wait for it."""
 
     ground: Tensor
     wall: Tensor
@@ -39,7 +39,7 @@ def _tables(device: torch.device) -> _Tables:
 
 
 def picture(scene: Scene) -> Tensor:
-    """float32 `[B, 3, H, W]` in [-1, 1], in whole 255ths."""
+    """float32 `[B, 3, H, W]` in [-1, 1], rounded to whole levels of 8 bits."""
     tables = _tables(scene.place.device)
     image = tables.ground[:, None, None]
     for k in range(WALLS):
@@ -50,7 +50,7 @@ def picture(scene: Scene) -> Tensor:
 
 
 def _laid(image: Tensor, ink: Tensor, cover: Tensor) -> Tensor:
-    """ink `[B, 3]` on an image where it covers it, `[B, H, W]`."""
+    """Blend ink `[B, 3]` onto an image by its cover `[B, H, W]`."""
     return image + cover[..., None, :, :] * (ink[..., None, None] - image)
 
 
@@ -61,7 +61,7 @@ def _ink(grip: Tensor, stops: Tensor) -> Tensor:
 
 
 def _bar(wall: Tensor, centre: Tensor) -> Tensor:
-    """wall `[B, 4]` -> how much of each pixel it covers, exactly, `[B, H, W]`."""
+    """wall `[B, 4]` -> the exact share of each pixel that it covers, `[B, H, W]`."""
     left, top, right, bottom = (wall * SIDE)[..., None].unbind(-2)
     wide = (torch.minimum(right, centre + 0.5) - torch.maximum(left, centre - 0.5)).clamp(min=0)
     tall = (torch.minimum(bottom, centre + 0.5) - torch.maximum(top, centre - 0.5)).clamp(min=0)

@@ -1,6 +1,6 @@
-"""A small world to act in: a shape among walls that stop it, and an arrow that flies to and fro by itself.
+"""A small world to act in: a shape among walls that stop it, and an arrow that flies back and forth by itself.
 
-Everything that is to come is to be seen in one picture: the arrow points where it flies, always equally fast, and turns
+One picture shows everything that determines the future: the arrow points where it flies, at constant speed, and turns
 at walls and borders. Places are shares of the picture's side, x to the right and y downward.
 
 Shape letters: B scenes (any leading axes), W walls, T actions, S numbers of a scene.
@@ -15,32 +15,32 @@ from torch import Tensor
 SIDE = 64
 """Pixels of a picture's side, which is 1 in the world."""
 MOST = 0.08
-"""Longest shift of an action along an axis."""
+"""The longest shift of an action along an axis."""
 RADIUS = 4.75 / SIDE
-"""Of the shape: walls stop its box."""
+"""Half the side of the shape's box, which walls stop."""
 SPEED = 0.045
-"""Of the arrow, in a step."""
+"""Distance that the arrow flies per step."""
 ARROW = 4.0 / SIDE
-"""How near the arrow's middle comes to what turns it."""
+"""Least distance between the arrow's middle and whatever turns it."""
 WALLS = 3
 KINDS = ("disc", "block", "diamond")
 THICK = 0.08
 NEAR = 3 / SIDE
-"""A goal is reached this near,"""
+"""A goal counts as reached within this distance,"""
 ALIKE = 0.25
-"""and with the grip this near: a planner leaves smaller changes of it alone."""
+"""and with the grip within this difference; a planner ignores smaller changes."""
 FAR = 0.2
-"""A goal lies at least so far off."""
+"""Least distance of a goal from the shape."""
 GOALS = 12
 _LEG, _WAY = 4, 14
 """Steps of a drive's leg, and of a way to a goal."""
 _LANES = 6
 _PLACES = 24
 _MIDDLE = 16
-"""Of a scene's numbers, those before the walls."""
+"""Count of a scene's numbers before those of the walls."""
 NUMBERS = _MIDDLE + 4 * WALLS
 ROOM = 4 + 6 * WALLS + 3 * _LANES + 2 * _PLACES
-"""Uniform numbers that a scene without a goal is drawn from."""
+"""Count of uniform numbers from which a scene without a goal is drawn."""
 UNIFORMS = ROOM + 5 * GOALS
 
 
@@ -56,18 +56,18 @@ class Scene(NamedTuple):
     axis: Tensor
     """`[B]`: 0 where the arrow flies along x, 1 along y."""
     lane: Tensor
-    """`[B, 3]`: the arrow's place across its way, and the ends of the way."""
+    """`[B, 3]`: the arrow's place across its flight, and the two ends of the flight."""
     along: Tensor
-    """`[B]`: the arrow's place on its way."""
+    """`[B]`: the arrow's place along its flight."""
     heading: Tensor
     """`[B]`: 1 or -1."""
     goal: Tensor
-    """`[B, 3]`: x, y and grip to be reached."""
+    """`[B, 3]`: x, y and grip to reach."""
     walls: Tensor
-    """`[B, W, 4]`: left, top, right, bottom; one that isn't there has no size and lies outside."""
+    """`[B, W, 4]`: left, top, right, bottom; a missing wall has no size and lies outside."""
 
     def numbers(self) -> Tensor:
-        """`[B, S]`, what `of` reads."""
+        """`[B, S]`, the numbers that `of` reads."""
         one = [self.grip, self.kind, self.axis, self.along, self.heading]
         parts = [self.place, torch.stack(one, -1), self.lane, self.goal, self.place.new_zeros(*self.grip.shape, 3)]
         return torch.cat([*parts, self.walls.flatten(-2)], -1)
@@ -101,7 +101,7 @@ class Scene(NamedTuple):
 
 
 def drawn(seeds: Sequence[int], device: torch.device | str = "cpu") -> Scene:
-    """Scenes `[B]` that follow from their seeds alone."""
+    """Scenes `[B]` determined by their seeds."""
     rows = [torch.rand(UNIFORMS, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return scenes(torch.stack(rows).to(device))
 
@@ -112,7 +112,7 @@ def scenes(uniform: Tensor) -> Scene:
 
 
 def rooms(uniform: Tensor) -> Scene:
-    """Uniform numbers `[B, ROOM]` in [0, 1) -> scenes whose goal is where the shape is."""
+    """Uniform numbers `[B, ROOM]` in [0, 1) -> scenes whose goal is the shape's place."""
     first, walls, lanes, places = uniform.split([4, 6 * WALLS, 3 * _LANES, 2 * _PLACES], -1)
     stand = _walls(walls.unflatten(-1, (WALLS, 6)))
     axis, lane, along = _flight(lanes.unflatten(-1, (_LANES, 3)), stand)
@@ -132,8 +132,8 @@ def rooms(uniform: Tensor) -> Scene:
 
 
 def free_place(uniform: Tensor, walls: Tensor) -> Tensor:
-    """The first of places `[B, n, 2]`, drawn from uniform numbers, where the shape fits between walls `[B, W, 4]` (the
-    last where it fits nowhere) -> `[B, 2]`."""
+    """The first of places `[B, n, 2]`, drawn from uniform numbers, where the shape fits between walls `[B, W, 4]`, or
+    the last if none fits -> `[B, 2]`."""
     places = RADIUS + uniform * (1 - 2 * RADIUS)
     low, high = walls[..., None, :, :2] - RADIUS, walls[..., None, :, 2:] + RADIUS
     inside = ((places[..., None, :] > low) & (places[..., None, :] < high)).all(-1).any(-1)
@@ -170,9 +170,12 @@ def run(scene: Scene, actions: Tensor) -> Scene:
 
 
 def with_goal(scene: Scene, uniform: Tensor) -> Scene:
-    """Uniform numbers `[B, C, 5]` -> scenes whose goal lies off the shape, where it gets by heading straight for it.
+    """Uniform numbers `[B, C, 5]` -> scenes whose goal lies away from the shape and can be reached by heading straight
+    for it.
 
-    Of C drives of two legs the first that ends at such a place, or else the one that ends nearest to one."""
+    The goal is the end of the first of C two-legged drives that ends at such a place, or else of the one that ends
+    nearest to one.
+    """
     legs = (uniform[..., :4] * 2 - 1).unflatten(-1, (2, 2))
     legs = MOST * legs / legs.abs().amax(-1, keepdim=True).clamp(min=1e-3)
     start = Scene(*(part.unsqueeze(scene.grip.dim()) for part in scene))
@@ -197,18 +200,18 @@ def _shift(shift: Tensor) -> Tensor:
 
 
 def at_goal(scene: Scene) -> Scene:
-    """The scene as it should be: the shape at its goal, the arrow where it is."""
+    """The scene at its goal: the shape where it should be, the arrow where it is."""
     return scene._replace(place=scene.goal[..., :2], grip=scene.goal[..., 2])
 
 
 def apart(scene: Scene) -> tuple[Tensor, Tensor]:
-    """`[B]`: how far the shape is from its goal, and whether it is there, with its grip."""
+    """`[B]`: distance of the shape from its goal, and bool: true where place and grip are reached."""
     off = (scene.place - scene.goal[..., :2]).norm(dim=-1)
     return off, (off <= NEAR) & ((scene.grip - scene.goal[..., 2]).abs() <= ALIKE)
 
 
 def _walls(uniform: Tensor) -> Tensor:
-    """Bars that stand or lie, `[B, W, 6]` -> `[B, W, 4]`; one in five isn't there."""
+    """Vertical or horizontal bars `[B, W, 6]` -> `[B, W, 4]`; one in five is missing."""
     there, lies, long, x, y, _ = uniform.unbind(-1)
     half = 0.13 + 0.14 * long
     wide = torch.where(lies < 0.5, half, THICK / 2)
@@ -219,8 +222,8 @@ def _walls(uniform: Tensor) -> Tensor:
 
 
 def _flight(uniform: Tensor, walls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The arrow's axis `[B]`, lane `[B, 3]` and place on it:
-    the first way `[B, L, 3]` of some length, or the longest."""
+    """The arrow's axis `[B]`, its lane `[B, 3]` and its place on the lane: the first lane of `[B, L, 3]` that is long
+    enough, or the longest one."""
     axis = (uniform[..., 0] < 0.5).float()
     across = 0.1 + 0.8 * uniform[..., 1]
     middle = uniform[..., 2]
@@ -240,10 +243,10 @@ def _flight(uniform: Tensor, walls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _stopped(place: Tensor, shift: Tensor, walls: Tensor, axis: int) -> Tensor:
-    """Where the shape gets along an axis: place `[B, 2]`, shift `[B]` -> `[B]`."""
+    """Where the shape stops along an axis: place `[B, 2]`, shift `[B]` -> `[B]`."""
     at, across = place[..., axis, None], place[..., 1 - axis, None]
     beside = (across > walls[..., 1 - axis] - RADIUS) & (across < walls[..., 3 - axis] + RADIUS)
-    # Half a hundredth of a pixel forgives what rounding adds to a place where the shape touches.
+    # Half a hundredth of a pixel of slack covers rounding where the shape touches a wall.
     slack = 1e-4
     ahead = beside & (walls[..., axis] - RADIUS >= at - slack)
     behind = beside & (walls[..., 2 + axis] + RADIUS <= at + slack)

@@ -1,1 +1,1 @@
-"""What a plan needs of memory, and what a request may take of it."""
+"""Memory: the amount that a plan needs, and the amount that a request may take."""

@@ -1,9 +1,9 @@
-"""What every rank needs in memory, summed before any process starts: weights, caches, workspace and a margin.
+"""The memory budget of every rank, summed before any process starts: weights, caches, workspace and a margin.
 
-A rank's memory is that of its groups, or an equal share of what its device has free. Caches take what the rest leaves:
-all of it where the groups say how much memory they have, else enough for `RUNS` of the largest requests and at most
-half of it, so that another deployment finds room beside this one. One request with default parameters must fit; that
-the largest possible one may not is a warning.
+A rank's memory is what its groups name, or an equal share of its device's free memory. Caches take the rest: all of it
+if the groups name their memory, otherwise enough for `RUNS` of the largest requests but at most half, which leaves room
+for another deployment. One request with default parameters must fit; if the largest possible one does not, that is a
+warning.
 """
 
 import math
@@ -32,26 +32,26 @@ from walkgraph.placement.transports import Transports, addressable
 PAGE = 16
 """Tokens that a paged state grows by."""
 RUNS = 32
-"""Largest requests at once that the caches are made for where nobody says how much memory there is."""
+"""The caches are made for this many of the largest requests at once, where no group names its memory."""
 UNKNOWN_CACHES = 1024 * MIB
-"""For all caches of a rank whose tokens' sizes aren't known, where nobody says how much memory there is."""
+"""Bytes for all caches of a rank whose token sizes are unknown, where no group names its memory."""
 SMALL_WORKSPACE = 32 * MIB
 GPU_MARGIN = 1024 * MIB
-"""The driver's context, captured graphs and fragmentation."""
+"""Bytes for the driver's context, captured graphs and fragmentation."""
 CPU_MARGIN = 16 * MIB
 ROOM_BYTES = 64 * MIB
-"""Of an arena, for what the parts of loops on several GPUs hand each other."""
+"""Bytes of an arena for values that parts of a device loop on several GPUs hand each other."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Of one rank."""
+    """The memory that one rank needs."""
 
     rank: RankPlan
     memory: int
-    """Bytes that it may take."""
+    """Bytes that the rank may take."""
     said: bool
-    """Its groups say so."""
+    """The rank's groups name this memory."""
     weights: Mapping[str, int]
     """Weight set -> bytes."""
     caches: Mapping[int, int]
@@ -61,7 +61,7 @@ class Need:
     workspace: int
     margin: int
     arenas: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Transport -> bytes of the GPU for what leaves by it."""
+    """Transport -> bytes of GPU memory for tensors that leave by it."""
 
     @property
     def arena(self) -> int:
@@ -85,20 +85,20 @@ class Copy:
     source: Rank
     target: Rank
     bytes: int
-    """At most, in a request with default parameters."""
+    """The most bytes in a request with default parameters."""
     largest: int
-    """In one with the largest parameters."""
+    """The most bytes in a request with the largest parameters."""
 
 
 @dataclass
 class Budgets:
-    """The plan with its budgets, and what is wrong with them."""
+    """The plan with its budgets, and the problems with them."""
 
     plan: Plan
     copies: tuple[Copy, ...] = ()
     problems: list[Problem] = field(default_factory=list[Problem])
     graph_problems: list[Problem] = field(default_factory=list[Problem])
-    """Weights whose sizes can't be told, each at its place in the graph."""
+    """Weights whose sizes can't be found, each at its place in the graph."""
     capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     """Rank -> bytes that it may fill."""
 
@@ -106,7 +106,7 @@ class Budgets:
 def budget(
     assignment: Assignment, plan: Plan, hardware: Hardware, catalogue: Catalogue, sizes: Sizes, transports: Transports
 ) -> Budgets:
-    """Fill in every rank's budget; total. The contributors of one, in this order:
+    """Fill in every rank's budget; total. The entries of one budget, in this order:
 
     `weights NAME`   a weight set, the parts that its nodes here read, each part once
     `kv STATE`       a paged state's share of the caches
@@ -114,7 +114,7 @@ def budget(
     `workspace`      what the component that takes most needs while it runs
     `margin`         the driver's context, captured graphs and fragmentation
 
-    They fill the rank's capacity, or part of it; where they don't fit, they are what one default request needs.
+    They add up to the rank's capacity or less; where they don't fit, they are the needs of one default request.
     """
     found = Budgets(plan)
     known = _known(assignment.graph, sizes, found.graph_problems)
@@ -140,7 +140,7 @@ def _known(graph: Graph, sizes: Sizes, problems: list[Problem]) -> dict[str, Wei
     return known
 
 
-# ── what is needed ──────────────────────────────────────────────────────────────────────────────
+# ── needs ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def _need(
@@ -157,7 +157,7 @@ def _need(
     memory, said = _memory(assignment, plan, hardware, rank)
     token = _token_bytes(plan, catalogue, known, rank)
     caches = {
-        # A page of zeros is the pool's own.
+        # The pool itself needs one page of zeros.
         kind: {state: (tokens + PAGE) * token.get(state, 0) for state, tokens in ranks.get(rank.rank, {}).items()}
         for kind, ranks in demand.items()
     }
@@ -175,7 +175,8 @@ def _need(
 
 
 def _arenas(plan: Plan, transports: Transports, rank: RankPlan, caches: Mapping[int, int]) -> dict[str, int]:
-    """What its transports declare; more where a state of a default request, which goes at once, is larger."""
+    """Transport -> bytes, as the transports declare them; more where a default request's state, which is sent in one
+    piece, is larger."""
     found: dict[str, int] = {}
     for walk in plan.walks:
         for edge in walk.edges:
@@ -196,7 +197,7 @@ def _itemsize(rank: RankPlan) -> int:
 
 
 def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[str, int]:
-    """Every part once, however many nodes of the rank read it."""
+    """Weight set -> bytes. A part counts once, however many nodes of the rank read it."""
     parts: dict[str, set[str]] = {}
     for index in rank.nodes:
         node = plan.nodes[index]
@@ -211,7 +212,7 @@ def _weights(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> di
 
 
 def _workspace(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> int:
-    """Of the component that takes most: one batch runs at a time."""
+    """Bytes of the component with the largest workspace, as one batch runs at a time."""
     largest = SMALL_WORKSPACE if rank.nodes else 0
     for index in rank.nodes:
         sizes = known.get(plan.nodes[index].weights or "")
@@ -221,7 +222,7 @@ def _workspace(plan: Plan, known: Mapping[str, WeightSizes], rank: RankPlan) -> 
 
 
 def _token_bytes(plan: Plan, catalogue: Catalogue, known: Mapping[str, WeightSizes], rank: RankPlan) -> dict[int, int]:
-    """Paged state -> bytes of a token, by the nodes bound to it."""
+    """Paged state -> bytes of one token, summed over the nodes bound to it."""
     found: dict[int, int] = {}
     for node in plan.nodes:
         component, sizes = catalogue.get(node.component), known.get(node.weights or "")
@@ -257,16 +258,16 @@ def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank]]:
 
 
 def _tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:
-    """In whole pages."""
+    """Tokens of a state, rounded up to whole pages."""
     try:
         tokens = state_tokens(name, capacity, width, params)
         return PAGE * whole_pages(tokens, state_tokens(name, "1", width, params), PAGE)
     except InvalidInput:
-        return 0  # the graph's check tells of a capacity that a task can't work out
+        return 0  # the graph's check reports a capacity that can't be computed
 
 
 def _params(task: Task, *, largest: bool) -> dict[str, Scalar]:
-    """Every parameter at its default or at its largest; one that has neither is left out."""
+    """Every parameter at its default, or at its largest value; parameters without that value are left out."""
     found: dict[str, Scalar] = {"seed": 0}
     for name, param in declared_params(task).items():
         numeric = param.type in {"integer", "number"}
@@ -288,11 +289,12 @@ def _copies(plan: Plan, needs: list[Need]) -> Iterator[Copy]:
                 yield Copy(walk.index, state, source.rank, target.rank, small, max(small, large))
 
 
-# ── what there is ───────────────────────────────────────────────────────────────────────────────
+# ── available memory ───────────────────────────────────────────────────────────────────────────
 
 
 def _memory(assignment: Assignment, plan: Plan, hardware: Hardware, rank: RankPlan) -> tuple[int, bool]:
-    """Bytes a rank may take, and whether its groups say so. Ranks without a figure share what the others leave."""
+    """Bytes that a rank may take, and True if its groups name them. Ranks without a figure share what the others
+    leave."""
     device = hardware.device(rank.device)
     free = device.free if device else 0
     said = {r.rank: _said(assignment, free, r.rank) for r in plan.ranks if r.device == rank.device}
@@ -305,7 +307,7 @@ def _memory(assignment: Assignment, plan: Plan, hardware: Hardware, rank: RankPl
 
 
 def _said(assignment: Assignment, free: int, rank: Rank) -> int | None:
-    """The memory of the groups that place something on a rank; None if one of them doesn't say."""
+    """The memory that the groups of a rank name; None if one of them names none."""
     placement = assignment.placement
     used = {
         placed[0]
@@ -335,7 +337,7 @@ def _filled(plan: Plan, need: Need) -> RankPlan:
 
 
 def _unsaid(need: Need, room: int) -> int:
-    """Bytes of the caches of a rank whose groups name no memory. One largest request may take more than half of the
+    """Bytes for the caches of a rank whose groups name no memory. One largest request may take more than half of the
     room, if it fits at all."""
     default, largest = sum(need.caches.values()), sum(need.largest.values())
     one = max(default, largest) if largest <= room else default
@@ -343,7 +345,7 @@ def _unsaid(need: Need, room: int) -> int:
 
 
 def _shares(plan: Plan, need: Need, total: int) -> Iterator[tuple[str, int]]:
-    """The caches' bytes by state: a default request's first, the rest in proportion to what the largest keeps there."""
+    """Cache bytes by state: first those of a default request, then the rest in proportion to the largest request."""
     weight = {state: max(size, need.caches.get(state, 0)) for state, size in need.largest.items()}
     if not any(weight.values()):
         weight = dict.fromkeys(weight, 1)
@@ -377,7 +379,7 @@ def _position(assignment: Assignment, rank: Rank) -> int:
 
 
 def _contributors(plan: Plan, need: Need) -> dict[str, int]:
-    """To the least that a rank needs, the largest first."""
+    """The entries of the least that a rank needs, largest first."""
     parts = {f"weights `{name}`": size for name, size in need.weights.items()}
     parts |= {f"caches of `{plan.states[state].name}`": size for state, size in need.caches.items()}
     parts |= {"arena": need.arena, "workspace": need.workspace, "margin": need.margin}
@@ -404,13 +406,13 @@ def _fix(plan: Plan, need: Need, free: int, largest: str) -> str:
         if largest == f"weights `{name}`":
             nodes = (plan.nodes[index] for index in need.rank.nodes)
             names = ", ".join(f"`{node.name}`" for node in nodes if node.weights == name and not node.host)
-            return f"place some of {names} on another device, or take one with {show_bytes(need.least)} free"
+            return f"place some of {names} on another device, or use one with {show_bytes(need.least)} free"
     if largest.startswith("caches"):
         return (
-            "lower what the state's `capacity` or `width` comes to, place its nodes on another device, or take one "
+            "lower the state's `capacity` or `width`, place its nodes on another device, or use one "
             f"with {show_bytes(need.least)} free"
         )
-    return f"take a device with {show_bytes(need.least)} free"
+    return f"use a device with {show_bytes(need.least)} free"
 
 
 def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator[Problem]:
@@ -420,19 +422,19 @@ def _full_devices(plan: Plan, hardware: Hardware, needs: list[Need]) -> Iterator
         if here and taken > device.free:
             each = ", ".join(f"rank {need.rank.rank} {show_bytes(need.memory)}" for need in here)
             least = "; ".join(
-                f"rank {need.rank.rank} needs {show_bytes(need.least)} at least: {_shown(_contributors(plan, need))}"
+                f"rank {need.rank.rank} needs at least {show_bytes(need.least)}: {_shown(_contributors(plan, need))}"
                 for need in here
             )
             message = (
                 f"`{device.name}` has {show_bytes(device.free)} free and its ranks are given {show_bytes(taken)} "
-                f"({each}); lower `memory`, stop another deployment, or take a device with {show_bytes(taken)} free; "
+                f"({each}); lower `memory`, stop another deployment, or use a device with {show_bytes(taken)} free; "
                 f"{least}"
             )
             yield Problem("device_full", "/groups", message)
 
 
 def show_bytes(size: int) -> str:
-    """`1.5 GiB`: three figures at most."""
+    """`1.5 GiB`: at most three figures."""
     if abs(size) < 1024:
         return f"{size} B"
     power = min(4, int(math.log(abs(size), 1024)))

@@ -1,4 +1,4 @@
-"""What a run's steps ask of each rank: the pages that it may fill, and the inputs that are read there."""
+"""The demand of a run's steps on each rank: the pages that it may fill, and the inputs that are read there."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from walkgraph.placement.tables import FromInput, Itinerary, Plan, Scalar
 
 
 def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) -> dict[Rank, dict[int, int]]:
-    """Rank -> paged state -> tokens that the run may keep there at most: capacity times width.
+    """Rank -> paged state -> the most tokens that the run may keep there: capacity times width.
 
     Raises InvalidInput where a capacity has no value with these parameters.
     """
@@ -34,12 +34,12 @@ def state_tokens(name: str, capacity: str | None, width: str, params: Mapping[st
 
 
 def whole_pages(tokens: int, width: int, page: int) -> int:
-    """Pages of `page` tokens that so many take, in `width` sequences of equal length with pages of their own."""
+    """Pages of `page` tokens for `tokens` tokens in `width` sequences of equal length, each with pages of its own."""
     return width * -(-tokens // (width * page)) if tokens else 0
 
 
 def inputs_read(plan: Plan, itinerary: Itinerary) -> dict[Rank, frozenset[str]]:
-    """Rank that takes part -> names of the input values that its uses read."""
+    """Each rank that takes part -> names of the input values that its uses read."""
     facts = Facts(plan)
     found: dict[Rank, set[str]] = {rank: set() for rank in itinerary.ranks}
     for step in itinerary.steps:

@@ -1,4 +1,5 @@
-"""What a Walk's table means for the runs that step through it: what it gives, reads and keeps, and where."""
+"""Facts about a Walk's table for the runs that step through it: its results, the states it reads and keeps, and their
+ranks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,21 +17,21 @@ class WalkFacts:
     streams_in: frozenset[int]
     streams_out: frozenset[int]
     homes: Mapping[int, Rank]
-    """Lasting states that the Walk touches -> their rank here."""
+    """Lasting states that the Walk uses -> their rank here."""
     writes: frozenset[int]
-    """Of these, the ones that it may change."""
+    """The lasting states that it may change."""
     replaced: frozenset[int]
-    """Of these, the ones whose former value it never reads: its first access always replaces them."""
+    """The lasting states whose former value it never reads, as its first access always replaces them."""
     places: frozenset[tuple[int, Rank]]
-    """Every state with every rank that holds it here."""
+    """(state, rank) for every rank that holds a state here."""
     readers: Mapping[str, frozenset[Rank]]
     """Walk input -> ranks that read it."""
     required: frozenset[str]
-    """Walk inputs that alone feed a port which must hold a value."""
+    """Walk inputs that are the only feed of a required port."""
 
 
 class Facts:
-    """Facts of a plan's Walks, each worked out when it is first asked for."""
+    """Facts about a plan's Walks, each computed when it is first needed."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -77,7 +78,7 @@ def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:
 
 
 def _replaces(use: UsePlan, state: int) -> bool:
-    """Whether the use surely runs and replaces all of the state."""
+    """True if the use is certain to run and replaces the whole state."""
     return use.op in {"fork", "import"} and use.states[-1] == state and not use.when and not use.loops
 
 

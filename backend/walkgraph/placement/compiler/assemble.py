@@ -1,4 +1,5 @@
-"""All tables of a plan, from a graph and an assignment: nodes, states, Walks, their twins and moves, streams, ranks."""
+"""Assemble all tables of a plan from a graph and an assignment: nodes, states, Walks, chunked twins, state moves,
+streams, ranks."""
 
 import hashlib
 import json
@@ -22,10 +23,10 @@ from walkgraph.placement.transports import Transports, declared_transports
 def assemble(
     assignment: Assignment, catalogue: Catalogue, *, resident: bool = True, transports: Transports | None = None
 ) -> Plan:
-    """The plan without budgets. Total, also for a graph or a placement with faults: these are left out.
+    """The plan without budgets. Total: faulty parts of a graph or a placement are left out.
 
-    `resident`: loops that can run on the device do (`regions`); otherwise all are stepped. `transports`: those to
-    choose from; None: all that are declared.
+    `resident`: run loops on the device where possible; otherwise all are stepped. `transports`: the choice of
+    transports; None: all declared ones.
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
@@ -46,7 +47,7 @@ def assemble(
 
 
 def digest(graph: Graph, placement: Placement) -> str:
-    """Of all that the plan follows from: 64 hex digits."""
+    """SHA-256 in 64 hex digits over everything that determines the plan."""
     text = json.dumps([codec.digest(graph), placement.model_dump(mode="json")], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -74,7 +75,7 @@ def _per_chunk(graph: Graph) -> tuple[str, ...]:
 
 
 def moves(assignment: Assignment) -> tuple[tuple[str, Rank, Rank], ...]:
-    """(state, from, to) of every way that a task's steps may have to carry a state: some may never be needed."""
+    """(state, from, to) for every move of a state that a task's steps may need."""
     found: dict[tuple[str, Rank, Rank], None] = {}
     for task in assignment.graph.tasks.values():
         for state, ranks in _ranks_in(assignment, task).items():
@@ -83,7 +84,7 @@ def moves(assignment: Assignment) -> tuple[tuple[str, Rank, Rank], ...]:
 
 
 def _ranks_in(assignment: Assignment, task: Task) -> Mapping[str, tuple[Rank, ...]]:
-    """State that outlives a Walk -> its ranks along the task's steps, a session's resting place included."""
+    """State that outlives a Walk -> its ranks along the task's steps, including where a session's state rests."""
     found: dict[str, dict[Rank, None]] = {}
     for step in steps_of(task):
         for state, rank in _accesses(assignment, step):

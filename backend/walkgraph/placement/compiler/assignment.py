@@ -1,4 +1,4 @@
-"""Where every node is in every Walk, and where every state lives: the placement's groups, resolved."""
+"""The rank of every node in every Walk, and of every state: the placement's groups, resolved."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from walkgraph.placement.document import ALL, Group, Placement
 
 @dataclass(frozen=True)
 class Assignment:
-    """Total: a node that no group places is on the first rank (`unplaced` tells), so that it can be drawn anyway."""
+    """Total: a node that no group places goes to the first rank and is listed in `unplaced`, so that it can still be
+    drawn."""
 
     graph: Graph
     placement: Placement
 
     def group(self, node: str, walk: str | None) -> tuple[int, Group] | None:
-        """The last group that holds the node in this Walk (None: in any), with its position."""
+        """The last group that holds the node in this Walk (in any Walk if None), with its position."""
         found: tuple[int, Group] | None = None
         for position, group in enumerate(self.placement.groups):
             if (node in group.nodes or ALL in group.nodes) and (
@@ -28,7 +29,7 @@ class Assignment:
         return found
 
     def rank(self, node: str, walk: str | None = None) -> Rank:
-        """Of a node in a Walk; without a Walk, where it is by default."""
+        """The rank of a node in a Walk, or its default rank without one."""
         placed = self.group(node, walk)
         group = placed[1] if placed else self._anywhere(node)
         return Rank(group.ranks[0]) if group else self.first
@@ -46,7 +47,7 @@ class Assignment:
 
     @cached_property
     def unplaced(self) -> tuple[tuple[str, str], ...]:
-        """(node, Walk) that no group places."""
+        """(node, Walk) pairs that no group places."""
         pairs = ((e.node, name) for name, walk in self.walks.items() for e in walk.entries if e.node)
         return tuple(pair for pair in dict.fromkeys(pairs) if self.group(*pair) is None)
 
@@ -60,8 +61,8 @@ class Assignment:
         return {state: tuple(nodes) for state, nodes in found.items()}
 
     def homes(self, state: str, walk: str) -> tuple[Rank, ...]:
-        """The state's rank in a Walk: that of the nodes bound to it there, else where one that is bound to it would be.
-        More than one means that the placement splits the state inside the Walk."""
+        """The state's ranks in a Walk: those of the nodes bound to it there, or else of a node that is bound to it
+        elsewhere. More than one means that the placement splits the state within the Walk."""
         nodes = self.bound.get(state, ())
         here = {entry.node for entry in self.walks[walk].entries} if walk in self.walks else set[str]()
         used = [node for node in nodes if node in here]
@@ -83,14 +84,15 @@ class Assignment:
         return {state: tuple(ranks) for state, ranks in found.items()}
 
     def fork_homes(self, fork: Fork, walk: str) -> tuple[Rank, Rank]:
-        """Ranks of a fork's source and target; a state that no node is bound to lives with the other one."""
+        """Ranks of a fork's source and target; a state without bound nodes lives with the other one."""
         source, target = self.homes(fork.fork, walk), self.homes(fork.into, walk)
         source, target = source or target, target or source
         return (source[0], target[0]) if source and target else (self.first, self.first)
 
     @cached_property
     def rests(self) -> Mapping[str, Rank]:
-        """Where a session's state waits between requests: the rank of its first access in the document's Walks."""
+        """Session state -> the rank where it waits between requests: that of its first access in the document's
+        Walks."""
         found: dict[str, Rank] = {}
         for walk in self.walks:
             for state, rank in self.states_of(walk):
@@ -98,7 +100,7 @@ class Assignment:
         return found
 
     def states_of(self, walk: str) -> Iterator[tuple[str, Rank]]:
-        """(state, rank) of every access of a Walk's body, in body order."""
+        """(state, rank) for every access in a Walk's body, in body order."""
         for entry in self.walks[walk].entries:
             if isinstance(entry.item, Fork):
                 source, target = self.fork_homes(entry.item, walk)

@@ -1,6 +1,7 @@
-"""Walks to tables: one Walk's uses, loops and edges with ranks and transports. Total: what a check refuses is left out.
+"""Compile Walks into tables: uses, loops and edges with their ranks and transports. Total: parts that a check refuses
+are left out.
 
-`tables` says what each column means; `graph.structure` has found the order of the uses and the way of every edge.
+`tables` explains the columns; `graph.structure` has found the order of uses and the route of every edge.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ def compile_walk(context: Context, walk: WalkStructure, index: int) -> WalkPlan:
 
 
 def chunked(context: Context, plan: WalkPlan, index: int) -> WalkPlan:
-    """The same Walk for a step `per: chunk`: all of it inside one more, outermost loop that its stream ends."""
+    """The same Walk for a step `per: chunk`: its whole body inside one more, outermost loop that ends with its
+    stream."""
     loops = (
         LoopPlan(
             index=0,
@@ -61,7 +63,7 @@ def chunked(context: Context, plan: WalkPlan, index: int) -> WalkPlan:
 
 
 def move(context: Context, state: str, source: Rank, target: Rank, index: int) -> WalkPlan:
-    """A Walk of its own that carries a state from one rank to another."""
+    """A Walk that only carries a state from one rank to another."""
     state_index = context.state_index[state]
     uses = (
         _state_use(0, f"export:{state}", "export", source, (), (), (state_index,)),
@@ -90,8 +92,8 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
 
 
 def _ending_stream(context: Context, plan: WalkPlan) -> int | None:
-    """Of the streams that the Walk reads the one that sets the pace: it comes in chunks, and ends (one that continues
-    after done never does)."""
+    """The stream that sets the Walk's pace: one that comes in chunks and ends (one that continues after done never
+    does)."""
     read = [e for e in plan.edges if e.source.kind == "stream"]
     chunks = {e.source.index: context.assignment.graph.streams[e.source.index].chunks for e in read}
     ends = [e for e in read if not getattr(chunks[e.source.index], "continue_after_done", False)]
@@ -116,7 +118,7 @@ def _in_chunk(edge: EdgePlan) -> EdgePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """States that a use touches: name -> whether it only reads."""
+    """The states that a use accesses: name -> True if it only reads."""
 
     reads: Mapping[str, bool]
 
@@ -132,9 +134,9 @@ class _Walk:
         self.uses: list[UsePlan] = []
         self.access: list[_Access] = []
         self.moved: list[tuple[int, int]] = []
-        """Exports and imports that an edge joins."""
+        """(export, import) pairs, each joined by an edge."""
         self.at: dict[int, int] = {}
-        """Entry -> use."""
+        """Entry -> use index."""
         for entry in walk.entries:
             if isinstance(entry.item, Fork):
                 self._fork(entry, entry.item)
@@ -324,7 +326,8 @@ class _Walk:
         return self.context.transport(here, (there,), self._modality(source, route.source.port), host=host)
 
     def _to_ranks(self, source: Entry, port: str, readers: frozenset[Rank], *, host: bool = False) -> str:
-        """To several ranks, this one perhaps among them. `host`: items of a stream are kept and joined on the host."""
+        """The transport to several ranks, possibly including this one. `host`: items of a stream are kept and joined on
+        the host."""
         here, modality = self.uses[self.at[source.index]].rank, self._modality(source, port)
         host = host or self.context.on_host(source.node)
         return self.context.transport(here, readers, modality, host=host)
@@ -337,7 +340,7 @@ class _Walk:
 
 
 def _node_access(context: Context, walk: WalkStructure, entry: Entry) -> _Access:
-    """What a use does to its node's states: one whose connected append ports are all scratch is only read."""
+    """How a use accesses its node's states: a state is only read if all its connected append ports are scratch."""
     node = context.assignment.graph.nodes[entry.node]
     component = context.catalogue.get(node.component)
     slots = {slot.slot: slot for slot in component.states} if component else {}
@@ -356,7 +359,7 @@ def _state_use(
 
 
 def _shared(around: list[tuple[int, ...]]) -> int:
-    """How many leading loops all have in common."""
+    """The number of leading loops that all have in common."""
     first = around[0]
     depth = min(len(loops) for loops in around)
     return next((i for i in range(depth) if any(loops[i] != first[i] for loops in around)), depth)

@@ -1,4 +1,4 @@
-"""What the compilation of every Walk reads: indices, ranks, and how a value gets from one rank to another."""
+"""Shared inputs for compiling every Walk: indices, ranks, and the transports between ranks."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from walkgraph.placement.tables import IN_MESSAGE, LOCAL
 from walkgraph.placement.transports import Transports, cheapest, declared_transports
 
 INLINE = frozenset({"tokens", "text", "flag", "scalar", "image", "audio"})
-"""Modalities that ride inside a message: tiny values, and encoded media, which are bytes and no tensors."""
+"""Modalities that travel inside a message: small values, and encoded media, which are bytes and not tensors."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What every Walk's compilation reads."""
+    """Shared inputs for compiling every Walk."""
 
     assignment: Assignment
     catalogue: Catalogue
@@ -36,7 +36,7 @@ class Context:
         return {stream.name: i for i, stream in enumerate(self.assignment.graph.streams)}
 
     def numeric(self, component: str, param: str) -> bool:
-        """Whether a parameter of a component is known to be a number or a boolean."""
+        """True if a component's parameter is known to be a number or a boolean."""
         found = self.catalogue.get(component)
         declared = found.params.get(param) if found else None
         return declared is not None and declared.type != "string"
@@ -46,8 +46,8 @@ class Context:
         return frozenset(Rank(r.rank) for r in self.assignment.placement.ranks if r.device != "cpu")
 
     def transport(self, source: Rank, targets: Collection[Rank], modality: str | None, *, host: bool = False) -> str:
-        """How a value gets from a rank to others of the same host, all of them in one way; `host`: one of its ends runs
-        on the CPU anyway."""
+        """The transport of a value from a rank to others on the same host; one for all of them. `host`: one of its ends
+        runs on the CPU anyway."""
         others = [target for target in targets if target != source]
         if not others:
             return LOCAL
@@ -59,14 +59,14 @@ class Context:
         return transport in self.transports and self.transports[transport].on_device
 
     def on_host(self, node: str) -> bool:
-        """Whether a node runs on the CPU whatever its rank's device is."""
+        """True if a node runs on the CPU whatever its rank's device is."""
         named = self.assignment.graph.nodes.get(node)
         component = self.catalogue.get(named.component) if named is not None else None
         return component is not None and component.host
 
     @cached_property
     def result_readers(self) -> Mapping[str, frozenset[Rank]]:
-        """Walk -> the ranks of the uses that a task's later steps feed from its results."""
+        """Walk -> ranks of the uses that read its results in later steps of a task."""
         found: dict[str, set[Rank]] = {}
         for task in self.assignment.graph.tasks.values():
             for at, name, producer, _ in handings(task):

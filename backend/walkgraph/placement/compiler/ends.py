@@ -1,4 +1,4 @@
-"""The ends of a Walk's edges, by the names of the document."""
+"""The ends of a Walk's edges, spelled as in the document."""
 
 from walkgraph.placement.tables import EdgePlan, WalkPlan
 

@@ -1,4 +1,4 @@
-"""A loop and what is in it: what the engine may iterate as its core, what follows, and what is copied for it once."""
+"""The contents of a loop: the core that the engine may iterate, the followers, and the forks that are made once."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from walkgraph.placement.compiler.context import Context
 from walkgraph.placement.tables import LoopPlan, NodePlan, UsePlan, WalkPlan
 
 INDEX = "index"
-"""`@loop.index`: the innermost loop's."""
+"""`@loop.index`, the innermost loop's index."""
 
 
 class LoopContents(NamedTuple):
@@ -17,29 +17,29 @@ class LoopContents(NamedTuple):
     walk: WalkPlan
     loop: LoopPlan
     uses: tuple[UsePlan, ...]
-    """The core, in body order, with that of the loops inside."""
+    """The core in body order, including the cores of inner loops."""
     followers: Mapping[int, str]
-    """The rest: use -> why the engine can't iterate it, as the end of a sentence about it."""
+    """The remaining uses -> the reason that the engine can't iterate them, as the end of a sentence about the use."""
     forks: tuple[UsePlan, ...]
-    """Made once, for every iteration to begin with the copy; part of neither."""
+    """Forks made once, so that every iteration begins with the copy; neither in the core nor among the followers."""
     common: tuple[str, ...]
-    """Conditions of the core as a whole."""
+    """Conditions that hold for the core as a whole."""
 
     def node(self, use: UsePlan) -> NodePlan:
         return self.nodes[use.node]
 
     def holds(self, index: int) -> bool:
-        """Whether a use is in the core."""
+        """True if a use is in the core."""
         return any(use.index == index for use in self.uses)
 
     @property
     def outer(self) -> int:
-        """How many loops are around it."""
+        """The number of loops around it."""
         return self.uses[0].loops.index(self.loop.index)
 
     @property
     def inner(self) -> tuple[LoopPlan, ...]:
-        """Loops inside, at any depth, that have uses."""
+        """Inner loops, at any depth, that have uses."""
         within = [use.loops for use in self.walk.uses if self.loop.index in use.loops]
         indices = {i for loops in within for i in loops[loops.index(self.loop.index) + 1 :]}
         return tuple(loop for loop in self.walk.loops if loop.index in indices)
@@ -48,22 +48,22 @@ class LoopContents(NamedTuple):
         return f"`{self.walk.uses[index].name}`"
 
     def around(self, use: UsePlan) -> str:
-        """The innermost loop around a use."""
+        """Name of the innermost loop around a use, in backticks."""
         return f"`{self.walk.loops[use.loops[-1]].name}`"
 
     def deep(self, use: UsePlan) -> bool:
-        """Whether it is in a loop inside."""
+        """True if the use is in an inner loop."""
         return self.loop.index in use.loops and use.loops[-1] != self.loop.index
 
     def conditional(self, use: UsePlan) -> bool:
-        """Whether it has conditions of its own."""
+        """True if the use has conditions of its own."""
         return len(use.when) > len(self.common)
 
     def state(self, index: int) -> str:
         return next(name for name, i in self.context.state_index.items() if i == index)
 
     def varies(self, use: UsePlan, text: str) -> bool:
-        """Whether an expression of a use changes with the loop's index."""
+        """True if an expression of a use changes with the loop's index."""
         return reads(text, index_names(use, self.loop))
 
 
@@ -82,13 +82,13 @@ def contents_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loo
 
 
 def index_names(use: UsePlan, loop: LoopPlan) -> frozenset[str]:
-    """What stands for a loop's index in the expressions of a use in it."""
+    """The names of a loop's index in the expressions of a use in it."""
     return frozenset((loop.name, INDEX) if use.loops[-1] == loop.index else (loop.name,))
 
 
 def common_conditions(walk: WalkPlan, uses: Sequence[UsePlan], loop: LoopPlan) -> tuple[str, ...]:
-    """The conditions that all these uses of a loop begin with and that no index in it changes: where they don't hold,
-    all of the uses are skipped in all iterations."""
+    """The leading conditions that all these uses of a loop share and that no index in it changes. Where they don't
+    hold, all of the uses are skipped in all iterations."""
     inner = {walk.loops[i].name for use in uses for i in use.loops[use.loops.index(loop.index) :]}
     common: list[str] = []
     for texts in zip(*(use.when for use in uses), strict=False):
@@ -99,15 +99,15 @@ def common_conditions(walk: WalkPlan, uses: Sequence[UsePlan], loop: LoopPlan) -
 
 
 def reads(text: str, loops: Collection[str]) -> bool:
-    """Whether an expression reads one of these indices."""
+    """True if an expression reads one of these indices."""
     try:
         return not parse(text).loops.isdisjoint(loops)
-    except ExpressionError:  # a check reports it where it stands
+    except ExpressionError:  # a check reports it at the expression
         return True
 
 
 def touched(nodes: Sequence[NodePlan], use: UsePlan) -> set[int]:
-    """States of a use."""
+    """The states that a use accesses."""
     return set(nodes[use.node].states.values()) if use.op == "call" else set(use.states)
 
 
@@ -120,7 +120,7 @@ def joined(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-# ── what follows ────────────────────────────────────────────────────────────────────────────────
+# ── followers ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _followers(
@@ -142,7 +142,7 @@ def _followers(
 
 
 def _barred(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, use: UsePlan) -> str:
-    """Why the engine can't iterate a use, whatever feeds it; empty where it can."""
+    """The reason that the engine can't iterate a use, whatever feeds it; empty if it can."""
     if use.op == "fork":
         return f"copies {_lasting(context, nodes, walk, loop, use) or 'a state'}"
     if use.op != "call":
@@ -156,7 +156,7 @@ def _barred(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: L
 
 
 def _lasting(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, fork: UsePlan) -> str:
-    """Why a fork must be made in every iteration, as what it copies; empty where once is enough."""
+    """The reason that a fork must be made in every iteration, as the object of "copies"; empty if once is enough."""
     names = {index: name for name, index in context.state_index.items()}
     source, target = fork.states
     if fork.loops[-1] != loop.index:
@@ -174,6 +174,6 @@ def _lasting(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: 
 def _needed(
     nodes: Sequence[NodePlan], walk: WalkPlan, fork: UsePlan, followers: Collection[int], common: Sequence[str]
 ) -> bool:
-    """Whether somebody else waits for it, or it has conditions of its own."""
+    """True if another use waits for the fork, or it has conditions of its own."""
     behind = any(fork.states[1] in touched(nodes, walk.uses[use]) for use in followers)
     return behind or list(fork.when) != list(common[: len(fork.when)])

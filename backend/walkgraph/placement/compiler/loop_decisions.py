@@ -1,11 +1,11 @@
-"""Which loops run on the device, decided when the plan is made, each with the reason in a sentence.
+"""Decide which loops run on the device when the plan is made, each with its reason in a sentence.
 
 A *device loop* (`resident` in the plan) is iterated by the engine of one rank, or by those of several GPUs in step,
-without asking the worker: its *core*, the uses whose operators can `step`. Loops inside are unrolled where their counts
-follow from parameters. Whatever else is inside *follows*: the worker calls it use by use, as the core's values come. So
-nothing in the core may wait for a follower or for a stream, and what ends the loop lies in the core. Any other loop is
-*stepped*: the worker calls all of it, use by use. Where the outer one of two can't run on the device, the inner one
-still may.
+without asking the worker. The engine iterates its *core*, the uses whose operators can `step`. Inner loops are unrolled
+if their counts depend only on parameters. All other uses are *followers*: the worker calls them one by one as the
+core's values arrive. So nothing in the core may wait for a follower or for a stream, and the use that ends the loop is
+in the core. Any other loop is *stepped*: the worker calls all its uses one by one. If an outer loop can't run on the
+device, an inner one still may.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ _PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
 
 
 def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resident: bool) -> WalkPlan:
-    """The Walk with its loops as they run. `resident` false: all are stepped."""
+    """The Walk with the decision for each of its loops. `resident` false: all are stepped."""
     if not resident:
         return _stepped(walk)
     loops: list[LoopPlan] = []
@@ -46,7 +46,7 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
 
 
 def _root(decided: Sequence[LoopPlan], loop: LoopPlan) -> LoopPlan | None:
-    """The resident loop that a loop is inside of."""
+    """The resident loop that contains this one, if any."""
     parent = loop.parent
     while parent >= 0:
         if decided[parent].resident:
@@ -57,13 +57,13 @@ def _root(decided: Sequence[LoopPlan], loop: LoopPlan) -> LoopPlan | None:
 
 
 def stepped(plan: Plan) -> Plan:
-    """The plan with every loop stepped. Ranks that walk it understand each other, and no one else."""
+    """The plan with every loop stepped. Its ranks can only work with ranks that use the same variant."""
     return replace(plan, walks=tuple(_stepped(walk) for walk in plan.walks))
 
 
 def apart(plan: Plan) -> Plan:
-    """The plan with nothing unrolled: loops with others inside are stepped, and these are by themselves what they can
-    be. Ranks that walk it understand each other, and no one else."""
+    """The plan with nothing unrolled: loops with inner loops are stepped, and the inner ones are decided on their own.
+    Its ranks can only work with ranks that use the same variant."""
     return replace(plan, walks=tuple(replace(walk, loops=tuple(_apart(walk))) for walk in plan.walks))
 
 
@@ -108,7 +108,7 @@ def _praise(inside: LoopContents) -> str:
 
 
 def _scoped(inside: LoopContents) -> Iterator[str]:
-    """States of the core that are an iteration's own."""
+    """States of the core with scope `iteration`."""
     for use in inside.uses:
         for state in inside.node(use).states.values():
             if inside.walk.state_scopes.get(state, 0) > inside.outer:
@@ -116,7 +116,7 @@ def _scoped(inside: LoopContents) -> Iterator[str]:
 
 
 def _named(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
-    """Uses of one rank, those of a loop at this depth together."""
+    """Names of the uses of one rank, with those of an inner loop at this depth grouped."""
     loops: dict[int, list[UsePlan]] = {}
     words: dict[str, None] = {}
     for use in uses:
@@ -132,7 +132,7 @@ def _named(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
 
 
 def _against(inside: LoopContents) -> str:
-    """The first reason to step it; empty where there is none."""
+    """The first reason to step the loop; empty if there is none."""
     checks = (_shape, _against_nesting, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
     return next((reason for check in checks if (reason := check(inside))), "")
 
@@ -178,7 +178,7 @@ def _endings(inside: LoopContents) -> str:
 
 
 def _conditions(inside: LoopContents) -> str:
-    """What is skipped at times can't tell whether to go on, and has nothing for the next iteration."""
+    """A use that may be skipped can't decide whether the loop goes on, and has no value for the next iteration."""
     until = inside.loop.until
     if until is not None and inside.conditional(inside.walk.uses[until[0]]):
         return f"{inside.name(until[0])}, which ends it, has a condition"
@@ -191,7 +191,7 @@ def _conditions(inside: LoopContents) -> str:
 
 
 def _shared(inside: LoopContents) -> str:
-    """Followers lag behind, so that neither they nor the core may change what the other reads."""
+    """Followers lag behind the core, so neither may change a state that the other reads."""
     for index in sorted(inside.followers):
         follower = inside.walk.uses[index]
         for use in inside.uses:
@@ -204,7 +204,7 @@ def _shared(inside: LoopContents) -> str:
 
 
 def _states(inside: LoopContents) -> str:
-    """One may begin every iteration anew, if nobody but the core of one rank has it."""
+    """A state may begin every iteration anew only if the core of one rank is its sole user."""
     apart = len({use.rank for use in inside.uses}) > 1
     if apart and inside.forks:
         return f"`{inside.forks[0].name}` is in it, and its uses lie on several ranks"
@@ -237,7 +237,7 @@ def _params(inside: LoopContents) -> str:
         texts = {name: str(value)[1:] for name, value in node.params.items() if str(value).startswith("=")}
         for name, text in texts.items():
             if inside.varies(use, text) and not inside.context.numeric(node.component, name):
-                return f"parameter `{name}` of `{use.name}` changes with its index and is no number"
+                return f"parameter `{name}` of `{use.name}` changes with its index and is not a number"
     return ""
 
 
@@ -269,11 +269,11 @@ def _plural(verb: str) -> str:
     return f"{_PLURALS.get(first, first)} {rest}"
 
 
-# ── loops inside ────────────────────────────────────────────────────────────────────────────────
+# ── inner loops ────────────────────────────────────────────────────────────────────────────────
 
 
 def _against_nesting(inside: LoopContents) -> str:
-    """The first reason against it; empty where there is none, or no loop is inside."""
+    """The first reason against unrolling the inner loops; empty if there is none, or no inner loop."""
     inner = inside.inner
     if not inner:
         return ""
@@ -312,7 +312,7 @@ def _unrolled_members(inside: LoopContents) -> Iterator[str]:
 
 
 def _cause(inside: LoopContents, use: int) -> tuple[int, str]:
-    """What a use waits for in the end, and why that can't be in the core."""
+    """The use that `use` waits for in the end, and the reason that it can't be in the core."""
     names = {f"waits for `{inside.walk.uses[other].name}`": other for other in inside.followers}
     while (why := inside.followers[use]) in names:
         use = names[why]
@@ -333,7 +333,7 @@ def _unrolled_edges(inside: LoopContents) -> Iterator[str]:
 
 
 def _unrolled_leaving(inside: LoopContents, edge: EdgePlan, source: UsePlan, *, here: bool) -> Iterator[str]:
-    """`here`: to a use in the loop."""
+    """Reasons against an edge that leaves an inner loop. `here`: its target is in the loop itself."""
     port, where = f"`{source.name}.{edge.source.port}`", f"in {inside.around(source)} inside it"
     if edge.leave == "each":
         yield f"{port}, {where}, leaves one by one"
@@ -356,18 +356,18 @@ def _target_name(inside: LoopContents, edge: EdgePlan) -> str:
 def _reads_an_index(text: str) -> bool:
     try:
         return bool(parse(text).loops)
-    except ExpressionError:  # a check reports it where it stands
+    except ExpressionError:  # a check reports it at the expression
         return True
 
 
 # ── several ranks ───────────────────────────────────────────────────────────────────────────────
 
-# Whoever reads a value has room for one at a time, so that nobody may be ahead of it. Therefore all values go through
-# one rank, which leads: it hands the next value to a use elsewhere only after it has read that use's answer.
+# A reader has memory for one value at a time, so nobody may be ahead of it. All values therefore pass through one
+# leading rank: it hands the next value to a use elsewhere only after it has read that use's answer.
 
 
 def leader(uses: Sequence[UsePlan]) -> Rank:
-    """Of a core."""
+    """The leading rank of a core."""
     return min(use.rank for use in uses)
 
 
@@ -387,8 +387,9 @@ def _edges_across(walk: WalkPlan, uses: Sequence[UsePlan]) -> list[EdgePlan]:
 def _against_spanning(
     walk: WalkPlan, loop: LoopPlan, uses: Sequence[UsePlan], always: Collection[int], leading: Rank
 ) -> str:
-    """Why a core on GPUs of several ranks can't be iterated by them, as the end of a sentence about it; empty where it
-    can. `always`: uses without conditions of their own. `leading`: the only rank that leads such loops in the plan."""
+    """The reason that the GPUs of several ranks can't iterate a core together, as the end of a sentence about it; empty
+    if they can. `always`: uses without conditions of their own. `leading`: the only rank that leads such loops in the
+    plan."""
     leads = leader(uses)
     if leads != leading:
         return f"what spans GPUs is led from rank {leading}"
@@ -407,7 +408,8 @@ def _against_spanning(
 
 
 def _fed_otherwise(walk: WalkPlan, loop: LoopPlan, edge: EdgePlan) -> str:
-    """A port is fed from another rank alone, but for a whole value that it begins with."""
+    """The reason against a port that is fed from another rank and otherwise as well; an initial whole value is
+    allowed."""
     for other in walk.edges:
         if other.index == edge.index or other.target != edge.target:
             continue
@@ -419,7 +421,8 @@ def _fed_otherwise(walk: WalkPlan, loop: LoopPlan, edge: EdgePlan) -> str:
 
 
 def _unanswered(walk: WalkPlan, use: UsePlan, edges: Sequence[EdgePlan], always: Collection[int]) -> str:
-    """Every value for a use elsewhere comes behind an answer of it that is read in all its iterations."""
+    """The reason against a use elsewhere whose values don't each follow an answer of it that is read in every
+    iteration."""
     sent = [edge for edge in edges if edge.target.use == use.index]
     answers = [
         edge.target.use
@@ -427,7 +430,7 @@ def _unanswered(walk: WalkPlan, use: UsePlan, edges: Sequence[EdgePlan], always:
         if edge.source.use == use.index and not edge.carried and edge.target.use in always
     ]
     if not any(edge.source.use in always for edge in sent):
-        return f"`{use.name}` is not told by the rank that leads, in all iterations, to go on"
+        return f"`{use.name}` does not get a value from the leading rank in every iteration"
     if not answers:
         return f"nothing waits for `{use.name}` in all iterations"
     for edge in sent:
@@ -441,7 +444,7 @@ def _ends(walk: WalkPlan, edge: EdgePlan) -> str:
 
 
 def spanning_ranks(plan: Plan) -> set[Rank]:
-    """That have parts of such loops."""
+    """Ranks that hold parts of device loops on several GPUs."""
     found: set[Rank] = set()
     for walk in plan.walks:
         for loop in walk.loops:

@@ -1,4 +1,4 @@
-"""Whose turn it is to send, where several ranks send one output."""
+"""The order in which ranks send, where several ranks send one output."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,8 @@ from walkgraph.placement.tables import Plan, StepPlan, Turns
 
 
 def turns_of(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tuple[Turns, ...]:
-    """Of outputs that one rank sends there are none: it sends in the order of its steps."""
+    """The turns for each output that several ranks send. An output from one rank needs none: that rank sends in the
+    order of its steps."""
     senders: dict[tuple[str, int], list[tuple[int, Rank]]] = {}
     for step in steps:
         walk = plan.walks[step.walk]
@@ -23,5 +24,5 @@ def turns_of(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tu
 
 
 def taking_turns(turns: Sequence[Turns], rank: Rank) -> frozenset[int]:
-    """Steps whose outputs of this rank others wait for."""
+    """Steps whose outputs from this rank other ranks wait for."""
     return frozenset(step for one in turns for step, sender in zip(one.steps, one.ranks, strict=True) if sender == rank)

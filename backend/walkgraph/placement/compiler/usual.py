@@ -1,4 +1,4 @@
-"""What runs of a Walk are likeliest to ask for, where sizes follow from it: what its tasks have by their defaults."""
+"""The likeliest runs of a Walk, which determine sizes: the parameters of its tasks at their defaults."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from walkgraph.graph.structure import steps_of
 from walkgraph.placement.tables import LoopPlan, NodePlan, Scalar, UsePlan, WalkPlan
 
 _MOST = 4
-"""Kinds of runs of a Walk, and counts of a loop."""
+"""The most kinds of runs of a Walk, and counts of a loop."""
 
 
 def with_usual(graph: Graph, nodes: Sequence[NodePlan], walk: WalkPlan) -> WalkPlan:
     """The Walk with `usual` filled in, its loops' too."""
     texts = [loop.times for loop in walk.loops if loop.times] + [state.width for state in graph.states.values()]
     sizes = frozenset[str]().union(*(_names(text) for text in texts))
-    # A component's shapes may follow from its whole numbers and words, and from no others.
+    # A component's shapes may depend only on its integers and strings.
     given = sizes.union(*(_names(text) for use in walk.uses if use.loops for text in _expressions(nodes, use)))
     found: list[dict[str, Scalar]] = []
     for task in graph.tasks.values():
@@ -41,12 +41,12 @@ def _expressions(nodes: Sequence[NodePlan], use: UsePlan) -> list[str]:
 def _names(text: str) -> frozenset[str]:
     try:
         return parse(text).names
-    except ExpressionError:  # a check reports it where it stands
+    except ExpressionError:  # a check reports it at the expression
         return frozenset()
 
 
 def _counts(loop: LoopPlan, kinds: Sequence[dict[str, Scalar]]) -> tuple[int, ...]:
-    """Distinct ones, in the order of the tasks; none of a loop whose count follows from something else."""
+    """Distinct counts in the order of the tasks; none for a loop whose count depends on something else."""
     found: dict[int, None] = {}
     for params in kinds:
         try:

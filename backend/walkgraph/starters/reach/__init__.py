@@ -1,1 +1,2 @@
-"""`starter:reach`: a small pi0.5 that drives a planar arm of two links to the coloured target that it is told."""
+"""`starter:reach`: a small pi0.5 that moves a planar arm of two links to the coloured target named in an
+instruction."""

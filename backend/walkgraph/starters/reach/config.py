@@ -1,4 +1,4 @@
-"""The starter's sizes: the published model's classes, small."""
+"""The starter's sizes: the published model's classes at a small scale."""
 
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.models.pi05.config import Pi05Config, Widths

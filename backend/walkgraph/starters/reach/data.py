@@ -1,6 +1,6 @@
-"""What the starter is trained on, drawn on the training device: moments of the expert's ways, and what it would do.
+"""Training data, drawn on the training device: states along the expert's paths, and the expert's actions there.
 
-Shape letters: B examples, L tokens of a prompt at most, T actions of a chunk, F forms of an instruction.
+Shape letters: B examples, L the most tokens of a prompt, T actions of a chunk, F forms of an instruction.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from walkgraph.models.reach.words import FORMS
 from walkgraph.starters.reach.tokens import BOS, LEVELS
 
 _ASTRAY = 0.08
-"""Radians that the arm is off the expert's way, as a standard deviation."""
+"""Standard deviation, in radians, of the arm's distance from the expert's path."""
 _AHEAD = 1.5
-"""Above 1, more of the moments are near to the target."""
+"""Above 1, more of the states are near the target."""
 
 
 class Examples(NamedTuple):
@@ -26,17 +26,17 @@ class Examples(NamedTuple):
     ids: Tensor
     """int64 `[B, L]`."""
     lengths: Tensor
-    """int64 `[B]`: tokens that count."""
+    """int64 `[B]`: number of valid tokens."""
     named_at: Tensor
-    """int64 `[B]`: the colour's place among them."""
+    """int64 `[B]`: index of the colour's token."""
     actions: Tensor
-    """float32 `[B, T, 2]`, normalised."""
+    """float32 `[B, T, 2]`, normalized."""
     place: Tensor
-    """float32 `[B, 2]`: where the named target is."""
+    """float32 `[B, 2]`: place of the named target."""
 
 
 class Prompts:
-    """Prompts as `pi05.prompt` writes them, put together from tables on a device."""
+    """Prompts as `pi05.prompt` writes them, assembled from tables on a device."""
 
     def __init__(self, tokenizer: Tokenizer, device: torch.device) -> None:
         def ids(text: str) -> list[int]:
@@ -56,8 +56,8 @@ class Prompts:
         self._end = torch.tensor(ids(";\nAction: "), device=device)
 
     def __call__(self, form: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Forms `[B]` of the instruction to reach the named target of scenes `[B, WIDTH]` -> ids `[B, L]`, lengths and
-        the colour's places `[B]`."""
+        """Forms `[B]` of the instructions to reach the named targets of scenes `[B, WIDTH]` -> ids `[B, L]`, lengths,
+        and the colours' indices `[B]`."""
         colour = world.named(state)[:, 0].long()
         heads, lengths, named = (table[form, colour] for table in (self._heads, self._lengths, self._named))
         digits = self._numbers[digitised(state[:, :2])]
@@ -68,14 +68,14 @@ class Prompts:
 
 
 def digitised(joints: Tensor) -> Tensor:
-    """Joints `[B, 2]` -> int64 in 0..255: each one's range in equal steps."""
+    """Joints `[B, 2]` -> int64 in 0..255, in equal steps over each joint's range."""
     low, high = (torch.tensor(bound, device=joints.device) for bound in (world.LOW, world.HIGH))
     share = (joints - low) / (high - low + 1e-6)
     return (share * LEVELS).floor().long().clamp(0, LEVELS - 1)
 
 
 def examples(count: int, prompts: Prompts, generator: torch.Generator) -> Examples:
-    """On the generator's device."""
+    """Draw examples on the generator's device."""
     device = generator.device
     state = world.drawn(count, generator)
     goal = world.joints_at(world.named(state)[:, 1:])

@@ -2,8 +2,8 @@
 
     python -m walkgraph.starters.reach.evaluate [FOLDER] [--count 256] [--json FILE] [--strips FILE]
 
-Scenes and wordings are those of seeds that training never draws. `success`: the tip comes to the named target within
-48 actions. `wrong`: another target is nearer at the end.
+Scenes and wordings come from seeds that training never draws. `success`: the tip reaches the named target within 48
+actions. `wrong`: another target is nearer at the end.
 """
 
 import argparse
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 FIRST = 1_000_000
 """Seed of the first episode."""
 MOST = 48
-"""Actions of an episode."""
+"""The most actions of an episode."""
 WAYS = ((2, STEPS), (4, STEPS), (8, STEPS), (2, 4), (2, 2))
-"""Actions taken of a chunk, and its flow steps. The first is what the graph does by itself."""
+"""(actions taken from a chunk, its flow steps). The first pair is the graph's default."""
 _FRAMES, _SIDE = 12, 96
 
 
@@ -56,7 +56,7 @@ def score(policy: Policy, count: int, apply: int, steps: int = STEPS) -> tuple[d
 
 
 def strips(ran: Episodes, rows: int = 10) -> Image.Image:
-    """The first episodes, one to a row, as a film from left to right."""
+    """The first episodes, one per row, as frames from left to right."""
     chosen = torch.linspace(0, len(ran.film) - 1, min(_FRAMES, len(ran.film))).round().long().tolist()
     frames = [picture(ran.film[index][:rows], _SIDE) for index in chosen]
     return Image.fromarray(to_picture(torch.cat([*torch.cat(frames, 3)], 1)).cpu().numpy())

@@ -19,17 +19,17 @@ from walkgraph.starters.reach.data import Prompts
 from walkgraph.starters.reach.tokens import FILE
 
 STEPS = 10
-"""Of the flow."""
+"""Steps of the flow."""
 
 
 @dataclass(frozen=True)
 class Episodes:
     end: Tensor
-    """`[B, WIDTH]`: the scenes at the end."""
+    """`[B, WIDTH]`: the final scenes."""
     taken: Tensor
     """int64 `[B]`: actions until the target was reached, or all."""
     film: list[Tensor]
-    """The scenes `[B, WIDTH]` at every observation, and the last ones."""
+    """The scenes `[B, WIDTH]` at every observation, then the final ones."""
 
     @property
     def reached(self) -> Tensor:
@@ -38,19 +38,19 @@ class Episodes:
 
     @property
     def wrong(self) -> Tensor:
-        """bool `[B]`: another target than the named one is the nearest at the end."""
+        """bool `[B]`: the nearest target at the end is not the named one."""
         return world.distances(self.end).argmin(1) != self.end[:, 2].long()
 
 
 class Policy:
     def __init__(self, model: Pi05, tokenizer: Tokenizer) -> None:
-        # Without gradients but in gradient mode: layers then are plain torch on every device.
+        # Nothing needs gradients, but in gradient mode the layers are plain torch on every device.
         self.model = model.eval().requires_grad_(False)
         self.device = model.action_out_proj.weight.device
         self.prompts = Prompts(tokenizer, self.device)
 
     def actions(self, state: Tensor, form: Tensor, generator: torch.Generator, steps: int = STEPS) -> Tensor:
-        """What to do in scenes `[B, WIDTH]` by forms `[B]` of the instruction: radians a second `[B, T, 2]`."""
+        """Actions for scenes `[B, WIDTH]` by forms `[B]` of the instruction, in radians per second: `[B, T, 2]`."""
         ids, lengths, _ = self.prompts(form, state)
         prefix = self.model.read(*self.model.laid([picture(state)], ids, lengths))
         x = torch.randn(len(state), world.HORIZON, 2, generator=generator, device=self.device)
@@ -60,7 +60,8 @@ class Policy:
         return x.clamp(-1, 1) * world.SPEED
 
     def drive(self, state: Tensor, form: Tensor, *, seed: int, apply: int, chunks: int, steps: int = STEPS) -> Episodes:
-        """From scenes `[B, WIDTH]`: `apply` actions of each chunk, then a new look, until all reached their target."""
+        """From scenes `[B, WIDTH]`: take `apply` actions of each chunk, observe again, until all have reached their
+        target."""
         generator = torch.Generator(self.device).manual_seed(seed)
         film, taken = [state], torch.zeros(len(state), dtype=torch.int64, device=self.device)
         for _ in range(chunks):
@@ -73,7 +74,7 @@ class Policy:
 
 
 def load(folder: Path, device: torch.device) -> Policy:
-    """The float32 policy of a folder that `train` wrote."""
+    """The float32 policy of a folder written by `train`."""
     model = Pi05(config())
     model.load_state_dict({name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()})
     return Policy(model.to(device), Tokenizer.from_file(str(FILE)))

@@ -1,4 +1,4 @@
-"""Makes the starter's tokenizer: bytes, and every word of the instructions and number of a state as one token.
+"""Make the starter's tokenizer: bytes, and one token for every word of the instructions and every number of a state.
 
 python -m walkgraph.starters.reach.tokens [FILE]
 """
@@ -17,7 +17,7 @@ SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
 """The first ids, as in the published vocabulary."""
 BOS = 2
 LEVELS = 256
-"""Numbers of a digitised state."""
+"""Count of numbers of a digitized state."""
 _SAID = dict.fromkeys(" ".join(("task state action please now the", *VERBS, *NOUNS, *COLOURS)).split())
 WORDS = (*_SAID, *map(str, range(LEVELS)))
 VOCAB = 896

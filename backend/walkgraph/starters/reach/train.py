@@ -1,9 +1,10 @@
-"""Trains the starter from nothing: `model.safetensors`, `config.json`, `norm_stats.json` and `tokenizer.json`.
+"""Train the starter from scratch: `model.safetensors`, `config.json`, `norm_stats.json` and `tokenizer.json`.
 
     python -m walkgraph.starters.reach.train --out DIR [--seconds 215]
 
-Every example is drawn as it is needed, on the training device. Beside the flow, a head that is not kept learns from the
-prefix's last state at the colour's word where the target is: without it the policy takes very long to look for it.
+Every example is drawn on demand on the training device. Besides the flow, an auxiliary head, which is not saved, learns
+the target's place from the prefix's last state at the colour's word: without it the policy takes very long to find the
+target.
 """
 
 import argparse
@@ -31,9 +32,9 @@ from walkgraph.starters.schedule import Clock, Ema, Progress, optimizer
 
 _log = logging.getLogger(__name__)
 _AUX = 0.5
-"""Weight of the head's loss."""
+"""Weight of the auxiliary head's loss."""
 _PLACES = 0.3
-"""Of the positions of patches at first, as a standard deviation."""
+"""Initial standard deviation of the patches' positions."""
 
 
 class Trained(nn.Module):
@@ -45,7 +46,7 @@ class Trained(nn.Module):
         self.head = nn.Linear(model.config.prefix.width, 2)
 
     def forward(self, given: Examples) -> tuple[Tensor, Tensor]:
-        """The losses of flow and head."""
+        """The losses of the flow and of the head."""
         model, rows = self.model, torch.arange(len(given.ids), device=given.ids.device)
         x, valid = model.laid([given.pixels], given.ids, given.lengths)
         prefix = model.read(x, valid, states=True)
@@ -53,7 +54,7 @@ class Trained(nn.Module):
         aux = F.mse_loss(self.head(named.float()), given.place)
         actions = given.actions.repeat(self.noises, 1, 1)
         noise = torch.randn_like(actions)
-        # Beta(1.5, 1): more of the noisy times, as the published model's.
+        # Beta(1.5, 1): more of the noisy times, like the published model.
         t = torch.rand(len(actions), device=actions.device) ** (1 / 1.5) * 0.999 + 0.001
         noised = t[:, None, None] * noise + (1 - t[:, None, None]) * actions
         velocity = model.denoise(noised, model.modulations(t), _repeated(prefix, self.noises))
@@ -67,7 +68,7 @@ def _repeated(prefix: Prefix, times: int) -> Prefix:
 
 @torch.no_grad()
 def fresh(tokenizer: Tokenizer) -> Pi05:
-    """No velocity at first, and numbers of a state alike where they are near each other."""
+    """A model with zero initial velocity, where nearby numbers of a state have similar embeddings."""
     model = Pi05(config())
     nn.init.zeros_(model.action_out_proj.weight)
     nn.init.normal_(model.vision.embeddings.position_embedding.weight, std=_PLACES)
@@ -82,7 +83,7 @@ def fresh(tokenizer: Tokenizer) -> Pi05:
 
 
 def train(trained: Trained, prompts: Prompts, seconds: float, batch: int, rate: float, seed: int) -> Pi05:
-    """The averaged model."""
+    """Train, and return the averaged model."""
     device = next(trained.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
     adam, ema = optimizer(trained, rate), Ema(trained, 0.999)
@@ -98,7 +99,7 @@ def train(trained: Trained, prompts: Prompts, seconds: float, batch: int, rate: 
 
 
 def save(model: Pi05, folder: Path) -> None:
-    """All tensors in bf16, and what is read with them."""
+    """Save all tensors in bf16, with the files that are read beside them."""
     schedule.save(model, folder / "model.safetensors")
     (folder / "config.json").write_text(pi05_json(model.config))
     state = list(zip(world.LOW, world.HIGH, strict=True))

@@ -1,4 +1,4 @@
-"""The starter's sizes: the published model's classes, small."""
+"""The starter's sizes: the published model's classes at a small scale."""
 
 from walkgraph.checkpoints.flux_vae import VaeConfig
 from walkgraph.checkpoints.pictures import PictureRules

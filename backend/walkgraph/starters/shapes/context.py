@@ -1,7 +1,7 @@
 """A plain runtime for evaluation: batches of equal shape, contiguous caches, one picture or text after another.
 
-It keeps BAGEL's contexts, masks and positions and nothing of an engine's machinery; the tests hold it against the
-training layout, and an engine can be held against it.
+It keeps BAGEL's contexts, masks and positions and nothing of an engine's machinery; the tests compare it with the
+training layout, and an engine can be compared with it.
 
 Shape letters: B sequences, P kept tokens, T text tokens (padded), N tokens of a picture, C latent channels.
 """
@@ -22,7 +22,7 @@ from walkgraph.models.flow import sampler
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """How a picture is drawn; `steps` counts times, so `steps - 1` Euler steps."""
+    """Settings of drawing; `steps` counts times, so there are `steps - 1` Euler steps."""
 
     steps: int = 50
     shift: float = 3.0
@@ -35,12 +35,12 @@ class Guidance:
 
 @dataclass(frozen=True)
 class Context:
-    """What `B` sequences have read so far."""
+    """The context that `B` sequences have read so far."""
 
     model: Bagel
     past: tuple[KV, ...]
     seen: Tensor
-    """bool `[B, P]`: kept tokens that are there; padding is not."""
+    """bool `[B, P]`: true for kept tokens, false for padding."""
     position: Tensor
     """int64 `[B]`: the next rotary position."""
 
@@ -51,7 +51,7 @@ class Context:
         return cls(model, (), seen, torch.zeros(count, dtype=torch.int64, device=device))
 
     def text(self, ids: Tensor, there: Tensor) -> tuple[Self, Tensor]:
-        """Append text `[B, T]` (bos and eos included), padded where not `there` -> context, states `[B, T, W]`."""
+        """Append text `[B, T]` (bos and eos included), padded where `there` is false -> context, states `[B, T, W]`."""
         b, t = ids.shape
         causal = torch.ones(t, t, dtype=torch.bool, device=ids.device).tril()
         alone = torch.eye(t, dtype=torch.bool, device=ids.device)
@@ -66,7 +66,7 @@ class Context:
         return after, h.unflatten(0, (b, t))
 
     def picture_seen(self, images: Tensor) -> Self:
-        """Append pictures `[B, 3, H, W]` in [-1, 1] as the ViT sees them."""
+        """Append pictures `[B, 3, H, W]` in [-1, 1] through the ViT."""
         vit = self.model.config.vit
         patches = patchify(images, vit.patch)
         b, n, _ = patches.shape
@@ -125,7 +125,8 @@ def denoise(
     grid: tuple[int, int],
     how: Guidance,
 ) -> Tensor:
-    """Noise `[B, N, C]` -> clean latent tokens. Branches run only inside the guidance interval and where scaled."""
+    """Noise `[B, N, C]` -> clean latent tokens. Guidance branches run only inside the guidance interval and if their
+    scale asks for it."""
     x = noise
     times = sampler.timesteps(how.steps, how.shift)
     inside = sampler.inside(times, *how.interval).tolist()

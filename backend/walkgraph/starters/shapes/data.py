@@ -1,4 +1,4 @@
-"""Training data as tables of integers, made by worker processes from seeds; pictures are drawn from them on the device.
+"""Training data as integer tables, made by worker processes from seeds; pictures are drawn from them on the device.
 
 Shape letters: n examples, K items, T tokens of a text (padded with -1).
 """
@@ -20,7 +20,7 @@ from walkgraph.starters.shapes.scenes import MOST_ITEMS, Scene, draw_scenes, gen
 from walkgraph.starters.shapes.tokens import FILE
 
 CAPTION, PROMPT, EDIT = 24, 28, 14
-"""Longest texts of each kind in tokens, bos and eos included."""
+"""The most tokens of each kind of text, bos and eos included."""
 _CHUNK = 5_000
 
 Table = NDArray[np.int16]
@@ -45,7 +45,7 @@ class Edits(NamedTuple):
     after: Tensor
     background_after: Tensor
     moved: Tensor
-    """int64 `[n, K]`: which item of `before` an item of `after` is; -1 if it is new or moved."""
+    """int64 `[n, K]`: index in `before` of each item of `after`; -1 if it is new or moved."""
     text: Tensor
     """int64 `[n, EDIT]`"""
 
@@ -59,18 +59,18 @@ def edits(count: int, seed: int, workers: int) -> Edits:
 
 
 def shifts(count: int, device: torch.device) -> Tensor:
-    """float32 `[count, K, 2]`: how far items lie off their cells."""
+    """float32 `[count, K, 2]`: offsets of items from the middles of their cells."""
     return (torch.rand(count, MOST_ITEMS, 2, device=device) * 2 - 1) * JITTER
 
 
 def kept_shifts(before: Tensor, fresh: Tensor, moved: Tensor) -> Tensor:
-    """Shifts of the items after an edit, all `[n, K, 2]`: those that stay stay exactly."""
+    """Offsets of the items after an edit, all `[n, K, 2]`: items that stay keep theirs exactly."""
     old = before.gather(1, moved.clamp(min=0)[..., None].expand(-1, -1, 2))
     return torch.where((moved >= 0)[..., None], old, fresh)
 
 
 def edit_stream(seed: int, *, reserved: bool) -> Iterator[language.Edit]:
-    """Endless edits; in training neither end is a reserved scene."""
+    """Endless edits; in training neither of the two scenes is a reserved one."""
     rng = generator(seed)
     for before in draw_scenes(seed + 1, reserved=reserved):
         edit = language.edit(rng, before)

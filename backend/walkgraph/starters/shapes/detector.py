@@ -1,4 +1,4 @@
-"""Reads a picture by rules: background, then every blob's colour, shape, size and cell. Knows nothing of the model."""
+"""Read a picture by rules: the background, then every blob's colour, shape, size and cell. Independent of the model."""
 
 from functools import cache
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from walkgraph.starters.shapes.render import CELL, GROUNDS, PALETTE, SIDE, cover
 from walkgraph.starters.shapes.scenes import SHAPES, SIZES, Item, Scene, scene
 
 _CONTRAST = 40.0
-"""Distance from the background, in 255ths, from which a pixel belongs to an item."""
+"""Distance from the background, in 255ths, at which a pixel belongs to an item."""
 _LEAST_AREA = 8.0
-"""Pixels; smaller blobs are dust."""
+"""Pixels; smaller blobs are ignored."""
 _WORST_FIT = 0.45
-"""Share of a blob's area that may differ from the best template."""
+"""The largest share of a blob's area that may differ from the best template."""
 _WORST_INK = 70.0
-"""Distance of a blob's colour from the palette's, in 255ths."""
+"""The largest distance of a blob's colour from the palette's, in 255ths."""
 
 Picture = NDArray[np.uint8]
 Grey = NDArray[np.float64]
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     middles: tuple[tuple[float, float], ...]
     """(x, y) of every item, in pixels, in the scene's order."""
     strange: int
-    """Blobs that are no item of this world; 0 in a clean picture."""
+    """Count of blobs that are no item of this world; 0 in a clean picture."""
 
 
 def detect(picture: Picture) -> Seen:
@@ -72,7 +72,7 @@ def _fit(cover: Grey, shape: int, size: int) -> float:
 
 
 def _middle(cover: Grey, shape: int, size: int) -> tuple[float, float]:
-    """Where this shape's cell point lies if the blob's centre of mass is the shape's."""
+    """The cell point of this shape if the blob's centre of mass is the shape's."""
     (x, y), (off_x, off_y) = _mass(cover), _centre_offset(shape, size)
     return x - off_x, y - off_y
 
@@ -95,7 +95,7 @@ def _template(shape: int, size: int, x: float, y: float) -> Grey:
 
 
 def _blobs(mask: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Connected sets of pixels (with diagonals), largest label first, without dust."""
+    """Connected sets of pixels (including diagonals), largest label first, without small ones."""
     labels = np.where(mask, np.arange(1, mask.size + 1).reshape(mask.shape), 0)
     while True:
         spread = np.where(mask, _neighbour_max(labels), 0)

@@ -1,9 +1,9 @@
-"""Measures a trained `shapes` checkpoint on scenes that training never draws, by the rule-based detector.
+"""Measure a trained `shapes` checkpoint on scenes that training never draws, with the rule-based detector.
 
     python -m walkgraph.starters.shapes.evaluate [FOLDER] [--count 1000] [--json FILE]
 
-`caption`: the exact caption of a drawing. `draw`: everything that the prompt says is right, and nothing else is there.
-`edit`: the edited item is right, and every other item is what and where (to 2.5 pixels) it was.
+`caption`: the exact caption of a drawing. `draw`: everything in the prompt is right, and nothing else is there. `edit`:
+the edited item is right, and every other item is unchanged and within 2.5 pixels of its place.
 """
 
 import argparse
@@ -35,15 +35,15 @@ from walkgraph.starters.shapes.scenes import Request, draw_scenes, generator
 _log = logging.getLogger(__name__)
 DRAW = Guidance(text_scale=5.0)
 EDIT = Guidance(text_scale=2.0)
-"""The settings that measured best. In drawing 4 to 5 are equal within the noise, 5 keeps relations best; in editing
+"""The best settings measured. For drawing, 4 to 5 are equal within the noise, and 5 keeps relations best; for editing,
 more guidance loses some points."""
 _SEED = 7
 _KEPT_WITHIN = 2.5
-"""Pixels that an item may move without counting as moved."""
+"""Pixels that an item may shift and still count as unmoved."""
 
 
 class Judge:
-    """One checkpoint on one device, asked in batches."""
+    """One checkpoint on one device, run in batches."""
 
     def __init__(self, model: Bagel, ae: AutoEncoder, tokenizer: Tokenizer, batch: int) -> None:
         self.model, self.ae, self.tokenizer, self.batch = model, ae, tokenizer, batch
@@ -52,7 +52,7 @@ class Judge:
 
     @torch.inference_mode()
     def captions(self, images: Tensor) -> list[str]:
-        """uint8 `[n, S, S, 3]` -> the texts that the model writes."""
+        """uint8 `[n, S, S, 3]` -> the captions that the model writes."""
         out: list[str] = []
         for part in images.split(self.batch):
             context = Context.empty(self.model, len(part)).picture_seen(normalise(part.to(self.device)))
@@ -71,7 +71,7 @@ class Judge:
 
     @torch.inference_mode()
     def edits(self, images: Tensor, texts: list[str], how: Guidance) -> Tensor:
-        """uint8 `[n, S, S, 3]`: every picture after its instruction."""
+        """uint8 `[n, S, S, 3]`: each picture after its edit instruction."""
         parts = []
         for index in range(0, len(texts), self.batch):
             pixels = normalise(images[index : index + self.batch].to(self.device))
@@ -138,13 +138,13 @@ def edit_score(judge: Judge, count: int, how: Guidance = EDIT) -> dict[str, Any]
 
 
 def _by_kind(kinds: list[str], right: list[bool]) -> dict[str, float]:
-    """The share that is right, of each kind."""
+    """The share of right answers by kind."""
     by_kind = {kind: [ok for k, ok in zip(kinds, right, strict=True) if k == kind] for kind in sorted(set(kinds))}
     return {kind: round(sum(oks) / len(oks), 4) for kind, oks in by_kind.items()}
 
 
 def _kind(request: Request) -> str:
-    """Whether a prompt says everything, relates its items, or leaves something open."""
+    """Kind of a prompt: complete, with a relation of its items, or open."""
     if request.relation is not None:
         return "relation"
     said = request.background is not None and not any(None in wanted for wanted in request.items)
@@ -190,7 +190,7 @@ def main() -> None:
 
 
 def load(folder: Path, batch: int = 250) -> Judge:
-    """A checkpoint in float32 on the GPU, or where there is none on the CPU."""
+    """Load a checkpoint in float32, on the GPU if there is one."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     config = read_bagel(folder)
     model = load_bagel(folder, config, device=device)

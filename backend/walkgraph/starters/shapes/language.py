@@ -42,13 +42,13 @@ class Edit(NamedTuple):
     before: Scene
     after: Scene
     moved: tuple[int | None, ...]
-    """For every item of `after`, the item of `before` that it is, unmoved; none if it was put there."""
+    """For every item of `after`, its unmoved counterpart in `before`; None if it was placed there."""
     wanted: Request
-    """What the picture must show afterwards."""
+    """The content required of the picture afterwards."""
 
 
 def caption(shown: Scene) -> str:
-    """The one exact caption of a scene: items in reading order, everything said."""
+    """The one exact caption of a scene: complete, with items in reading order."""
     background = f"on a {BACKGROUNDS[shown.background]} background"
     if not shown.items:
         return f"nothing {background}"
@@ -85,7 +85,7 @@ def prompt(rng: random.Random, shown: Scene) -> Prompt:
 
 
 def edit(rng: random.Random, before: Scene, kind: str | None = None) -> Edit | None:
-    """An instruction and the scene it leads to; none if this kind can't be done to this scene."""
+    """An instruction and the resulting scene; None if this kind of edit is impossible here."""
     kind = kind or rng.choices(EDITS, (3, 3, 2, 3, 1))[0]
     if kind == "background":
         other = rng.choice([b for b in range(len(BACKGROUNDS)) if b != before.background])
@@ -158,7 +158,7 @@ def _stop(rng: random.Random) -> str:
 
 
 def _reference(rng: random.Random, item: Item, rest: tuple[Item, ...]) -> str | None:
-    """A name that means this item alone; none for twins."""
+    """A noun phrase that means only this item; None for twins."""
     names = [
         Wanted(item.shape),
         Wanted(item.shape, item.colour),

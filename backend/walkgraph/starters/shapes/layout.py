@@ -17,7 +17,7 @@ Kind = Literal["text", "vit", "vae", "noise"]
 class Block(NamedTuple):
     kind: Kind
     length: int
-    """Tokens; of an image without its two edges."""
+    """Number of tokens; for an image without its two edges."""
 
 
 class Layout:
@@ -43,11 +43,11 @@ class Layout:
         self.alone = torch.eye(len(columns), dtype=torch.bool, device=device)
 
     def mask(self, there: Tensor) -> Tensor:
-        """there bool `[B, L]` -> bool `[B, L, L]`; a dropped or padded column sees only itself."""
+        """there bool `[B, L]` -> bool `[B, L, L]`; a dropped or padded column attends only itself."""
         return self.allowed & there[:, None] & there[:, :, None] | self.alone
 
     def there(self, lengths: dict[int, Tensor], kept: dict[int, Tensor], count: int) -> Tensor:
-        """bool `[B, L]` from the lengths of text blocks and which blocks are kept, each `[B]` by block index."""
+        """bool `[B, L]` from the lengths of text blocks and the flags of kept blocks, each `[B]` by block index."""
         there = torch.ones(count, len(self.block), dtype=torch.bool, device=self.block.device)
         for index, length in lengths.items():
             there &= (self.block != index) | (self.place < length[:, None])
@@ -56,7 +56,7 @@ class Layout:
         return there
 
     def positions(self, there: Tensor) -> Tensor:
-        """int64 `[B, L]`: text advances per token, a whole image by one."""
+        """int64 `[B, L]`: text advances by one per token, a whole image by one."""
         steps = []
         for index, (kind, _) in enumerate(self.blocks):
             inside = there & (self.block == index)

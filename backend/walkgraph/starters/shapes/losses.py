@@ -62,7 +62,7 @@ class Tasks:
         t: Tensor,
         kept: dict[int, Tensor],
     ) -> Tensor:
-        """The same after a picture (its latents `clean`, its `patches`) and an instruction."""
+        """The same for editing: after a picture (its latents `clean`, its `patches`) and an instruction."""
         b = len(ids)
         there = self.editing.there({2: (ids >= 0).sum(1)}, kept, b)
         edges = self._image_edges(model, b)

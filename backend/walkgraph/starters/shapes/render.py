@@ -15,7 +15,7 @@ from walkgraph.starters.shapes.scenes import MOST_ITEMS, Scene
 SIDE = 64
 CELL = SIDE / 3
 JITTER = 1.0
-"""Items lie up to this many pixels off the middle of their cell, along each axis."""
+"""The most pixels of an item's offset from the middle of its cell, along each axis."""
 PALETTE = ((220, 40, 40), (40, 170, 70), (45, 90, 220), (245, 215, 50), (150, 60, 180), (245, 140, 30))
 GROUNDS = ((255, 255, 255), (16, 16, 16), (150, 150, 150))
 RADII = (4.5, 7.25)
@@ -27,13 +27,14 @@ _INNER = (1.0, math.cos(math.pi / 4), 0.5, 0.5)
 """Radius half-way between two corners, in corner radii."""
 _TURN = (0.0, math.pi / 4, math.pi / 2, math.pi / 2)
 _DROP = (0.0, 0.0, 0.25, 0.05)
-"""How far a shape's middle lies below its box's, in corner radii."""
+"""Distance of a shape's middle below its box's, in corner radii."""
 
 ABSENT = (-1, 0, 0, 0)
 
 
 class _Tables(NamedTuple):
-    """The constants above as float32 tensors on one device: making them anew would wait for the device each time."""
+    """The constants above as float32 tensors on one device, as creating them anew would wait for the device each
+    time."""
 
     outlines: Tensor
     """`[5, shapes]`: corners, outer, inner, turn, drop."""
@@ -68,7 +69,8 @@ def draw(scenes: list[Scene], seed: int) -> Tensor:
 
 
 def render(items: Tensor, backgrounds: Tensor, shifts: Tensor) -> Tensor:
-    """items int64 `[B, K, 4]`, backgrounds `[B]`, shifts `[B, K, 2]` -> float32 `[B, 3, S, S]` in [0, 1], in 255ths."""
+    """items int64 `[B, K, 4]`, backgrounds `[B]`, shifts `[B, K, 2]` -> float32 `[B, 3, S, S]` in [0, 1], in multiples
+    of 1/255."""
     shape, colour, size, cell = items.unbind(-1)
     middle = torch.stack([cell % 3, cell // 3], -1) * CELL + CELL / 2 + shifts
     cover = coverage(shape.clamp(min=0), size, middle) * (shape >= 0)[..., None, None]
@@ -81,7 +83,8 @@ def render(items: Tensor, backgrounds: Tensor, shifts: Tensor) -> Tensor:
 
 
 def coverage(shape: Tensor, size: Tensor, middle: Tensor) -> Tensor:
-    """How much of each pixel a shape covers: shape, size int64 `[...]`, middle `[..., 2]` (x, y) -> `[..., S, S]`."""
+    """The share of each pixel that a shape covers: shape, size int64 `[...]`, middle `[..., 2]` (x, y) -> `[..., S,
+    S]`."""
     device = shape.device
     tables = _tables(device)
     corners, outer, inner, turn, drop = (table[..., None, None] for table in tables.outlines[:, shape])
@@ -90,7 +93,7 @@ def coverage(shape: Tensor, size: Tensor, middle: Tensor) -> Tensor:
     dx = centre - middle[..., 0, None, None]
     dy = centre[:, None] - middle[..., 1, None, None] - drop * outer * radius
     length, angle = torch.hypot(dx, dy), torch.atan2(-dy, dx)
-    # Fold every corner onto the x axis: the outline is then one line from the corner to half-way to the next.
+    # Fold every corner onto the x axis: the outline is then one line from the corner to half-way to the next corner.
     sector = 2 * math.pi / corners.clamp(min=1)
     folded = (torch.remainder(angle - turn + sector / 2, sector) - sector / 2).abs()
     half = sector / 2

@@ -1,4 +1,4 @@
-"""What a picture can show: its vocabulary, its frozen form, and the seeded sampler. No pixels and no sentences here."""
+"""The contents of pictures: vocabulary, frozen form, and seeded sampler. No pixels and no sentences here."""
 
 import random
 import zlib
@@ -15,7 +15,7 @@ RELATIONS = ("left of", "right of", "above", "below")
 MOST_ITEMS = 2
 
 _HELD_OUT_OF = 20
-"""One scene in this many is never drawn in training."""
+"""One scene in this many is reserved for evaluation and never drawn in training."""
 
 
 class Item(NamedTuple):
@@ -34,7 +34,7 @@ class Scene(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An item as a sentence asks for it; none where the sentence is silent."""
+    """An item as a sentence describes it; None where the sentence leaves it open."""
 
     shape: int
     colour: int | None = None
@@ -46,12 +46,12 @@ class Wanted(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a sentence asks of a picture."""
+    """The requirements of a sentence on a picture."""
 
     background: int | None
     items: tuple[Wanted, ...]
     relation: int | None = None
-    """Index into `RELATIONS`: how the first item lies to the second."""
+    """Index into `RELATIONS`: position of the first item relative to the second."""
 
     def allows(self, scene: Scene) -> bool:
         if self.background not in (None, scene.background) or len(self.items) != len(scene.items):
@@ -73,7 +73,7 @@ def scene(background: int, items: tuple[Item, ...]) -> Scene:
 
 
 def related(first: Item, second: Item, relation: int) -> bool:
-    """Left and right are in one row, above and below in one column."""
+    """True if the items have this relation. Left and right need one row, above and below one column."""
     (row, column), (other_row, other_column) = divmod(first.cell, 3), divmod(second.cell, 3)
     if relation < 2:
         return row == other_row and (column < other_column) == (relation == 0) and column != other_column
@@ -90,7 +90,7 @@ def free_cells(items: tuple[Item, ...]) -> list[int]:
 
 
 def held_out(drawn: Scene) -> bool:
-    """Whether this scene is reserved for evaluation: a stable hash of what it shows."""
+    """True if this scene is reserved for evaluation, by a stable hash of its content."""
     return zlib.crc32(repr((drawn.background, [tuple(i) for i in drawn.items])).encode()) % _HELD_OUT_OF == 0
 
 
@@ -99,7 +99,7 @@ def draw_item(rng: random.Random, cell: int) -> Item:
 
 
 def draw_scene(rng: random.Random) -> Scene:
-    """2 % empty, 30 % one item, the rest two; half of the pairs share a row or a column."""
+    """Draw a scene: 2 % empty, 30 % with one item, the rest with two; half of the pairs share a row or a column."""
     background, kind = rng.randrange(len(BACKGROUNDS)), rng.random()
     if kind < 0.02:
         return Scene(background, ())
@@ -114,7 +114,7 @@ def draw_scene(rng: random.Random) -> Scene:
 
 
 def draw_scenes(seed: int, *, reserved: bool) -> Iterator[Scene]:
-    """Endless scenes; the reserved ones for evaluation, or those for training."""
+    """Endless scenes, either the reserved ones for evaluation or those for training."""
     rng = generator(seed)
     while True:
         drawn = draw_scene(rng)

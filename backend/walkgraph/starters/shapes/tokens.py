@@ -1,4 +1,4 @@
-"""Makes the starter's tokenizer: byte-level BPE in which every word of the grammar is one token.
+"""Make the starter's tokenizer: byte-level BPE in which every word of the grammar is one token.
 
     python -m walkgraph.starters.shapes.tokens [FILE]
 
@@ -15,7 +15,7 @@ from walkgraph.starters.words import word_tokenizer
 
 FILE = Path(__file__).with_name("tokenizer.json")
 SPECIALS = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
-"""bos, eos, begin and end of image: the names of the published tokenizer."""
+"""bos, eos, begin and end of an image, named as in the published tokenizer."""
 _PLAIN = (
     "a an the and at in on of to nothing background left right above below top bottom center "
     "draw show picture make change turn move put remove delete add"

@@ -1,4 +1,4 @@
-"""Trains the `shapes` starter from nothing: data, autoencoder, model.
+"""Train the `shapes` starter from scratch: data, autoencoder, model.
 
     python -m walkgraph.starters.shapes.train --out DIR [--seconds 330] [--vae-seconds 75]
 
@@ -34,17 +34,17 @@ from walkgraph.starters.shapes.train_vae import measure, reconstruction_error, t
 
 _log = logging.getLogger(__name__)
 SHIFT = 5.0
-"""Of training times: more than in drawing, since what goes where is settled near the noise."""
+"""Shift of training times: larger than in drawing, since the layout is decided near the noise."""
 CE_WEIGHT = 0.25
 TEXT_DROP, VIT_DROP, VAE_DROP = 0.1, 0.3, 0.3
 _SAVE_EVERY = 90.0
 
 Inputs = tuple[Any, ...]
-"""One task's arguments, as its method of `Tasks` takes them."""
+"""Arguments for one task's method of `Tasks`."""
 
 
 class Batch(NamedTuple):
-    """Examples of each task in a step: drawing is the hardest and has the fewest rows."""
+    """Examples of each task per step; drawing is the hardest, and its examples have the fewest rows."""
 
     describe: int
     draw: int
@@ -94,7 +94,7 @@ class TotalLoss(nn.Module):
         self.model, self.tasks = model, tasks
 
     def forward(self, describe: Inputs, draw: Inputs, edit: Inputs) -> tuple[Tensor, Tensor]:
-        """-> the loss to minimise, and its three parts (cross-entropy, drawing, editing)."""
+        """The loss to minimize, and its three parts (cross-entropy, drawing, editing)."""
         ce = self.tasks.describe(self.model, *describe)
         drawing = self.tasks.draw(self.model, *draw).mean()
         editing = self.tasks.edit(self.model, *edit).mean()
@@ -104,9 +104,9 @@ class TotalLoss(nn.Module):
 def train(
     examples: Examples, model: Bagel, out: Path, seconds: float, batch: Batch, rate: float, *, compiled: bool
 ) -> Bagel:
-    """The averaged model; `out` has it every minute and a half."""
+    """Train, and return the averaged model; saves it to `out` every minute and a half."""
     device = examples.latents.device
-    # The rope keeps a table per device; made while compiling, it would compile everything twice.
+    # The rope keeps a table per device; created while compiling, it would compile everything twice.
     model.language_model.model.rope(torch.zeros(1, dtype=torch.int64, device=device))
     total = TotalLoss(model, Tasks(model.config, device))
     loss_of = torch.compile(total) if compiled else total
@@ -134,7 +134,7 @@ def train(
 
 
 def fresh(conf: BagelConfig) -> Bagel:
-    """Small normal matrices, zero biases, no output at first from the velocity head."""
+    """A model with small normal matrices, zero biases, and a velocity head that starts at zero."""
     model = Bagel(conf)
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""Trains the starter's autoencoder on fresh drawings, and measures the shift and scale of its latents."""
+"""Train the starter's autoencoder on fresh drawings, and measure the shift and scale of its latents."""
 
 import logging
 import time
@@ -16,13 +16,13 @@ from walkgraph.starters.shapes.render import render
 _log = logging.getLogger(__name__)
 _KL = 1e-6
 _INK = 10.0
-"""How much more a pixel on or beside an item weighs: most of a picture is background."""
+"""Extra weight of pixels on or beside an item, as most of a picture is background."""
 _FIRST_LOG_VARIANCE = -6.0
-"""The posterior starts narrow; at unit width its noise hides small items, and they are never learned."""
+"""The posterior starts narrow; at unit width its noise hides small items, which are then never learned."""
 
 
 def train_vae(table: data.Draws, seconds: float, batch: int, *, compiled: bool) -> AutoEncoder:
-    """The averaged autoencoder on the table's device, with unit shift and scale."""
+    """Train, and return the averaged autoencoder on the table's device, with unit shift and scale."""
     device = table.items.device
     model = AutoEncoder(config().vae).to(device)
     with torch.no_grad():
@@ -55,7 +55,7 @@ def pictures(table: data.Draws, chosen: Tensor) -> Tensor:
 
 
 class Reconstruction(nn.Module):
-    """L1, squares and L1 of differences between neighbours, weighted to the items; and a little KL."""
+    """L1, squares and L1 of differences between neighbours, weighted towards the items, plus a little KL."""
 
     def __init__(self, model: AutoEncoder) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Reconstruction(nn.Module):
 
 
 def _weight(images: Tensor) -> Tensor:
-    """`[B, 1, S, S]`; the corner of a drawing is background."""
+    """`[B, 1, S, S]`; the corner pixel of a drawing is always background."""
     ink = ((images - images[:, :, :1, :1]).abs().amax(1, keepdim=True) > 0.02).float()
     return 1 + _INK * F.max_pool2d(ink, 3, 1, 1)
 

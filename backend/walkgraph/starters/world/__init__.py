@@ -1,1 +1,1 @@
-"""A V-JEPA 2-AC in small, that imagines what happens in a world of a shape, walls and an arrow, and plans in it."""
+"""A small V-JEPA 2-AC that imagines and plans in a world of a shape, walls and an arrow."""

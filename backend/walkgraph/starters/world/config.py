@@ -1,4 +1,4 @@
-"""The starter's sizes: the published model's classes, small."""
+"""The starter's sizes: the published model's classes at a small scale."""
 
 from walkgraph.models.vjepa2.config import TransformerConfig, Vjepa2Config
 from walkgraph.models.world.painter import GRID, PainterConfig

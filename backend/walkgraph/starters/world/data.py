@@ -1,4 +1,4 @@
-"""What training draws, on the device: scenes, actions of several tempers, and poses as a robot reckons them.
+"""Training data on the device: scenes, actions of several kinds, and poses by dead reckoning.
 
 Shape letters: B scenes, T actions.
 """
@@ -17,7 +17,7 @@ def fresh(count: int, device: torch.device) -> Scene:
 
 
 def walked(count: int, device: torch.device) -> Scene:
-    """Scenes as they are met on the way: the shape often touches a wall."""
+    """Scenes in mid-drive, where the shape often touches a wall."""
     scene = fresh(count, device)
     course = (torch.rand(count, 7, device=device) * 2 - 1) * MOST * 1.5
     for _ in range(3):
@@ -26,9 +26,10 @@ def walked(count: int, device: torch.device) -> Scene:
 
 
 def actions(count: int, length: int, device: torch.device) -> Tensor:
-    """`[B, T, 7]`: half of them drives that keep a course for some steps, half tried at random as a planner does.
+    """`[B, T, 7]`: half of them drives that keep a course for some steps, half random like a planner's draws.
 
-    The third number, which moves nothing, is what a planner would draw in one of two."""
+    The third number, which moves nothing, is drawn like a planner's in half of them.
+    """
     legs = -(-length // _LEG)
     course = (torch.rand(count, legs, 2, device=device) * 2 - 1) * MOST
     fast = torch.rand(count, legs, 1, device=device) < 0.4
@@ -43,7 +44,8 @@ def actions(count: int, length: int, device: torch.device) -> Tensor:
 
 
 def reckoned(pose: Tensor, actions: Tensor) -> Tensor:
-    """The pose `[B, 7]` before each of the actions `[B, T, 7]`, as if nothing stopped the shape -> `[B, T, 7]`."""
+    """The pose `[B, 7]` before each of the actions `[B, T, 7]`, by dead reckoning as if nothing stopped the shape ->
+    `[B, T, 7]`."""
     poses = [pose]
     for action in actions.unbind(-2)[:-1]:
         before = poses[-1]
@@ -53,7 +55,7 @@ def reckoned(pose: Tensor, actions: Tensor) -> Tensor:
 
 
 def episodes(count: int, length: int, device: torch.device) -> tuple[Scene, Tensor, Tensor]:
-    """Scenes of `length` + 1 moments `[B, T + 1]`, actions and reckoned poses `[B, T, 7]`."""
+    """Scenes at `length` + 1 moments `[B, T + 1]`, actions and reckoned poses `[B, T, 7]`."""
     scene, given = fresh(count, device), actions(count, length, device)
     after = run(scene, given)
     both = Scene(*(torch.cat([a[:, None], b], 1) for a, b in zip(scene, after, strict=True)))
@@ -61,7 +63,7 @@ def episodes(count: int, length: int, device: torch.device) -> tuple[Scene, Tens
 
 
 def _grips(count: int, length: int, device: torch.device) -> Tensor:
-    """`[B, T, 1]`: none, slow ones of one way, or large ones."""
+    """`[B, T, 1]`: no grip changes, slow ones in one direction, or large ones."""
     slow = (torch.rand(count, 1, 1, device=device) - 0.5) * 0.3
     large = torch.randn(count, length, 1, device=device).clamp(-0.75, 0.75)
     kind = torch.rand(count, 1, 1, device=device)

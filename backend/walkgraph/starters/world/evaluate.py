@@ -1,4 +1,4 @@
-"""Measures a trained `world` folder in scenes that are drawn anew: how far it imagines rightly, and how it plans.
+"""Measure a trained `world` folder in newly drawn scenes: the accuracy of its imagination, and its planning.
 
     python -m walkgraph.starters.world.evaluate [FOLDER] [--count 512] [--json FILE] [--strips FILE.png]
 
@@ -31,7 +31,7 @@ from walkgraph.starters.world.imagine import Search, imagined, planned, seen
 _log = logging.getLogger(__name__)
 HORIZON = 8
 MOVES = 16
-"""A plan is followed at most so far."""
+"""The most steps for which a plan is followed."""
 SEARCHES = (
     Search(),
     Search(rounds=2),
@@ -39,11 +39,11 @@ SEARCHES = (
     Search(samples=64, top=8),
     Search(samples=64, top=8, horizon=2, rounds=4),
 )
-"""The first is what the graph does by itself."""
+"""The first one is the graph's default."""
 
 
 def read(folder: Path) -> tuple[Vjepa2, Painter]:
-    """The weights in float32, on the GPU where there is one."""
+    """The weights in float32, on the GPU if there is one."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = Vjepa2(MODEL).to(device)
     model.encoder = load(lambda: Vjepa2Encoder(MODEL), folder, "encoder", device=device)
@@ -53,7 +53,7 @@ def read(folder: Path) -> tuple[Vjepa2, Painter]:
 
 @torch.inference_mode()
 def foresight(model: Vjepa2, painter: Painter, count: int, length: int, seed: int) -> dict[str, Any]:
-    """Errors of rollouts under random drives, by the frame's number."""
+    """Errors of rollouts under random drives, by frame number."""
     device = next(model.parameters()).device
     torch.manual_seed(seed)
     scene, actions, poses = data.episodes(count, length, device)
@@ -85,7 +85,7 @@ def foresight(model: Vjepa2, painter: Painter, count: int, length: int, seed: in
 
 @torch.inference_mode()
 def planning(model: Vjepa2, count: int, how: Search, seed: int) -> dict[str, Any]:
-    """Closed loop in scenes of the seeds from `seed` on, replanning in every step."""
+    """Closed-loop planning in scenes of the seeds from `seed` on, replanning in every step."""
     device = next(model.parameters()).device
     torch.manual_seed(seed)
     scene = drawn(list(range(seed, seed + count)), device)
@@ -113,7 +113,7 @@ def planning(model: Vjepa2, count: int, how: Search, seed: int) -> dict[str, Any
 
 @torch.inference_mode()
 def strips(model: Vjepa2, painter: Painter, seed: int, rows: int = 8, length: int = 16) -> Image.Image:
-    """Truth above imagination, a row of frames for each scene."""
+    """Truth above imagination, one row of frames per scene."""
     device = next(model.parameters()).device
     torch.manual_seed(seed)
     scene, actions, poses = data.episodes(rows, length, device)

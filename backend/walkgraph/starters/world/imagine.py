@@ -18,14 +18,14 @@ from walkgraph.starters.world.data import reckoned
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a planner searches: plans a round, actions of a plan, rounds, and what it keeps of them."""
+    """Settings of a planner's search: plans per round, actions per plan, rounds, and the number of plans kept."""
 
     samples: int = 32
     horizon: int = 1
     rounds: int = 3
     top: int = 5
     momentum: tuple[float, float, float, float] = (0.1, 0.2, 0.15, 0.15)
-    """As `planning.Momentum` has the shares."""
+    """The weights of `planning.Momentum`, in its order."""
     max_norm: float = MOST
 
 
@@ -36,7 +36,8 @@ def seen(model: Vjepa2, pixels: Tensor) -> Tensor:
 
 
 def imagined(predictor: Vjepa2Predictor, first: Tensor, actions: Tensor, pose: Tensor) -> Tensor:
-    """first `[B, n, d]`, actions `[B, T, 7]`, pose `[B, 7]` -> the frames after each action `[B, T, n, d]`."""
+    """first `[B, n, d]`, actions `[B, T, 7]`, pose `[B, 7]` -> the predicted frames after each action `[B, T, n,
+    d]`."""
     frames, poses = [first], reckoned(pose, actions)
     for t in range(1, actions.shape[1] + 1):
         predicted = predictor(torch.stack(frames, 1), actions[:, :t], poses[:, :t])

@@ -1,4 +1,4 @@
-"""Trains the `world` starter from nothing: encoder and painter, then the predictor on the encoder as it is.
+"""Train the `world` starter from scratch: encoder and painter, then the predictor on the frozen encoder.
 
     python -m walkgraph.starters.world.train --out DIR [--seconds 390]
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _ENCODER_SHARE = 0.26
 _DRAWN = 6
 _PAINTED = 256
-"""Pictures that the painter goes on with in a step of the predictor."""
+"""Pictures for training the painter further, per step of the predictor."""
 
 
 class PredictorLoss(nn.Module):
@@ -47,7 +47,8 @@ class PredictorLoss(nn.Module):
 
         The first part predicts from true frames. The second predicts again with what was predicted in their places,
         `deep` times: frame t is then what a rollout from the first frame has there for all t <= `deep`, and nearly so
-        for the others, at the cost of parallel passes. What moves counts more: most tokens stay as they are."""
+        for the others, at the cost of parallel passes. What moves counts more: most tokens stay as they are.
+        """
         wanted = frames[:, 1:]
         weight = _weights(frames)
         given = self._next(frames[:, :-1], actions, poses)
@@ -65,25 +66,25 @@ class PredictorLoss(nn.Module):
 
 
 def _weights(frames: Tensor) -> Tensor:
-    """frames `[B, T + 1, n, d]` -> `[B, T, n, 1]`, about 1 in the mean."""
+    """Weights of tokens: frames `[B, T + 1, n, d]` -> `[B, T, n, 1]`, about 1 on average."""
     moved = (frames[:, 1:] - frames[:, :-1]).abs().mean(-1, keepdim=True)
     return 0.5 + 0.5 * (moved / moved.mean()).clamp(max=8)
 
 
 class Stage(NamedTuple):
-    """A part of the predictor's training."""
+    """A stage of the predictor's training."""
 
     until: float
-    """Share of its time."""
+    """Share of the training time at which it ends."""
     episodes: int
-    """In a step."""
+    """Episodes per step."""
     length: int
     """Actions of an episode."""
     deep: int
 
 
 def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: argparse.Namespace) -> None:
-    """Trains the predictor, and the painter further, in place; they are left as their moving average."""
+    """Train the predictor, and the painter further, in place; they end as their moving averages."""
     device = next(model.parameters()).device
     stages = _stages(options)
     total = PredictorLoss(model.predictor)
@@ -94,7 +95,7 @@ def train_predictor(model: Vjepa2, painter: Painter, seconds: float, options: ar
     while clock.running():
         spent = (time.monotonic() - clock.start) / seconds
         stage = next((stage for stage in stages if spent < stage.until), stages[-1])
-        # Drawn for several steps at once: it is many small launches.
+        # Drawn for several steps at once, as it takes many small launches.
         scene, actions, poses = data.episodes(_DRAWN * stage.episodes, stage.length, device)
         images, frames = viewed(model.encoder, scene)
         for some in torch.arange(len(actions), device=device).split(stage.episodes):
@@ -127,20 +128,20 @@ def _stages(options: argparse.Namespace) -> tuple[Stage, ...]:
 def viewed(encoder: Vjepa2Encoder, scene: Scene) -> tuple[Tensor, Tensor]:
     """Scenes `[B, T + 1]` -> their pictures `[B, T + 1, 3, h, w]` and features `[B, T + 1, n, d]`."""
     images = picture(scene)
-    # Compiled for gradients alone: another form of the blocks would take seconds of the training to make.
+    # Compiled for gradients only: compiling the blocks once more would take seconds of the training.
     with autocast(images.device), torch.compiler.set_stance("force_eager"):
         features = normed(encoder(images.flatten(0, 1)).float())
     return images, features.unflatten(0, images.shape[:2])
 
 
 def fresh() -> tuple[Vjepa2, Painter]:
-    """A predictor begins with saying that nothing changes: what it learns is what does."""
+    """New models. The predictor starts by predicting no change, so it learns only the changes."""
     model, painter = Vjepa2(MODEL), Painter(PAINTER)
     fixed_reading(painter)
     predictor = model.predictor
     for layer in (predictor.predictor_embed, predictor.predictor_proj):
         nn.init.eye_(layer.weight)
-    # Places and shifts are small numbers, the shifts a tenth of the places.
+    # Places and shifts are small numbers, and shifts a tenth of places.
     nn.init.normal_(predictor.state_encoder.weight, std=0.5)
     nn.init.normal_(predictor.action_encoder.weight, std=3.0)
     nn.init.zeros_(predictor.extrinsics_encoder.weight)
@@ -148,7 +149,7 @@ def fresh() -> tuple[Vjepa2, Painter]:
 
 
 def save(model: Vjepa2, painter: Painter, out: Path) -> None:
-    """A weights folder of two families, all tensors in bf16."""
+    """Save a weights folder of two families, all tensors in bf16."""
     out.mkdir(parents=True, exist_ok=True)
     for name, module in (("encoder", model.encoder), ("predictor", model.predictor), ("painter", painter)):
         schedule.save(module, out / f"{name}.safetensors")

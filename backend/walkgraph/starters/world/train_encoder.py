@@ -1,7 +1,8 @@
-"""The encoder, and with it the painter: masked pictures to pixels, and where things are at fixed directions.
+"""Train the encoder together with the painter: masked pictures to pixels, and places along fixed directions.
 
-Features are compared by how far they lie apart, so how far apart the shape stands must show in every token, evenly.
-A linear map that is drawn once and never trained asks for that: the encoder has to bring the facts there.
+Features are compared by distance, so the distance between two places of the shape must show evenly in every token. A
+linear map that is drawn once and never trained enforces this: the encoder has to produce the facts along its
+directions.
 
 Shape letters: B pictures, n patches, m of them seen, d width.
 """
@@ -24,14 +25,14 @@ from walkgraph.starters.world import data
 
 _log = logging.getLogger(__name__)
 SHARES = (3.0, 3.0, 2.0, 1.5, 1.5, 1.0, 1.0)
-"""How many numbers of a token's deviation each fact takes along its direction: place, grip, arrow, heading."""
+"""Share of a token's deviation that each fact takes along its direction: place, grip, arrow, heading."""
 _DRAWN = 4
 _SEEN = 0.4
-"""Share of the patches that are seen where the rest is to be guessed."""
+"""Share of patches that are seen when the rest is to be predicted."""
 
 
 class MaskedDecoder(nn.Module):
-    """Guesses the patches that were not seen; of use in training alone."""
+    """Predicts the patches that were not seen; used only in training."""
 
     def __init__(self, width: int, patch: int, side: int) -> None:
         super().__init__()
@@ -65,19 +66,19 @@ class EncoderLoss(nn.Module):
         guess = self.decoder(self.encoder(images[:half], keep), keep)
         masked = F.mse_loss(guess.float(), patchify(images[:half], self.patch))
         features = normed(self.encoder(images[half:]).float())
-        told = (self.painter.read(features) - wanted[half:, None]).abs().mean()
+        located = (self.painter.read(features) - wanted[half:, None]).abs().mean()
         painted = painting_error(self.painter(features), images[half:])
-        return masked + 0.5 * told + painted, torch.stack([masked, told, painted]).detach()
+        return masked + 0.5 * located + painted, torch.stack([masked, located, painted]).detach()
 
 
 def painting_error(painted: Tensor, images: Tensor) -> Tensor:
-    """Both `[B, 3, h, w]`."""
+    """Error of painted pictures; both `[B, 3, h, w]`."""
     painted = painted.float()
     return F.l1_loss(painted, images) + 2 * F.mse_loss(painted, images)
 
 
 def fixed_reading(painter: Painter, seed: int = 0) -> None:
-    """Sets `painter.read` to directions that are orthogonal to each other and to a token's mean, for good."""
+    """Set `painter.read` permanently to directions that are orthogonal to each other and to a token's mean."""
     width = painter.config.features
     start = torch.randn(width, READ + 1, generator=torch.Generator().manual_seed(seed))
     start[:, 0] = 1
@@ -100,14 +101,14 @@ def drawn(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def train_encoder(model: Vjepa2, painter: Painter, seconds: float, batch: int, rate: float, warmup: int) -> None:
-    """Trains both in place; they are left as their moving average."""
+    """Train both in place; they end as their moving averages."""
     device = next(model.parameters()).device
     total = EncoderLoss(model, painter).to(device)
     adam, ema = optimizer(total, rate), Ema(total, 0.999)
     patches = model.encoder.config.patches
-    clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "told", "painted")
+    clock, progress = Clock(seconds, warmup), Progress("encoder", "masked", "located", "painted")
     while clock.running():
-        # Drawn for several steps at once: it is many small launches.
+        # Drawn for several steps at once, as it takes many small launches.
         for images, wanted in zip(*(part.split(batch) for part in drawn(_DRAWN * batch, device)), strict=True):
             keep = torch.rand(batch // 2, patches, device=device).argsort(1)[:, : int(_SEEN * patches)]
             with autocast(device):

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `store.session` opened, each in its own transaction."""
+"""Run the migrations on the connection that `store.session` opened, each in its own transaction."""
 
 from alembic import context
 from sqlmodel import SQLModel

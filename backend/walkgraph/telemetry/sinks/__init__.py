@@ -1,1 +1,1 @@
-"""What telemetry is turned into for others: Chrome's trace format, OpenTelemetry's spans, Prometheus' text."""
+"""Export formats of telemetry: Chrome's trace format, OpenTelemetry spans, Prometheus text."""

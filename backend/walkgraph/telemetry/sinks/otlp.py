@@ -6,7 +6,7 @@
                follow each other in a lane and Walk step
     transfer   below its Walk step; of a stream, below the run
 
-Ids come from the run's, so that what is sent twice is the same. Times of the spans are seconds since 1970.
+Ids are derived from the run's, so that repeated exports are equal. Times of the spans are seconds since 1970.
 """
 
 from collections import defaultdict
@@ -21,8 +21,8 @@ from walkgraph.telemetry.trace import FOLDED, LAUNCH, Trace
 
 MEDIA_TYPE = "application/json"
 MAX_SPANS = 4096
-"""Of nodes or of transfers; where there are more, those that follow each other are told together, and what is still too
-many is counted in the run's span."""
+"""The most spans of nodes, and of transfers. Beyond that, consecutive ones are merged, and the run's span counts those
+left out."""
 
 _INTERNAL, _SERVER = 1, 2
 _OK, _ERROR = 1, 2
@@ -93,7 +93,7 @@ class _Writer:
         return span
 
     def _steps(self) -> list[Span]:
-        """One for each Walk step, from its first call's start to its last one's end."""
+        """One span per Walk step, from the start of its first call to the end of its last one."""
         blocks, hops = self._trace.blocks, self._trace.hops
         found: dict[tuple[int, int], tuple[int, int]] = {}
         ranks: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -102,7 +102,7 @@ class _Writer:
             found[key] = (min(low, blocks.started[row]), max(high, blocks.finished[row]))
             ranks[key].add(self._trace.lanes[blocks.lane[row]].rank)
         for row, key in enumerate(zip(hops.walk, hops.step, strict=True)):
-            # Its node's block may have been left out; a parent there must be.
+            # The block of its node may have been left out, but a parent must exist.
             if hops.step[row] >= 0:
                 found.setdefault(key, (hops.sent[row], max(hops.sent[row], hops.arrived[row])))
         return [
@@ -120,7 +120,7 @@ class _Writer:
         ]
 
     def _nodes(self) -> tuple[list[Span], int]:
-        """And how many were left out."""
+        """The spans of nodes, and how many were left out."""
         blocks = self._trace.blocks
         groups = [[row] for row in range(len(blocks.lane))]
         if len(groups) > MAX_SPANS:
@@ -129,7 +129,7 @@ class _Writer:
         return [self._node(rows) for rows in groups[:MAX_SPANS]], max(0, len(groups) - MAX_SPANS)
 
     def _node(self, rows: Sequence[int]) -> Span:
-        """Of blocks of one lane, use and Walk step."""
+        """The span of blocks with one lane, use and Walk step."""
         blocks, names, first = self._trace.blocks, self._trace.names, rows[0]
         lane = self._trace.lanes[blocks.lane[first]]
         devices = self._trace.devices
@@ -161,7 +161,7 @@ class _Writer:
         return span
 
     def _hops(self) -> tuple[list[Span], int]:
-        """And how many were left out."""
+        """The spans of transfers, and how many were left out."""
         hops, names = self._trace.hops, self._trace.names
         found: list[Span] = []
         for row in range(min(len(hops.sent), MAX_SPANS)):
@@ -203,7 +203,7 @@ class _Writer:
         }
 
     def _time(self, at: int) -> str:
-        """Nanoseconds since 1970: a 64-bit number, which JSON has as text."""
+        """Nanoseconds since 1970, as text: JSON carries 64-bit integers that way."""
         return str(self._began + at * 1000)
 
 
@@ -212,8 +212,8 @@ def _kind(kind: int, *, together: bool) -> str:
 
 
 def _together(groups: Sequence[list[int]], keys: Sequence[object]) -> list[list[int]]:
-    """Fewer, longer groups: rows of one key in their order, cut into pieces of a length that leaves about as many
-    groups as there is room for."""
+    """Merge groups: rows of one key in order, cut into pieces of a length that gives about as many groups as
+    allowed."""
     by_key: dict[object, list[int]] = defaultdict(list)
     for rows, key in zip(groups, keys, strict=True):
         by_key[key].extend(rows)

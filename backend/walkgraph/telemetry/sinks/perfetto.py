@@ -1,4 +1,4 @@
-"""A trace in Chrome's JSON, which ui.perfetto.dev and chrome://tracing open.
+"""A trace as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
 
     process   the run: its phases, and the Walk steps below; then one of each rank, named with its device
     thread    of a rank: `host` (what its process prepares), `device` (the batches that it takes part in), one a lane
@@ -26,18 +26,18 @@ from walkgraph.telemetry.tracks import spread
 MEDIA_TYPE = "application/json"
 RUN_PID = 1
 RANKS_FROM = 2
-"""Process of rank 0; the others follow."""
+"""Process number of rank 0; the others follow."""
 
 _KINDS = {CALL: "call", LAUNCH: "launch", FOLDED: "folded"}
 _ARROW = " -> "
 
 Event = dict[str, Any]
 Spot = tuple[int, int, int]
-"""Process, thread and time of something that an arrow leaves or comes to."""
+"""Process, thread and time of a slice that an arrow leaves or enters."""
 
 
 def encode(trace: Trace) -> bytes:
-    """The file."""
+    """The content of the file."""
     about = {
         "run": trace.run,
         "deployment": trace.deployment,
@@ -49,27 +49,27 @@ def encode(trace: Trace) -> bytes:
     }
     file, encoder = bytearray(b'{"traceEvents":['), msgspec.json.Encoder()
 
-    # One by one: a long trace has a million events, which as objects take ten times what they take as text.
+    # One by one: a long trace has a million events, which take ten times the memory as objects that they take as text.
     def take(event: Event) -> None:
         file.extend(encoder.encode(event))
         file.extend(b",\n")
 
     _Writer(trace, _Timeline(trace.devices, take)).write()
-    # A run's process is always named.
+    # A run's process always has a name.
     del file[-2:]
     file.extend(b'],"displayTimeUnit":"ms","otherData":' + encoder.encode(about) + b"}")
     return bytes(file)
 
 
 def events(trace: Trace) -> list[Event]:
-    """Of a thread, the slice around comes before those inside."""
+    """All events; in a thread, an enclosing slice precedes the slices inside."""
     found: list[Event] = []
     _Writer(trace, _Timeline(trace.devices, found.append)).write()
     return found
 
 
 class _Timeline:
-    """The events of a file: processes and threads, made and named when they are first used, and what stands on them."""
+    """The events of a file, with processes and threads that are created and named at their first use."""
 
     def __init__(self, devices: Sequence[str], take: Callable[[Event], None]) -> None:
         """`devices`: by rank."""
@@ -91,7 +91,7 @@ class _Timeline:
         self._meta("process_sort_index", pid, 0, {"sort_index": pid})
 
     def thread(self, pid: int, name: str, line: int = 0) -> int:
-        """A thread's number; `line` counts those that share a name."""
+        """The number of a thread; `line` separates threads that share a name."""
         key = (pid, name if line == 0 else f"{name} +{line}")
         if key not in self._threads:
             tid = self._threads[key] = 1 + sum(known == pid for known, _ in self._threads)
@@ -122,7 +122,7 @@ class _Timeline:
         self._take({"ph": "C", "name": name, "ts": at, "pid": pid, "tid": 0, "args": values})
 
     def line_up(self, rank: int, name: str, spans: Sequence[tuple[int, int]]) -> list[Spot]:
-        """Where each span stands on threads of this name."""
+        """Place spans on threads of this name so that none overlap."""
         pid = self.process(rank)
         order = sorted(range(len(spans)), key=lambda i: spans[i])
         lines = spread([spans[i] for i in order])
@@ -133,12 +133,12 @@ class _Timeline:
 
 
 class _Writer:
-    """Puts a trace on a timeline."""
+    """Writes a trace to a timeline."""
 
     def __init__(self, trace: Trace, timeline: _Timeline) -> None:
         self._trace, self._timeline = trace, timeline
         self._at: dict[int, Spot] = {}
-        """Block -> where it stands."""
+        """Block -> its place on the timeline."""
 
     def write(self) -> None:
         self._run()
@@ -168,7 +168,7 @@ class _Writer:
         self._steps((began, ended) if "started" in phases else (0, -1))
 
     def _steps(self, around: tuple[int, int]) -> None:
-        """The Walk steps over all ranks; inside the run's slice where they can be."""
+        """The Walk steps over all ranks, inside the run's slice where possible."""
         blocks, spans = self._trace.blocks, dict[tuple[int, int], tuple[int, int]]()
         for walk, step, start, end in zip(blocks.walk, blocks.step, blocks.started, blocks.finished, strict=True):
             low, high = spans.get((walk, step), (start, end))
@@ -177,7 +177,7 @@ class _Writer:
         lines = spread([span for _, span in ordered])
         for ((walk, step), span), line in zip(ordered, lines, strict=True):
             inside = line == 0 and around[0] <= span[0] and span[1] <= around[1]
-            # A line of its own for what sticks out: it may not overlap the run's phases.
+            # A separate line for slices that stick out, as they may not overlap the run's phases.
             tid = self._timeline.thread(RUN_PID, "run") if inside else self._timeline.thread(RUN_PID, "walks", line)
             self._timeline.slice(self._step_name(walk, step), "step", RUN_PID, tid, span, step=step)
 
@@ -198,7 +198,7 @@ class _Writer:
                 self._line(tid, [row for row, its in zip(rows, lines, strict=True) if its == line])
 
     def _line(self, tid: int, rows: Sequence[int]) -> None:
-        """Blocks that don't overlap, those of one Walk step in a row inside a slice of that."""
+        """Blocks that don't overlap; consecutive ones of one Walk step go inside a slice for that step."""
         blocks = self._trace.blocks
         steps = [(blocks.walk[row], blocks.step[row]) for row in rows]
         for together in _neighbours(rows, steps):
@@ -242,7 +242,7 @@ class _Writer:
         return start, max(start, self._trace.blocks.finished[row])
 
     def _batches(self) -> None:
-        """Once each, though several blocks of the run may be of one batch."""
+        """Each batch once, even if several blocks of the run belong to it."""
         blocks, found = self._trace.blocks, defaultdict[tuple[int, int], list[int]](list)
         for row, number in enumerate(blocks.number):
             if number >= 0:
@@ -308,13 +308,13 @@ class _Writer:
         if target is not None:
             self._timeline.flow("value", comes, self._at[target])
 
-    # ── the rest ────────────────────────────────────────────────────────────────────────────────
+    # ── counters ───────────────────────────────────────────────────────────────────────────────────
 
     def _counters(self) -> None:
         counters = self._trace.counters
         for row, (rank, at) in enumerate(zip(counters.rank, counters.at, strict=True)):
             pid = self._timeline.process(rank)
-            told: dict[str, dict[str, float]] = {
+            gauges: dict[str, dict[str, float]] = {
                 "queue": {"calls": counters.queue[row]},
                 "runs": {"runs": counters.runs[row]},
                 "busy": {"share": counters.busy[row]},
@@ -322,8 +322,8 @@ class _Writer:
             }
             if counters.pages_total[row] > 0:
                 used, total = counters.pages_used[row], counters.pages_total[row]
-                told["KV pages"] = {"used": used, "free": total - used}
-            for name, values in told.items():
+                gauges["KV pages"] = {"used": used, "free": total - used}
+            for name, values in gauges.items():
                 self._timeline.counter(name, pid, at, values)
 
     def _loop_ends(self) -> None:
@@ -334,8 +334,8 @@ class _Writer:
 
 
 class _Calls:
-    """Which call gave a value that left, and which one took it: of the use that the edge names where that is no loop's,
-    else by time alone, among those of the same rank and Walk step."""
+    """The call that produced a value which left, and the call that consumed it. They are found by the use in the edge's
+    name, unless that is in a loop; otherwise by time alone, among calls of the same rank and Walk step."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -358,7 +358,7 @@ class _Calls:
         return found[at - 1][1] if at else None
 
     def after(self, hop: int) -> int | None:
-        """The first block whose inputs were there once the value had come."""
+        """The first block that became ready after the value had arrived."""
         found = self._among(self._starts, self._trace.hops.target[hop], hop, -1)
         at = bisect_left(found, (self._trace.hops.arrived[hop], -1))
         return found[at][1] if at < len(found) else None
@@ -373,7 +373,7 @@ class _Calls:
 
 
 def _neighbours(rows: Sequence[int], keys: Sequence[object]) -> Iterable[list[int]]:
-    """Rows in a row whose keys are equal."""
+    """Groups of consecutive rows with equal keys."""
     for _, entries in groupby(zip(keys, rows, strict=True), key=itemgetter(0)):
         yield [row for _, row in entries]
 

@@ -1,9 +1,9 @@
-"""What packets say, as Prometheus reads it: counters, gauges and histograms by deployment.
+"""Packets as Prometheus metrics: counters, gauges and histograms by deployment.
 
-Series are plain dictionaries, written by one thread; the client library makes its families of them when it is asked.
-Its own types lock at every step and can't count several observations at once, and packets come by the thousand.
+Series are plain dictionaries, written by one thread and turned into the client library's families on request. The
+library's own types lock at every step and can't count several observations at once, and packets come by the thousand.
 
-The first label of every series is its deployment, so that those of one that is gone can go.
+The first label of every series is its deployment, so that the series of a removed deployment can be removed.
 """
 
 import time
@@ -17,13 +17,13 @@ from walkgraph.telemetry import events as e
 from walkgraph.telemetry.places import Places
 
 MAX_SERIES = 4096
-"""Of one family; what would make more is not counted."""
+"""The most series of one family; further ones are not counted."""
 GAUGE_SECONDS = 60.0
-"""A rank that has told nothing for so long is not shown as it was."""
+"""Seconds after its last gauge in which a rank is still shown."""
 MAX_SOURCES = 4096
 
 FINE = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds, of single calls."""
+"""Buckets in seconds for single calls."""
 ITERATIONS = tuple(float(2**power) for power in range(0, 15, 2))
 
 Key = tuple[str, ...]
@@ -33,7 +33,7 @@ class Total:
     """A counter."""
 
     def __init__(self, name: str, text: str, *labels: str) -> None:
-        """`name`: without `_total`, which readers see at its end."""
+        """`name`: without `_total`, which the client library adds."""
         self._name, self._text, self._labels = name, text, ("deployment", *labels)
         self._values: dict[Key, float] = {}
 
@@ -59,7 +59,7 @@ class Total:
 
 class Histogram:
     def __init__(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> None:
-        """`bounds`: the buckets' upper ones, ascending; what lies above them all has a bucket too."""
+        """`bounds`: ascending upper bounds of the buckets; one more bucket takes everything above."""
         self._name, self._text, self._labels = name, text, ("deployment", *labels)
         self._bounds = tuple(bounds)
         self._series: dict[Key, list[float]] = {}
@@ -96,14 +96,14 @@ class Histogram:
 
 
 class FromPackets:
-    """A sink of packets: what nodes, loops, edges and ranks did."""
+    """A sink of packets that counts the work of nodes, loops, edges and ranks."""
 
     def __init__(self, places: Callable[[str, str], Places | None], now: Callable[[], float] = time.monotonic) -> None:
-        """`places`: of a deployment's version, for the names of its edges and the loops that make tokens."""
+        """`places`: the names for a deployment's version, for its edges and the loops that generate tokens."""
         self._places, self._now = places, now
         self.nodes = Histogram(
             "walkgraph_node_execution_seconds",
-            "Time of a node's call on its device, with its batch; calls in loops that a device runs whole have none",
+            "Time of a node's call on its device, with its batch; calls in device loops are not included",
             FINE,
             "node",
         )
@@ -115,37 +115,37 @@ class FromPackets:
         )
         self.iterations = Histogram(
             "walkgraph_loop_iteration_seconds",
-            "Time of an iteration of a loop that a device runs whole, with its batch and its waits for other ranks",
+            "Time of a device loop's iteration, with its batch and its waits for other ranks",
             FINE,
             "loop",
             "rank",
         )
         self.loops_queued = Histogram(
             "walkgraph_loop_queue_seconds",
-            "That a loop on the device waited for a row, or a launch, by iteration",
+            "Time that a device loop waited for a slot or a launch, per iteration",
             FINE,
             "loop",
             "rank",
         )
         self.bytes = Total("walkgraph_edge_bytes", "Bytes of tensors sent from rank to rank", "edge", "transport")
         self.sent = Total("walkgraph_edge_tensors", "Tensors sent from rank to rank", "edge", "transport")
-        self.asked = Total("walkgraph_prefix_cache_queries", "Tokens looked up among the kept ones", "rank")
-        self.hits = Total("walkgraph_prefix_cache_hits", "Tokens found among the kept ones", "rank")
+        self.asked = Total("walkgraph_prefix_cache_queries", "Tokens looked up in the prefix cache", "rank")
+        self.hits = Total("walkgraph_prefix_cache_hits", "Tokens found in the prefix cache", "rank")
         self.prompts = Total(
             "walkgraph_prompt_tokens",
-            "Tokens of texts that begin a sequence and were looked up among the kept ones: all of them, but none where "
-            "sums are the same in any batch",
+            "Tokens of texts that begin a sequence and were looked up in the prefix cache: all of them, but none in "
+            "batch-invariant mode",
         )
         self.generated = Total(
             "walkgraph_generation_tokens",
-            "Iterations of the loops that make tokens, at a loop's end, the token that ends a text among them; "
-            "of loops that are stepped call by call, none",
+            "Iterations of the device loops that generate tokens, counted at a loop's end, including the token that "
+            "ends a text; stepped loops are not counted",
         )
         self.dropped = Total("walkgraph_telemetry_dropped", "Events that were never sent", "source")
         self._edges: dict[tuple[str, str, str, int, bool], str] = {}
         self._gauges: dict[tuple[str, int], tuple[float, e.RankGauge]] = {}
         self._told: dict[tuple[str, ...], int] = {}
-        """Of each source's running total: how much of it is counted."""
+        """Running total of a source -> the part of it that is counted already."""
 
     def take(self, packet: e.Packet, deployment: str, version: str, nbytes: int) -> None:
         kind = packet.source.partition(".")[0]
@@ -171,9 +171,9 @@ class FromPackets:
     def forget(self, deployment: str) -> None:
         for series in (*self._histograms, *self._totals):
             series.forget(deployment)
-        self._gauges = {key: told for key, told in self._gauges.items() if key[0] != deployment}
+        self._gauges = {key: shown for key, shown in self._gauges.items() if key[0] != deployment}
         self._edges = {key: name for key, name in self._edges.items() if key[0] != deployment}
-        self._told = {key: told for key, told in self._told.items() if key[0] != deployment}
+        self._told = {key: shown for key, shown in self._told.items() if key[0] != deployment}
 
     def families(self) -> Iterable[Metric]:
         for series in (*self._histograms, *self._totals):
@@ -191,7 +191,7 @@ class FromPackets:
     # ── events ──────────────────────────────────────────────────────────────────────────────────
 
     def _activity(self, event: e.Activity, deployment: str) -> None:
-        """Calls were added up: each counts as their mean."""
+        """Count added-up calls: each counts as their mean."""
         if event.calls:
             key = (deployment, event.node)
             self.nodes.observe(key, event.busy / event.calls, event.calls)
@@ -205,7 +205,7 @@ class FromPackets:
             self.queued.observe((deployment, node), max(0.0, event.started - ready))
 
     def _launch(self, event: e.Launch, deployment: str) -> None:
-        """An iteration's part of the launch: nothing tells apart what nodes take in it."""
+        """Count one iteration's share of the launch; the times of its nodes are unknown."""
         if not event.count:
             return
         key = (deployment, event.loop, str(event.rank))
@@ -220,7 +220,7 @@ class FromPackets:
             self.iterations.observe(key, event.work.busy / event.iterations, event.iterations)
             self.loops_queued.observe(key, event.work.queued / event.iterations, event.iterations)
         places = self._places(deployment, version)
-        # Of a loop on several ranks each tells its end.
+        # Each rank of a loop on several ranks reports the loop's end.
         if places is not None and places.tokens.get((event.walk, event.loop)) == event.rank:
             self.generated.add((deployment,), event.iterations)
 
@@ -244,10 +244,10 @@ class FromPackets:
         self._count(self.prompts, (deployment,), source, "prompts", event.prefix_tokens)
 
     def _count(self, total: Total, key: Key, source: Key, what: str, value: int) -> None:
-        """Add what a source's own running total has grown by; a source that is started anew has another name."""
+        """Add the growth of a source's running total; a restarted source has another name."""
         place = (*source, what)
         before = self._told.pop(place, 0)
-        # The sources that tell something last are kept.
+        # Keep the sources that reported last.
         self._told[place] = max(before, value)
         if len(self._told) > MAX_SOURCES:
             del self._told[next(iter(self._told))]
@@ -255,10 +255,10 @@ class FromPackets:
             total.add(key, max(0, value - before))
 
     def _rank_families(self) -> Iterable[Metric]:
-        told = {key: gauge for key, (at, gauge) in self._gauges.items() if self._now() - at <= GAUGE_SECONDS}
+        shown = {key: gauge for key, (at, gauge) in self._gauges.items() if self._now() - at <= GAUGE_SECONDS}
         for name, text, value in _RANK_GAUGES:
             family = GaugeMetricFamily(f"walkgraph_{name}", text, labels=("deployment", "rank"))
-            for (deployment, rank), gauge in told.items():
+            for (deployment, rank), gauge in shown.items():
                 found = value(gauge)
                 if found is not None:
                     family.add_metric((deployment, str(rank)), found)
@@ -271,7 +271,7 @@ def _pages_used(gauge: e.RankGauge) -> float | None:
 
 _RANK_GAUGES: tuple[tuple[str, str, Callable[[e.RankGauge], float | None]], ...] = (
     ("kv_cache_usage_perc", "Share of the pages of keys and values in use, 0 to 1", _pages_used),
-    ("rank_queue", "Calls and loops that wait for a batch or a row", lambda gauge: gauge.queue),
+    ("rank_queue", "Calls and loops that wait for a batch or a slot", lambda gauge: gauge.queue),
     ("rank_runs", "Runs that a rank takes part in", lambda gauge: gauge.runs),
     ("device_busy_ratio", "Share of the last second in which a device had work, 0 to 1", lambda gauge: gauge.busy),
     ("device_memory_used_bytes", "Memory of a rank's device in use", lambda gauge: gauge.memory_used),

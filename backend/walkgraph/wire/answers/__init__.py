@@ -1,6 +1,6 @@
-"""What the service answers: one declaration for those who write the answers and those who read them.
+"""The service's answers: one declaration for the code that writes them and the code that reads them.
 
-The service makes its response models, and with them the OpenAPI document, from these types (`service/schemas/answers`);
-the client shows them as `client.shown`. When a program runs they are plain dictionaries. Times are seconds since 1970,
-durations seconds. A service may add keys.
+The service derives its response models, and with them the OpenAPI document, from these types
+(`service/schemas/answers`); the client exports them as `client.shown`. At run time they are plain dictionaries. Times
+are seconds since 1970, durations seconds. A service may add keys.
 """

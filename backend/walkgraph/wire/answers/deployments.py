@@ -6,7 +6,7 @@ from walkgraph.wire.answers.documents import JsonObject
 
 
 class Next(TypedDict):
-    """The version that is to come."""
+    """The coming version of a deployment that is being switched."""
 
     state: str
     reason: str | None
@@ -42,7 +42,7 @@ class DeclaredInput(TypedDict):
 
 
 class DeclaredTask(TypedDict):
-    """What a task takes; `schema` is the JSON Schema of its requests."""
+    """The declaration of a task; `schema` is the JSON Schema of its requests."""
 
     deployment: str
     name: str
@@ -57,11 +57,11 @@ class DeclaredTask(TypedDict):
 class SessionKept(TypedDict):
     name: str
     run: str | None
-    """That runs in it; None: it keeps its states until the next."""
+    """The run that is active in it; None: it only keeps its states."""
     waiting: int
-    """Runs that wait for their turn."""
+    """Runs waiting for their turn."""
     bytes: int
-    """Of the cache pages that are reserved for it, on all ranks."""
+    """Bytes of the cache pages reserved for it on all ranks."""
     idle: float
     """Seconds since its last run ended; 0 while one runs."""
     ttl: float
@@ -70,28 +70,28 @@ class SessionKept(TypedDict):
 
 
 class Sessions(TypedDict):
-    """What a deployment keeps for sessions."""
+    """The sessions of a deployment."""
 
     deployment: str
     bytes: int
-    """Of all."""
+    """Bytes of all sessions."""
     sessions: list[SessionKept]
 
 
 class Access(TypedDict):
-    """How programs on the service's machine find it."""
+    """The files by which programs on the service's machine find it."""
 
     home: str
     own_home: bool
-    """It isn't where programs look that are told nothing: they need `WALKGRAPH_HOME`."""
+    """The home isn't the default one: programs need `WALKGRAPH_HOME` to find it."""
     token_file: str | None
-    """None: whoever started the service gave it its token."""
+    """None: the token was given to the service when it was started."""
 
 
 class Code(TypedDict):
     code: str
     path: str
-    """Of the studio, with the code: it lets one browser in, once."""
+    """Path of the studio with a code that lets one browser in, once."""
 
 
 class SessionEnds(TypedDict):

@@ -1,4 +1,4 @@
-"""Answers about graphs and placements, and about what is wrong with them."""
+"""Answers about graphs and placements, and about their problems."""
 
 from typing import Any, Literal, TypedDict
 
@@ -15,7 +15,7 @@ class Problem(TypedDict):
 
 class Check(TypedDict):
     ok: bool
-    """It can be planned; there may be warnings."""
+    """True if it can be planned; there may be warnings."""
     problems: list[Problem]
 
 
@@ -55,7 +55,7 @@ class GalleryEntry(TypedDict):
     """All its weights come with Walkgraph."""
     deployable: bool
     why: str | None
-    """Why it can't be deployed here, in a sentence; None: it can."""
+    """The reason that it can't be deployed here, in a sentence; None if it can."""
     tags: list[str]
     bundled: bool
 
@@ -63,7 +63,7 @@ class GalleryEntry(TypedDict):
 class Component(TypedDict):
     name: str
     former: list[str]
-    """Names that it had; documents that hold them still load."""
+    """Earlier names; documents that use them still load."""
     category: str
     """Its group in the palette."""
     description: str
@@ -74,6 +74,6 @@ class Component(TypedDict):
     cost: str
     weights: str | None
     families: list[str]
-    """Whose weights fit."""
+    """Families whose weights fit."""
     host: bool
     available: bool

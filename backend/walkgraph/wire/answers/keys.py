@@ -14,27 +14,27 @@ class Key(TypedDict):
     requests_per_minute: int | None
     concurrent: int | None
     created_at: float
-    """In seconds since 1970, as all times here."""
+    """Seconds since 1970, like all times here."""
     expires_at: float | None
     revoked_at: float | None
     used_at: float | None
     valid: bool
     running: int
-    """Runs with it that are under way."""
+    """Active runs of this key."""
 
 
 class KeyMade(Key):
     secret: str
-    """The key itself. It is shown this once."""
+    """The key itself; it is shown only once."""
 
 
 class AuditEntry(TypedDict):
     id: int
     at: float
     caller: str
-    """A key's id; `token`, `studio`, or `service` for what the service did by itself."""
+    """A key's id; `token`, `studio`, or `service` for the service's own actions."""
     caller_name: str
-    """The key's name then."""
+    """The key's name at that time."""
     address: str
     action: str
     target: str

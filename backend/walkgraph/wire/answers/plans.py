@@ -1,4 +1,4 @@
-"""Answers about plans and simulated requests: nothing of them runs."""
+"""Answers about plans and simulated requests; nothing of them runs."""
 
 from typing import TypedDict
 
@@ -11,7 +11,7 @@ class Device(TypedDict):
     name: str
     """`cpu` or `cuda:N`."""
     title: str
-    """What its maker calls it."""
+    """The maker's name for it."""
     total: int
     """Bytes."""
     free: int
@@ -25,31 +25,31 @@ class PlannedRank(TypedDict):
     nodes: list[str]
     kv_bytes: int
     budget: dict[str, int]
-    """Contributor -> bytes: `weights NAME`, `kv STATE`, `arena` (tensors on their way to other GPUs), `workspace` and
+    """Entry -> bytes: `weights NAME`, `kv STATE`, `arena` (tensors on their way to other GPUs), `workspace` and
     `margin` (driver, graphs, fragmentation)."""
     capacity: int
     """Bytes that the rank may fill."""
 
 
 class Route(TypedDict):
-    """How an edge of a Walk, or a stream between two ranks, travels."""
+    """The transport of a Walk's edge, or of a stream between two ranks."""
 
     walk: str | None
     stream: str | None
     pointer: str
-    """Into the graph as the author wrote it."""
+    """JSON pointer into the author's graph."""
     source: int
-    """Rank; an end that is no use counts as on the other end's."""
+    """Rank; an end that isn't a use counts as on the other end's rank."""
     target: int
     transport: str
 
 
 class Handed(TypedDict):
-    """How a step's result travels to a later step."""
+    """The transport of a step's result to a later step."""
 
     task: str
     pointer: str
-    """Of the later step's binding, in the graph."""
+    """JSON pointer to the later step's binding in the graph."""
     result: str
     """`read.pixels`: Walk and result."""
     input: str
@@ -60,32 +60,33 @@ class Handed(TypedDict):
 
 
 class Copy(TypedDict):
-    """A state that changes rank."""
+    """A state that moves to another rank."""
 
     state: str
     walk: str | None
-    """In this Walk; None: between steps."""
+    """The Walk in which it moves; None: between steps."""
     source: int
     target: int
     bytes: int
-    """At most, in a request with default parameters; 0: not known."""
+    """The most bytes in a request with default parameters; 0: unknown."""
     largest: int
-    """In one with the largest parameters."""
+    """The most bytes in a request with the largest parameters."""
 
 
 class Loop(TypedDict):
-    """Where a loop of a Walk is iterated."""
+    """How a loop of a Walk is run."""
 
     walk: str
     loop: str
     resident: bool
-    """On the device, as a whole; otherwise call by call. In a Walk that a step runs per chunk: in such a step."""
+    """True if it runs whole on the device; otherwise it is stepped, call by call. In a Walk that a step runs per chunk,
+    this describes such a step."""
     why: str
-    """In a sentence."""
+    """The reason, in a sentence."""
     within: str | None
-    """The resident loop around it that it is unrolled in."""
+    """The enclosing resident loop that this one is unrolled in."""
     usual: list[int]
-    """How often it goes where a task's parameters are its defaults; empty where that follows from something else."""
+    """Its counts where a task's parameters are at their defaults; empty if they depend on something else."""
 
 
 class Plan(TypedDict):
@@ -96,15 +97,15 @@ class Plan(TypedDict):
     placement: JsonObject | None
     """The placement that was planned."""
     ranks: list[PlannedRank]
-    """With what they need also where that doesn't fit; empty where the placement has no way to be laid out."""
+    """Ranks with their needs, even where they don't fit; empty if the placement can't be laid out."""
     devices: list[Device]
-    """What there is to place on, with what running deployments leave free."""
+    """The devices to place on, with the memory that running deployments leave free."""
     routes: list[Route]
     handed: list[Handed]
     copies: list[Copy]
-    """Only of a placement that fits."""
+    """Only for a placement that fits."""
     loops: list[Loop]
-    """Likewise."""
+    """Only for a placement that fits."""
     drawing: str | None
     """The plan as text, for a terminal."""
     digest: str | None
@@ -113,17 +114,17 @@ class Plan(TypedDict):
 class Part(TypedDict):
     modality: str
     index: int
-    """Among the parts that are walked."""
+    """Position among the parts."""
 
 
 class Use(TypedDict):
     use: str
     node: str
     taken: bool | None
-    """None: in some iterations."""
+    """None: in some iterations only."""
     why: str
     iterations: int | None
-    """How often it is called at most; None where that can't be worked out."""
+    """The most calls; None if that can't be computed."""
 
 
 # A call, as `as` can't name a field in a class.
@@ -137,9 +138,9 @@ Step = TypedDict(
         "part": Part | None,
         "taken": bool,
         "why": str,
-        # Loop -> how often it turns at most; None where that depends on the loop around it, or a stream ends it.
+        # Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it.
         "loops": dict[str, int | None],
-        # Of a step that is taken.
+        # The uses of a step that is taken.
         "uses": list[Use],
     },
 )
@@ -154,7 +155,7 @@ class Lane(TypedDict):
 class Simulation(TypedDict):
     ok: bool
     problems: list[Problem]
-    """Pointers start with `/graph`, or stand in the request (`/params/steps`, `/inputs/image`, `/parts/2`)."""
+    """Pointers start with `/graph`, or point into the request (`/params/steps`, `/inputs/image`, `/parts/2`)."""
     params: dict[str, Scalar]
-    """All of the task's, filled in."""
+    """All parameters of the task, filled in."""
     lanes: list[Lane]

@@ -1,4 +1,4 @@
-"""Answers about runs: how they are, what they were asked, and what two of them differ by."""
+"""Answers about runs: their progress, their requests, and the differences of two of them."""
 
 from typing import Literal, TypedDict
 
@@ -9,27 +9,27 @@ RunState = Literal["running", "done", "failed", "cancelled"]
 
 
 class NodeTime(TypedDict):
-    """Of a node; or, with `walk`, of a loop that its device ran whole, which has all of its nodes' time."""
+    """The time of a node; or, with `walk`, of a device loop, which includes the time of all its nodes."""
 
     node: str
-    """Or the loop."""
+    """Name of the node or loop."""
     rank: int
     calls: int
-    """Or iterations."""
+    """Calls, or iterations of a loop."""
     busy: float
     """Seconds."""
     queued: float
-    """Seconds that calls were ready, and not yet running."""
+    """Seconds that calls were ready but not yet running."""
     walk: str
-    """Of a loop."""
+    """Walk of a loop; empty for a node."""
     inside: dict[str, int]
-    """Of a loop: how often it has called its nodes."""
+    """For a loop: node -> number of its calls."""
     spans: bool
-    """The loop has parts on other ranks: what it waited for them is in its time."""
+    """The loop has parts on other ranks; its waits for them are included in its time."""
 
 
 class Held(TypedDict):
-    """A call that a run is paused before."""
+    """A call that a paused run is held before."""
 
     rank: int
     walk: str
@@ -39,17 +39,17 @@ class Held(TypedDict):
     step: int
     iteration: list[int]
     loop: str
-    """Of a loop that the device runs whole: its name."""
+    """Name of a device loop; empty for a call of a node."""
 
 
 class Paused(TypedDict):
     held: list[Held]
     breakpoint: str
-    """Id of the one that it came to; empty where it was asked for, or stepped."""
+    """Id of the breakpoint that was reached; empty if the run was paused on request, or stepped."""
 
 
 class Error(TypedDict):
-    """Also as a service of another version wrote it into the database."""
+    """An error, possibly as a service of another version wrote it into the database."""
 
     code: ErrorCode | str
     message: str
@@ -57,7 +57,7 @@ class Error(TypedDict):
     port: str | None
     walk: str | None
     iteration: tuple[int, ...]
-    """Loop indices, outermost first, of the call that failed."""
+    """Loop indices of the failed call, outermost first."""
     rank: int | None
     retryable: bool
 
@@ -72,24 +72,24 @@ class Run(TypedDict):
     created_at: float
     """When it came, in seconds since 1970."""
     seconds: float | None
-    """From its arrival to its end; None: it goes on."""
+    """From arrival to end; None while it goes on."""
     queued: float | None
-    """Of these, until it was begun."""
+    """Seconds of these before it began."""
     seed: int | None
     """None until it is accepted."""
     params: JsonObject
-    """As its client gave them."""
+    """The client's parameters."""
     error: Error | None
     times: list[NodeTime]
     paused: Paused | None
-    """What it is paused before; None: it goes on, or is over."""
+    """The calls that it is paused before; None: it goes on, or is over."""
     caller: str | None
-    """The id of the key that it came with; None: the service's own token, or the studio."""
+    """Id of the key that sent it; None: the service's own token, or the studio."""
 
 
 class LeftOut(TypedDict):
     pointer: str
-    """Into `request`."""
+    """JSON pointer into `request`."""
     bytes: int
 
 
@@ -98,18 +98,18 @@ class Asked(TypedDict):
     deployment: str
     task: str
     request: JsonObject | None
-    """As it was sent; values that were too large to be kept are None. None: all of it was."""
+    """The request as it was sent, with None for values that were too large to keep. None: all of it was too large."""
     left_out: list[LeftOut]
 
 
 class Steered(TypedDict):
     run: str
     paused: Paused | None
-    """As it was before this."""
+    """The pause before this action."""
 
 
 class Numbers(TypedDict):
-    """Of a tensor's finite numbers."""
+    """Statistics of a tensor's finite numbers."""
 
     count: int
     nan: int
@@ -119,13 +119,13 @@ class Numbers(TypedDict):
     mean: float
     std: float
     histogram: list[int]
-    """Empty: of recorded values none is made."""
+    """Empty for recorded values, which have none."""
     every: int
-    """All but `count` are of one number in so many."""
+    """All fields but `count` come from one number in this many."""
 
 
 class Row(TypedDict):
-    """A value that both runs made, and that differs."""
+    """A value that both runs made and that differs."""
 
     walk: str
     source: str
@@ -140,7 +140,7 @@ class Row(TypedDict):
     statistics_a: Numbers | None
     statistics_b: Numbers | None
     max_abs: float | None
-    """Of the numbers at up to 256 places; None where they can't be compared."""
+    """From the numbers at up to 256 places; None if they can't be compared."""
     max_rel: float | None
     at_a: float
     """Seconds from the run's first recorded value."""
@@ -156,7 +156,7 @@ class Output(TypedDict):
     name: str
     index: int
     equal: bool
-    """To the last bit."""
+    """Bitwise equal."""
     max_abs: float | None
 
 
@@ -164,13 +164,13 @@ class Differences(TypedDict):
     a: str
     b: str
     recorded: bool
-    """False: neither run was recorded, only their outputs are compared."""
+    """False: neither run was recorded, so only their outputs are compared."""
     compared: int
     equal: int
     missing: Missing
-    """Values that were recorded of the other run only, because they weren't made here or their sample was lost."""
+    """Values recorded only in the other run, because they weren't made here or their sample was lost."""
     outputs: list[Output]
-    """Of runs that can be followed both; otherwise none."""
+    """Outputs, if both runs can still be followed; otherwise none."""
     first: Row | None
     rows: list[Row]
-    """In the order of a's times; those that differ only, and at most 500."""
+    """The values that differ, in the order of a's times; at most 500."""

@@ -1,4 +1,4 @@
-"""Answers about traces: where a run's time went, and what the nodes of a deployment took."""
+"""Answers about traces: where a run spent its time, and the durations of a deployment's nodes."""
 
 from typing import Literal, TypedDict
 
@@ -13,7 +13,7 @@ class TraceListed(TypedDict):
     task: str
     state: RunState
     level: Level
-    """The highest that was in force while it ran."""
+    """The highest level in force while it ran."""
     seconds: float
     """From its arrival to its end."""
     at: float
@@ -26,7 +26,7 @@ class TraceListed(TypedDict):
 class Piece(TypedDict):
     kind: WhyKind
     lane: int
-    """Index of the trace's lanes; -1 for none."""
+    """Index into the trace's lanes; -1 for none."""
     walk: str
     block: int | None
     """Row of the trace's blocks."""
@@ -41,36 +41,36 @@ class Piece(TypedDict):
 
 class Bottleneck(TypedDict):
     lane: str
-    """Of a transfer, the name of its edge."""
+    """For a transfer, the name of its edge."""
     rank: int
     seconds: float
     share: float
     kind: WhyKind
     loop: bool
-    """The lane is that of a loop that a device runs whole."""
+    """The lane is a device loop."""
 
 
 class Why(TypedDict):
     run: str
     seconds: float
     shares: dict[WhyKind, float]
-    """Seconds; together the run's."""
+    """Seconds by kind; they add up to the run's."""
     path: list[Piece]
-    """The critical path, without gaps; empty where telemetry was `summary`, which does not tell calls apart."""
+    """The critical path, without gaps; empty with `summary` telemetry, which does not report single calls."""
     bottleneck: Bottleneck | None
     says: str
 
 
 class NodeFigures(TypedDict):
     node: str
-    """Or a loop that a device runs whole: its name."""
+    """Name of the node, or of a device loop."""
     rank: int
     loop: bool
     nodes: list[str]
     calls: int
-    """Or iterations."""
+    """Calls, or iterations of a loop."""
     p50: float
-    """Milliseconds of compute, of a call or an iteration."""
+    """Milliseconds of compute per call or iteration."""
     p95: float
     p99: float
     queued_p50: float
@@ -78,9 +78,9 @@ class NodeFigures(TypedDict):
     queued_p95: float
     batch_mean: float
     share: float
-    """Of the runs' critical paths, 0 to 1; those of `summary` have none."""
+    """Share of the runs' critical paths, 0 to 1; runs with `summary` telemetry have none."""
     busy: float
-    """Seconds of its device."""
+    """Seconds on its device."""
 
 
 class Statistics(TypedDict):

@@ -1,4 +1,4 @@
-"""Answers about what is looked at in a deployment, and where its runs stop."""
+"""Answers about the taps and breakpoints of a deployment."""
 
 from typing import TypedDict
 
@@ -16,7 +16,7 @@ class Tap(TypedDict):
     expires_at: float
     """Seconds since 1970."""
     inside: bool
-    """In a loop that a device runs whole: seen of runs that start from now, which are stepped."""
+    """The place is in a device loop: the tap sees runs that start from now on, which are stepped."""
 
 
 class Breakpoint(TypedDict):

@@ -38,7 +38,7 @@ export interface GraphDocument {
     [k: string]: Task;
   };
   /**
-   * The editor's; never read by the runtime.
+   * Belongs to the editor; the runtime never reads it.
    */
   layout?: {
     [k: string]: unknown;
@@ -52,11 +52,11 @@ export interface State {
   kind: "paged_kv" | "tensor" | "rng";
   scope?: "session" | "run" | "walk" | "iteration";
   /**
-   * Sequences kept together (CEM's samples).
+   * Sequences kept together, such as CEM's samples.
    */
   width?: string;
   /**
-   * Most tokens one sequence can hold, over the task's parameters. A `paged_kv` needs it: it is reserved at admission.
+   * The most tokens one sequence can hold, from the task's parameters. A `paged_kv` needs it; the pages are reserved at admission.
    */
   capacity?: string | null;
 }
@@ -70,7 +70,7 @@ export interface Node {
     [k: string]: string;
   };
   /**
-   * A literal, or an expression written with a leading `=` (`"=cfg_text_scale"`). One that names a parameter which the running task lacks, or a loop that isn't around the use, takes the component's default, if it has one.
+   * A literal, or an expression with a leading `=` (`"=cfg_text_scale"`). An expression takes the component's default, if there is one, where it names a parameter that the running task lacks or a loop that isn't around the use.
    */
   params?: {
     [k: string]: boolean | number | string;
@@ -106,7 +106,7 @@ export interface Parallel {
   when?: string | null;
 }
 /**
- * A list, as a branch of a `parallel`.
+ * A list of items, one after the other; inside `parallel` it is one branch.
  */
 export interface Sequence {
   /**
@@ -123,11 +123,11 @@ export interface Loop {
    */
   until?: string | null;
   /**
-   * Suppress the `each` values, to the client and to streams, that this loop's own uses made in the iteration that raised `until`. Those of loops inside have left before.
+   * Suppress the `each` values, to the client and to streams, of this loop's own uses in the iteration that raised `until`. Values of loops inside have already left.
    */
   drop_last?: boolean;
   /**
-   * Judged once, before the loop: `@loop.index` is the loop around it.
+   * Judged once, before the loop; `@loop.index` belongs to the loop around it.
    */
   when?: string | null;
   /**
@@ -136,7 +136,7 @@ export interface Loop {
   body: Item[];
 }
 /**
- * Copy-on-write: `into` becomes `fork`, position counter included.
+ * Copy-on-write: `into` becomes a copy of `fork`, position counter included.
  */
 export interface Fork {
   fork: string;
@@ -147,7 +147,7 @@ export interface Edge {
   from: string;
   to: string;
   /**
-   * Entering a loop: slice i to iteration i. Leaving one: every iteration's value as it comes (to `@out` only).
+   * Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to `@out` only).
    */
   each?: boolean;
   /**
@@ -156,15 +156,15 @@ export interface Edge {
   collect?: boolean;
 }
 /**
- * A Walk's named value for later steps: of a use in a loop the last one, or all stacked.
+ * A Walk's named value for later steps. From a use in a loop it is the last value, or all of them stacked.
  */
 export interface Result {
   from: string;
   collect?: boolean;
 }
 /**
- * Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: a whole chunk a Walk where
- * the step says `per: chunk`; one chunk an iteration where the edge enters a loop with `each`.
+ * Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: one whole chunk per Walk
+ * where the step says `per: chunk`, one chunk per iteration where the edge enters a loop with `each`.
  */
 export interface Stream {
   name: string;
@@ -173,14 +173,14 @@ export interface Stream {
    */
   from: string;
   /**
-   * The Walks of the producer whose values are items of this stream; it is done when the last of them is.
+   * The producer's Walks whose values are items of this stream; the stream is done when the last of them is.
    *
    * @minItems 1
    */
   walks: string[];
   chunks: Fixed | Sliding | LeftContext | Whole;
   /**
-   * Chunks under way at most; the producer waits beyond it.
+   * The most chunks in flight; the producer waits beyond that.
    */
   credits?: number;
 }
@@ -188,7 +188,7 @@ export interface Fixed {
   policy: "fixed";
   size: number;
   /**
-   * After the end an explicit absent value is delivered for as long as the consumer goes on.
+   * After the end, deliver an explicit absent value for as long as the consumer goes on.
    */
   continue_after_done?: boolean;
   first?: number | null;
@@ -214,7 +214,7 @@ export interface Task {
     [k: string]: TaskInput;
   };
   /**
-   * Names of `@out.x`; the modality is that of the port the edge comes from.
+   * Names of `@out.x`; the modality is that of the port where the edge starts.
    */
   outputs: string[];
   /**
@@ -224,7 +224,7 @@ export interface Task {
     [k: string]: TaskParam;
   };
   /**
-   * One list; where the graph has streams, one list a partition, under names of the author's choice.
+   * One list, or where the graph has streams one list per partition, under names of the author's choice.
    */
   steps:
     | Step[]
@@ -260,7 +260,8 @@ export interface WalkStep {
   per?: "chunk" | null;
 }
 /**
- * Walks the interleaved input parts in their order; a part of a modality without steps is refused at the door.
+ * Goes through the interleaved input parts in order; a part of a modality without steps is refused when the request
+ * comes in.
  */
 export interface ForStep {
   for: "parts";
@@ -271,7 +272,7 @@ export interface ForStep {
   actions?: Step[] | null;
 }
 /**
- * Takes the first step whose `when` holds; a step without one always does.
+ * Takes the first step whose `when` holds; a step without `when` always does.
  */
 export interface FirstStep {
   /**
@@ -283,7 +284,7 @@ export interface SessionPolicy {
   queue?: "fifo" | "latest";
   ttl_seconds?: number;
   /**
-   * Of the cache pages that its states may fill; a request that could pass it is refused.
+   * Bytes that the session's states may fill in cache pages; a request that could exceed them is refused.
    */
   max_bytes?: number | null;
 }

@@ -66,7 +66,7 @@ export function showTime(at: number): string {
 export function insideWords(nodes: readonly string[], spans = false): string {
   const inside =
     nodes.length > 1
-      ? `The device runs the loop whole: what ${nodes.join(", ")} take in it is not told apart.`
+      ? `The device runs the loop whole, so the times of ${nodes.join(", ")} in it are unknown.`
       : `The device runs the loop whole: each iteration calls ${nodes[0] ?? "nothing"}.`;
-  return spans ? `${inside} It has parts on other ranks; what they wait for each other is in its time.` : inside;
+  return spans ? `${inside} It has parts on other ranks; their waits for each other are included in that time.` : inside;
 }

@@ -207,7 +207,7 @@ def test_the_autoencoder_batches_equal_sizes_and_inverts_its_layout(engine: Engi
 @pytest.mark.parametrize(
     ("bad", "port", "words"),
     [
-        (llm("ids", torch.empty(0, dtype=torch.int64)), "ids", "one at least"),
+        (llm("ids", torch.empty(0, dtype=torch.int64)), "ids", "at least one"),
         (llm("image", torch.zeros(3, 7)), "image", "embeddings `[n, 32]`"),
         (llm("latents", torch.zeros(2, 2, 3), time=0.5), "latents", "16"),
         (llm("latents", torch.zeros(9, 2, 16), time=0.5), "latents", "8 by 8"),

@@ -278,7 +278,7 @@ def test_noise_follows_from_the_seed(engine: Engine) -> None:
     [
         ("vision", {"pixels": torch.zeros(3, 8, 8)}, "takes"),
         ("prefix", {"ids": torch.tensor([1, 259])}, "vocabulary"),
-        ("prefix", {"ids": torch.zeros(0, dtype=torch.int64)}, "one at least"),
+        ("prefix", {"ids": torch.zeros(0, dtype=torch.int64)}, "at least one"),
         ("prefix", {"ids": torch.tensor([1]), "base": torch.zeros(4, 7)}, "takes"),
         ("expert", {"actions": torch.zeros(2, 5), "modulation": torch.zeros(3)}, "actions"),
         ("expert", {"actions": torch.zeros(2, 32), "modulation": torch.zeros(3)}, "timestep_conditioning"),

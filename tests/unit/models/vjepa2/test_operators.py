@@ -129,7 +129,7 @@ def test_a_frame_that_is_not_given_is_the_one_predicted_last(engine: Engine) -> 
     for node in ("one", "kept"):
         done = serve(engine, predict(following, "nothing yet", node))[0]
         assert done.error is not None
-        assert "no frame to go on from" in done.error.message
+        assert "no frame to continue from" in done.error.message
 
 
 class Table:

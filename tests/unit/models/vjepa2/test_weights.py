@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         load_encoder(tmp_path, CONFIG)
     other = {**part("predictor"), "predictor_proj.bias": torch.ones(7)}
     save_file(other, tmp_path / "predictor.safetensors")
-    with pytest.raises(InvalidInput, match=r"`predictor_proj.bias` is \[7\], the config wants \[96\]"):
+    with pytest.raises(InvalidInput, match=r"`predictor_proj.bias` is \[7\], the config requires \[96\]"):
         load_predictor(tmp_path, CONFIG)
 
 

@@ -1,4 +1,4 @@
-"""Keys of clients, whose runs are whose, and who changed what."""
+"""Keys of clients, owners of runs, and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op

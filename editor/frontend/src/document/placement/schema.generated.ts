@@ -3,7 +3,7 @@
 export type Format = "walkgraph/placement@1";
 export type Name = string;
 /**
- * The graph it was made for; None: any that its names fit.
+ * The graph it was made for; None: any graph that has its names.
  */
 export type Graph = string | null;
 /**
@@ -15,13 +15,14 @@ export type Nodes = (string | "*")[];
  */
 export type Ranks = number[];
 /**
- * The nodes are here in these Walks only; None: in all.
+ * The nodes are here in these Walks only; None: in all Walks.
  */
 export type Walks = string[] | null;
 export type TensorParallel = number;
 export type Replicas = number;
 /**
- * Of each rank: bytes, a size (`2GiB`) or a share of what the device has free (`40%`). None: what is left.
+ * Memory of each rank: bytes, a size (`2GiB`) or a share of the device's free memory (`40%`). None: what is
+ * left.
  */
 export type Memory = number | string | null;
 /**

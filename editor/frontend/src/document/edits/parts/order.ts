@@ -94,5 +94,5 @@ function tied(graph: GraphDocument, a: Entry, b: Entry, source: Entry, target: E
 }
 
 export function sideBySideReason(source: Entry, target: Entry): string {
-  return `\`${source.name}\` and \`${target.name}\` run side by side in one parallel; put them in a row`;
+  return `\`${source.name}\` and \`${target.name}\` run side by side in one parallel; put them in a sequence`;
 }
