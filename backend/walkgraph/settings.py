@@ -87,6 +87,11 @@ class Settings(BaseSettings):
     only decoders of tokens run together, prompts share nothing, and a rank has one thread of its processor. Deployments
     that are started from then on keep to it."""
 
+    fault_points: bool = False
+    """For tests of the service alone: allow `fault`."""
+    fault: str | None = Field(default=None, pattern=r"^(conductor|rank\d{1,4}):[a-z.]{1,32}:\d{1,9}$")
+    """What fails once in deployments, as `rank0:send:3`: the third message that rank 0 sends."""
+
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Where traces of runs go as OpenTelemetry spans, `http://localhost:4318`: a collector that takes OTLP as JSON."""
     otlp_headers: SecretStr | None = None
@@ -101,6 +106,12 @@ class Settings(BaseSettings):
                 f"`{self.host}` can be reached from other machines: set `WALKGRAPH_TOKEN` to a secret of at least "
                 f"{MIN_TOKEN} characters, or keep `WALKGRAPH_HOST` at 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _faults_in_tests_alone(self) -> Self:
+        if self.fault is not None and not self.fault_points:
+            raise ValueError("`WALKGRAPH_FAULT` breaks deployments: only a test sets it, and `WALKGRAPH_FAULT_POINTS`")
         return self
 
     @model_validator(mode="after")
