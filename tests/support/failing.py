@@ -1,7 +1,7 @@
-"""Deployments in which one fault point fails, one after the other; their processes are forked, so that each starts soon.
+"""Deployments in which one fault point fails, one after the other; their processes are forked.
 
-`python -m tests.support.failing shapes 3 8`: of each point of each process, at most eight of its passages, in `shapes`
-with 3 steps. A line of JSON tells what came of each. In a round a request is answered as without the fault or ends
+`python -m tests.support.failing shapes 3 8`: eight faults, drawn, in `shapes` with 3 steps; without the 8, all. A line
+of JSON tells what came of each. In a round a request is answered as without the fault or ends
 with a typed error; what the round ends with is answered right; then nothing is held and no file is left open.
 """
 
@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import secrets
 import sys
 import tempfile
@@ -178,7 +179,9 @@ class Client:
     def all_free(self) -> None:
         since, ranks = time.monotonic(), len(self.case.plan.ranks)
         self.until(
-            lambda: len(self.gauges) == ranks and all(gauge.at > since and free(gauge) for gauge in self.gauges.values()),
+            lambda: (
+                len(self.gauges) == ranks and all(gauge.at > since and free(gauge) for gauge in self.gauges.values())
+            ),
             "all is free",
             again=True,
         )
@@ -225,7 +228,9 @@ def played(case: Case, fault: Fault, golden: str | None = None) -> tuple[str, li
             wrong += [f"at first {first}"] if first != golden and first not in TYPED else []
             wrong += [f"at last {third}"] if third != golden else []
             opened = client.files()
-            wrong += [f"files {files} {opened}"] if any(opened[pid] > files[pid] for pid in opened if pid in files) else []
+            wrong += (
+                [f"files {files} {opened}"] if any(opened[pid] > files[pid] for pid in opened if pid in files) else []
+            )
         first = second if first == golden else first
     except TimeoutError as error:
         first, wrong = "late", [str(error)]
@@ -247,33 +252,30 @@ def passages(lines: list[str]) -> dict[tuple[str, str], int]:
     return dict(Counter((line.split()[0], line.split()[1]) for line in lines))
 
 
-def sampled(number: int, most: int) -> list[int]:
-    """Of 1 to `number` at most so many, the first and the last among them; 0: all."""
-    if not most or number <= most:
-        return list(range(1, number + 1))
-    return sorted({1 + round(at * (number - 1) / max(1, most - 1)) for at in range(most)})
+def faults_of(lines: list[str]) -> list[Fault]:
+    """One for each passage, of each point in each process."""
+    each = sorted(passages(lines).items())
+    return [Fault(process=who, point=point, number=one) for (who, point), most in each for one in range(1, most + 1)]
 
 
-def main(name: str, size: int, most: int, only: str = "", at: int = 0) -> None:
+def main(name: str, size: int, most: int = 0, only: str = "") -> None:
+    """`most`: so many faults, drawn; 0: all. `only`: those of `rank0:send`."""
     case = CASES[name](size)
     golden, lines, wrong = played(case, SOUND)
     print(json.dumps({"golden": golden, "wrong": wrong}), flush=True)
-    for (process, point), number in sorted(passages(lines).items()):
-        for one in [at] if at else sampled(number, most):
-            if only and only != f"{process}:{point}":
-                continue
-            began = time.monotonic()
-            end, found, wrong = played(case, Fault(process=process, point=point, number=one), golden)
-            told = {
-                "point": f"{process}:{point}:{one}",
-                "of": number,
-                "failed": any(line.endswith("failed") for line in found),
-                "end": "right" if end == golden else end,
-                "wrong": wrong,
-                "seconds": round(time.monotonic() - began, 2),
-            }
-            print(json.dumps(told), flush=True)
+    faults = [fault for fault in faults_of(lines) if only in ("", f"{fault.process}:{fault.point}")]
+    for fault in random.Random(most).sample(faults, min(most or len(faults), len(faults))) if most else faults:
+        began = time.monotonic()
+        end, found, wrong = played(case, fault, golden)
+        told = {
+            "fault": f"{fault.process}:{fault.point}:{fault.number}",
+            "failed": any(line.endswith("failed") for line in found),
+            "end": "right" if end == golden else end,
+            "wrong": wrong,
+            "seconds": round(time.monotonic() - began, 2),
+        }
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:5], *map(int, sys.argv[5:6]))
+    main(sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:5])
