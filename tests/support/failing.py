@@ -141,9 +141,9 @@ class Client:
         # A service ends the runs of a process that has ended.
         return self.ends.get(run, "worker_lost")
 
-    def until(self, holds: Callable[[], bool], what: str, *, again: bool = False) -> None:
+    def until(self, holds: Callable[[], bool], what: str, *, again: bool = False, longest: float = LONGEST) -> None:
         """`again`: a conductor that has ended is started again."""
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + longest
         while not holds():
             if time.monotonic() > end:
                 raise TimeoutError(f"{what}: {self.status}")
@@ -227,10 +227,11 @@ def played(case: Case, fault: Fault, golden: str | None = None) -> tuple[str, li
         if golden is not None:
             wrong += [f"at first {first}"] if first != golden and first not in TYPED else []
             wrong += [f"at last {third}"] if third != golden else []
-            opened = client.files()
-            wrong += (
-                [f"files {files} {opened}"] if any(opened[pid] > files[pid] for pid in opened if pid in files) else []
-            )
+            # A socket whose other end has died is closed a little later.
+            more = lambda: {pid: n for pid, n in client.files().items() if n > files.get(pid, n)}  # noqa: E731
+            with contextlib.suppress(TimeoutError):
+                client.until(lambda: not more(), "files are closed", longest=5.0)
+            wrong += [f"files {files} {more()}"] if more() else []
         first = second if first == golden else first
     except TimeoutError as error:
         first, wrong = "late", [str(error)]

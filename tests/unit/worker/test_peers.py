@@ -221,7 +221,7 @@ def test_a_peer_that_is_started_anew_is_greeted_anew(trio: Trio, tmp_path: Path)
     again.close()
 
 
-def test_a_peer_that_could_not_be_reached_is_tried_again_when_the_conductor_asks(
+def test_a_peer_that_could_not_be_reached_is_tried_again(
     trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, one, two = trio
@@ -232,7 +232,7 @@ def test_a_peer_that_could_not_be_reached_is_tried_again_when_the_conductor_asks
         full.setattr(os, "open", refused)
         one.links.set_peers(peers(one, again))
     assert again.rank not in one.links.peers.known
-    one.loop._obey(m.Ping(number=1))
+    one.links.reach_again()
     meet(desk, one, again)
     again.close()
 
