@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import random
 from collections import Counter
@@ -18,9 +19,10 @@ from tests.unit.engine.plans import call
 from walkgraph.abi.calls import CallFailed
 from walkgraph.architectures import pictures
 from walkgraph.errors import WalkgraphError
+from walkgraph.service.openai import hearing
 from walkgraph.service.values import sound
 
-FOREIGN = "BMP GIF TIFF PPM ICO TGA PCX SGI MSP DDS JPEG2000 EPS PDF XBM SPIDER DIB ICNS MPO BLP".split()
+FOREIGN = "BMP GIF TIFF PPM ICO TGA PCX SGI MSP DDS JPEG2000 EPS PDF XBM SPIDER DIB ICNS BLP".split()
 """Formats that a client's bytes must not reach a decoder of."""
 
 
@@ -80,7 +82,7 @@ def judged(read: Callable[[bytes], object], data: bytes) -> str:
     try:
         read(data)
     except (WalkgraphError, CallFailed) as error:
-        code, told = error.code, str(error)
+        code, told = (error.info() if isinstance(error, WalkgraphError) else error).code, str(error)
     else:
         return "read"
     assert code in ("invalid_input", "node_error"), code
@@ -90,6 +92,12 @@ def judged(read: Callable[[bytes], object], data: bytes) -> str:
 
 def decode(data: bytes) -> object:
     return pictures.decode(call("picture_in", {"image": data}))
+
+
+def heard(data: bytes) -> object:
+    """As a client's and as a model's."""
+    judged(sound.read, data)
+    return hearing._as_wav(base64.b64encode(data).decode(), 1 << 20, "/input")
 
 
 @pytest.mark.safety("S9")
@@ -107,6 +115,6 @@ def test_damaged_pictures(scale: Scale, figure: Figure) -> None:
 @pytest.mark.safety("S9")
 def test_damaged_sounds(scale: Scale, figure: Figure) -> None:
     chance, count, whole = random.Random(9), scale(300, 2000), sounds()
-    ends = Counter(judged(sound.read, damaged(chance.choice(whole), chance)) for _ in range(count))
+    ends = Counter(judged(heard, damaged(chance.choice(whole), chance)) for _ in range(count))
     assert ends["refused"] > count / 10
     figure("damaged sounds, read or refused", ends.total(), at_least=2000)
