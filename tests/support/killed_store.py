@@ -1,7 +1,7 @@
 """Processes that are killed at every statement of a database: while it is made, migrated, written.
 
 `python -m tests.support.killed_store 7 URL ...`: before each 7th statement, each time in a database of its own; for
-SQLite one URL is enough, whose `{}` is filled. A line of JSON tells each number of statements, and what was found afterwards.
+SQLite one URL is enough, whose `{}` is filled. A line of JSON tells the statement, and what was found afterwards.
 """
 
 from __future__ import annotations
