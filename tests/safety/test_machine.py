@@ -9,6 +9,7 @@ import json
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -168,20 +169,16 @@ async def drawn(running: Running) -> None:
 
 @pytest.mark.safety("R19")
 def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
-    """Standard error is a pipe that is full."""
+    """Standard error is a pipe whose reader has stopped."""
     reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-    os.set_blocking(writer, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(writer, bytes(4096))
-    os.set_blocking(writer, True)
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 16)
     command = [sys.executable, "-m", "walkgraph.cli.main", "up", "--port", "0", "--json", "--no-deploy"]
     environment = {**os.environ, "WALKGRAPH_HOME": str(tmp_path / "home"), "WALKGRAPH_LOG_LEVEL": "debug"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, text=True, env=environment)
     try:
         found = Service(tmp_path / "home", process=process)
         found.told = told(process)
+        fill(writer)
         url = found.told["url"]
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {found.token}"}, trust_env=False) as http:
             for number in range(50):
@@ -192,6 +189,12 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
         process.communicate()
         os.close(reader)
         os.close(writer)
+
+
+def fill(pipe: int) -> None:
+    """As one whose reader has stopped."""
+    while select.select([], [pipe], [], 0)[1]:
+        os.write(pipe, b"x")
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, str]:

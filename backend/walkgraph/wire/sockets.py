@@ -168,12 +168,12 @@ class FailingSocket(zmq.Socket[bytes]):
         self._reach("send")
         return cast("Any", super()).send(*given, **how)
 
-    def send_multipart(self, msg_parts: Any, *given: Any, **how: Any) -> Any:
+    def send_multipart(self, msg_parts: Any, flags: int = 0, *given: Any, **how: Any) -> Any:
         *first, last = msg_parts
         self._reach("send")
         for part in first:
-            super().send(part, zmq.NOBLOCK | zmq.SNDMORE)
-        return cast("Any", super()).send(last, *given, **how)
+            super().send(part, flags | zmq.SNDMORE)
+        return cast("Any", super()).send(last, flags)
 
     def recv_multipart(self, *given: Any, **how: Any) -> Any:
         # Where nothing has come, nothing is received; what could not be received stays.
