@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
+import select
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, Protocol, TextIO
 
 import structlog
 
@@ -45,7 +47,7 @@ def configure(level: str, form: Literal["json", "text"], secrets: tuple[str, ...
         scrub,
     ]
     render: Any = structlog.processors.JSONRenderer() if form == "json" else _plain
-    handler = Bounded(sys.stderr)
+    handler = Bounded(NeverWaiting(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -128,11 +130,17 @@ class _Window:
         self.left_out = 0
 
 
-class Bounded(logging.StreamHandler[TextIO]):
+class LineStream(Protocol):
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+class Bounded(logging.StreamHandler[LineStream]):
     """Writes lines that `Bounds` admits and, once a window is over, the number it left out, even if nothing follows and
     at the end of the process. Debug lines are not bounded, as whoever enables them wants all."""
 
-    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: LineStream, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._now = now
         self._bounds = Bounds()
@@ -181,6 +189,42 @@ class Bounded(logging.StreamHandler[TextIO]):
         for kind, count in self._bounds.ended(now):
             values = {"of": kind.what, "count": count, "seconds": WINDOW_SECONDS}
             structlog.get_logger(kind.logger).log(kind.level, LEFT_OUT, **values)
+
+
+class NeverWaiting:
+    """A stream whose reader may have stopped: where a pipe takes no more, a line is lost, and nobody waits for it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.lost = 0
+        self._stream, self._cut = stream, False
+        try:
+            self._file: int | None = stream.fileno()
+        except (OSError, ValueError, AttributeError):
+            self._file = None  # it is no file of the system's
+
+    def write(self, text: str) -> int:
+        if self._file is None:
+            return self._stream.write(text)
+        # A line that was cut is ended first.
+        data = (b"\n" if self._cut else b"") + text.encode(errors="backslashreplace")
+        for start in range(0, len(data), select.PIPE_BUF):
+            if not self._takes(self._file):
+                self.lost, self._cut = self.lost + 1, self._cut or start > 0
+                return len(text)
+            os.write(self._file, data[start : start + select.PIPE_BUF])
+        self._cut = False
+        return len(text)
+
+    def flush(self) -> None:
+        if self._file is None:
+            self._stream.flush()
+
+    @staticmethod
+    def _takes(file: int) -> bool:
+        """So many bytes at once, that is."""
+        poller = select.poll()
+        poller.register(file, select.POLLOUT)
+        return any(events & select.POLLOUT for _, events in poller.poll(0))
 
 
 def _kind_of(record: logging.LogRecord) -> tuple[Kind, bool]:

@@ -90,6 +90,11 @@ class Settings(BaseSettings):
     tokens are batched, prompts share nothing, and a rank uses one CPU thread. Applies to deployments started from then
     on."""
 
+    fault_points: bool = False
+    """For tests of the service alone: allow `fault`."""
+    fault: str | None = Field(default=None, pattern=r"^(conductor|rank\d{1,4}):[a-z.]{1,32}:\d{1,9}$")
+    """What fails once in deployments, as `rank0:send:3`: the third message that rank 0 sends."""
+
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Where traces of runs are sent as OpenTelemetry spans, `http://localhost:4318`: a collector that accepts OTLP as
     JSON."""
@@ -105,6 +110,12 @@ class Settings(BaseSettings):
                 f"`{self.host}` can be reached from other machines: set `WALKGRAPH_TOKEN` to a secret of at least "
                 f"{MIN_TOKEN} characters, or keep `WALKGRAPH_HOST` at 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _faults_in_tests_alone(self) -> Self:
+        if self.fault is not None and not self.fault_points:
+            raise ValueError("`WALKGRAPH_FAULT` breaks deployments: only a test sets it, and `WALKGRAPH_FAULT_POINTS`")
         return self
 
     @model_validator(mode="after")

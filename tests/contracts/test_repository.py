@@ -54,6 +54,7 @@ def test_a_planted_host_is_found() -> None:
     assert strange_hosts("curl http://127.0.0.1:8470/health http://localhost:1/") == set()
 
 
+@pytest.mark.safety("S12")
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_pins_with_hashes_and_names_no_host(repository: Path, name: str) -> None:
     text = (repository / "backend" / "locks" / f"{name}.txt").read_text()

@@ -48,6 +48,7 @@ ALLOWED = (
 )
 
 
+@pytest.mark.safety("S13")
 def test_no_source_file_breaks_a_rule(repository: Path) -> None:
     found = [
         str(finding)

@@ -187,6 +187,7 @@ def test_perfetto_has_all_calls_and_the_arrows_between_ranks(ran: Ran) -> None:
     assert any(event["ph"] == "C" and event["name"] == "queue" for event in ran.perfetto)
 
 
+@pytest.mark.safety("S15")
 def test_the_collector_has_the_run_below_its_caller(ran: Ran) -> None:
     assert ran.path == "/v1/traces"
     spans = ran.body["resourceSpans"][0]["scopeSpans"][0]["spans"]
@@ -198,6 +199,9 @@ def test_the_collector_has_the_run_below_its_caller(ran: Ran) -> None:
     assert all(span["parentSpanId"] in ids for span in spans[1:])
     ranks = {a["value"]["intValue"] for s in spans for a in s["attributes"] if a["key"] == "walkgraph.rank"}
     assert ranks == {"0", "1", "2"}
+    told = json.dumps(ran.body)
+    assert ran.running.token not in told
+    assert "make it blue" not in told, "what was asked is not traced"
     with ran.running.client() as client:
         assert json.loads(client.trace_file(ran.result["run"], "otlp")) == ran.body
 

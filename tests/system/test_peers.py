@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def forked(repository: Path, what: str, seconds: float) -> None:
     command = [sys.executable, "-m", "tests.support.forked", what]
@@ -14,6 +16,7 @@ def forked(repository: Path, what: str, seconds: float) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.safety("R19")
 def test_ranks_that_come_up_at_once_reach_each_other(repository: Path, held_rounds: int) -> None:
     forked(repository, str(held_rounds), 60 + 100 * held_rounds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.safety.plugin import Figure, Scale
 from tests.support.yardstick import fastest_answer
 from tests.unit.service.conftest import Running, quiet, serving
 from tests.unit.service.fakes import FakeFleet
@@ -26,6 +28,8 @@ CASES = 2000
 USED_CASES = 60
 MOST_SECONDS = 0.2
 """Of a processor that others use too; most take a hundredth of it."""
+STRICT_SECONDS = 0.05
+"""At the long scale, which has the machine to itself."""
 STRANGE: tuple[Any, ...] = (
     None, True, -1, 0, 2**63 - 1, 1e308, -0.0, "", "\x00", "a" * 3000, "@in.x", "__class__", "import os", "'; DROP",
     "../../etc/passwd", "\u202e\U0001f600", [], {}, [[[[[]]]]], {"use": "llm"}, {"code": "print()"}, {"loop": "x"},
@@ -64,6 +68,10 @@ def mutated(document: Any, dice: random.Random) -> Any:
     return copy
 
 
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def containers(value: Any) -> Any:
     if isinstance(value, dict | list) and value:
         yield value
@@ -82,21 +90,26 @@ async def service(tmp_path: Path) -> AsyncIterator[Running]:
             yield running
 
 
-async def check(service: Running, document: Any) -> tuple[httpx.Response, float]:
+async def check(service: Running, document: Any, most: float) -> tuple[httpx.Response, float]:
     """The answer, and the processor time of both ends in this process."""
     ask = partial(service.http.post, "/api/v1/graphs/check", json=document)
-    return await fastest_answer(ask, MOST_SECONDS, time.process_time)
+    return await fastest_answer(ask, most, time.process_time)
 
 
+@pytest.mark.safety("S2")
 @pytest.mark.slow
-async def test_mutated_graphs(service: Running, repository: Path) -> None:
+async def test_mutated_graphs(service: Running, repository: Path, scale: Scale, figure: Figure) -> None:
     dice = random.Random(20261120)
     documents = [json.loads(path.read_text()) for path in sorted((repository / "graphs").glob("*.json"))]
     seconds: list[float] = []
     invalid = 0
-    for number in range(CASES):
+    cases, most = scale(CASES, 50_000), scale(MOST_SECONDS, STRICT_SECONDS)
+    resident = 0
+    for number in range(cases):
+        if number == cases // 5:
+            resident = resident_bytes()
         document = mutated(dice.choice(documents), dice)
-        answer, took = await check(service, document)
+        answer, took = await check(service, document, most)
         seconds.append(took)
         assert answer.status_code in (200, 400, 413, 422), (number, answer.text, document)
         invalid += answer.status_code == 200 and not answer.json()["ok"]
@@ -106,11 +119,17 @@ async def test_mutated_graphs(service: Running, repository: Path) -> None:
             if saved.status_code == 200:
                 assert (await service.http.get("/api/v1/graphs/fuzzed")).json() == document
     # Most mutants are wrong: a check that says yes to all of them would pass the rest.
-    assert invalid > CASES * 0.6
+    assert invalid > cases * 0.6
+    ranked = sorted(seconds)
+    figure("mutants", cases, at_least=50_000)
+    figure("slowest", 1000 * ranked[-1], "ms", at_most=1000 * STRICT_SECONDS)
+    figure("p99", 1000 * ranked[int(0.99 * cases)], "ms", at_most=1000 * STRICT_SECONDS)
+    figure("memory grown", (resident_bytes() - resident) / 2**20, "MiB", at_most=64)
     assert statistics.median(seconds) < MOST_SECONDS / 8
     assert max(seconds) < MOST_SECONDS
 
 
+@pytest.mark.safety("S2")
 @pytest.mark.slow
 async def test_mutated_graphs_and_requests_where_graphs_are_used(service: Running, repository: Path) -> None:
     """Whatever is simulated, written as Python, planned or switched to, and whatever else a request says."""

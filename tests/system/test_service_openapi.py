@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.safety.plugin import Figure, Scale
 from tests.support.storm import cases as made_cases
 from tests.support.storm.cases import BEARER, Case
 from tests.support.storm.fleet import AbleFleet
@@ -139,8 +140,12 @@ def test_an_error_in_another_dialect_or_with_what_it_must_not_tell_is_found() ->
         assert typed("/api/v1/runs", Answer(404, problem, PROBLEM % told)) != [], told
 
 
+@pytest.mark.safety("S1")
 @pytest.mark.slow
-async def test_what_is_published_is_what_is_answered(service: Running, openapi_cases: int) -> None:
+async def test_what_is_published_is_what_is_answered(
+    service: Running, openapi_cases: int, scale: Scale, figure: Figure
+) -> None:
+    openapi_cases = scale(openapi_cases, 20_000)
     document = service.app.openapi()
     known = await settle(service, random.Random(SEED))
     storm = Storm(labels(document))
@@ -151,6 +156,7 @@ async def test_what_is_published_is_what_is_answered(service: Running, openapi_c
     assert not storm.faults, "\n".join(f"{fault}\n    {asked}" for fault, asked in storm.faults.items())
     assert sum(sum(statuses.values()) for statuses in storm.answered.values()) >= openapi_cases, told
     served = {label: sum(n for status, n in storm.answered[label].items() if status < 300) for label in storm.published}
+    figure("requests, no 500 and every answer as published", openapi_cases, at_least=20_000)
     assert {label: n for label, n in served.items() if n < SERVED} == {}, told
     await refused(service, storm)
     never = [label for label, statuses in storm.answered.items() if not any(400 <= s < 500 for s in statuses)]

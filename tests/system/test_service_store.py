@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.safety.plugin import Figure, Scale
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 
@@ -24,9 +26,16 @@ while True:
 """
 
 
-@pytest.mark.parametrize("writes", [1, 7, 40])
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, writes: int) -> None:
-    path = tmp_path / "w.db"
+@pytest.mark.safety("R14")
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, scale: Scale, figure: Figure) -> None:
+    chance = random.Random(14)
+    kills = [1, 7, 40, *(chance.randrange(1, 60) for _ in range(scale(0, 197)))]
+    for number, writes in enumerate(kills):
+        killed(tmp_path / f"{number}.db", writes)
+    figure("writers killed, nothing lost", len(kills), at_least=200)
+
+
+def killed(path: Path, writes: int) -> None:
     writer = subprocess.Popen([sys.executable, "-c", WRITER, f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     acknowledged = [int(writer.stdout.readline()) for _ in range(writes)]

@@ -120,12 +120,14 @@ def test_of_two_who_saw_the_same_draft_one_writes(store: Store) -> None:
     assert sorted(outcomes) == ["refused", "written"]
 
 
+@pytest.mark.safety("R14")
 @pytest.mark.parametrize("writes", [1, 30])
 def test_what_was_acknowledged_survives_the_writers_kill(url: str, writes: int) -> None:
     acknowledged = _killed(url, writes, lambda writer: writer.kill())
     _holds(url, acknowledged)
 
 
+@pytest.mark.safety("R14")
 def test_what_was_acknowledged_survives_the_servers_kill(fragile: PostgreSQL) -> None:
     other = Store.open(fragile.make())
     for writes in (1, 30):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -168,3 +171,30 @@ def test_logs_of_libraries_with_handlers_of_their_own_are_taken_back(capsys: pyt
     logs.reclaim()
     library.warning("with s3cret-token")
     assert [line["event"] for line in lines(capsys)] == ["with ***"]
+
+
+def test_a_line_that_a_full_pipe_does_not_take_is_lost_and_the_next_one_is_whole() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as read, os.fdopen(writer, "w") as write:
+        size = fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        stream = logs.NeverWaiting(write)
+        stream.write("a" * (size - 1) + "\n")
+        stream.write("lost\n")
+        assert stream.lost == 1
+        assert read.read(size).endswith(b"a\n")
+        stream.write("next\n")
+        assert read.readline() == b"next\n"
+        stream.write("b" * 2 * size + "\n")
+        assert read.read(size) == b"b" * size
+        stream.write("whole\n")
+        assert read.readline() == b"\n"
+        assert read.readline() == b"whole\n"
+        assert stream.lost == 2
+
+
+def test_a_stream_that_is_no_file_is_written_as_it_is() -> None:
+    text = io.StringIO()
+    stream = logs.NeverWaiting(text)
+    stream.write("a line\n")
+    stream.flush()
+    assert text.getvalue() == "a line\n"

@@ -5,6 +5,9 @@ time that the core has named.
 """
 
 import contextlib
+import errno
+import logging
+import os
 import signal
 import socket
 import time
@@ -21,6 +24,9 @@ from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.fault_points import FaultPoints
+
+_log = logging.getLogger(__name__)
 
 MOST_WAITING = 1024
 """Messages to a service that doesn't read; beyond it the workers are not heard either."""
@@ -38,11 +44,12 @@ class ConductorLoop:
         workers: sockets.Socket,
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
+        faults: FaultPoints | None = None,
     ) -> None:
         self._core, self._emitter, self._clock = core, emitter, clock
         self._from_service = sockets.Reader(service, codec.to_conductor)
         self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
-        self._processes = Processes(directory)
+        self._faults, self._processes = faults, Processes(directory)
         self._workers = self._processes.alive
         self._to_service: deque[bytes] = deque()
         self._over = False
@@ -120,13 +127,26 @@ class ConductorLoop:
                     if rank in self._workers:
                         self._workers[rank].waiting.append(codec.encode(message))
                 case e.Spawn(rank=rank, start=start):
-                    self._handle(e.Spawned(rank, start, self._processes.spawn(rank, start)))
+                    self._spawn(rank, start)
                 case e.Kill(rank=rank):
                     self._processes.kill(rank)
                 case e.Tell(event=event):
                     self._emitter.emit(event)
                 case e.Exit():
                     self._over = True
+
+    def _spawn(self, rank: Rank, start: int) -> None:
+        """One that can't be started counts as one that has ended: it is tried again after a pause."""
+        try:
+            if self._faults is not None and self._faults.due("open.process"):
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            pid = self._processes.spawn(rank, start)
+        except OSError as error:
+            _log.exception("the worker of rank %d could not be started", rank)
+            self._handle(e.Spawned(rank, start, 0))
+            self._handle(e.Died(rank, start, error.errno or 1))
+        else:
+            self._handle(e.Spawned(rank, start, pid))
 
     def _flush(self) -> None:
         for rank, worker in self._workers.items():

@@ -3,13 +3,12 @@
 import secrets
 from pathlib import Path
 
-import zmq
-
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.graph import codec
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import sockets
+from walkgraph.wire.fault_points import fault_points
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec
 
 SEED_BITS = 53
@@ -21,10 +20,11 @@ _LAST_WORDS = 1000
 def serve(directory: Path) -> None:
     spec = read_spec(directory)
     core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS))
-    context: sockets.Context = zmq.Context()
+    faults = fault_points(spec.fault, directory, "conductor")
+    context = sockets.context(faults)
     service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ConductorLoop(directory, core, service, workers, _emitter(spec, context)).run()
+    ConductorLoop(directory, core, service, workers, _emitter(spec, context), faults=faults).run()
     context.destroy(linger=_LAST_WORDS)
 
 

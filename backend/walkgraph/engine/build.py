@@ -1,5 +1,7 @@
 """What an engine is made of, wired before anything is loaded: states, schedulers, and what holds and moves runs."""
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +33,7 @@ from walkgraph.engine.warmup import WarmableEngine, capture_steps, warm_up
 from walkgraph.errors import Refused
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan, RankPlan
+from walkgraph.wire.fault_points import FaultPoints
 
 Progress = Callable[[str, float], None]
 """What is going on, and its share done."""
@@ -65,13 +68,14 @@ class EngineBuilder:
         batch_invariant: bool,
         watch: Stopwatch,
         clock: Callable[[], float],
+        faults: FaultPoints | None = None,
     ) -> None:
         """As `Engine` has them. `roots`: where weights lie."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
         self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
-        self._watch, self._clock = watch, clock
+        self._watch, self._clock, self._faults = watch, clock, faults
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
@@ -81,7 +85,11 @@ class EngineBuilder:
         states = StateTable(pools, AttentionBackends(), StateLimits(self._plan.states, pools.by_state))
         ports, captured = host_ports(self._plan, self._here), cache(self._captured)
         runner = Runner(
-            states, self._here.rank, host_ports=lambda call: ports.get(call.node, ()), stamp=self._watch.stamp
+            states,
+            self._here.rank,
+            host_ports=lambda call: ports.get(call.node, ()),
+            stamp=self._watch.stamp,
+            faults=self._faults,
         )
         calls = CallScheduler(
             nodes,
@@ -102,7 +110,7 @@ class EngineBuilder:
             capturer=self._capturer,
         )
         suspended = SuspendedRuns()
-        loops = LoopScheduler(device, watch=self._watch, here=suspended.here, clock=self._clock)
+        loops = LoopScheduler(device, watch=self._watch, here=suspended.here, clock=self._clock, faults=self._faults)
         holds = RunHolds(calls, loops.admission)
         swap = Swap(states, suspended, holds.stop, holds.quiet, holds.go_on, loops.admission.cells)
         transfers = StateTransfer(states, lambda: self._watch.stamp(self._device))
@@ -111,8 +119,10 @@ class EngineBuilder:
     def load(self, parts: EngineParts, progress: Progress) -> None:
         """Operators, then caches. Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded."""
         try:
+            if self._faults is not None and self._faults.due("open.weights"):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
-            pools = make_pools(self._plan, self._here, nodes)
+            pools = make_pools(self._plan, self._here, nodes, self._faults)
         except Exception as raised:
             if not is_memory(raised):
                 raise

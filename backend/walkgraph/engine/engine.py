@@ -31,6 +31,7 @@ from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 from walkgraph.layers import invariance
 from walkgraph.placement.tables import Plan
+from walkgraph.wire.fault_points import FaultPoints
 
 Event = Begun | Done | Forwarded | Items | LoopDone | Stepped | Swapped
 
@@ -48,6 +49,7 @@ class Engine:
         prefix_cache: bool = True,
         batch_invariant: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        faults: FaultPoints | None = None,
     ) -> None:
         """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
         `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: what runs have in common from their
@@ -71,6 +73,7 @@ class Engine:
             batch_invariant=batch_invariant,
             watch=self._watch,
             clock=clock,
+            faults=faults,
         )
         self._parts = parts = self._builder.parts()
         self.calls, self.loops = parts.calls, parts.loops

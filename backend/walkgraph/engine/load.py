@@ -17,6 +17,7 @@ from walkgraph.errors import Refused
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import NodePlan, Plan, RankPlan
 from walkgraph.settings import listed_plugins
+from walkgraph.wire.fault_points import FaultPoints
 
 Progress = Callable[[str, float], None]
 """What is going on, and its share done."""
@@ -73,7 +74,9 @@ def load_operators(
     return found
 
 
-def make_pools(plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded]) -> dict[str, Pool]:
+def make_pools(
+    plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded], faults: FaultPoints | None = None
+) -> dict[str, Pool]:
     """Paged state -> its pool: one for each cache shape, with what the plan's budget gives the states that share it.
     States without a line there get an equal part where none has one, else what a warm-up needs."""
     kinds = _cache_kinds(plan, here, loaded)
@@ -89,7 +92,7 @@ def make_pools(plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded]) -> dict
         pages = room - 1 if part else _UNUSED_PAGES  # one more holds zeros
         if pages < 1:
             raise Refused(f"rank {here.rank} has {here.kv_bytes} bytes for caches, too few for a page each")
-        pools[kind] = Pool(kind[0], pages, kind[1])
+        pools[kind] = Pool(kind[0], pages, kind[1], faults)
     return {name: pools[kind] for name, kind in kinds.items()}
 
 

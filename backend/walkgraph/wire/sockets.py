@@ -4,15 +4,17 @@ Every socket is bounded (frame size, queue length), never delays an exit, and li
 directory, where only the same user reaches it.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import zmq
 
 from walkgraph.errors import InvalidInput
 from walkgraph.wire.codec import MAX_BYTES, BadMessage, Direction
+from walkgraph.wire.fault_points import FaultPoints
 
 MAX_QUEUED = 4096
 """Messages in one direction of one pipe; beyond that a send fails instead of queueing."""
@@ -133,7 +135,8 @@ def offer(socket: Socket) -> Callable[[bytes], bool]:
     def send(frame: bytes) -> bool:
         try:
             socket.send(frame, zmq.NOBLOCK)
-        except zmq.Again:
+        except zmq.ZMQError:
+            # What is offered may be lost, and says so by its number.
             return False
         return True
 
@@ -154,3 +157,52 @@ def _bound(socket: Socket, address: str) -> Socket:
 def _connected(socket: Socket, address: str) -> Socket:
     socket.connect(address)
     return socket
+
+
+class FailingSocket(zmq.Socket[bytes]):
+    """A socket with the points `send` and `receive`."""
+
+    faults: FaultPoints
+
+    def send(self, *given: Any, **how: Any) -> Any:
+        self._reach("send")
+        return cast("Any", super()).send(*given, **how)
+
+    def send_multipart(self, msg_parts: Any, flags: int = 0, *given: Any, **how: Any) -> Any:
+        *first, last = msg_parts
+        self._reach("send")
+        for part in first:
+            super().send(part, flags | zmq.SNDMORE)
+        return cast("Any", super()).send(last, flags)
+
+    def recv_multipart(self, *given: Any, **how: Any) -> Any:
+        # Where nothing has come, nothing is received; what could not be received stays.
+        if self.poll(0):
+            self._reach("receive")
+        return cast("Any", super()).recv_multipart(*given, **how)
+
+    def _reach(self, point: str) -> None:
+        if self.faults.due(point):
+            raise zmq.ZMQError(errno.ENOMEM)
+
+
+class FailingContext(zmq.Context[Any]):
+    """Makes sockets with fault points, and is itself one."""
+
+    faults: FaultPoints
+
+    def socket(self, socket_type: int, *given: Any, **how: Any) -> Any:
+        if self.faults.due("open.socket"):
+            raise zmq.ZMQError(errno.EMFILE)
+        made = cast("Any", super()).socket(socket_type, FailingSocket)
+        made.faults = self.faults
+        return made
+
+
+def context(faults: FaultPoints | None) -> Context:
+    """One of its own for each process."""
+    if faults is None:
+        return zmq.Context()
+    made = FailingContext()
+    made.faults = faults
+    return made

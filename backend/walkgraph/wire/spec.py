@@ -8,6 +8,7 @@ import msgspec
 
 from walkgraph.errors import InvalidInput
 from walkgraph.placement.tables import Plan
+from walkgraph.wire.fault_points import Fault
 from walkgraph.wire.watching import Level
 
 FILE = "spec.json"
@@ -55,6 +56,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     batch_invariant: bool = False
     """A run's numbers don't depend on the other runs in its batches."""
     limits: Limits = Limits()
+    fault: Fault | None = None
+    """What is made to fail in it, for a test."""
 
 
 def write_spec(directory: Path, spec: DeploymentSpec) -> None:

@@ -133,6 +133,7 @@ class WorkerLoop:
             case m.Peers():
                 self._set_peers(message.peers)
             case m.Ping():
+                self._links.reach_again()
                 self._links.conductor.send(m.Pong(rank=self._rank, number=message.number))
             case m.Probe():
                 self._probes.ask(message)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import zmq
 
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory
@@ -20,6 +19,7 @@ from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+from walkgraph.wire.fault_points import fault_points
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
 from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import LoopParts, NoParts
@@ -37,7 +37,8 @@ _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", 
 
 def serve(directory: Path, rank: Rank, start: int) -> None:
     spec = read_spec(directory)
-    context: sockets.Context = zmq.Context()
+    faults = fault_points(spec.fault, directory, f"rank{rank}")
+    context = sockets.context(faults)
     address = sockets.address(directory, f"rank{rank}.{start}")
     inbox = sockets.pull(context, address)
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
@@ -45,7 +46,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     _stand_on(here.device)
     # A rank from whose GPU nothing leaves may read what others have.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
-    carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory)
+    carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
     links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan))
     parts: LoopParts = NoParts()
     try:
@@ -58,6 +59,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
             batch_invariant=spec.batch_invariant,
+            faults=faults,
         )
         core = Core(plan, rank)
         if _load(engine, core, rank, conductor):

@@ -60,6 +60,7 @@ def test_the_guilty_are_found_by_halving(guilty: set[int]) -> None:
         assert len(operator.batches) <= 7
 
 
+@pytest.mark.safety("R13")
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 def test_one_number_that_is_none_is_found_among_many(bad: float) -> None:
     def serve(place: int) -> torch.Tensor:
@@ -85,11 +86,13 @@ def test_large_finite_numbers_pass() -> None:
         assert out is huge
 
 
+@pytest.mark.safety("R13")
 def test_infinities_that_cancel_are_still_found() -> None:
     value = torch.tensor([float("inf"), float("-inf")])
     assert run(Each(lambda v: v), value) == [(None, "numeric_error")]
 
 
+@pytest.mark.safety("S10")
 @pytest.mark.parametrize(
     ("raised", "code"),
     [

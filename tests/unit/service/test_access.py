@@ -77,6 +77,7 @@ def paths(service: Running) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.safety("S4")
 async def test_every_route_is_closed_without_a_token(service: Running) -> None:
     documented = paths(service)
     assert len(documented) > 25
@@ -91,6 +92,7 @@ async def test_every_route_is_closed_without_a_token(service: Running) -> None:
         assert (await service.anybody.get(path)).status_code == 401, path
 
 
+@pytest.mark.safety("S4")
 @pytest.mark.parametrize("path", SOCKETS)
 async def test_every_socket_is_closed_without_a_token(service: Running, path: str) -> None:
     for headers, protocols in (({}, ()), ({"authorization": "Bearer wrong"}, ()), ({}, ("bearer.wrong",))):
@@ -114,6 +116,7 @@ async def test_two_authorizations_are_none(service: Running) -> None:
     assert (await service.anybody.get("/v1/limits", headers=headers)).status_code == 401
 
 
+@pytest.mark.safety("S5")
 @pytest.mark.parametrize("origin", ORIGINS)
 async def test_foreign_origins_are_refused_everywhere(service: Running, origin: str) -> None:
     headers = {"Origin": origin}
@@ -129,6 +132,7 @@ async def test_foreign_origins_are_refused_everywhere(service: Running, origin: 
         assert refused.value.status == 403
 
 
+@pytest.mark.safety("S5")
 async def test_doubled_origins_are_refused(service: Running) -> None:
     headers = [("Origin", OWN), ("Origin", OWN)]
     assert (await service.http.get("/v1/limits", headers=headers)).status_code == 403
@@ -145,6 +149,7 @@ async def test_our_own_pages_may_call(service: Running, host: str, origin: str) 
     assert (await service.http.post("/api/v1/graphs/check", json={}, headers=headers)).status_code == 200
 
 
+@pytest.mark.safety("S5")
 @pytest.mark.parametrize("host", HOSTS)
 async def test_foreign_hosts_are_misdirected(service: Running, host: str) -> None:
     for path in ("/health/live", "/v1/limits", "/studio/"):
@@ -166,6 +171,7 @@ async def test_configured_hosts_and_origins_are_known(settings: Settings) -> Non
         assert (await service.http.get("/v1/limits", headers=headers)).status_code == 403
 
 
+@pytest.mark.safety("S5")
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None, "json",
                      "application/jsonx", "text/json", "application/json, text/plain"],
@@ -182,6 +188,7 @@ async def test_mutations_are_json_alone(service: Running, content_type: str | No
             assert answer.status_code in ((400, 404, 422) if taken else (415,)), (method, path)
 
 
+@pytest.mark.safety("S5")
 async def test_reading_changes_nothing(service: Running, settings: Settings) -> None:
     await service.deploy()
     await service.services.runs._unsaved.join()

@@ -54,6 +54,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.safety("S3")
 @pytest.mark.parametrize("name", BOMBS)
 async def test_bombs(service: Running, name: str) -> None:
     content, expected = BOMBS[name]
@@ -67,6 +68,7 @@ async def test_bombs(service: Running, name: str) -> None:
         assert answer.json()["ok"] is False
 
 
+@pytest.mark.safety("S3")
 async def test_a_body_that_says_no_length_is_bounded_too(service: Running) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
@@ -87,6 +89,7 @@ async def test_a_body_that_does_not_come_is_given_up(service: Running, monkeypat
     assert answer.status_code == 408
 
 
+@pytest.mark.safety("S10")
 async def test_errors_echo_nothing_of_the_request(service: Running) -> None:
     answer = await service.http.post(CHECK, content=b'{"x": 9999999999999999999999, "y": "s3cret"}', headers=JSON)
     assert "s3cret" not in answer.text
@@ -112,6 +115,7 @@ def test_plain_json_is_read_as_the_standard_library_reads_it(value: object) -> N
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@pytest.mark.safety("S3")
 def test_any_bytes_are_a_value_or_a_typed_error(data: bytes) -> None:
     try:
         value = body.parse(data)

@@ -165,6 +165,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, type[InvalidInput]]] = {
 }
 
 
+@pytest.mark.safety("S3")
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs(name: str) -> None:
     make, kind, expected = BOMBS[name]

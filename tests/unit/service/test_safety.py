@@ -48,6 +48,7 @@ def sockets(service: Running) -> set[str]:
     return found
 
 
+@pytest.mark.safety("S4")
 async def test_no_method_of_any_path_answers_a_stranger(service: Running) -> None:
     for path in all_paths(service) - OPEN_PATHS - BOOTSTRAP_PATHS:
         for method in METHODS:
@@ -56,6 +57,7 @@ async def test_no_method_of_any_path_answers_a_stranger(service: Running) -> Non
             assert UNTOLD.search(answer.body.decode()) is None, answer
 
 
+@pytest.mark.safety("S10")
 async def test_no_method_of_any_path_fails_for_those_who_may_call(service: Running) -> None:
     form = b'--b\r\nContent-Disposition: form-data; name="image"\r\n\r\nx\r\n--b--\r\n'
     bodies = (("multipart/form-data; boundary=b", form), ("application/json; charset=utf-16", b"\xff\xfe{}"))
@@ -82,6 +84,7 @@ async def test_what_is_open_tells_nothing_else(service: Running) -> None:
             assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.safety("S5")
 @pytest.mark.parametrize(("field", "values", "status"), [("origin", ORIGINS, 403), ("host", HOSTS, 421)])
 async def test_every_socket_asks_whose_page_it_is(
     service: Running, field: str, values: tuple[str, ...], status: int
@@ -99,6 +102,7 @@ async def test_every_socket_asks_whose_page_it_is(
         assert refused.value.status == 401, path
 
 
+@pytest.mark.safety("S10")
 async def test_no_header_of_a_request_comes_back_as_it_is(service: Running) -> None:
     """On any surface; nor does it change what is answered into something that isn't typed."""
     await service.deploy()

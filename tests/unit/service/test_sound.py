@@ -154,6 +154,13 @@ async def test_a_stream_gives_the_same_beside_the_event_loop(name: str) -> None:
         assert b"".join(found) == sound.encoded(pieces, name)
 
 
+def test_a_chunk_that_reaches_out_of_its_file_is_no_sound() -> None:
+    data = bytearray(wav_of(tune(100)))
+    data[16:20] = (1 << 30).to_bytes(4, "little")
+    with pytest.raises(sound.BadSound):
+        sound.read(bytes(data))
+
+
 def test_a_whole_wav_says_its_length() -> None:
     with wave.open(io.BytesIO(sound.encoded([wav_of(tune(10)), wav_of(tune(5))], "wav"))) as file:
         assert file.getnframes() == 15

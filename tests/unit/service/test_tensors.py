@@ -91,6 +91,7 @@ def header(dice: random.Random) -> tuple[Any, Any, bytes]:
     return dtype, shape, data
 
 
+@pytest.mark.safety("S8")
 def test_ten_thousand_headers_are_sound_or_refused_in_words() -> None:
     read: Counter[bool] = Counter()
 

@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlmodel import Session, SQLModel
 
+from tests.safety.plugin import Figure, Scale
 from walkgraph.errors import Conflict, NotFound
 from walkgraph.store import queries, session
 from walkgraph.store.queries import PreconditionFailed
@@ -70,6 +71,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.safety("R14")
 def test_a_migration_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from alembic import op
 
@@ -175,16 +177,22 @@ def test_deployments_are_wanted_once(store: Store) -> None:
         store.write_now(queries.delete_deployment, "d")
 
 
-def test_writers_wait_for_each_other(store: Store) -> None:
+@pytest.mark.safety("R14")
+def test_writers_wait_for_each_other(store: Store, scale: Scale, figure: Figure) -> None:
+    writers, writes = scale((4, 25), (8, 1000))
+
     def write(thread: int) -> None:
-        for number in range(25):
+        for number in range(writes):
             store.write_now(queries.put_document, "graph", f"g{thread}", str(number), "*" if number else None)
 
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(write, range(4)))
-    assert {row.text for row in store.read_now(queries.list_documents, "graph")} == {"24"}
+    with ThreadPoolExecutor(writers) as threads:
+        list(threads.map(write, range(writers)))
+    rows = store.read_now(queries.list_documents, "graph")
+    assert [row.text for row in rows] == [str(writes - 1)] * writers
+    figure(f"writes of {writers} writers, none refused", writers * writes, at_least=8000)
 
 
+@pytest.mark.safety("R14")
 def test_a_full_disk_is_a_typed_error_and_passes(store: Store) -> None:
     def bound(opened: Session, pages: int) -> None:
         opened.connection().exec_driver_sql(f"PRAGMA max_page_count={pages}")

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import torch
 
+from tests.safety.plugin import Figure, Scale
 from tests.support.device_memory import SharedMemory
 from walkgraph import plugins
 from walkgraph.errors import WalkgraphError
@@ -61,6 +62,7 @@ def bits(tensor: torch.Tensor) -> bytes:
     return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
+@pytest.mark.safety("R17")
 def test_a_thousand_random_tensors_arrive_bit_for_bit(pair: Pair) -> None:
     sender, receiver = pair
     chance = random.Random(7)
@@ -127,6 +129,7 @@ def test_a_full_transport_refuses_until_something_is_freed(pair: Pair) -> None:
         sender.put(torch.zeros(ROOM + 1, dtype=torch.uint8), B)
 
 
+@pytest.mark.safety("R17")
 def test_a_dead_ranks_tickets_are_swept(pair: Pair) -> None:
     sender, _ = pair
     lost = [sender.put(torch.ones(3), B) for _ in range(3)]
@@ -149,7 +152,8 @@ def test_tickets_of_a_rank_that_is_gone_are_refused(pair: Pair) -> None:
         receiver.get(ticket)
 
 
-def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
+@pytest.mark.safety("S8")
+def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair, scale: Scale, figure: Figure) -> None:
     sender, receiver = pair
     chance = random.Random(3)
     good = sender.put(torch.arange(64), B)
@@ -162,11 +166,13 @@ def test_mutated_headers_are_refused_and_harm_nobody(pair: Pair) -> None:
     if declared_transports()[good.transport].reach != "process":
         places = {0, 64, good.offset + 1, good.offset + 64, -64, 1 << 62, ROOM - 64} - {good.offset}
         changes += [{"offset": value} for value in places]
-    for _ in range(2000):
+    headers = scale(2000, 10_000)
+    for _ in range(headers):
         change = dict(chance.choice(changes))
         with pytest.raises(WalkgraphError):
             receiver.get(msgspec.structs.replace(good, **change))
     assert torch.equal(receiver.get(good), torch.arange(64)), "still whole"
+    figure(f"headers refused ({good.transport})", headers, at_least=10_000)
 
 
 def test_what_was_put_is_there_and_what_was_got_is_taken(pair: Pair) -> None:
@@ -181,6 +187,7 @@ def test_what_was_put_is_there_and_what_was_got_is_taken(pair: Pair) -> None:
 
 
 @BETWEEN
+@pytest.mark.safety("R17")
 def test_a_ticket_is_taken_once_and_in_order(name: str) -> None:
     sender, receiver = made(name, A), made(name, B)
     receiver.connect(A, sender.handle())
@@ -208,6 +215,7 @@ def test_an_arena_that_is_not_the_one_named_is_refused(name: str) -> None:
 
 
 @BETWEEN
+@pytest.mark.safety("R17")
 def test_an_arena_leaves_nothing_behind(name: str) -> None:
     gc.collect()
     before = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), _mapped())  # noqa: PTH208

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -217,6 +219,26 @@ def test_a_peer_that_is_started_anew_is_greeted_anew(trio: Trio, tmp_path: Path)
     one.links.set_peers(peers(one, again))
     meet(desk, one, again)
     again.close()
+
+
+def test_a_peer_that_could_not_be_reached_is_tried_again(
+    trio: Trio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, one, two = trio
+    again = Worker(two.links._context, tmp_path, 1, start=2)
+    announce(desk, again)
+    again.links.set_peers(peers(one, again))
+    with monkeypatch.context() as full:
+        full.setattr(os, "open", refused)
+        one.links.set_peers(peers(one, again))
+    assert again.rank not in one.links.peers.known
+    one.links.reach_again()
+    meet(desk, one, again)
+    again.close()
+
+
+def refused(*_: object) -> int:
+    raise OSError(errno.EMFILE, "too many open files")
 
 
 class Deployment:

@@ -22,6 +22,7 @@ from walkgraph.engine.device.cuda_streams import HostCopies, sent
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.failures import Failures
 from walkgraph.engine.kv.states import StateTable
+from walkgraph.wire.fault_points import FaultPoints
 
 _log = logging.getLogger(__name__)
 
@@ -37,9 +38,11 @@ class Runner:
         clock: Callable[[], float] = time.perf_counter,
         host_ports: HostPorts = lambda call: (),
         stamp: Callable[[torch.device], Mark | None] = lambda device: None,
+        faults: FaultPoints | None = None,
     ) -> None:
         self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
         self.failures = Failures(states, rank)
+        self._faults = faults
         self._copies: dict[torch.device, HostCopies] = {}
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
@@ -83,6 +86,8 @@ class Runner:
         transaction = self._states.transaction(operator)
         try:
             with torch.inference_mode():
+                if self._faults is not None:
+                    _reach(self._faults)
                 for call in calls:
                     _place(call, device)
                 outputs = operator.forward(calls, transaction)
@@ -116,6 +121,13 @@ class Runner:
         wanted = self._host_ports(call)
         given = ((port, value) for port, value in ports.items() if port != FINITE)
         return {port: copies.to_host(value) if port in wanted else value for port, value in given}
+
+
+def _reach(faults: FaultPoints) -> None:
+    if faults.due("allocate.tensors"):
+        raise torch.OutOfMemoryError("a fault was set here")
+    if faults.due("launch.batch"):
+        raise RuntimeError("a fault was set here")
 
 
 def _place(call: Call, device: torch.device) -> None:

@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from walkgraph.errors import WalkgraphError
+from walkgraph.wire.fault_points import FaultPoints
 
 PAGE = 16
 """Tokens in a page."""
@@ -39,11 +40,11 @@ class PageFault(WalkgraphError):
 class PageAllocator:
     """Reference counts and the free list. Knows nothing of tokens, sequences or tensors."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, faults: FaultPoints | None = None) -> None:
         """`total` pages that can be handed out."""
         if total < 1:
             raise PageFault(f"a pool of {total} pages can hold nothing; give the rank more cache memory")
-        self.total = total
+        self.total, self._faults = total, faults
         self._free = list(range(total, 0, -1))
         self._holders = [0] * (total + 1)
         self._kept: set[int] = set()
@@ -66,7 +67,7 @@ class PageAllocator:
 
     def take(self, count: int) -> list[int]:
         """`count` free pages with one holder each; raises `OutOfPages` and takes none if there are fewer."""
-        if count > self.free:
+        if count > self.free or (self._faults is not None and self._faults.due("allocate.pages")):
             raise OutOfPages(count, self.free)
         while count > len(self._free):
             self._evict(next(iter(self._idle)))

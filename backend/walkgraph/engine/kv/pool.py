@@ -16,6 +16,7 @@ from walkgraph.abi.states import CacheShape
 from walkgraph.engine.device.cuda_streams import sent
 from walkgraph.engine.kv.allocator import PAGE, PageAllocator, PageFault
 from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
+from walkgraph.wire.fault_points import FaultPoints
 
 
 def page_bytes(shape: CacheShape) -> int:
@@ -25,9 +26,9 @@ def page_bytes(shape: CacheShape) -> int:
 class Pool:
     """All paged states of one `CacheShape` on a rank share it."""
 
-    def __init__(self, shape: CacheShape, pages: int, device: torch.device) -> None:
+    def __init__(self, shape: CacheShape, pages: int, device: torch.device, faults: FaultPoints | None = None) -> None:
         self.shape, self.device = shape, device
-        self.pages = PageAllocator(pages)
+        self.pages = PageAllocator(pages, faults)
         self.spare = pages + 1
         """A page of nobody's, where rows that pad a batch write."""
         slots = (pages + 2) * PAGE

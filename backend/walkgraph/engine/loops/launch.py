@@ -12,6 +12,7 @@ from typing import Protocol
 
 from walkgraph.engine.loops.loop_runs import BatchGroup, LaunchBatch, LaunchedLike, LoopRun
 from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
+from walkgraph.wire.fault_points import FaultPoints
 
 DEPTH = 2
 """Launches in flight."""
@@ -47,9 +48,15 @@ class InFlight:
 
 class Launcher:
     def __init__(
-        self, admission: SlotAdmission, groups: BatchGroups, watch: Watch, clock: Callable[[], float] = time.monotonic
+        self,
+        admission: SlotAdmission,
+        groups: BatchGroups,
+        watch: Watch,
+        clock: Callable[[], float] = time.monotonic,
+        faults: FaultPoints | None = None,
     ) -> None:
         self._admission, self._groups, self._watch, self._clock = admission, groups, watch, clock
+        self._faults = faults
         self._in_flight: deque[InFlight] = deque()
 
     def launch(self) -> bool:
@@ -109,6 +116,8 @@ class Launcher:
     def _launched(self, group: BatchGroup, batch: LaunchBatch) -> InFlight:
         taken = self._clock() if self._watch.on else 0.0
         runs, graphs = batch.runs, group.graphs
+        if self._faults is not None:
+            _reach(self._faults)
         iterations = next_iterations(runs, graphs.counts(runs))
         ready = graphs.ready(runs, iterations)
         for run in runs:
@@ -120,6 +129,13 @@ class Launcher:
         launched = graphs.replay(ready)
         handed = self._clock() if self._watch.on else 0.0
         return InFlight(group, batch, launched, taken, began, handed)
+
+
+def _reach(faults: FaultPoints) -> None:
+    if faults.due("allocate.slots"):
+        raise MemoryError
+    if faults.due("launch.loop"):
+        raise RuntimeError("a fault was set here")
 
 
 def next_batch(group: BatchGroup) -> LaunchBatch:

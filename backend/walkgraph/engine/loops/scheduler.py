@@ -13,6 +13,7 @@ from walkgraph.engine.loops.loop_runs import LoopDeviceLike, LoopDone, LoopKey, 
 from walkgraph.engine.loops.slot_admission import BatchGroups, NoPeers, SlotAdmission
 from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
+from walkgraph.wire.fault_points import FaultPoints
 
 
 class LoopScheduler:
@@ -25,13 +26,14 @@ class LoopScheduler:
         watch: Watch,
         here: Callable[[str], bool] = lambda run: True,
         clock: Callable[[], float] = time.monotonic,
+        faults: FaultPoints | None = None,
     ) -> None:
         """`watch`: while it is on, each launch is reported as `Stepped`. `here`: whether what a run holds is in the
         device's memory."""
         events: list[Items | LoopDone | Stepped] = []
         self.groups = BatchGroups(device)
         self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock)
-        self.launcher = Launcher(self.admission, self.groups, watch, clock)
+        self.launcher = Launcher(self.admission, self.groups, watch, clock, faults)
         self.collector = Collector(device, self.admission, self.launcher, events, watch, clock)
 
     def connect_peers(self, peers: NoPeers) -> None:

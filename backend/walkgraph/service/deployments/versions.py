@@ -29,6 +29,7 @@ from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
+from walkgraph.wire.fault_points import read_fault
 from walkgraph.wire.spec import DeploymentSpec, Limits
 
 ASK_SECONDS = 5.0
@@ -244,6 +245,7 @@ class Version:
             telemetry_name=self.label,
             telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
+            fault=None if settings.fault is None else read_fault(settings.fault),
             limits=Limits(queue=settings.queue_limit, load_deadline=settings.start_timeout),
         )
 

@@ -77,8 +77,8 @@ def read(data: bytes) -> Sound:
             if file.getsampwidth() == 2:
                 flat = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.int16, copy=False)
                 return Sound(file.getframerate(), flat.reshape(-1, file.getnchannels()))
-    except (wave.Error, EOFError, ValueError):
-        pass
+    except (wave.Error, EOFError, ValueError, RuntimeError):
+        pass  # a chunk that reaches out of its file is a bare RuntimeError
     return _read_other(data)
 
 

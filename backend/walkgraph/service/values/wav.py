@@ -14,7 +14,7 @@ def joined(files: Sequence[bytes]) -> bytes | None:
             with wave.open(io.BytesIO(data)) as file:
                 formats.add((file.getnchannels(), file.getsampwidth(), file.getframerate()))
                 sounds.append(file.readframes(file.getnframes()))
-    except (wave.Error, EOFError):
+    except (wave.Error, EOFError, RuntimeError):
         return None
     if len(formats) != 1:
         return None

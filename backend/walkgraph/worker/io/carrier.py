@@ -4,7 +4,9 @@ A transport that is declared `confirmed` is used once the peer has said that it 
 (`Opened`): what a container or a driver doesn't allow costs speed, not runs.
 """
 
+import errno
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Protocol, cast
@@ -19,6 +21,7 @@ from walkgraph.memory.device import DeviceMemory, Unavailable
 from walkgraph.placement.transports import PACKAGE, TransportDeclaration
 from walkgraph.transports.base import AddressableTransport, BadTicket, Transport
 from walkgraph.wire import messages as m
+from walkgraph.wire.fault_points import FaultPoints
 from walkgraph.worker.io import values
 
 _log = logging.getLogger(__name__)
@@ -59,10 +62,18 @@ class CarrierLike(Protocol):
 class Carrier:
     """A `transports.base.Transport` of several. Their tickets are counted together, so that a number names one."""
 
-    def __init__(self, rank: Rank, arenas: Mapping[str, int], memory: DeviceMemory | None = None) -> None:
+    def __init__(
+        self,
+        rank: Rank,
+        arenas: Mapping[str, int],
+        memory: DeviceMemory | None = None,
+        faults: FaultPoints | None = None,
+    ) -> None:
         """`arenas`: transport -> bytes for what leaves by it; at least one needs no confirmation. `memory` of this
         worker's device, where peers' can be read; without it there are no transports on devices."""
-        numbers = count(1)
+        if faults is not None and faults.due("open.arena"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        numbers, self._faults = count(1), faults
         declared = {name: _declaration(name) for name in arenas}
         self._transports: dict[str, Transport] = {}
         """The cheapest first."""
@@ -94,6 +105,8 @@ class Carrier:
     def put(self, tensor: Tensor, to: Rank, *, alone: bool = False) -> m.Ticket | None:
         """`alone`: nothing else is on its way, so that no space will come; what one arena can't hold goes by the
         next."""
+        if self._faults is not None and self._faults.due("allocate.arena"):
+            return None
         for name, one in self._before_last:
             if (name not in self._confirmed or (name, to) in self._accepted) and one.fits(tensor):
                 ticket = one.put(tensor, to)
@@ -137,6 +150,8 @@ class Carrier:
             if name not in peer.handles:
                 continue
             try:
+                if self._faults is not None and self._faults.due("open.peer"):
+                    raise BadTicket("a peer's arena can't be opened; it has probably ended")
                 one.connect(rank, peer.handles[name])
             except BadTicket:
                 self.disconnect(rank)

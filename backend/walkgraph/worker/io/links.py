@@ -67,6 +67,8 @@ class Links:
         self._context, self._transport = context, transport
         self._intake = Intake(transport)
         self._out: dict[Rank, Outbox] = {}
+        self._unreached: dict[Rank, m.Peer] = {}
+        """Peers that could not be connected to."""
         self._left: list[Any] = []
         """Notes of messages that have left."""
         self.poller = zmq.Poller() if poller is None else poller
@@ -90,14 +92,16 @@ class Links:
         """Connect to every peer that is new or was started anew, and forget what was under way to its predecessor."""
         for rank in self.peers.replaced(peers):
             self._part(rank)
+        self._unreached.clear()
         for rank, peer in peers.items():
             if rank == self._rank or rank in self.peers.known:
                 continue
             try:
                 self._transport.connect(rank, peer)
             except BadTicket as error:
-                # It has ended meanwhile, and the conductor will name its successor; or it will miss the greeting.
+                # It has ended meanwhile, and the conductor will name its successor; or it is tried again.
                 _log.warning("rank %d can't connect to rank %d: %s", self._rank, rank, error)
+                self._unreached[rank] = peer
                 continue
             self.peers.known[rank] = peer
             socket = sockets.push(self._context, peer.address)
@@ -110,6 +114,11 @@ class Links:
                     outbox.urge(waiting.message)
                 else:
                     outbox.send(waiting)
+
+    def reach_again(self) -> None:
+        """Try once more to connect to the peers of which that failed."""
+        if self._unreached:
+            self.set_peers({**self.peers.known, **self._unreached})
 
     def send(self, send: Send, note: Any = None) -> None:
         """Queue a message to a peer. `note` is handed to `departures` once the message has left."""

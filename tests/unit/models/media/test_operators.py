@@ -96,6 +96,7 @@ def test_sides_fit_between_the_bounds(
     assert tuple(pixels["pixels"].shape) == (3, wanted[1], wanted[0])
 
 
+@pytest.mark.safety("S9")
 def test_a_bomb_is_refused_before_it_is_decoded(engine: Engine) -> None:
     data = bytearray(encoded(Image.new("1", (8, 8))))
     for width in (9000, 60_000):

@@ -1,0 +1,282 @@
+"""Deployments in which one fault point fails, one after the other; their processes are forked.
+
+`python -m tests.support.failing shapes 3 8`: eight faults, drawn, in `shapes` with 3 steps; without the 8, all. A line
+of JSON tells what came of each. In a round a request is answered as without the fault or ends
+with a typed error; what the round ends with is answered right; then nothing is held and no file is left open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import secrets
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from tests.support.deployment import KV_BYTES, ROOT, children, graph_named, is_gone, shared_memory
+from tests.support.forked import Child, ForkingLoop, fork, plan_on_three
+from walkgraph.components import catalogue
+from walkgraph.conductor.core import Conductor
+from walkgraph.graph import codec as graphs
+from walkgraph.graph.document import Graph
+from walkgraph.ids import RunId
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.document import decode
+from walkgraph.placement.tables import Plan
+from walkgraph.telemetry import events as t
+from walkgraph.telemetry.emit import Off
+from walkgraph.wire import codec, sockets
+from walkgraph.wire import messages as m
+from walkgraph.wire.fault_points import RECORD, Fault, fault_points
+from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, Limits, read_spec, write_spec
+from walkgraph.worker.observe import work_telemetry
+
+LONGEST = 60.0
+"""Seconds for what takes one or two on an idle machine."""
+TYPED = {"worker_lost", "out_of_memory", "node_error", "stalled", "overloaded", "stream_error", "deadline_exceeded"}
+"""What a fault may end a request with."""
+SOUND = Fault(process="conductor", point="send", number=0)
+"""None fails; passages are counted."""
+LIMITS = Limits(backoff_first=0.02, backoff_last=0.1)
+TRIES = 8
+"""Conductors started before a deployment is given up, as a service does."""
+
+
+class Case:
+    """What is deployed, and asked."""
+
+    def __init__(
+        self, graph: Graph, plan: Plan, task: str, params: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> None:
+        self.graph, self.plan, self.task, self.params, self.inputs = graph, plan, task, params, inputs
+
+
+def shapes(steps: int) -> Case:
+    """The starter's request, its guidance on ranks of their own."""
+    graph = graph_named("shapes")
+    placement = decode(json.loads((ROOT / "placements" / "shapes_cfg3_cpu.json").read_text()))
+    made = assemble(Assignment(graph, placement), catalogue())
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    prompt = {"prompt": (m.Small(value="a red circle on white"),)}
+    plan = msgspec.structs.replace(made, ranks=kept)
+    return Case(graph, plan, "text_to_image", {"steps": steps, "seed": 3, "cfg_interval_low": 0.0}, prompt)
+
+
+def streams(items: int) -> Case:
+    """Every rank sends to every other."""
+    return Case(*plan_on_three(), "all", {"items": items, "seed": 3}, {})
+
+
+CASES: Mapping[str, Callable[[int], Case]] = {"shapes": shapes, "streams": streams}
+
+
+def conduct(directory: Path) -> None:
+    work_telemetry.GAUGE_SECONDS = 0.05  # (in this process, and those that it forks)
+    spec = read_spec(directory)
+    core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
+    faults = fault_points(spec.fault, directory, "conductor")
+    context = sockets.context(faults)
+    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
+    ForkingLoop(directory, False, core, service, workers, Off(), time.monotonic, faults).run()
+    context.destroy(linger=1000)
+
+
+class Client:
+    """Whoever starts a deployment, asks it, and starts it again when it ends."""
+
+    def __init__(self, directory: Path, case: Case, fault: Fault) -> None:
+        self.case, self.directory = case, directory
+        self._context: sockets.Context = zmq.Context()
+        directory.mkdir(mode=0o700)
+        told = sockets.address(directory, "told")
+        self._told = sockets.pull(self._context, told)
+        write_spec(
+            directory,
+            DeploymentSpec(
+                name="failing",
+                graph=graphs.dump(case.graph),
+                plan=case.plan,
+                telemetry_address=told,
+                limits=LIMITS,
+                fault=fault,
+            ),
+        )
+        self._socket = sockets.dealer_for(self._context, sockets.address(directory, SERVICE_SOCKET))
+        self._reader = sockets.Reader(self._socket, codec.from_conductor)
+        self._numbers, self.started = count(), 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.status: m.Status | None = None
+        self.ends: dict[str, str] = {}
+        """Run -> its error's code, or a digest of its outputs."""
+        self._outputs: dict[str, list[tuple[str, int, m.Value]]] = defaultdict(list)
+        self.gauges: dict[int, t.RankGauge] = {}
+        self.started += 1
+        if self.started > TRIES:
+            raise TimeoutError("the deployment ends again and again")
+        self.conductor = Child(fork(lambda: conduct(self.directory)))
+
+    def ask(self) -> str:
+        """Its error's code, or a digest of what it gave."""
+        self.until(lambda: self.status is not None and self.status.state == "ready", "it is ready", again=True)
+        run, start, case = RunId(f"run{next(self._numbers)}"), self.started, self.case
+        message = m.Submit(run=run, task=case.task, params=dict(case.params), inputs=dict(case.inputs))
+        self._socket.send(codec.encode(message))
+        self.until(lambda: run in self.ends or self.started > start, f"{run} ends", again=True)
+        # A service ends the runs of a process that has ended.
+        return self.ends.get(run, "worker_lost")
+
+    def until(self, holds: Callable[[], bool], what: str, *, again: bool = False, longest: float = LONGEST) -> None:
+        """`again`: a conductor that has ended is started again."""
+        end = time.monotonic() + longest
+        while not holds():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: {self.status}")
+            self._socket.poll(2)
+            for _, message in self._reader.drain():
+                self._take(message)
+            while self._told.poll(0):
+                for event in t.decode(self._told.recv()).events:
+                    if isinstance(event, t.RankGauge):
+                        self.gauges[event.rank] = event
+            if again and self.conductor.poll() is not None:
+                self._begin()
+
+    def _take(self, message: m.FromConductor) -> None:
+        match message:
+            case m.Status():
+                self.status = message
+                if message.state == "failed":
+                    raise TimeoutError(f"the deployment failed: {message.reason}")
+            case m.Output():
+                self._outputs[message.run].append((message.name, message.index, message.value))
+            case m.Finished():
+                self.ends[message.run] = message.error.code if message.error else self._digest(message.run)
+            case m.Rejected():
+                self.ends[message.run] = message.error.code
+            case _:
+                pass
+
+    def _digest(self, run: str) -> str:
+        made = sorted(self._outputs[run], key=lambda one: one[:2])
+        return hashlib.sha256(msgspec.msgpack.encode(made)).hexdigest()[:16]
+
+    def all_free(self) -> None:
+        since, ranks = time.monotonic(), len(self.case.plan.ranks)
+        self.until(
+            lambda: (
+                len(self.gauges) == ranks and all(gauge.at > since and free(gauge) for gauge in self.gauges.values())
+            ),
+            "all is free",
+            again=True,
+        )
+
+    def files(self) -> dict[int, int]:
+        """Process -> how many files it has open."""
+        return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in self.processes()}  # noqa: PTH208
+
+    def processes(self) -> list[int]:
+        return [self.conductor.pid, *children(self.conductor.pid)]
+
+    def close(self) -> None:
+        left = self.processes() if self.conductor.poll() is None else []
+        if left:
+            self._socket.send(codec.encode(m.Stop()))
+            self.until(lambda: self.conductor.poll() is not None, "the end")
+        self._context.destroy(linger=0)
+        if not all(map(is_gone, left)):
+            raise TimeoutError("a process is left")
+
+
+def free(gauge: t.RankGauge) -> bool:
+    return gauge.pages_free == gauge.pages_total and not gauge.out_tickets and not gauge.runs
+
+
+def played(case: Case, fault: Fault, golden: str | None = None) -> tuple[str, list[str], list[str]]:
+    """What the first request came to; the lines of the record; what is wrong."""
+    before, wrong = shared_memory(), list[str]()
+    folder = Path(tempfile.gettempdir()) / f"wg{secrets.token_hex(4)}"
+    client = Client(folder, case, fault)
+    record = folder / RECORD
+    try:
+        first = client.ask()
+        client.all_free()
+        files = client.files()
+        second = client.ask()
+        if second != first and first == golden:
+            third = client.ask()  # the fault came later
+            wrong += [f"then {second}"] if second not in TYPED else []
+        else:
+            third = second
+        client.all_free()
+        if golden is not None:
+            wrong += [f"at first {first}"] if first != golden and first not in TYPED else []
+            wrong += [f"at last {third}"] if third != golden else []
+            # A socket whose other end has died is closed a little later.
+            more = lambda: {pid: n for pid, n in client.files().items() if n > files.get(pid, n)}  # noqa: E731
+            with contextlib.suppress(TimeoutError):
+                client.until(lambda: not more(), "files are closed", longest=5.0)
+            wrong += [f"files {files} {more()}"] if more() else []
+        first = second if first == golden else first
+    except TimeoutError as error:
+        first, wrong = "late", [str(error)]
+    finally:
+        lines = record.read_text().splitlines() if record.exists() else []
+        with contextlib.suppress(TimeoutError, zmq.ZMQError, FileNotFoundError):
+            client.close()
+        if client.conductor.poll() is None:
+            os.kill(client.conductor.pid, 9)
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+    wrong += ["shared memory is left"] if shared_memory() != before else []
+    return first, lines, wrong
+
+
+def passages(lines: list[str]) -> dict[tuple[str, str], int]:
+    """Process and point -> how often it is reached."""
+    return dict(Counter((line.split()[0], line.split()[1]) for line in lines))
+
+
+def faults_of(lines: list[str]) -> list[Fault]:
+    """One for each passage, of each point in each process."""
+    each = sorted(passages(lines).items())
+    return [Fault(process=who, point=point, number=one) for (who, point), most in each for one in range(1, most + 1)]
+
+
+def main(name: str, size: int, most: int = 0, only: str = "") -> None:
+    """`most`: so many faults, drawn; 0: all. `only`: those of `rank0:send`."""
+    case = CASES[name](size)
+    golden, lines, wrong = played(case, SOUND)
+    print(json.dumps({"golden": golden, "wrong": wrong}), flush=True)
+    faults = [fault for fault in faults_of(lines) if only in ("", f"{fault.process}:{fault.point}")]
+    for fault in random.Random(most).sample(faults, min(most or len(faults), len(faults))) if most else faults:
+        began = time.monotonic()
+        end, found, wrong = played(case, fault, golden)
+        told = {
+            "fault": f"{fault.process}:{fault.point}:{fault.number}",
+            "failed": any(line.endswith("failed") for line in found),
+            "end": "right" if end == golden else end,
+            "wrong": wrong,
+            "seconds": round(time.monotonic() - began, 2),
+        }
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:5])
