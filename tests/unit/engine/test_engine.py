@@ -142,6 +142,7 @@ def test_not_a_number_ends_its_run_naming_node_port_and_iteration() -> None:
     assert "[4, 1]" in bad.error.message
 
 
+@pytest.mark.safety("R12")
 def test_memory_that_is_not_there_fails_one_run() -> None:
     engine = engine_of(plan_of({"allocate": ("walkgraph.models.synthetic.operators:Allocate", {})}))
     good, bad = serve(engine, call("allocate", mebibytes=1), call("allocate", run="bad", mebibytes=2**31 - 1))
@@ -149,8 +150,10 @@ def test_memory_that_is_not_there_fails_one_run() -> None:
     assert bad.error is not None
     assert bad.error.code == "out_of_memory"
     assert bad.error.retryable
+    assert serve(engine, call("allocate", run="bad", mebibytes=1))[0].error is None
 
 
+@pytest.mark.safety("R12")
 def test_a_cache_that_is_full_fails_one_run_and_frees_its_share() -> None:
     engine = attend_engine(pages=4)
     first, second = serve(engine, feed([1] * 40, run="a"), feed([1] * 33, run="b"))
