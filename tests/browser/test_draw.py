@@ -300,7 +300,7 @@ def feed_a_port_twice(person: Person) -> None:
 
 def take_a_step_out_of_its_loop(person: Person) -> None:
     move_to(person, "use:combine_cfg", (600, 360))
-    read_and_follow(person, r"combine_cfg takes what it gave before, .* put it in a loop", None)
+    read_and_follow(person, r"combine_cfg takes its own earlier value, .* put it in a loop", None)
     read_and_follow(person, r"llm stands before combine_cfg, and no loop .* put them in a loop", None)
 
 

@@ -68,5 +68,7 @@ export function insideWords(nodes: readonly string[], spans = false): string {
     nodes.length > 1
       ? `The device runs the loop whole, so the times of ${nodes.join(", ")} in it are unknown.`
       : `The device runs the loop whole: each iteration calls ${nodes[0] ?? "nothing"}.`;
-  return spans ? `${inside} It has parts on other ranks; their waits for each other are included in that time.` : inside;
+  return spans
+    ? `${inside} It has parts on other ranks; their waits for each other are included in that time.`
+    : inside;
 }
