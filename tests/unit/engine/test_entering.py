@@ -259,7 +259,7 @@ def test_a_stack_of_what_is_left_out_at_times_is_refused(here: Engine) -> None:
     stack = replace(body_of(call)[folds].inputs[0], stacked=((looks - 3, "y"), (looks, "y")))
     call = use_of(call, folds, inputs=(stack,))
     call = use_of(call, looks, active=(True, False, True))
-    assert failed(here, call)[1] == "`fold.every` would have values of some iterations alone"
+    assert failed(here, call)[1] == "`fold.every` would have values in some iterations only"
 
 
 def test_a_stack_of_several_shapes_is_refused(here: Engine) -> None:
