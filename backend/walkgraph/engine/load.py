@@ -78,8 +78,8 @@ def make_pools(
     plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded], faults: FaultPoints | None = None
 ) -> dict[str, Pool]:
     """Make one pool for each cache shape, sized by the lines of the plan's budget for its states; returns paged state
-    -> pool. If no state has a line, the memory is divided equally; if only some have, a pool without one gets the
-    pages that a warm-up needs."""
+    -> pool. If no state has a line, every state counts for the same number of pages; if only some have, a pool without
+    one gets the pages that a warm-up needs."""
     kinds = _cache_kinds(plan, here, loaded)
     lines = dict(here.budget)
     given = {name: lines.get(f"kv {name}", 0) for name in kinds}

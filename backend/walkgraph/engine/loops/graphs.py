@@ -43,8 +43,8 @@ as long as all shorter counts together."""
 HIDDEN_SECONDS = 0.0005
 """The longest launch of a loop with an `until`, in seconds."""
 LONG_SECONDS = 0.04
-"""From this many seconds on, a launch is so long that the host's work between launches doesn't matter, and that a
-cancel shouldn't wait for two."""
+"""Seconds of an iteration from which on the host's work between launches doesn't matter, and a cancel shouldn't wait
+for two launches."""
 SLOW_SECONDS = 0.005
 """From this many seconds per iteration on, only few batch sizes are captured ahead."""
 MOST_ITERATIONS = 64
