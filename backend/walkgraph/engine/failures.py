@@ -39,7 +39,7 @@ class Failures:
             advice = "ask for less, or try again when other runs have ended"
             return self._error(call, "out_of_memory", f"`{node}` needs more memory than its rank has; {advice}")
         _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
-        where = f"the log of rank {self._rank} says where, under this run's id"
+        where = f"see the log of rank {self._rank} under this run's id"
         return self._error(call, "node_error", f"`{node}` failed; {where}")
 
     def numeric(self, call: Call, port: str) -> ErrorInfo:
@@ -52,7 +52,7 @@ class Failures:
         """The error of a loop in which an iteration gave NaN or infinite numbers; which of its nodes did is not known.
         `spans`: the loop has parts on other ranks, and one of these may have failed."""
         names = " or ".join(f"`{node}`" for node in _nodes(call))
-        what = f"{names} gave NaN or infinite numbers" + (", or another rank nothing," if spans else "")
+        what = f"{names} gave NaN or infinite numbers" + (", or another rank sent nothing," if spans else "")
         message = f"{what} at iteration {iteration}; check its inputs and parameters"
         return self._error(call, "numeric_error", message, at=(*call.iteration, iteration))
 

@@ -70,13 +70,13 @@ class CallScheduler:
         self.in_flight.fence(call.run)
         try:
             ready = self._ready(self._nodes[call.node], call)
-        except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
+        except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
             self._unready.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._schedule.add(*ready)
 
     def hold(self, run: str) -> None:
-        """Launch nothing of a run until `release` or `cancel`."""
+        """Hold back a run's calls until `release` or `cancel`."""
         self._schedule.hold(run)
 
     def release(self, run: str) -> None:

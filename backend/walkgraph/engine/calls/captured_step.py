@@ -125,7 +125,7 @@ class CapturedSteps:
         calls: Sequence[Call],
         host_ports: Callable[[Call], Collection[str]],
     ) -> list[Outputs]:
-        """Copies, as the next replay writes over what this one gave."""
+        """Copy a graph's outputs, because the next replay overwrites them."""
         wanted = [host_ports(call) for call in calls]
         outputs: list[Outputs] = [{} for _ in calls]
         for port in spec.outputs:

@@ -15,7 +15,7 @@ from walkgraph.errors import ErrorInfo
 
 
 class Done(NamedTuple):
-    """A call that was served or failed."""
+    """A call that succeeded or failed."""
 
     call: Call
     outputs: Outputs | None

@@ -11,7 +11,7 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 
 
 class FiniteCheck:
-    """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
+    """Finds NaN and infinity in outputs: one small reduction per tensor, one read per device."""
 
     def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
         self._bad: dict[int, str] = {}

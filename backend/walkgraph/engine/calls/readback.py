@@ -6,7 +6,7 @@ from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
 
 
 def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
-    """Node on this rank's device -> its output ports that must come back from there."""
+    """Node on this rank's device -> its output ports that are copied to the host."""
     found: dict[str, set[str]] = {}
     for walk in plan.walks:
         for edge in walk.edges:

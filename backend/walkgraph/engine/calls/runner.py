@@ -27,7 +27,7 @@ from walkgraph.wire.fault_points import FaultPoints
 _log = logging.getLogger(__name__)
 
 HostPorts = Callable[[Call], Collection[str]]
-"""The output ports of a call that are read on the host."""
+"""Gives the output ports of a call that the host reads."""
 
 
 class Runner:

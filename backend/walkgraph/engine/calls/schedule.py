@@ -91,7 +91,7 @@ class Schedule:
         self._put(key, _QueuedCall(due, (self._arrivals,), rows, call))
 
     def hold(self, run: str) -> None:
-        """Serve nothing of a run until `release` or `cancel`."""
+        """Hold back a run's calls until `release` or `cancel`."""
         held = self._held.setdefault(run, [])
         for key, queue in list(self._queues.items()):
             held += [(key, w) for w in queue if w.call.run == run]

@@ -34,5 +34,5 @@ class AttentionBackends:
             return FlashInferAttention(pool, segments, workspace)
         if on_gpu and why not in self._logged:
             self._logged.add(why)
-            _log.info("attention is PyTorch's where %s", why)
+            _log.info("using PyTorch's attention: %s", why)
         return PagedAttention(pool, segments, self.contexts)

@@ -42,9 +42,9 @@ def unfit(shape: CacheShape, segments: Sequence[PlacedSegment], available: bool)
     if not available:
         return "FlashInfer is not installed"
     if shape.dtype not in (torch.bfloat16, torch.float16):
-        return f"FlashInfer has no form for caches in {shape.dtype}"
+        return f"FlashInfer does not support caches in {shape.dtype}"
     if shape.head_dim not in (64, 128, 256):
-        return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
+        return f"FlashInfer does not support heads of {shape.head_dim} numbers"
     if not all(placed.segment.keep for placed in segments):
         return "rows that are attended and not kept have no pages for FlashInfer to read"
     return None

@@ -26,9 +26,9 @@ def unfit(shape: CacheShape, device: torch.device) -> str | None:
     if not installed():
         return "FlashInfer is not installed"
     if shape.dtype not in (torch.bfloat16, torch.float16):
-        return f"FlashInfer has no form for caches in {shape.dtype}"
+        return f"FlashInfer does not support caches in {shape.dtype}"
     if shape.head_dim not in (64, 128, 256):
-        return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
+        return f"FlashInfer does not support heads of {shape.head_dim} numbers"
     return None
 
 

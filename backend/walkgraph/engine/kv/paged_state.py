@@ -25,7 +25,7 @@ class PagedSequence:
     content: int = EMPTY
     """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
     prefix: PrefixKey | None = None
-    """What the kept tokens were computed from, if that is known of all of them."""
+    """Key of what the kept tokens were computed from, if that is known of all of them."""
 
     def alike(self, other: "PagedSequence") -> bool:
         """True only if both are sure to hold the same tokens at the same positions."""
@@ -68,7 +68,7 @@ class AppendedTokens(NamedTuple):
 
 
 class TokensRead(NamedTuple):
-    """Tokens that a call added to what its run keeps."""
+    """Tokens that a call added to the states of its run."""
 
     tokens: int = 0
     found: int = 0

@@ -22,7 +22,7 @@ Tokens = tuple[int, ...]
 
 
 class PrefixKey(NamedTuple):
-    """What the keys and values of a sequence were computed from, first token to last."""
+    """Identifies what the keys and values of a sequence were computed from, first token to last."""
 
     origin: Hashable
     tokens: Tokens = ()
@@ -31,7 +31,7 @@ class PrefixKey(NamedTuple):
 
 
 class PrefixStats(NamedTuple):
-    """Counts since the start, but for `pages`."""
+    """Counts since the start, except `pages`."""
 
     lookups: int = 0
     hits: int = 0

@@ -221,7 +221,7 @@ class Reservation:
             self.before[key] = [one.copy() for one in known.sequences] if known else None
         sequences = self._table.open(key).sequences
         if sequence > len(sequences):
-            raise PageFault(f"sequence {sequence} of `{key.state}` comes before sequence {len(sequences)}")
+            raise PageFault(f"sequence {sequence} of `{key.state}` can't be opened before sequence {len(sequences)}")
         if sequence == len(sequences):
             sequences.append(PagedSequence())
         return sequences[sequence]
@@ -338,7 +338,7 @@ class Transaction:
 
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, AttentionBackend):
-            raise PageFault("`commit` takes what `attend` gave")
+            raise PageFault("`commit` takes the result of `attend`")
         for placed in attention.segments:
             segment = placed.segment
             if segment.keep:
@@ -406,7 +406,7 @@ class Transaction:
         if segment.tokens is None or prefix is None:
             return None
         if segment.mode != "causal" or not segment.advance == placed.new == len(segment.tokens):
-            raise PageFault("only causal rows of a position each can have names, one for each row")
+            raise PageFault("only causal rows that advance one position each can have tokens, one per row")
         return prefix._replace(tokens=(*prefix.tokens, *segment.tokens))
 
     def _placed(self, segment: Segment, pool: Pool) -> PlacedSegment:

@@ -165,7 +165,7 @@ class Body:
         return self.widths.get(state, 1)
 
     def grown(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
-        """What an iteration has appended to each state before each use, and in all."""
+        """Tokens and positions that an iteration has appended to each state before each use, and in all."""
         if form.runs not in self._grown:
             self._grown[form.runs] = self._growth(form)
         return self._grown[form.runs]
@@ -385,7 +385,7 @@ def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
     for use, given, operator in zip(call.spec.uses, call.uses, operators, strict=True):
         empty = next((port for port, source in use.sources.items() if not source.begins), None)
         if empty is not None:
-            raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
+            raise CallFailed(f"`{use.node}.{empty}` has no value in the first iteration of a device loop", empty)
         values = inputs_of(use, call.values, steps)
         step = operator.step_spec(values, given.params)
         if step is None:
@@ -424,7 +424,7 @@ def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, 
         case "stack":
             rows = [steps[at].outputs.get(output) for at, output in source.places]
             if not rows or None in rows or len(set(rows)) > 1:
-                raise CallFailed(f"`{use.node}.{port}` is to be made of values of several shapes", port)
+                raise CallFailed(f"`{use.node}.{port}` would stack values of different shapes", port)
             first = rows[0] or Row((), torch.float32)
             return _blank(Row((len(rows), *first.shape), first.dtype))
         case "index":
@@ -437,7 +437,7 @@ def _part(use: LoopUseSpec, port: str, part: int, row: Row) -> Row:
     """The row of one slice of a value."""
     slices = row.shape[0] if row.shape else 0
     if part >= slices:
-        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, and the loop goes on", code="invalid_input")
+        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, but the loop runs longer", code="invalid_input")
     return Row(row.shape[1:], row.dtype)
 
 
@@ -463,9 +463,9 @@ def _check_blocks(body: Body) -> None:
         for slot in use.spec.scratch:
             state = use.states[slot]
             if body.width(state) > 1:
-                raise CallFailed(f"`{use.node}` attends a block behind one sequence, and its state has several")
+                raise CallFailed(f"`{use.node}` attends a block behind one sequence, but its state has several")
             if state in grows:
-                raise CallFailed(f"`{use.node}` attends a block behind a state to which the same loop appends")
+                raise CallFailed(f"`{use.node}` attends a block behind a state that the same loop appends to")
 
 
 def _table_iterations(call: LoopCall) -> int:

@@ -70,7 +70,7 @@ class Collector:
             flags = [(stop[row], sounds[row]) for stop, sounds in zip(stops, sound, strict=True)]
             try:
                 self._advance(group, run, flags, values, row)
-            except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+            except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
                 self._admission.fail(group, run, raised)
             self._admission.leave(group, run)
 

@@ -69,7 +69,7 @@ class Launcher:
         try:
             self._in_flight.append(self._launched(group, batch))
             group.in_flight += 1
-        except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
+        except Exception as raised:  # noqa: BLE001 (a launch that fails ends only the runs in it)
             for run in batch.runs:
                 self._admission.fail(group, run, raised)
         return True

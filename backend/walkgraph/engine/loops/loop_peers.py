@@ -187,7 +187,9 @@ class PeerParts:
         if halt is None or len(inboxes) < len(used):
             self._give_back(halt, inboxes)
             if not self._parts:
-                raise CallFailed(f"the values of `{call.loop}` don't fit what this rank shares with others")
+                raise CallFailed(
+                    f"the values of `{call.loop}` don't fit the memory that this rank shares with its peers"
+                )
             return False
         self._parts[key] = PeerPart(call, halt, inboxes, left=self._left.pop(key, set[Rank]()))
         for rank in call.peers:

@@ -94,7 +94,7 @@ class SlotTables:
         self.cells = {place: self._table(row) for place, row in self.layout.rows.items()}
         self.tensors = {name: self._table(row) for name, row in body.tensors.items()}
         self.begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
-        """The content that states which begin anew have at the start of every iteration."""
+        """For states that begin anew: their content at the start of every iteration."""
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
         """Links as in `layers.channels`."""
         self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
@@ -334,7 +334,7 @@ class LoopSlots:
         )
 
     def _grown(self, forms: Forms, name: str, first: int, end: int) -> Grown:
-        """What iterations `first` to `end` append to a state."""
+        """Tokens and positions that iterations `first` to `end` append to a state."""
         found = [(n, self._body.grown(form)[1].get(name, NOTHING)) for form, n in forms.counts(first, end).items()]
         return Grown(sum(n * one.tokens for n, one in found), sum(n * one.positions for n, one in found))
 
@@ -358,8 +358,8 @@ class LoopSlots:
                 one = kept[0]
                 if any((row.length, row.position) != (one.length, one.position) for row in kept):
                     raise CallFailed(
-                        f"the sequences of `{key.state}` are of different lengths; a loop on the device takes "
-                        "one step with all of them at a time"
+                        f"the sequences of `{key.state}` have different lengths; a device loop steps all "
+                        "of them together"
                     )
                 held[name] = [row.pages for row in kept], one.length, one.position
                 entered.contexts[name] = ContextSequence(one.pages, one.length, one.position, one.content)
@@ -394,7 +394,7 @@ class LoopSlots:
                 asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
                 if (ends := next(asks, None)) is not None:
                     entered.times = ends
-                    entered.bound = f"`{use.node}.{port}` has {slices} slices, and the loop goes on"
+                    entered.bound = f"`{use.node}.{port}` has {slices} slices, but the loop runs longer"
 
     def _bound(self, call: LoopCall, entered: Entered, name: str) -> None:
         """Limit the iterations to what the state may hold."""
@@ -445,7 +445,7 @@ def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:
     begins = forms.at(0)
     for node, port, source in _called(body, begins) if first == 0 else ():
         if source.first is not None and not all(begins.gives(place) for place in source.first.needs):
-            raise CallFailed(f"`{node}.{port}` has no value at the first iteration of a loop on the device", port)
+            raise CallFailed(f"`{node}.{port}` has no value in the first iteration of a device loop", port)
 
 
 def _called(body: Body, form: Form) -> Iterator[tuple[str, str, LoopSource]]:

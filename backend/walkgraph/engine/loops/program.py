@@ -302,7 +302,7 @@ class Program:
         return self._series[at.wide, :, at.iteration]
 
     def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], Tensor]:
-        """What an iteration has appended before each use, and the growth of the counters, int32 `[1 + 2S]`. Counters
+        """Tokens appended in an iteration before each use, and the growth of the counters, int32 `[1 + 2S]`. Counters
         of a state that begins anew don't grow."""
         found = self._grown.get(form.runs)
         if found is None:

@@ -131,7 +131,7 @@ class SlotAdmission:
                     self._enter(group, run)
                 else:
                     short.setdefault(group, []).append(run)
-            except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
+            except Exception as raised:  # noqa: BLE001 (a failed entry ends only that run)
                 self.peers.end(run.call, None, halt=True)
                 error = self._device.failure(run.call, raised)
                 self._events.append(LoopDone(run.call, None, error, 0, False, 0.0, 0.0, 1))
@@ -148,7 +148,7 @@ class SlotAdmission:
             return
         try:
             run.cells = group.slots.leave(run)
-        except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+        except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
             self.fail(group, run, raised)
             return
         self._free(group, run)

@@ -38,7 +38,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoopSource:
-    """Where an input of a use takes its value from, iteration by iteration."""
+    """The source of a use's input, iteration by iteration."""
 
     kind: Literal["entering", "each", "internal", "stack", "carried", "index", "channel", "behind"]
     """`entering`: the same value in all iterations; `each`: slice i of a value at iteration i, absent past its end;
@@ -54,7 +54,7 @@ class LoopSource:
     constant: int | None = None
     """Takes the place of an entering value: the index of an unrolled loop."""
     sliced: bool = False
-    """The entering value is a sequence: `each` reads a slice of it, `carried` begins with its first one."""
+    """True if the entering value is a sequence: `each` reads a slice of it, `carried` begins with its first one."""
     channel: int = -1
     """For `channel` and `behind`: its index among the channels that are read."""
     part: int | None = None
@@ -107,7 +107,7 @@ class LoopUseSpec:
     varying: tuple[str, ...] = ()
     """Numeric parameters that change with the loop's index."""
     inner: tuple[int, ...] = ()
-    """Its indices in the loops inside, outermost first."""
+    """Its indices in the inner loops, outermost first."""
 
 
 class ChannelPort(NamedTuple):
@@ -152,7 +152,7 @@ class LoopSpec:
     """Names the loop in its Walk: the index of its first use."""
     loop: str
     uses: tuple[LoopUseSpec, ...]
-    """In the order of the calls of an iteration."""
+    """Uses, in the order of the calls of an iteration."""
     until: Place | None
     """The output that ends the loop when it is true."""
     outputs: tuple[LoopOutput, ...]
@@ -224,7 +224,7 @@ class Anew(NamedTuple):
 
 @dataclass(slots=True)
 class LoopCall:
-    """A loop that a run enters, and that the engine runs by itself from its first iteration to its last.
+    """A loop that a run enters, and that the engine runs by itself from the first iteration to the last.
 
     It ends after `times` iterations, or after the one whose `until` is true.
     """
@@ -235,7 +235,7 @@ class LoopCall:
     iteration: tuple[int, ...]
     """Indices of the loops around it."""
     times: int
-    """1 or more."""
+    """Iterations; at least 1."""
     uses: tuple[LoopUse, ...]
     """One for each use of the spec."""
     values: Mapping[str, Any]

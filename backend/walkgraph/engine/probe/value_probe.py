@@ -42,7 +42,7 @@ class ProbeRequest(NamedTuple):
     histogram: bool = False
     preview: bool = False
     record: bool = False
-    """Digest and picked numbers."""
+    """True for a digest and picked numbers."""
 
 
 class ProbedValue(NamedTuple):
@@ -82,9 +82,9 @@ class ValueProbe:
             if isinstance(value, Tensor):
                 try:
                     self._looks.append(self._tensor(token, value, modality, wants))
-                except Exception as raised:  # noqa: BLE001 (no run may fail because somebody looks at it)
+                except Exception as raised:  # noqa: BLE001 (being watched must not make a run fail)
                     looked = ProbedValue(token, *_kind(value))
-                    _log.warning("a value of %s %s could not be looked at: %s", *_kind(value), raised)
+                    _log.warning("a value of %s %s could not be probed: %s", *_kind(value), raised)
                     self._looks.append(_PendingProbe(None, lambda: looked))
             elif isinstance(value, Mapping | list | tuple) and not isinstance(value, CacheSummary):
                 self._looks.append(self._list(token, value, wants))
@@ -215,8 +215,9 @@ def _read(
 
 
 def measured(flat: Tensor, *, histogram: bool) -> Tensor:
-    """Float64 `[6]` or `[6 + BINS]` on the tensor's device: NaN, infinite, lowest, highest, mean, standard deviation,
-    and how many there are in each of the equal bins from lowest to highest. Zeros where there is no finite number."""
+    """Float64 `[6]` or `[6 + BINS]` on the tensor's device: counts of NaN and infinity, lowest, highest, mean,
+    standard deviation, and the count in each of BINS equal bins from lowest to highest. Zeros if no number is
+    finite."""
     numbers = flat[:: _every(flat)].to(torch.float64)
     if not numbers.numel():
         return numbers.new_zeros(6 + BINS * histogram)

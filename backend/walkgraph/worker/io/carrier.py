@@ -213,7 +213,7 @@ def shared_memory(device: str) -> DeviceMemory | None:
     try:
         return CudaMemory(torch.device(device))
     except Unavailable as error:
-        _log.warning("tensors leave `%s` by the host's memory: %s", device, error)
+        _log.warning("tensors leave `%s` through host memory: %s", device, error)
         return None
 
 
@@ -238,5 +238,5 @@ def _transport(
     try:
         return make(rank, nbytes, memory, numbers=numbers)
     except (Unavailable, torch.OutOfMemoryError) as error:
-        _log.warning("tensors leave `%s` by the host's memory: %s", memory.device, error)
+        _log.warning("tensors leave `%s` through host memory: %s", memory.device, error)
         return None

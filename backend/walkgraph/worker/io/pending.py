@@ -75,8 +75,8 @@ class HeldMessages:
         edge = self._edge(message, walk)
         what = f"`{edge}`" if edge else "a message"
         said = (
-            f"rank {self._rank} can't send {what} to rank {rank}, which it doesn't know, and holds too much for such "
-            "ranks already; ask again, and report it with the deployment's log"
+            f"rank {self._rank} can't send {what} to rank {rank}: it isn't connected yet, and too many messages "
+            "wait already; try again, and report this with the deployment's log"
         )
         return RunFailed(ErrorInfo(code="stalled", message=said, walk=walk or None, rank=self._rank))
 

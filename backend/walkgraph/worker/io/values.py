@@ -65,7 +65,7 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
             return _inline(value)
         case m.Ticket():
             if get is None:
-                raise InvalidInput("a tensor's ticket can't come from here; send its bytes")
+                raise InvalidInput("a tensor's ticket is not accepted here; send its bytes")
             return get(value)
         case m.Many():
             return [unpack(item, get) for item in value.items]
@@ -96,7 +96,7 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
     if isinstance(value, Tensor):
         return _tensor(value.detach(), put, tickets)
     if depth == MAX_DEPTH:
-        raise InvalidInput(f"a value has lists in lists deeper than {MAX_DEPTH}; flatten it")
+        raise InvalidInput(f"a value nests lists more than {MAX_DEPTH} deep; flatten it")
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()
         return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})

@@ -140,7 +140,7 @@ class LoopEntry:
         return self._calls.key(self._step, state, self._at)
 
     def _anew(self) -> dict[StateKey, Anew]:
-        """States that begin every iteration as they are when the run enters."""
+        """States that begin every iteration anew, and what they begin with."""
         loop, found = self.table.loop, dict[StateKey, Anew]()
         copied = [(fork.states[1], self._key(fork.states[0])) for fork in loop.forks]
         for state, source in (*copied, *((state, None) for state in loop.anew)):

@@ -337,7 +337,7 @@ class Lowering:
 
 
 class _Lowered:
-    """One spec in the making."""
+    """Builds one spec."""
 
     def __init__(
         self, lowering: Lowering, unrolled: Unrolled, entries: Collection[str], stacked: Collection[int]

@@ -111,7 +111,7 @@ class Incoming:
         self._credited: Counter[Rank] = Counter()
 
     def push(self, step: int, index: int, values: Iterable[Any]) -> None:
-        """Consecutive items of a step; a tensor holds them along its first axis."""
+        """Add consecutive items of a step; a tensor holds them along its first axis."""
         for i, value in enumerate(values):
             self._append(self._joined.push(step, index + i, value))
 
@@ -127,8 +127,8 @@ class Incoming:
         return found
 
     def chunk(self, use: int, place: Place) -> tuple[bool, Chunk | None]:
-        """Whether the chunk was newly taken, and the chunk of this place. The first request for a place takes the next
-        chunk; all later ones get the same."""
+        """(newly taken, the chunk of this place). The first request for a place takes the next chunk; all later ones
+        get the same."""
         fresh = place not in self._chunks
         if fresh:
             spec = self._policy.next(self._taken, self._joined.available, self._joined.done)

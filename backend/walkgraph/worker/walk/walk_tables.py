@@ -23,7 +23,7 @@ Evaluator = Callable[[Params, Indices], Scalar]
 class LoopTable:
     plan: LoopPlan
     times: Evaluator | None
-    """None for the loop `chunk`."""
+    """The count of iterations; None for the loop `chunk`."""
     outer: tuple[str, ...]
     """Names of the loops around it, outermost first."""
     uses: tuple[int, ...]
