@@ -288,7 +288,7 @@ def test_blocks_behind_what_is_wide_or_grows_are_refused(monkeypatch: pytest.Mon
     here = engine_of(support.plan())
     wide = "`look` attends a block behind one sequence, but its state has several"
     assert failed(here, unrolled("a", drawn(1, **ALIKE)))[1] == wide
-    grows = "`look` attends a block behind a state to which the same loop appends"
+    grows = "`look` attends a block behind a state that the same loop appends to"
     assert failed(here, unrolled("b", drawn(1, **(ALIKE | {"w": 1}))))[1] == grows
 
 

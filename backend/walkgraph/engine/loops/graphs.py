@@ -41,7 +41,7 @@ WORTH_SECONDS = 0.01
 launch in about 0.2 ms while the previous one runs. Beyond this, more iterations gain nothing, and capturing them takes
 as long as all shorter counts together."""
 HIDDEN_SECONDS = 0.0005
-"""The longest launch of a loop with an `until`, in seconds."""
+"""The longest launch of a loop with an `until`, in seconds: iterations launched after its end do nothing."""
 LONG_SECONDS = 0.04
 """Seconds of an iteration from which on the host's work between launches doesn't matter, and a cancel shouldn't wait
 for two launches."""

@@ -4,7 +4,7 @@
     a slot, inboxes ───────── InboxesAt ────────> a slot, inboxes
     linked <───────────────── InboxesAt ─────────
     launches iterations ───── LaunchedTo ───────> launches the same, in this order
-    over: writes nothing more ── LeftLoop ────────> frees its inboxes, once it is over here too; and vice versa
+    over: writes nothing more ── LeftLoop ──────> frees its inboxes, once it is over here too; and vice versa
 
 One rank leads all such loops of a plan, so that no two devices wait for each other's next launch. A run that is
 cancelled here ends its own waits on the device, and needs no message from a peer for that.

@@ -291,7 +291,7 @@ class LoopCall:
 
     @property
     def spans(self) -> bool:
-        """True if it has parts on other ranks: its launches may wait for them on the device."""
+        """True if it exchanges values with parts on other ranks: its launches may wait for these on the device."""
         return bool(self.sent or self.used)
 
     @property
