@@ -1,4 +1,4 @@
-"""What an engine is made of, wired before anything is loaded: states, schedulers, and what holds and moves runs."""
+"""Wires the parts of an engine before anything is loaded: states, schedulers, holds, swap and state transfers."""
 
 import errno
 import os
@@ -36,15 +36,15 @@ from walkgraph.placement.tables import Plan, RankPlan
 from walkgraph.wire.fault_points import FaultPoints
 
 Progress = Callable[[str, float], None]
-"""What is going on, and its share done."""
+"""Takes what is going on, and the share done, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class EngineParts:
-    """Of one rank."""
+    """The parts of one rank's engine."""
 
     nodes: dict[str, Loaded]
-    """By name; filled by the load, as the pools are."""
+    """Nodes by name. `load` fills it, and the pools."""
     states: StateTable
     transfers: StateTransfer
     calls: CallScheduler
@@ -70,7 +70,7 @@ class EngineBuilder:
         clock: Callable[[], float],
         faults: FaultPoints | None = None,
     ) -> None:
-        """As `Engine` has them. `roots`: where weights lie."""
+        """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
         self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
@@ -79,7 +79,7 @@ class EngineBuilder:
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
-        """Of an engine that has nothing loaded."""
+        """Make the parts, with nothing loaded."""
         nodes: dict[str, Loaded] = {}
         pools = KVPools(prefix_cache=self._prefix_cache)
         states = StateTable(pools, AttentionBackends(), StateLimits(self._plan.states, pools.by_state))
@@ -117,7 +117,8 @@ class EngineBuilder:
         return EngineParts(nodes, states, transfers, calls, loops, holds, swap, captured)
 
     def load(self, parts: EngineParts, progress: Progress) -> None:
-        """Operators, then caches. Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded."""
+        """Load operators, then make the pools. Raises `Refused`, `NotFound` or `InvalidInput` if something can't be
+        loaded."""
         try:
             if self._faults is not None and self._faults.due("open.weights"):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -132,7 +133,7 @@ class EngineBuilder:
         parts.states.pools.add(pools)
 
     def warm(self, engine: WarmableEngine, parts: EngineParts, progress: Progress) -> None:
-        """Through the engine's `step`. Raises `RunFailed`."""
+        """Warm up through the engine's `step`, then capture steps. Raises `RunFailed`."""
         warm_up(engine, self._plan, nodes_here(self._plan, self._here), parts.nodes, progress)
         with invariance.batch_invariant(self._invariant):
             capture_steps(parts.nodes, parts.captured, progress)

@@ -1,13 +1,13 @@
 """The engine of one rank: schedule, launch, collect. Everything that a rank computes goes through `step`.
 
-It knows calls and states, not the Walks of runs: which call comes next, and where values go, is the worker's.
+It knows calls and states, not the Walks of runs: the worker decides which call comes next and where values go.
 
     add ──────> calls ──> a batch ──────────────┐
     add_loop ─> loops ──> a launch of a loop ───┴──> collect ──> Done, Items, LoopDone
     swap.suspend, swap.resume ─────────────────────────────────> Swapped
 
-A batch and a step of the loops on the device are launched in turn, as `Mix` says; on a GPU, what was launched before is
-collected while the next is in flight.
+Batches and steps of the device loops are launched in turn, as `Mix` says. On a GPU, one launch is collected while the
+next is in flight.
 """
 
 import time
@@ -51,12 +51,14 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
     ) -> None:
-        """`threads`: torch's on this rank's CPU; None leaves its choice. `mix`: how many rows batches have.
-        `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: what runs have in common from their
-        beginning is computed once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it:
-        calls are served one by one and share no beginnings, and a loop has one row a launch unless its steps are
-        `invariant`. It holds for one number of `threads`.
-        Nothing is loaded before `load`."""
+        """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
+        have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
+        share once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it: calls are served
+        one by one, no prefix is shared, and a loop has one row a launch unless its steps are `invariant`. That holds
+        for one number of `threads`.
+
+        Nothing is loaded before `load`.
+        """
         if threads is not None:
             torch.set_num_threads(threads)
         self._clock, self._invariant = clock, batch_invariant
@@ -77,56 +79,56 @@ class Engine:
         )
         self._parts = parts = self._builder.parts()
         self.calls, self.loops = parts.calls, parts.loops
-        """Its calls outside loops on the device; its loops on the device. Where these `wait_for_peers`, `step` waits
-        for nothing."""
+        """Calls outside device loops, and device loops. While the loops `wait_for_peers`, `step` waits for nothing."""
         self.states, self.transfers = parts.states, parts.transfers
-        """What its runs keep; copies of that, to other runs and ranks."""
+        """The states of its runs, and copies of them to other runs and ranks."""
         self.pools, self.limits = parts.states.pools, parts.states.limits
-        """The pages of its caches; how many tokens a run's states may hold."""
+        """The pages of its caches, and the limits on the tokens of a run's states."""
         self.swap, self.holds = parts.swap, parts.holds
-        """Suspends and resumes runs; holds the loops of runs."""
+        """Suspends and resumes runs; holds the loops of single runs."""
         self._since = 0
         """Batches launched since the last step of the loops."""
 
     def load(self, progress: Progress = lambda what, done: None) -> None:
-        """Operators, then caches, then a warm-up through `step`. `progress`: what is going on, and its share done.
+        """Load operators, make the pools, and warm up through `step`. `progress` gets what is going on, and the share
+        done.
 
-        Raises `Refused`, `NotFound`, `InvalidInput` for what can't be loaded, `RunFailed` for a warm-up that fails.
+        Raises `Refused`, `NotFound` or `InvalidInput` if something can't be loaded, `RunFailed` if the warm-up fails.
         """
         self._builder.load(self._parts, progress)
         self._builder.warm(self, self._parts, progress)
 
     def prepare(self, call: LoopCall, progress: Progress = lambda what, done: None) -> None:
-        """Make ready for loops like this one, whose entering values its operators' examples stand for: capture the
-        steps of every batch size. A loop without examples is made ready when the first one comes."""
+        """Capture the steps of every batch size for loops like this one. The examples of its operators stand for the
+        values that enter. A loop without examples is captured when the first one comes."""
         nodes = self._parts.nodes
         for one in with_examples(call, lambda node: nodes[node]):
             with invariance.batch_invariant(self._invariant):
                 self.loops.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
 
     def add(self, call: Call) -> None:
-        """Queue a call that has all it needs. Its tensors may lie on any device."""
+        """Queue a call whose inputs are complete. Its tensors may be on any device."""
         self.calls.add(call)
 
     def add_loop(self, call: LoopCall) -> None:
-        """Queue a loop that is run whole."""
+        """Queue a device loop."""
         call.ready_at = call.ready_at or self._clock()
         self.calls.in_flight.fence(call.run)
         self.loops.add(call)
 
     def connect_peers(self, memory: PeerMemory, worker: PeerWorker) -> None:
-        """From now on loops may have parts on other ranks, whose devices write into this memory."""
+        """Let loops have parts on other ranks, whose devices write into `memory`."""
         self.loops.connect_peers(LoopPeers(memory, worker))
 
     def positions(self) -> Mapping[LoopKey, int]:
-        """Iterations done of the loops that are in slots now."""
+        """Iterations done by each loop that has a slot now."""
         return self.loops.positions()
 
     def step(self) -> list[Event]:
-        """Launch what can be, and give what is done; empty when nothing waits."""
+        """Launch what can be launched and return what is done; empty if there is nothing to do."""
         calls, loops = self.calls, self.loops
         while not calls.in_flight.over:
-            # One of each in turn: a prefill waits for one step of the loops, and they for one part of it.
+            # One of each in turn: a prefill waits for one step of the loops, and the loops for one part of a prefill.
             with invariance.batch_invariant(self._invariant):
                 batch = calls.launch(running=loops.running, since=self._since)
                 stepped = loops.launch()
@@ -136,7 +138,7 @@ class Engine:
                 break
         events = self._collected() + self.swap.advance()
         if not events and (calls.in_flight.any or loops.in_flight):
-            # Nothing can be launched before something has come back.
+            # Nothing can be launched before something in flight is over.
             events = self._waited()
         elif not events:
             self.swap.wait()
@@ -144,11 +146,11 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Nothing can be launched or collected."""
+        """True if nothing can be launched or collected."""
         return self.calls.idle and self.swap.idle and self.loops.idle
 
     def cancel(self, run: str) -> list[Call]:
-        """Take a run's calls and loops out; its states stay until `drop`."""
+        """Remove a run's calls and loops and return the calls that had not begun. Its states stay until `drop`."""
         self.holds.forget(run)
         self.loops.cancel(run)
         self.swap.cancel(run)
@@ -160,11 +162,11 @@ class Engine:
         self.states.drop_run(run)
 
     def time_steps(self, *, on: bool) -> None:
-        """Whether `step` reports every batch and every launch of the loops, as `Forwarded` and `Stepped`."""
+        """Switch the reports of every batch and loop launch in `step`'s events (`Forwarded`, `Stepped`) on or off."""
         self._watch.switch(on=on)
 
     def gauges(self) -> Gauges:
-        """What it has to do, and to do it with."""
+        """The queue, the device's busy share, memory, pages and prefix cache at this moment."""
         since = [at for at in (self.calls.in_flight.since, self.loops.launcher.since) if at is not None]
         prefixes = self.pools.prefix_stats()
         return Gauges(

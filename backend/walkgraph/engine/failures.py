@@ -1,6 +1,6 @@
-"""What a client learns of a call or a loop that has failed: our own sentences, where it was, and what it was given.
+"""The error that a client gets for a failed call or loop: a sentence of our own, where it failed, and its inputs.
 
-What a call was given is told by kind and size, never by its content, and looked at only once something has failed.
+Inputs are described by kind and size, never by content, and only once something has failed.
 """
 
 import logging
@@ -21,7 +21,7 @@ from walkgraph.errors import ErrorCode, ErrorInfo
 _log = logging.getLogger(__name__)
 
 MOST_GIVEN = 16
-"""Ports and slots of which an error tells what was in them."""
+"""The most ports and slots that an error describes."""
 
 
 class Failures:
@@ -29,7 +29,7 @@ class Failures:
         self._states, self._rank = states, rank
 
     def of(self, call: Call | LoopCall, raised: Exception) -> ErrorInfo:
-        """What a client learns of an exception: never a foreign one's text, which only the log has."""
+        """The error for an exception. The text of a foreign exception goes to the log alone."""
         node = _nodes(call)[0]
         if isinstance(raised, CallFailed):
             return self._error(call, raised.code, str(raised), raised.port)
@@ -39,20 +39,20 @@ class Failures:
             advice = "ask for less, or try again when other runs have ended"
             return self._error(call, "out_of_memory", f"`{node}` needs more memory than its rank has; {advice}")
         _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
-        where = f"the log of rank {self._rank} says where, under this run's id"
+        where = f"see the log of rank {self._rank} under this run's id"
         return self._error(call, "node_error", f"`{node}` failed; {where}")
 
     def numeric(self, call: Call, port: str) -> ErrorInfo:
-        """Of a call whose output at this port is not all finite."""
+        """The error of a call whose output at this port has NaN or infinite numbers."""
         where = f" at iteration {list(call.iteration)}" if call.iteration else ""
         message = f"`{call.node}.{port}` gave NaN or infinite numbers{where}; check its inputs and parameters"
         return self._error(call, "numeric_error", message, port)
 
     def unsound(self, call: LoopCall, iteration: int, *, spans: bool) -> ErrorInfo:
-        """Of a loop in which an iteration gave numbers that are not all finite, by which of its nodes is not known.
-        `spans`: another rank may have failed it as well."""
+        """The error of a loop in which an iteration gave NaN or infinite numbers; which of its nodes did is not known.
+        `spans`: the loop has parts on other ranks, and one of these may have failed."""
         names = " or ".join(f"`{node}`" for node in _nodes(call))
-        what = f"{names} gave NaN or infinite numbers" + (", or another rank nothing," if spans else "")
+        what = f"{names} gave NaN or infinite numbers" + (", or another rank sent nothing," if spans else "")
         message = f"{what} at iteration {iteration}; check its inputs and parameters"
         return self._error(call, "numeric_error", message, at=(*call.iteration, iteration))
 
@@ -78,7 +78,8 @@ class Failures:
         )
 
     def _given(self, call: Call | LoopCall) -> Iterator[tuple[str, str]]:
-        """By port or slot; of a loop by its uses' ports and slots, those that something enters by."""
+        """Yield each port and slot with a description of its content. For a loop, they are `use.port` and `use.slot`,
+        of the inputs that enter from outside and the states."""
         if isinstance(call, Call):
             yield from ((port, described(value)) for port, value in call.inputs.items())
             yield from self._kept(call.states)
@@ -94,7 +95,7 @@ class Failures:
 
 
 def described(value: Any) -> str:
-    """The kind and the size of a value or a state: `float32 [1, 256]`."""
+    """Kind and size of a value or a state: `float32 [1, 256]`."""
     match value:
         case None:
             return "nothing"
@@ -118,7 +119,7 @@ def _nodes(call: Call | LoopCall) -> list[str]:
 
 
 def is_memory(raised: Exception) -> bool:
-    """Whether memory ran out, on the host or on a device."""
-    # The CPU allocator of torch raises a plain RuntimeError, which only its own name tells from others.
+    """True if memory ran out, on the host or on a device."""
+    # Torch's CPU allocator raises a plain RuntimeError: only its name in the message distinguishes it.
     allocator = isinstance(raised, RuntimeError) and "DefaultCPUAllocator" in str(raised)
     return allocator or isinstance(raised, (MemoryError, torch.OutOfMemoryError))

@@ -1,4 +1,4 @@
-"""What a rank has to do, and to do it with, at a moment."""
+"""A rank's queue, device load, memory and pages at one moment."""
 
 import os
 from pathlib import Path
@@ -11,22 +11,23 @@ _STATM = Path("/proc/self/statm")
 
 class Gauges(NamedTuple):
     queue: int
-    """Calls and loops that wait for a batch or a row."""
+    """Calls that wait for a batch, and loops that wait for a slot."""
     busy: float
-    """Share of the time since the last gauges in which the rank's device had work, 0 to 1; only told while steps are
-    timed."""
+    """Share of the time since the last gauges in which the rank's device had work, 0 to 1. Measured only while steps
+    are timed."""
     memory_used: int
-    """Bytes in use on the rank's GPU; on a CPU, of the process."""
+    """Bytes in use on the rank's GPU; on a CPU, by the process."""
     memory_total: int
     pages_free: int
     pages_total: int
     prefix_tokens: int
-    """Tokens that were looked up since the start, and of these found kept:"""
+    """Tokens looked up in the prefix cache since the start."""
     prefix_hits: int
+    """Looked-up tokens that it had."""
 
 
 def memory(device: torch.device) -> tuple[int, int]:
-    """Bytes in use and there are. On a GPU the driver is asked, which waits for no kernel."""
+    """Bytes in use, and bytes in all. The figures of a GPU come from the driver, without waiting for a kernel."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return total - free, total

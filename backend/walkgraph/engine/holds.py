@@ -1,4 +1,4 @@
-"""Runs of which nothing may be launched: all of a run's work while it is suspended, its loops while these are held."""
+"""Runs that may launch nothing: all work of a suspended run, or only the loops of a run whose loops are held."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ class InFlightLike(Protocol):
 
 
 class HeldCalls(Protocol):
-    """What is held of calls."""
+    """The call scheduler, as far as holds need it."""
 
     @property
     def in_flight(self) -> InFlightLike: ...
@@ -19,7 +19,7 @@ class HeldCalls(Protocol):
 
 
 class HeldLoops(Protocol):
-    """What is held of loops."""
+    """The loops' admission, as far as holds need it."""
 
     def hold(self, run: str) -> None: ...
 
@@ -38,7 +38,7 @@ class RunHolds:
         self._stopped: set[str] = set()
 
     def hold_loops(self, run: str) -> None:
-        """Launch nothing more of a run's loops until `release_loops`: they leave their slots. Its calls go on."""
+        """Launch no more of a run's loops until `release_loops`; they leave their slots. Its calls go on."""
         self.held.add(run)
         self._loops.hold(run)
 
@@ -48,17 +48,17 @@ class RunHolds:
             self._loops.release(run)
 
     def stop(self, run: str) -> None:
-        """Launch nothing more of a run until `go_on`."""
+        """Launch no more of a run until `go_on`."""
         self._stopped.add(run)
         self._calls.hold(run)
         self._loops.hold(run)
 
     def quiet(self, run: str) -> bool:
-        """Whether nothing of a stopped run is in flight."""
+        """True if a stopped run has nothing in flight and no slot."""
         return not (self._loops.occupies(run) or self._calls.in_flight.has(run))
 
     def go_on(self, run: str) -> None:
-        """The end of `stop`; loops that are held stay so."""
+        """End `stop`. Loops held by `hold_loops` stay held."""
         self._stopped.discard(run)
         self._calls.release(run)
         if run in self.held:

@@ -1,4 +1,4 @@
-"""What a rank loads: operators with their weights, and the pools of its caches."""
+"""Loads what a rank needs: operators with their weights, and the pools of its caches."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,11 +20,11 @@ from walkgraph.settings import listed_plugins
 from walkgraph.wire.fault_points import FaultPoints
 
 Progress = Callable[[str, float], None]
-"""What is going on, and its share done."""
+"""Takes what is going on, and the share done, 0 to 1."""
 WARM_UP = "warm-up"
-"""The run of the calls that warm up."""
+"""The run that warm-up calls belong to."""
 _UNUSED_PAGES = 16
-"""Of a pool that no task uses on this rank."""
+"""Pages of a pool that no task uses on this rank."""
 
 
 def rank_plan(plan: Plan, rank: Rank) -> RankPlan:
@@ -45,7 +45,7 @@ def load_operators(
     progress: Progress,
     capture: Callable[[torch.device], Capture | None] = lambda device: None,
 ) -> dict[str, Loaded]:
-    """Node -> its operator; nodes with the same network, weights, device and options share one."""
+    """Load the operator of each node. Nodes with the same network, weights, device and options share one."""
     sets: dict[tuple[str | None, torch.device], Weights] = {}
     nodes = nodes_here(plan, here)
     for node in nodes:
@@ -77,8 +77,9 @@ def load_operators(
 def make_pools(
     plan: Plan, here: RankPlan, loaded: Mapping[str, Loaded], faults: FaultPoints | None = None
 ) -> dict[str, Pool]:
-    """Paged state -> its pool: one for each cache shape, with what the plan's budget gives the states that share it.
-    States without a line there get an equal part where none has one, else what a warm-up needs."""
+    """Make one pool for each cache shape, sized by the lines of the plan's budget for its states; returns paged state
+    -> pool. If no state has a line, every state counts for the same number of pages; if only some have, a pool without
+    one gets the pages that a warm-up needs."""
     kinds = _cache_kinds(plan, here, loaded)
     lines = dict(here.budget)
     given = {name: lines.get(f"kv {name}", 0) for name in kinds}
@@ -134,7 +135,7 @@ def _weights_key(node: NodePlan, here: RankPlan) -> tuple[str | None, torch.devi
 
 
 def _options(node: NodePlan, network: type[Operator]) -> dict[str, Scalar]:
-    """What `load` reads of the node's parameters; raises `Refused` for an expression among them."""
+    """The node's parameters that `load` reads. Raises `Refused` if one of them is an expression."""
     chosen: dict[str, Any] = {name: node.params[name] for name in network.options if name in node.params}
     for name, value in chosen.items():
         if is_expression(value):
@@ -143,7 +144,7 @@ def _options(node: NodePlan, network: type[Operator]) -> dict[str, Scalar]:
 
 
 def example_calls(plan: Plan, node: NodePlan, operator: Operator) -> Iterator[Call]:
-    """The operator's examples as calls of the node, to be made one after the other."""
+    """The operator's examples as calls of the node, to be executed one after the other."""
     names = {state.index: state.name for state in plan.states}
     literal = {k: v for k, v in node.params.items() if not is_expression(v)}
     for number, example in enumerate(operator.examples()):

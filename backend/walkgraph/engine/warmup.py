@@ -1,4 +1,4 @@
-"""What an engine does before its rank is ready: every operator once, through the real step."""
+"""Warms an engine up before its rank is ready: every operator once, through the real step."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -31,7 +31,7 @@ class WarmableEngine(Protocol):
 def warm_up(
     engine: WarmableEngine, plan: Plan, plans: Sequence[NodePlan], nodes: Mapping[str, Loaded], progress: Progress
 ) -> None:
-    """The examples of every operator. Raises `RunFailed` for one that fails."""
+    """Execute the examples of every operator. Raises `RunFailed` if one fails."""
     first = {nodes[node.name].index: node for node in reversed(plans)}
     for done, (_, node) in enumerate(sorted(first.items())):
         progress(f"warm-up of `{node.name}`", done / len(first))
@@ -48,7 +48,8 @@ def warm_up(
 def capture_steps(
     nodes: Mapping[str, Loaded], captured_of: Callable[[torch.device], CapturedSteps | None], progress: Progress
 ) -> None:
-    """The steps of operators that are captured by themselves, for their examples. Those of others are for loops."""
+    """Capture the steps of operators that declare `step_inputs`, for their examples. Other steps are captured in
+    loops."""
     operators = {
         id(loaded.operator): (loaded, name)
         for name, loaded in nodes.items()

@@ -1,4 +1,4 @@
-"""From a plan's weights to what an operator is loaded from."""
+"""Turns the weights of a plan into the load context of an operator."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ class Weights:
 
     @property
     def bytes(self) -> int:
-        """On disk."""
+        """Size of the weight files on disk."""
         files = self.folder.glob("*.safetensors") if self.folder else ()
         return sum(path.stat().st_size for path in files)
 

@@ -1,4 +1,5 @@
-"""A worker's core: events in, commands out. It owns the runs of its rank; no sockets, no clocks, no tensor's contents.
+"""A worker's core: events in, commands out. It owns the runs of its rank. It uses no sockets and no clock, and never
+reads the contents of a tensor.
 
 Started ──> LocalRun ──> Walker a step ──> Run / MoveState ──> CallDone ──> Send, Report
 """
@@ -19,14 +20,14 @@ from walkgraph.worker.run_status import standing
 from walkgraph.worker.walk.local_run import LocalRun
 
 REMEMBERED = 4096
-"""Ended runs whose late messages are still known to be late."""
+"""The most ended runs that are remembered, so that late messages for them are dropped."""
 EARLY_RUNS = 1024
-"""Runs of which a peer may be heard before the conductor's `Start`."""
+"""The most runs whose messages from peers are kept before the conductor's `Start`."""
 
 
 class Core:
     def __init__(self, plan: Plan, rank: Rank, variants: Variants | None = None) -> None:
-        """`variants`: of this plan and rank, where they are there already."""
+        """`variants`: those of this plan and rank, if they exist already."""
         self.plan = plan
         self.rank = rank
         self._walked = variants or Variants(plan, rank)
@@ -36,7 +37,7 @@ class Core:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def loops(self) -> Iterator[LoopCall]:
-        """Those that the engine can make ready before a run comes."""
+        """The device loops that the engine can make ready before a run comes."""
         return loop_templates(self.plan, self.rank, self._walked.tables)
 
     @property
@@ -44,7 +45,7 @@ class Core:
         return tuple(self._runs)
 
     def standing(self, run: str) -> Standing | None:
-        """How a run stands here, and what it waits for."""
+        """The status of a run here, with what it waits for."""
         found = self._runs.get(run)
         return standing(self.plan, found) if found else None
 

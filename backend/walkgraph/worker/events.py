@@ -1,4 +1,4 @@
-"""What goes into a worker's core and what comes out of it.
+"""The events that a worker's core takes, and the commands that it returns.
 
 Values are local Python values and tensors; the loop packs and unpacks them.
 """
@@ -15,7 +15,7 @@ from walkgraph.wire.watching import Gate, Tap, Watch
 
 
 class _AbsentValue:
-    """The value that is explicitly not there: of a skipped use, an unbound input, a finished stream."""
+    """Stands for a value that is explicitly missing: from a skipped use, an unbound input, or a finished stream."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -26,7 +26,7 @@ ABSENT: Final = _AbsentValue()
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message of a peer, its value unpacked (None where the message has none)."""
+    """A message from a peer, with its value unpacked (None if it has none)."""
 
     message: BetweenWorkers
     value: Any = None
@@ -34,7 +34,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`Start`, its inputs unpacked."""
+    """The conductor's `Start`, with its inputs unpacked."""
 
     run: RunId
     itinerary: Any
@@ -59,7 +59,7 @@ class Gated:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What is looked at from now on, and where runs stop."""
+    """New taps and breakpoints."""
 
     watch: Watch
 
@@ -86,19 +86,19 @@ class CallDone:
     queued: float = 0.0
     """Seconds from ready to launched."""
     iterations: int = 1
-    """Of a loop: how many there were."""
+    """Iterations, if it was a loop."""
     stopped: bool = False
-    """Of a loop: its `until` ended it."""
+    """True if the `until` of a loop ended it."""
     read: int = 0
-    """Tokens that a call added to what its run keeps."""
+    """Tokens that a call added to the states of its run."""
     found: int = 0
-    """Of these, what pages of earlier runs held already."""
+    """Of these, the tokens found in pages of earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallBegun:
-    """A call is under way whose outputs other calls of the device may be given: these come behind it. `CallDone`
-    follows."""
+    """A call is in flight, and its outputs may be given to other calls on the device, which are launched behind it.
+    `CallDone` follows."""
 
     ref: Ref
     outputs: dict[str, Any]
@@ -114,14 +114,14 @@ class RunCall:
 
 @dataclass(frozen=True, slots=True)
 class RunLoop:
-    """Answered by `Items` while it runs, then by `CallDone`, whose outputs are those of kind `last` and `collect`."""
+    """Run a device loop. `Items` come while it runs, then `CallDone` with the outputs of kind `last` and `collect`."""
 
     call: LoopCall
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The loop may launch iterations up to this many; one that has ended meanwhile doesn't care."""
+    """Allow a loop to launch iterations up to this count; no effect if it has ended."""
 
     ref: Ref
     upto: int
@@ -129,7 +129,8 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class MoveState:
-    """`fork`: `source` into `target`. `export`: `source` leaves as output `state`. `import`: `value` is `target`."""
+    """Move a state. `fork`: copy `source` to `target`. `export`: return `source` as output `state`. `import`: replace
+    `target` by `value`."""
 
     ref: Ref
     op: Literal["fork", "export", "import"]
@@ -137,24 +138,25 @@ class MoveState:
     target: StateKey | None = None
     value: Any = None
     width: int | None = None
-    """Sequences of a fork's target, where it may differ from the source's."""
+    """Sequences of a fork's target, if they may differ from the source's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To a peer; where `value` is not ABSENT the loop packs it with `transport` and puts it into the message."""
+    """Send a message to a peer. Unless `value` is ABSENT, the loop packs it with `transport` and puts it into the
+    message."""
 
     rank: Rank
     message: BetweenWorkers
     value: Any = field(default=ABSENT)
     transport: str = "inline"
     walk: str = ""
-    """Name of the Walk whose edge a `Deliver` goes along."""
+    """Name of the Walk whose edge a `Deliver` follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """To the conductor; `value` as in `Send` (for `Emit`)."""
+    """Send a message to the conductor; `value` as in `Send` (for `Emit`)."""
 
     message: FromWorker
     value: Any = field(default=ABSENT)
@@ -167,14 +169,14 @@ class DropStates:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Free all of this run: queued calls, states, values; then answer `Released`."""
+    """Free everything of a run: queued calls, states, values. Answer `Released`."""
 
     run: RunId
 
 
 @dataclass(frozen=True, slots=True)
 class HoldLoops:
-    """The run's loops on the device leave their rows, and wait for `FreeLoops`."""
+    """Make the run's device loops leave their slots and wait for `FreeLoops`."""
 
     run: RunId
 
@@ -186,7 +188,7 @@ class FreeLoops:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Look at a value, for the taps that are due, for a record, or because a call that has it is held."""
+    """Probe a value: for due taps, for a record, or because a call with this input is held."""
 
     why: Literal["tap", "held", "record"]
     run: RunId
@@ -195,9 +197,9 @@ class Observe:
     source: str
     iteration: tuple[int, ...]
     modality: str
-    """Of a state, its kind."""
+    """Modality of the value; for a state, its kind."""
     value: Any
-    """A `StateKey` stands for what the state holds."""
+    """The value; a `StateKey` stands for the content of that state."""
     taps: tuple[Tap, ...] = ()
 
 

@@ -1,18 +1,18 @@
-"""When a rank has a moment that no run waits for."""
+"""Finds idle moments of a rank, in which no run waits for it."""
 
 IDLE_AFTER_SECONDS = 1.0
-"""Without a run for so long."""
+"""Seconds without a run until a moment counts as idle."""
 
 
 class IdleMoments:
-    """Once after every spell of work."""
+    """Reports one idle moment after each period of work."""
 
     def __init__(self) -> None:
         self._worked: float | None = None
-        """When there was a run last; None once the moment has been told since."""
+        """When a run was last seen; None after the idle moment was reported."""
 
     def now(self, runs: int, at: float) -> bool:
-        """Asked in every turn, with the runs that there are."""
+        """True once the rank has become idle. Called every turn, with the number of runs and the time."""
         if runs:
             self._worked = at
             return False

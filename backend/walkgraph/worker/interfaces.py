@@ -1,4 +1,4 @@
-"""Interfaces of what a rank's loop works with: its core, its engine, its parts of loops that span devices."""
+"""Interfaces that the loop of a rank works with: its core, its engine, its parts of loops that span devices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -26,7 +26,7 @@ class CoreLike(Protocol):
 
 
 class StateTableLike(samples.StateReader, Protocol):
-    """What the loop asks of `engine.states`."""
+    """`engine.states`, as far as the loop needs it."""
 
     def drop(self, keys: Iterable[StateKey]) -> None: ...
 
@@ -54,7 +54,7 @@ class HoldsLike(Protocol):
 
 
 class EngineLike(work_telemetry.MeasuredEngine, Protocol):
-    """What the loop asks of `engine.Engine`."""
+    """`engine.Engine`, as far as the loop needs it."""
 
     @property
     def idle(self) -> bool: ...
@@ -90,24 +90,24 @@ class LoopParts(Protocol):
     """This rank's parts of loops that span devices."""
 
     def take(self, rank: Rank, message: BetweenParts) -> None:
-        """A peer's word."""
+        """Handle a peer's message."""
         ...
 
     def gone(self, rank: Rank) -> None:
-        """A peer is no more; what touches its memory is over when this returns."""
+        """Handle the death of a peer. Work that touches its memory is over when this returns."""
         ...
 
     def wait(self, poller: zmq.Poller) -> None:
-        """For a message, while nothing but the device can go on and what it does may need peers."""
+        """Wait briefly for a message if only the device can make progress, and its work may need peers."""
         ...
 
     def stepped(self, *, quiet: bool) -> None:
-        """`quiet`: nothing has come of the engine's last step."""
+        """Note that the engine has stepped. `quiet`: the step returned no events."""
         ...
 
 
 class NoParts:
-    """Of a rank that has none."""
+    """Stands for the parts of a rank that has none."""
 
     def take(self, rank: Rank, message: BetweenParts) -> None: ...
 

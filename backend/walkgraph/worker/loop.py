@@ -1,9 +1,11 @@
-"""The loop of one rank: it carries messages to the core and the core's commands to engine and peers. No decisions.
+"""The loop of one rank: it carries messages to the core, and the core's commands to engine and peers. It decides
+nothing.
 
     messages ──> Core.handle ──> commands ──> engine, links
     engine.step ──> CallDone ──> Core.handle ──> ...
 
-Between two steps of the engine it reads what has come, without waiting; it waits only when the engine is idle.
+Between two steps of the engine it reads the messages that have come; it waits for messages only when the engine is
+idle.
 """
 
 import time
@@ -46,9 +48,9 @@ from walkgraph.worker.observe.work_telemetry import WorkTelemetry
 from walkgraph.worker.suspension import Suspension
 
 WAIT = 0.05
-"""The longest wait for a message while there are runs."""
+"""The longest wait for a message while there are runs, in seconds."""
 IDLE_SECONDS = 30.0
-"""The longest wait for a message, after which gauges are told all the same."""
+"""The longest wait for a message without runs, in seconds; then gauges are sent anyway."""
 
 
 class WorkerLoop:
@@ -62,7 +64,7 @@ class WorkerLoop:
         clock: Callable[[], float] = time.monotonic,
         parts: LoopParts | None = None,
     ) -> None:
-        """`parts`: of loops that span devices."""
+        """`parts`: those of loops that span devices."""
         self.stopping = False
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
@@ -77,7 +79,8 @@ class WorkerLoop:
             self.turn()
 
     def turn(self) -> None:
-        """Read what has come, do what follows, run one batch. Raises `PageFault` when the engine's books are wrong."""
+        """Read messages, perform the commands that follow, run one batch. Raises `PageFault` if the engine's page
+        counts are wrong."""
         self._wait()
         for message in self._links.from_conductor.drain():
             self._obey(message[1])
@@ -90,7 +93,7 @@ class WorkerLoop:
             else:
                 self._fail(*arrival)
         if not self._engine.idle:
-            # What is over is told before something begins that may take its time.
+            # Send results before starting work that may take long.
             self._links.conductor.flush()
             self._step()
         self._links.flush()
@@ -140,7 +143,7 @@ class WorkerLoop:
             case m.Stop():
                 self.stopping = True
             case m.Load():
-                pass  # taken before the loop was made
+                pass  # handled before the loop was made
 
     def _set_peers(self, peers: dict[Rank, m.Peer]) -> None:
         for rank in self._links.peers.replaced(peers):

@@ -1,6 +1,7 @@
-"""The plan as a run walks it: its loops resident as the plan has them, all stepped, or none of them unrolled.
+"""Variants of the plan that runs may follow: loops on the device as planned, all loops stepped, or loops on the device
+but not unrolled.
 
-All ranks of a run come to the same one, as they read the same plan, itinerary and parameters.
+All ranks of a run choose the same variant, because they read the same plan, itinerary and parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ Walked = tuple[Plan, tuple[WalkTable, ...]]
 
 
 class _Nest:
-    """A resident loop with others inside."""
+    """A device loop with loops inside."""
 
     def __init__(self, walk: WalkPlan, root: int) -> None:
         loops = [walk.uses[use].loops for use in walk.loops[root].core]
@@ -29,7 +30,7 @@ class _Nest:
     def unrolls(self, params: Params) -> bool:
         try:
             return unrolls(self._inside, {loop: int(times(params, {})) for loop, times in self._times.items()})
-        except ExpressionError:  # told once the loop is come to
+        except ExpressionError:  # reported when the run gets to the loop
             return False
 
 
@@ -38,14 +39,14 @@ class Variants:
         self.plan, self._rank = plan, rank
         self.tables = walk_tables(plan, rank)
         self._others: dict[Callable[[Plan], Plan], Walked] = {}
-        """Made when there is a run that needs one."""
+        """The other variants, made when a run first needs one."""
         self._nests = [
             [_Nest(walk, root) for root in sorted({loop.within for loop in walk.loops} - {-1})] for walk in plan.walks
         ]
-        """Of each Walk."""
+        """Nested device loops, for each Walk."""
 
     def of(self, event: Started) -> Walked:
-        """For a run that begins."""
+        """The variant for a run that begins."""
         if event.stepped:
             return self._other(stepped)
         nests = (nest for step in event.itinerary.steps for nest in self._nests[step.walk])

@@ -1,6 +1,7 @@
 """`python -m walkgraph.worker.process --dir D --rank R --start N --parent P`: the process of one rank.
 
-It dies with its parent, however that one ends; so it is bound to it before torch is imported, which takes seconds.
+The process dies with its parent, however the parent ends. It is therefore bound to it before torch is imported, which
+takes seconds.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How a run stands on one rank, for who asks why it makes no progress. Nothing here changes the run."""
+"""The status of a run on one rank, to find out why it makes no progress. Nothing here changes the run."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -12,7 +12,7 @@ from walkgraph.worker.walk.walk_tables import UseTable
 from walkgraph.worker.walk.walker import Walker
 
 MOST_WAITS = 16
-"""That are told of a run."""
+"""The most waits that are reported for a run."""
 
 
 def standing(plan: Plan, run: LocalRun) -> Standing:
@@ -34,7 +34,7 @@ def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
 def _lacks(
     run: LocalRun, walker: Walker, table: UseTable, at: Vector, state: str
 ) -> Iterator[tuple[str, EdgePlan | str]]:
-    """What a use of a run that isn't busy waits for: its port, and the edge; or no port, and in words what else."""
+    """Yield what a use of an idle run waits for: its port and the edge, or an empty port and a description."""
     walk = walker.table.plan
     if state == "moving":
         cursor = walker.progress.cursors.get(table.plan.index)
@@ -51,7 +51,8 @@ def _lacks(
 
 
 def _missing(walker: Walker, edge: EdgePlan, at: Vector) -> bool:
-    """As a walker looks for the value; whether a stream has a chunk, only its reader can tell, so it may be missing."""
+    """True if a walker would not find the value. Only the reader of a stream knows whether it has a chunk, so that
+    value may be missing."""
     if edge.source.kind in ("loop", "stream"):
         return edge.source.kind == "stream"
     key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]

@@ -1,4 +1,4 @@
-"""A rank's life: Hello ──> Load ──> Progress ... ──> Ready, then the loop, which begins with Greet and Connected."""
+"""The life of a rank: Hello ──> Load ──> Progress ... ──> Ready, then the loop, which starts with Greet, Connected."""
 
 import gc
 import os
@@ -30,9 +30,9 @@ from walkgraph.worker.loops.parts import spanning_parts
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4
-"""Threads."""
+"""The most threads of a rank with a GPU."""
 _PHASES: Mapping[str, Literal["load", "warm", "capture"]] = {"weights": "load", "capture": "capture"}
-"""First word of what the engine is at -> the phase that is shown; all else is a warm-up."""
+"""First word of the engine's progress text -> the phase to show; anything else is a warm-up."""
 
 
 def serve(directory: Path, rank: Rank, start: int) -> None:
@@ -44,7 +44,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     conductor = sockets.dealer(context, sockets.address(directory, WORKERS_SOCKET), f"{rank}.{start}".encode())
     here = next(one for one in spec.plan.ranks if one.rank == rank)
     _stand_on(here.device)
-    # A rank from whose GPU nothing leaves may read what others have.
+    # Even a rank whose GPU sends nothing may read the memory of others.
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
     links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan))
@@ -66,7 +66,8 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
             emitter = _emitter(spec, rank, start, context)
             parts = spanning_parts(plan, rank, engine, links, carrier) or parts
             loop = WorkerLoop(rank, core, engine, links, emitter, parts=parts)
-            # What was loaded stays: a collection would go through all of it, in the middle of a request.
+            # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
+            # request.
             gc.collect()
             gc.freeze()
             run(loop, rank, links)
@@ -78,8 +79,9 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
 
 
 def threads_of(device: str, ranks: int, *, batch_invariant: bool) -> int:
-    """Of torch on the rank's processor: its share, but few beside a GPU, where what is left to do is small and waking
-    dozens takes longer than the work. Threads split sums, so where numbers are to be the same everywhere it is one."""
+    """Threads of torch on the rank's processor: the rank's share, but only a few beside a GPU, where the work left is
+    small and waking dozens of threads takes longer than the work. Threads split sums, so batch-invariant numbers need
+    a single one."""
     if batch_invariant:
         return 1
     share = max(1, len(os.sched_getaffinity(0)) // ranks)
@@ -87,17 +89,18 @@ def threads_of(device: str, ranks: int, *, batch_invariant: bool) -> int:
 
 
 def _stand_on(device: str) -> None:
-    """Kernels that aren't torch's own are launched on the current device, wherever their tensors lie."""
+    """Make the device current: kernels that aren't torch's own are launched on the current device, wherever their
+    tensors are."""
     if device != "cpu" and torch.device(device).index in range(torch.cuda.device_count()):
         torch.cuda.set_device(device)
 
 
 def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
-    """Until the loop is told to stop. What it can't go on after is told to the conductor, and raised."""
+    """Run the loop until it is stopped. An exception is reported to the conductor and raised."""
     try:
         loop.run()
     except Exception as raised:
-        what = str(raised) if isinstance(raised, WalkgraphError) else f"`{type(raised).__name__}`; its log says where"
+        what = str(raised) if isinstance(raised, WalkgraphError) else f"`{type(raised).__name__}`; see its log"
         error = ErrorInfo(code="worker_lost", message=f"the worker of rank {rank} failed: {what}", rank=rank)
         links.conductor.send(m.Faulted(rank=rank, error=error))
         links.conductor.flush()
@@ -105,7 +108,7 @@ def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
 
 
 def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
-    """What came behind it in its frame is the loop's to read."""
+    """Wait for `Load`. Messages behind it in its frame are left to the loop."""
     while True:
         links.conductor.socket.poll()
         for _, message in links.from_conductor.drain():
@@ -116,7 +119,7 @@ def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
 
 
 def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> bool:
-    """False after telling the conductor why it can't be loaded."""
+    """Load the engine. If it can't be loaded, tell the conductor why and return False."""
     began = time.monotonic()
     try:
         progress = _progress(rank, conductor)
@@ -155,7 +158,7 @@ def _emitter(spec: DeploymentSpec, rank: Rank, start: int, context: sockets.Cont
     if spec.telemetry_address is None:
         return Off()
     if not spec.telemetry_address.startswith("ipc://"):
-        raise InvalidInput("the telemetry address must be an `ipc://` one")
+        raise InvalidInput("the telemetry address must begin with `ipc://`")
     socket = sockets.feed(context, spec.telemetry_address)
     name = spec.telemetry_name or spec.name
     return Buffered(name, f"rank {rank}.{start}", spec.telemetry_level, sockets.offer(socket))

@@ -1,7 +1,7 @@
-"""What happens to suspended runs while they are away: it waits, in order, and is made up for when they are back.
+"""Keeps the events of suspended runs, in order, until the runs are back.
 
-Their walkers stand still: no call is made, no value sent, no state moved between `Suspend` and the engine's word that
-the run is here again.
+Their walkers stand still: no call is made, no value sent and no state moved between `Suspend` and the engine's report
+that the run is back.
 """
 
 from walkgraph.worker.events import Arrived, CallBegun, CallDone, Cancelled, Event, Gated, Started, Watched
@@ -15,7 +15,7 @@ class Suspension:
         self._kept.setdefault(run, [])
 
     def keeps(self, event: Event) -> bool:
-        """Whether the event waits. The end of a run doesn't, and forgets what did."""
+        """True if the event was kept for later. `Cancelled` is not kept, and drops the events kept for its run."""
         if not self._kept:
             return False
         run = _run(event)
@@ -34,7 +34,7 @@ class Suspension:
         return tuple(self._kept)
 
     def end(self, run: str) -> list[Event]:
-        """What waited."""
+        """End the suspension of a run and return the events kept for it."""
         return self._kept.pop(run, [])
 
 

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert room.fits(world.held[:2])
     assert not room.fits(world.held)
     assert not room.fits([world.held[0]._replace(length=61)])
-    with pytest.raises(PageFault, match="fit a room of 2 rows and 70 tokens"):
+    with pytest.raises(PageFault, match="fit a dense context of 2 rows and 70 tokens"):
         room.place(world.held)
 
 

@@ -86,7 +86,7 @@ def test_sequences_of_different_lengths_are_refused(here: Engine) -> None:
     fill(here, StateKey("a", "samples"), 5, 6)
     code, message = failed(here, grown("a", 2))
     assert code == "node_error"
-    assert message.startswith("the sequences of `samples` are of different lengths")
+    assert message.startswith("the sequences of `samples` have different lengths")
 
 
 def test_a_wide_loop_ends_where_its_sequences_together_are_full() -> None:
@@ -248,7 +248,7 @@ def test_a_part_past_the_end_of_a_value_is_refused(here: Engine) -> None:
     ports = tuple(replace(i, part=2) if i.part == 1 else i for i in body_of(call)[5].inputs)
     assert failed(here, use_of(call, 5, inputs=ports)) == (
         "invalid_input",
-        "`inner.part` has 2 slices, and the loop goes on",
+        "`inner.part` has 2 slices, but the loop runs longer",
     )
 
 
@@ -259,14 +259,14 @@ def test_a_stack_of_what_is_left_out_at_times_is_refused(here: Engine) -> None:
     stack = replace(body_of(call)[folds].inputs[0], stacked=((looks - 3, "y"), (looks, "y")))
     call = use_of(call, folds, inputs=(stack,))
     call = use_of(call, looks, active=(True, False, True))
-    assert failed(here, call)[1] == "`fold.every` would have values of some iterations alone"
+    assert failed(here, call)[1] == "`fold.every` would have values in some iterations only"
 
 
 def test_a_stack_of_several_shapes_is_refused(here: Engine) -> None:
     call = unrolled("a", drawn(1, **ALIKE))
     folds = next(at for at, use in enumerate(body_of(call)) if use.node == "fold")
     stack = LoopInput("every", "stack", stacked=((0, "first"), (folds - 1, "y")))
-    assert failed(here, use_of(call, folds, inputs=(stack,)))[1].endswith("made of values of several shapes")
+    assert failed(here, use_of(call, folds, inputs=(stack,)))[1].endswith("stack values of different shapes")
 
 
 def test_a_carried_port_without_a_first_value_is_refused(here: Engine) -> None:
@@ -274,7 +274,7 @@ def test_a_carried_port_without_a_first_value_is_refused(here: Engine) -> None:
     port = replace(feed("x", (1, "y")), carried=(2, "y"))
     call = use_of(call, 2, inputs=(port, *body_of(call)[2].inputs[1:]))
     call = use_of(call, 1, active=(False, True, True))
-    assert failed(here, call)[1] == "`inner.x` has no value at the first iteration of a loop on the device"
+    assert failed(here, call)[1] == "`inner.x` has no value in the first iteration of a device loop"
 
 
 class Block(support.Read):
@@ -286,9 +286,9 @@ class Block(support.Read):
 def test_blocks_behind_what_is_wide_or_grows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "NestedRead", Block)
     here = engine_of(support.plan())
-    wide = "`look` attends a block behind one sequence, and its state has several"
+    wide = "`look` attends a block behind one sequence, but its state has several"
     assert failed(here, unrolled("a", drawn(1, **ALIKE)))[1] == wide
-    grows = "`look` attends a block behind a state to which the same loop appends"
+    grows = "`look` attends a block behind a state that the same loop appends to"
     assert failed(here, unrolled("b", drawn(1, **(ALIKE | {"w": 1}))))[1] == grows
 
 

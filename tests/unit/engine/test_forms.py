@@ -278,7 +278,7 @@ def test_slices_need_reach_only_as_far_as_they_are_read(here: Engine, slices: in
     assert done.iterations == ends
     if ends < len(TIMES):
         assert done.error is not None
-        assert done.error.message == "`text.latents` has 2 slices, and the loop goes on"
+        assert done.error.message == "`text.latents` has 2 slices, but the loop runs longer"
         return
     x = latents(9)
     for k, time in enumerate(TIMES):

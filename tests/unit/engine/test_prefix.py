@@ -238,7 +238,7 @@ def test_names_end_where_something_has_none() -> None:
     assert kept(states, A)[2 * PAGE :] == LONG[PAGE:]
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(StateKey("d", "kv"), torch.arange(2), "causal", advance=2, tokens=[1])])
-    with pytest.raises(PageFault, match="one for each row"):
+    with pytest.raises(PageFault, match="one per row"):
         transaction.commit(attend)
 
 

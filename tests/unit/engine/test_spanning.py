@@ -286,7 +286,7 @@ def test_inboxes_are_given_anew_with_greater_numbers_once_the_writer_has_left() 
     assert not peers.receive(Rank(1), LaunchedTo(upto=1, **key_of(again)._asdict())), "its run is not held"
     assert peers.receive(Rank(1), RunRests(run=RunId("b")))
     assert peers.parts.linked(again)
-    with pytest.raises(CallFailed, match="not what is read"):
+    with pytest.raises(CallFailed, match="another size than that rank reads"):
         peers.links(again, [96, 96])
     assert (peers.links(again, [95, 96]) or [])[4:7] == [0, 0, 0], "nobody uses this one"
     peers.cancel("b", None)

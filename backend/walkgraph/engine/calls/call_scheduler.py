@@ -1,9 +1,9 @@
-"""The scheduler of calls outside the loops on the device: they are queued, launched in batches, collected.
+"""The scheduler of calls outside device loops: they are queued, launched in batches, and collected.
 
     add ──> schedule ──> a batch ──> in flight ──> collect ──> Done, and Forwarded while the stopwatch is on
 
-Batches on the device go in turn with the steps of loops; captured steps, and operators on a processor beside the
-device, take no turn.
+Batches on the device are launched in turn with the steps of loops. Captured steps, and operators that run on the host's
+processor, take no turn.
 """
 
 from collections import deque
@@ -24,17 +24,18 @@ from walkgraph.engine.device.marks import Timing
 from walkgraph.engine.loops.body import Loaded
 
 TURNS = 4
-"""Batches in flight in turn with the steps of loops: what a run's own ones are followed by is launched behind them."""
+"""The most batches in flight that alternate with steps of loops. More than one, so that a run's next batch is launched
+behind the one it depends on."""
 BESIDE = 2
-"""Batches of captured steps in flight: what comes meanwhile forms the next one together."""
+"""The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
 
 class BatchKey(NamedTuple):
-    """Calls of one key may form a batch."""
+    """Calls with equal keys may form a batch."""
 
     place: Literal["turn", "beside", "host"]
-    """`turn`: in turn with the steps of loops; `beside`: by captured steps beside them; `host`: by a processor next to
-    a device, which has its own work meanwhile."""
+    """`turn`: launched in turn with the steps of loops. `beside`: captured steps, launched beside them. `host`: run by
+    the host's processor, while the device has work of its own."""
     operator: int
     bucket: Hashable
 
@@ -52,8 +53,8 @@ class CallScheduler:
         watch: Stopwatch,
         clock: Callable[[], float],
     ) -> None:
-        """`captured`: the captured steps of a device, if it has any. `chained`: as `readback.chained`. `device`: the
-        rank's."""
+        """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
+        `device`: the rank's device."""
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
         self._schedule, self._split = Schedule(), SplitCalls()
@@ -64,37 +65,37 @@ class CallScheduler:
     # ── admission ──
 
     def add(self, call: Call) -> None:
-        """Queue a call that has all it needs. Its tensors may lie on any device."""
+        """Queue a call whose inputs are complete. Its tensors may be on any device."""
         call.ready_at = call.ready_at or self._clock()
         self.in_flight.fence(call.run)
         try:
             ready = self._ready(self._nodes[call.node], call)
-        except Exception as raised:  # noqa: BLE001 (inputs that an operator can't even sort end that run alone)
+        except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
             self._unready.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._schedule.add(*ready)
 
     def hold(self, run: str) -> None:
-        """Launch nothing of a run until `release` or `cancel`."""
+        """Hold back a run's calls until `release` or `cancel`."""
         self._schedule.hold(run)
 
     def release(self, run: str) -> None:
         self._schedule.release(run)
 
     def cancel(self, run: str) -> list[Call]:
-        """Take out what waits of a run."""
+        """Remove the calls of a run that have not been launched."""
         removed = [one.call for one in self._unready if one.call.run == run]
         self._unready = [one for one in self._unready if one.call.run != run]
         return removed + self._split.forget(self._schedule.cancel(run))
 
     @property
     def waiting(self) -> int:
-        """Calls, and parts of calls, that wait for a batch."""
+        """The number of calls, and of parts of split calls, that wait for a batch."""
         return len(self._schedule)
 
     @property
     def idle(self) -> bool:
-        """Nothing can be launched or collected."""
+        """True if nothing can be launched or collected."""
         return not (self._unready or self.in_flight.over or self.in_flight.any or self.waiting)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
@@ -108,8 +109,8 @@ class CallScheduler:
     # ── launch ──
 
     def launch(self, *, running: bool, since: int) -> bool:
-        """Launch a batch in turn with the steps of loops, of which some are `running`, `since` batches after the last
-        of these steps; False where none may be."""
+        """Launch a batch in its turn; False if none may be. `running`: loops are running on the device. `since`:
+        batches since their last step."""
         if len(self.in_flight.turns) >= TURNS or not self._mix.may(running, since):
             return False
         batch = self._schedule.next(
@@ -123,7 +124,7 @@ class CallScheduler:
         return True
 
     def launch_beside(self) -> bool:
-        """Launch what takes no turn: a batch of captured steps, then one of an operator that has the host to itself."""
+        """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
         some, rows = False, self._mix.rows(running=False)
         for place, fits in ("beside", len(self.in_flight.beside) < BESIDE), ("host", True):
             batch = self._schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None
@@ -154,7 +155,7 @@ class CallScheduler:
                 self._begun.append(Begun(call, outputs))
 
     def _parts(self, call: Call, rows: int, running: bool) -> Sequence[ReadyCall]:
-        """The parts of a call that has too many rows; none where it stays whole."""
+        """The parts of a call that has too many rows; empty if it stays whole."""
         loaded, most = self._nodes[call.node], self._mix.part(running)
         with suppress(Exception):  # what can't be split says why when it is served whole
             parts = loaded.operator.split(call, most) if rows > most else ()
@@ -167,7 +168,7 @@ class CallScheduler:
     # ── collection ──
 
     def collect(self) -> list[Begun | Done | Forwarded]:
-        """What is over, or may be followed, without waiting."""
+        """Return what is done, and calls in flight whose outputs others may already use (`Begun`). Never waits."""
         events: list[Begun | Done | Forwarded] = [*self._begun]
         self._begun.clear()
         events += [event for done in self._unready for event in self._never_launched(done)]

@@ -1,6 +1,5 @@
-"""Steps of calls outside loops, captured by batch size: a forward of fixed shape that keeps nothing (a vocoder's
-window). They run beside the steps of the loops, on a stream and in memory of their own.
-"""
+"""Captured steps of calls outside loops, one CUDA graph for each batch size: forwards of fixed shape that keep no
+state, such as a vocoder's window. They run beside the steps of loops, on a stream and in memory of their own."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,16 +16,17 @@ from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, stac
 from walkgraph.engine.device.marks import Mark
 
 SIZES = (1, 2, 4, 8, 16, 32)
-"""Batches that are captured where a step doesn't say."""
+"""Batch sizes that are captured if a step doesn't say."""
 
 
 class Served(NamedTuple):
     outputs: list[Outputs]
-    """Of each call; to be read when the mark is reached."""
+    """Outputs of each call, to be read when the mark is reached."""
     sound: list[Tensor]
-    """bool, on the host: in turn of each call, whether its numbers are finite; empty where they can't be otherwise."""
+    """bool tensors on the host, one entry for each call in order: true if its numbers are finite. Empty if they can't
+    be otherwise."""
     port: str
-    """Which is told of where they are not."""
+    """The port that an error names if they are not finite."""
     mark: Mark | None
 
 
@@ -39,7 +39,7 @@ class _CapturedStep(NamedTuple):
 
 
 class _StepResult:
-    """What a replay writes anew."""
+    """The tensors that every replay overwrites."""
 
     ports: Mapping[str, Tensor]
     sound: Tensor | None
@@ -51,15 +51,15 @@ class _StepResult:
 
 class CapturedSteps:
     def __init__(self, capturer: Capturer, *, most: int | None = None, marks: Marks | None = None) -> None:
-        """`capturer`: no other's, as its graphs run beside the others. `most`: calls of a batch, where not as many as
-        the step says. `marks`: makes those behind its launches."""
+        """`capturer`: used by nothing else, because its graphs run beside others. `most`: the most calls in a batch,
+        if fewer than the step allows. `marks`: makes the marks behind its launches."""
         self._capturer, self._most = capturer, most
         self._stream = SideStream(capturer.device, marks)
         self._graphs: dict[Hashable, _CapturedStep] = {}
         self._ready: set[Hashable] = set()
 
     def key(self, operator: Operator, call: Call) -> Hashable | None:
-        """Calls of one operator and key may be served together; None for one that `forward` must serve."""
+        """Calls of one operator with equal keys may be served together. None if `forward` must serve the call."""
         inputs = operator.step_inputs(call)
         spec = None if inputs is None else operator.step_spec(inputs, call.params)
         if spec is None or not spec.outputs or not (_empty(spec) or (id(operator), spec.key) in self._ready):
@@ -67,7 +67,7 @@ class CapturedSteps:
         return spec.key
 
     def prepare(self, operator: Operator, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> None:
-        """Capture all batch sizes of a step that keeps nothing; another one is left alone."""
+        """Capture all batch sizes of a step that keeps no state; do nothing for any other step."""
         spec = operator.step_spec(inputs, params)
         if spec is not None and not spec.tensors and not spec.appends:
             for size in reversed(self._sizes(spec)):
@@ -75,7 +75,7 @@ class CapturedSteps:
             self._ready.add((id(operator), spec.key))
 
     def serve(self, operator: Operator, calls: Sequence[Call], host_ports: Callable[[Call], Collection[str]]) -> Served:
-        """Launch the captured steps of calls of one key. What is read on the host is copied there."""
+        """Launch the captured steps of calls with one key. Outputs that the host reads are copied there."""
         inputs = [operator.step_inputs(call) or {} for call in calls]
         spec = operator.step_spec(inputs[0], calls[0].params)
         if spec is None:
@@ -125,7 +125,7 @@ class CapturedSteps:
         calls: Sequence[Call],
         host_ports: Callable[[Call], Collection[str]],
     ) -> list[Outputs]:
-        """Copies, as the next replay writes over what this one gave."""
+        """Copy a graph's outputs, because the next replay overwrites them."""
         wanted = [host_ports(call) for call in calls]
         outputs: list[Outputs] = [{} for _ in calls]
         for port in spec.outputs:
@@ -163,6 +163,6 @@ class CapturedSteps:
 
 
 def _empty(spec: StepSpec) -> bool:
-    """Whether a step of it would make nothing: there is no need to run it."""
+    """True if its steps would make nothing, so that none needs to run."""
     keeps = spec.tensors or spec.appends
     return not keeps and all(0 in row.shape for row in spec.outputs.values())

@@ -1,7 +1,7 @@
-"""Long calls in parts: a prefill that is served over several forwards, between which others get theirs.
+"""Splits long calls: a prefill is served over several forwards, between which other calls get theirs.
 
-Parts of a call share its states, so the schedule keeps their order. Outputs are the last part's; an error of any part
-is the call's, and the parts after it are not made.
+The parts of a call share its states, so the schedule keeps their order. The outputs are those of the last part. An
+error in any part is the error of the call, and the parts after it are not computed.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from walkgraph.errors import ErrorInfo
 
 
 class Done(NamedTuple):
-    """A call that was served or failed."""
+    """A call that succeeded or failed."""
 
     call: Call
     outputs: Outputs | None
     error: ErrorInfo | None
     """Exactly one of the two is None."""
     busy: float
-    """Seconds of its forwards, shared with the other calls of the batches."""
+    """Seconds of its forwards, each shared with the other calls of its batch."""
     queued: float
     """Seconds from `ready_at` to the first forward."""
     batch: int
@@ -31,7 +31,7 @@ class Done(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A call that is in flight, whose outputs may be given to other calls of the device: these come behind it. `Done`
+    """A call in flight whose outputs may be given to other calls on this device: they are launched behind it. `Done`
     follows."""
 
     call: Call
@@ -39,13 +39,13 @@ class Begun(NamedTuple):
 
 
 class Forwarded(NamedTuple):
-    """A batch that is over, of calls or of parts of them."""
+    """A finished batch of calls or parts of calls."""
 
     calls: Sequence[Call]
     ready: Sequence[float]
-    """When each could have been served."""
+    """When each call could have been served first."""
     failed: tuple[int, ...]
-    """By their places among the calls."""
+    """Indices of the failed calls in `calls`."""
     timing: Timing
 
 
@@ -54,7 +54,7 @@ class _SplitCall:
     call: Call
     parts: list[Call]
     since: float = 0.0
-    """The part before was done."""
+    """When the part before was done."""
     busy: float = 0.0
     queued: float | None = None
     read: TokensRead = NOTHING
@@ -63,10 +63,10 @@ class _SplitCall:
 class SplitCalls:
     def __init__(self) -> None:
         self._wholes: dict[int, _SplitCall] = {}
-        """By the identity of each part, which the whole keeps alive."""
+        """By the `id` of each part, which the split call keeps alive."""
 
     def add(self, call: Call, parts: Sequence[Call]) -> None:
-        """`call` may itself be a part: then these take its place."""
+        """Add a call with its parts. If `call` is itself a part, they take its place."""
         whole = self._wholes.pop(id(call), None)
         if whole is None:
             whole = _SplitCall(call, list(parts))
@@ -76,14 +76,14 @@ class SplitCalls:
         self._wholes.update({id(part): whole for part in parts})
 
     def has(self, call: Call) -> bool:
-        """Whether it is a part."""
+        """True if the call is a part of a split call."""
         return id(call) in self._wholes
 
     def ready_at(self, calls: Sequence[Call], finished: float) -> list[float]:
-        """A batch is over, after which the next parts of those that are parts may be served; when each of these could:
-        of a part, when the one before it was done."""
+        """Note that a batch is over, so that the next parts may be served, and return when each of its calls could
+        have been served: a part, when the part before it was done."""
         ready = [call.ready_at for call in calls]
-        # Hardly ever is there a part.
+        # Parts are rare.
         for row, call in enumerate(calls) if self._wholes else ():
             whole = self._wholes.get(id(call))
             if whole is not None:
@@ -92,7 +92,8 @@ class SplitCalls:
         return ready
 
     def settle(self, done: Done) -> tuple[Done | None, Sequence[Call]]:
-        """What is done with this part, if anything, and the parts that are not to be made any more."""
+        """Take a part that is done. Returns the `Done` of the whole call if this part ends it, and the parts that need
+        not be made any more."""
         whole = self._wholes.pop(id(done.call), None)
         if whole is None:
             return done, ()
@@ -105,7 +106,8 @@ class SplitCalls:
         return done._replace(call=whole.call, busy=whole.busy, queued=whole.queued, read=whole.read), rest
 
     def forget(self, parts: Sequence[Call]) -> list[Call]:
-        """The calls whose parts these are, each once; others as they are."""
+        """Forget these parts and return the calls they belong to, each once. Calls that are not parts are returned as
+        they are."""
         wholes = [self._wholes.pop(id(part), None) for part in parts]
         calls = [part if whole is None else whole.call for part, whole in zip(parts, wholes, strict=True)]
         return list({id(call): call for call in calls}.values())

@@ -1,4 +1,4 @@
-"""Whether the numbers that a batch gave are finite, told without waiting for the device."""
+"""Checks that the outputs of a batch are finite, without waiting for the device."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 
 
 class FiniteCheck:
-    """Finds NaN and infinities among outputs: one small reduction per tensor, one read per device."""
+    """Finds NaN and infinity in outputs: one small reduction per tensor, one read per device."""
 
     def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
         self._bad: dict[int, str] = {}
         self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
-        """Calls and ports of tensors, and bool for each: whether it is sound."""
+        """(call, port) of each tensor checked, and a bool tensor with an entry for each: true if it is finite."""
         found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
         for index, ports in enumerate(outputs):
             for port, value in ports.items():
@@ -31,7 +31,7 @@ class FiniteCheck:
             self._flags.append(([(index, port) for index, port, _ in here], flags))
 
     def port(self, index: int) -> str | None:
-        """The call's first port with one. Reads what came back."""
+        """The first port of a call with NaN or infinity, or None. Reads the flags that came back."""
         for places, flags in self._flags:
             for (call, port), sound in zip(places, flags.tolist(), strict=True):
                 if not sound:
@@ -41,16 +41,18 @@ class FiniteCheck:
 
 
 def _sound(value: Tensor) -> Tensor:
-    """One bool. A sum in float64 shows any NaN or infinity, and can't overflow but for numbers of its own range."""
+    """True if all numbers are finite, as one bool on the device. A float64 sum shows any NaN or infinity, and narrower
+    types can't overflow it."""
     return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
 
 
 def sound_rows(ports: Iterable[Tensor]) -> Tensor | None:
-    """bool `[B]`: whether the numbers of the float tensors `[B, ...]` are finite in each row; None without any."""
+    """bool `[B]`: true for each row in which all numbers of the float tensors `[B, ...]` are finite. None if no tensor
+    is float."""
     found: Tensor | None = None
     for value in ports:
         if value.is_floating_point():
-            # Of finite numbers alone the difference is 0; a sum in float64 shows any other, as above.
+            # x - x is 0 only for finite x; a float64 sum shows the others, as above.
             shown = value - value if value.dtype == torch.float64 else value
             total = shown.flatten(1).sum(1, dtype=torch.float64) if value.dim() > 1 else shown
             sound = total - total == 0

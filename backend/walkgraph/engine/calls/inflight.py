@@ -1,4 +1,4 @@
-"""Batches that are in flight, launched and not yet collected, and what came of each of their calls."""
+"""Batches in flight, and the results of their calls."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from walkgraph.errors import ErrorInfo
 
 
 class Result(NamedTuple):
-    """Of one call."""
+    """The result of one call."""
 
     outputs: Outputs | None
     error: ErrorInfo | None
@@ -29,9 +29,9 @@ class InFlightCall(NamedTuple):
     """One call of a batch."""
 
     outputs: Outputs | None
-    """Those on the device may be read there, behind the batch; None where the call has failed already."""
+    """Tensors on the device may be read there by work behind the batch. None if the call has already failed."""
     result: Callable[[], Result]
-    """Once the batch is over."""
+    """Called once the batch is over."""
 
 
 class Launched:
@@ -44,23 +44,23 @@ class Launched:
         outputs: Sequence[Outputs | None],
         stamp: Mark | None = None,
     ) -> None:
-        """`outputs`: of each call, as `InFlightCall` has them. `stamp`: when its forward was over, where `mark` is of
-        more than that."""
+        """`outputs`: those of each call, as in `InFlightCall`. `stamp`: marks the end of the forward, if `mark` comes
+        later."""
         self._mark, self.results, self.outputs, self.stamp = mark, results, outputs, stamp or mark
         self.asynchronous = mark is not None
-        """Whether it goes on by itself."""
+        """True if the device works on it while the host goes on."""
 
     @property
     def ready(self) -> bool:
         return self._mark is None or self._mark.query()
 
     def wait(self) -> None:
-        """Block the host until it is over."""
+        """Block the host until the batch is over."""
         if self._mark is not None:
             self._mark.synchronize()
 
     def fence(self) -> None:
-        """What is launched on the current stream from now on comes behind it."""
+        """Make later work on the current stream wait for the batch."""
         if self._mark is not None:
             self._mark.wait()
 
@@ -70,7 +70,7 @@ class InFlightBatch(NamedTuple):
     launched: Launched
     began: float
     handed: float
-    """The host was done with it; known while the stopwatch is on."""
+    """When the host had launched all of it; measured while the stopwatch is on."""
     device: torch.device
 
 
@@ -81,7 +81,7 @@ class InFlightBatches:
         self.turns: deque[InFlightBatch] = deque()
         self.beside: deque[InFlightBatch] = deque()
         self.over: list[InFlightBatch] = []
-        """Those that were done at once."""
+        """Batches that were done when their launch returned."""
 
     @property
     def any(self) -> bool:
@@ -89,28 +89,28 @@ class InFlightBatches:
 
     @property
     def since(self) -> float | None:
-        """When the oldest batch on the device was taken."""
+        """When the oldest batch in flight was taken."""
         return min((batch.began for batch in (*self.turns, *self.beside)), default=None)
 
     def has(self, run: str) -> bool:
-        """Whether a call of the run is in flight."""
+        """True if a call of the run is in flight."""
         return any(call.run == run for batch in (*self.turns, *self.beside) for call in batch.calls)
 
     def fence(self, run: str) -> None:
-        """What is launched from now on may read what a run has in flight beside it."""
+        """Make later work wait for the run's batches beside the loops, so that it may read their outputs."""
         for batch in self.beside:
             if any(call.run == run for call in batch.calls):
                 batch.launched.fence()
 
     def wait(self, *, turns: bool) -> bool:
-        """Wait for the oldest batch, of those in turn or of those beside; False where there is none."""
+        """Wait for the oldest batch, in turn with loops (`turns`) or beside them; False if there is none."""
         batches = self.turns if turns else self.beside
         if batches:
             batches[0].launched.wait()
         return bool(batches)
 
     def pop_finished(self) -> list[InFlightBatch]:
-        """Take out the batches that are over, without waiting."""
+        """Remove and return the batches that are over, without waiting."""
         over, self.over = self.over, []
         for batches in self.turns, self.beside:
             while batches and batches[0].launched.ready:

@@ -1,11 +1,12 @@
-"""Which outputs are read on the host: those that leave for a client, a stream, another rank by the host's memory, or a
-node on the CPU, and those that end a loop, which a worker asks for where it is stepped. Others stay on the device."""
+"""Decides which outputs are read back to the host: those that leave for a client, a stream, a node on the CPU or,
+through host memory, another rank; and those that end a loop, which the worker reads when it steps the loop. All others
+stay on the device."""
 
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
 
 
 def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
-    """Node on this rank's device -> its output ports that must come back from there."""
+    """Node on this rank's device -> its output ports that are copied to the host."""
     found: dict[str, set[str]] = {}
     for walk in plan.walks:
         for edge in walk.edges:
@@ -22,8 +23,8 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
 
 
 def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
-    """Nodes on this rank's device whose outputs go to calls of this device alone, one by one: what follows can be
-    launched behind them."""
+    """Nodes on this rank's device whose outputs go only to calls on that device, each value to a call as it is. What
+    follows them can be launched before they are done."""
     mine = {
         plan.nodes[use.node].name
         for walk in plan.walks
@@ -48,7 +49,7 @@ def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
 
 
 def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
-    """Whether a value goes over the edge as it is, to a call on the same device."""
+    """True if the edge carries a value unchanged to a call on the same device."""
     if edge.target.kind != "use" or edge.leave == "collect":
         return False
     source, target = walk.uses[edge.source.use], walk.uses[edge.target.use]

@@ -1,8 +1,8 @@
-"""Runs one batch: the forward, whose fault it was if it raised, and whether the numbers are finite.
+"""Runs one batch: the forward, the search for the call at fault if it raises, and the check for finite numbers.
 
-A batch is launched, then collected: on a GPU the host goes on meanwhile, and reads only what has come back.
+A batch is launched, then collected: on a GPU the host goes on meanwhile, and reads only what has been copied back.
 
-What may enter this file: what every forward needs. What may not: names of models, kinds of nodes, scheduling.
+This file holds what every forward needs, and nothing about single models, kinds of nodes or scheduling.
 """
 
 import logging
@@ -27,7 +27,7 @@ from walkgraph.wire.fault_points import FaultPoints
 _log = logging.getLogger(__name__)
 
 HostPorts = Callable[[Call], Collection[str]]
-"""The output ports of a call that are read on the host."""
+"""Gives the output ports of a call that the host reads."""
 
 
 class Runner:
@@ -46,7 +46,7 @@ class Runner:
         self._copies: dict[torch.device, HostCopies] = {}
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
-        """A call that fails takes no other with it, and leaves no state behind."""
+        """Launch a batch. A failed call fails no other, and leaves no state behind."""
         copies = self._copies.setdefault(device, HostCopies(device))
         under_way = self._launch(operator, device, calls, copies)
         stamp = self._stamp(device)
@@ -56,12 +56,12 @@ class Runner:
     def launch_beside(
         self, captured: CapturedSteps, operator: Operator, device: torch.device, calls: Sequence[Call]
     ) -> Launched:
-        """By captured steps of one key; where these can't be launched, as `launch` does it."""
+        """Launch captured steps for calls of one key; if that raises, launch the forward instead."""
         started = self._clock()
         try:
             with torch.inference_mode():
                 served = captured.serve(operator, calls, self._host_ports)
-        except Exception as raised:  # noqa: BLE001 (what ails a captured step, a forward tells call by call)
+        except Exception as raised:  # noqa: BLE001 (the forward finds which call is at fault)
             _log.warning("captured steps of `%s` could not be launched", calls[0].node, exc_info=raised)
             return self.launch(operator, device, calls)
 

@@ -1,4 +1,4 @@
-"""CUDA graphs of one device: work that is run, recorded, then replayed. Without CUDA it is just run."""
+"""Records the CUDA graphs of one device: work is run, recorded, then replayed. Without CUDA it is just run."""
 
 import contextlib
 import gc
@@ -10,27 +10,27 @@ import torch
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], None]
-"""Device work on tensors that stay where they are: nothing in it is read on the host."""
+"""Device work on tensors at fixed addresses; the host reads none of them."""
 
 
 class Capturer:
-    """One pool of memory for all graphs of a device, which therefore are never replayed side by side."""
+    """Records graphs that share one memory pool, so no two of them may be replayed at the same time."""
 
     def __init__(self, device: torch.device, *, enabled: bool = True, priority: int = 0) -> None:
-        """`priority`: of the kernels of its graphs; -1 goes before 0."""
+        """`priority`: that of the kernels in its graphs; -1 goes before 0."""
         self.device = device
         self.enabled = enabled and device.type == "cuda"
         self.failed: list[str] = []
-        """What could not be captured, and runs eagerly."""
+        """Names of work that could not be captured, and runs eagerly."""
         self.count = 0
         self._pool = torch.cuda.graph_pool_handle() if self.enabled else None
-        # One, and of this priority: libraries keep a workspace for each stream, which graphs that are replayed side by
-        # side must not share, and torch hands out the same few streams in turn.
+        # One stream of its own, with this priority. Libraries keep a workspace for each stream, which graphs replayed
+        # at the same time must not share, and torch's stream pool hands out the same few streams again.
         self._stream = torch.cuda.Stream(device, priority=priority) if self.enabled else None
 
     def __call__(self, work: Work, what: str, runs: int = 2) -> Work:
-        """What replays `work`, after it was run twice to compile and to choose its kernels; `runs`: once is enough for
-        work that was captured in another count."""
+        """Capture `work` and return a function that replays it. It is run twice before, to compile and to choose
+        kernels; `runs` may be 1 for work that was already captured at another batch size."""
         if self._stream is None:
             return work
         stream = self._stream
@@ -55,7 +55,8 @@ class Capturer:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Garbage may hold another graph. CUDA refuses to free one while this thread captures, and ends the capture."""
+    """Turn garbage collection off. Garbage may hold another graph, and if one is freed while this thread captures,
+    CUDA refuses and ends the capture."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,13 +1,13 @@
-"""When work was done, as the host's monotonic clock tells it.
+"""Times of a device's work, on the host's monotonic clock.
 
-A device stamps events with a clock of its own. Where that stands on the host's is never asked of the device, which
-would have to be waited for; it is bound by what is known of each event anyway: it was not stamped before the host
-recorded it, and was stamped when the host saw it reached.
+A device stamps events with a clock of its own. The offset between the two clocks is never asked of the device, because
+that would mean waiting for it. It is bounded by what is known of each event anyway: the device stamped it after the
+host recorded it, and before the host saw it reached.
 
     recorded <= device time + offset <= seen
 
-Events on a stream that has nothing else to do are stamped at once: these *anchors* are what the lower bound is from.
-The upper one is late by as much as the host looks late. Clocks drift apart, so that bounds widen as they grow old.
+Events on an otherwise idle stream are stamped at once: these *anchors* give the lower bound. The upper bound is late by
+as much as the host looks late. Clocks drift apart, so bounds widen as they age.
 """
 
 import time
@@ -19,18 +19,19 @@ import torch
 from walkgraph.engine.device.marks import Mark
 
 ANCHOR_SECONDS = 0.1
-"""From one anchor to the next, while something is launched: spans of a device's clock are told in ms as float32."""
+"""Seconds between anchors while something is launched. Short, because a span of a device's clock is given in
+milliseconds as float32."""
 DRIFT = 30e-6
-"""Seconds by which the clocks may part in one."""
+"""The most seconds that the clocks drift apart in one second."""
 LATENCY = 5e-6
-"""From recording an event on an idle stream to its stamp, usually."""
+"""Usual seconds from recording an event on an idle stream to its stamp."""
 LONG_SECONDS = 50e-6
-"""No record takes so long."""
+"""Seconds after which a record counts as interrupted."""
 MOST_SPANS = 4096
 
 
 class TimedEvent(Protocol):
-    """As `torch.cuda.Event` is."""
+    """The interface of `torch.cuda.Event`."""
 
     def record(self, stream: Any = None) -> None: ...
 
@@ -41,57 +42,57 @@ class TimedEvent(Protocol):
     def wait(self, stream: Any = None) -> None: ...
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this one to that one, both reached."""
+        """Milliseconds from this event to `end_event`; both must have been reached."""
         ...
 
 
 class ClockOffset:
-    """Of a device's clock to the host's, within bounds."""
+    """The offset from a device's clock to the host's, as a lower and an upper bound."""
 
     def __init__(self) -> None:
         self._low, self._high, self._at = float("-inf"), float("inf"), 0.0
 
     def bound(self, device: float, recorded: float, seen: float) -> None:
-        """Something was stamped with `device`, not before `recorded` and not after `seen`."""
+        """Narrow the bounds by an event stamped with `device`, not before `recorded` and not after `seen`."""
         low, high, age = recorded - device, seen - device, abs(device - self._at) * DRIFT
         before, after = self._low - age, self._high + age
-        # Where they contradict each other, the clocks have parted faster, and what is newest holds.
+        # If the bounds contradict each other, the clocks drifted faster than assumed, and the newest bounds hold.
         self._low, self._high = max(min(before, high), low), min(max(after, low), high)
         self._at = device
 
     def host(self, device: float) -> float:
-        """When it was for the host."""
+        """The host's time at a device's time."""
         return device + self._low + min(LATENCY, (self._high - self._low) / 2)
 
 
 class DeviceClock:
-    """Of one device, on one thread."""
+    """Translates the times of one device's events. Used by one thread."""
 
     def __init__(
         self, make: Callable[[], TimedEvent], anchors: Any, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`make`: an event that is timed. `anchors`: a stream that nothing else is launched on."""
+        """`make`: makes a timed event. `anchors`: a stream that nothing else is launched on."""
         self._make, self._anchors, self._clock = make, anchors, clock
         self._offset = ClockOffset()
         self._pool: list[TimedEvent] = []
         self._anchor: TimedEvent | None = None
-        """The latest that was reached, and its time."""
+        """The latest anchor reached; `_base` is its time on the device's clock, in seconds."""
         self._base = 0.0
         self._next: tuple[TimedEvent, float] | None = None
-        """One that may not be reached yet, and when it was recorded."""
+        """An anchor that may not be reached yet, and when it was recorded."""
         self._anchored = float("-inf")
 
     def record(self, stream: Any) -> tuple[TimedEvent, float]:
-        """An event behind all that was launched on the stream, and when it was recorded."""
+        """Record an event behind everything launched on the stream. Returns it with the time of its recording."""
         now = self._look(self._clock())
         return self._recorded(stream), now
 
     def give(self, event: TimedEvent) -> None:
-        """It may be used again."""
+        """Return an event for reuse."""
         self._pool.append(event)
 
     def told(self, event: TimedEvent, recorded: float) -> float:
-        """When an event was reached, as it has been."""
+        """When an event was reached, on the host's clock. It must have been reached."""
         seen = self._clock()
         self._move(seen)
         self._look(seen)
@@ -102,22 +103,22 @@ class DeviceClock:
         return self._offset.host(device)
 
     def _look(self, now: float) -> float:
-        """Record an anchor, if it is time; what time it is now."""
+        """Record an anchor if one is due. Returns the time now."""
         if self._next is not None or now - self._anchored < ANCHOR_SECONDS:
             return now
         self._next = self._recorded(self._anchors), now
         done = self._clock()
-        # The host was interrupted: it says little.
+        # If the host was interrupted, the anchor says little: take another one soon.
         self._anchored = now if done - now < LONG_SECONDS else float("-inf")
         return done
 
     def _move(self, seen: float) -> None:
-        """On to the next anchor, if it was reached."""
+        """Go on to the next anchor if it was reached."""
         if self._next is None or not self._next[0].query():
             return
         (event, recorded), self._next = self._next, None
         if self._anchor is not None:
-            # Rounded to 24 bits, which is less than clocks may part meanwhile.
+            # Rounded to 24 bits: an error smaller than the drift meanwhile.
             self._base += self._anchor.elapsed_time(event) / 1000
             self._pool.append(self._anchor)
         self._anchor = event
@@ -130,15 +131,15 @@ class DeviceClock:
 
 
 class StreamTrack:
-    """What is launched on one stream, one after the other."""
+    """The launches on one stream, in order."""
 
     def __init__(self, clock: DeviceClock, stream: Any = None) -> None:
-        """`stream`: None for the one that is current."""
+        """`stream`: None for the current stream."""
         self._clock, self._stream = clock, stream
         self._last: Stamp | None = None
 
     def stamp(self) -> "Stamp":
-        """Behind a launch."""
+        """Record a stamp behind a launch."""
         event, recorded = self._clock.record(self._stream)
         self._last = Stamp(self, event, recorded, self._last)
         return self._last
@@ -149,8 +150,8 @@ class StreamTrack:
         return stamp.finished
 
     def span(self, stamp: "Stamp", began: float) -> tuple[float, float]:
-        """When the launch before a stamp that was reached has started and finished: it starts when the host has begun
-        to launch it, but not before what was launched before it has finished. Asked once of each."""
+        """When the launch before a reached stamp started and finished. It starts when the host begins to launch it,
+        but not before the launch ahead of it has finished. Call it once for each stamp."""
         finished = self.finished(stamp)
         if stamp.before is not None:
             began = max(began, self.finished(stamp.before))
@@ -160,19 +161,19 @@ class StreamTrack:
 
 
 class Stamp:
-    """An event of a track, whose time will be asked for. It is a `device.Mark`."""
+    """An event of a track whose time will be needed. It is a `device.Mark`."""
 
     __slots__ = ("before", "event", "finished", "query", "recorded", "synchronize", "track", "wait")
 
     def __init__(self, track: StreamTrack, event: TimedEvent, recorded: float, before: "Stamp | None") -> None:
-        """`before`: the one before it on the track."""
+        """`before`: the stamp before it on the track."""
         self.track, self.event, self.recorded, self.before = track, event, recorded, before
         self.query, self.synchronize, self.wait = event.query, event.synchronize, event.wait
         self.finished: float | None = None
 
 
 class BusyTime:
-    """How much of the time a device had work."""
+    """The share of time in which a device had work."""
 
     def __init__(self, now: float = 0.0) -> None:
         self._spans: list[tuple[float, float]] = []
@@ -180,13 +181,14 @@ class BusyTime:
         self._sum = 0.0
 
     def add(self, started: float, finished: float) -> None:
-        """Spans may overlap, and come in any order."""
+        """Add a span; spans may overlap and come in any order."""
         self._spans.append((started, finished))
         if len(self._spans) >= MOST_SPANS:
             self._settle()
 
     def share(self, now: float, since: float | None) -> float:
-        """Of the time since the last call. `since`: what is under way was launched then; None: nothing is."""
+        """The busy share of the time since the last call, 0 to 1. `since`: when the oldest work in flight was
+        launched; None if there is none."""
         if since is not None:
             self._spans.append((since, now))
         self._settle()
@@ -203,18 +205,18 @@ class BusyTime:
 
 
 def device_clock(device: torch.device, clock: Callable[[], float] = time.monotonic) -> DeviceClock:
-    """Of a GPU."""
-    # Waiting for an event must leave the core to others; anchors wait behind nobody's kernels.
+    """The clock of a GPU."""
+    # `blocking`: a wait must leave the core to others. Priority -1: anchors wait behind no kernels.
     make = lambda: torch.cuda.Event(enable_timing=True, blocking=True)  # noqa: E731
     return DeviceClock(make, torch.cuda.Stream(device, priority=-1), clock)
 
 
 class Stopwatch:
-    """Times the work of a rank's devices while it is on. On a CPU, where a launch is over once the host has done it,
-    the host's clock is all there is."""
+    """Times the work of a rank's devices while it is on. A CPU is timed by the host's clock: its launches are over
+    when the host returns from them."""
 
     def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
-        """`device`: whose busy time counts, that of the rank."""
+        """`device`: the rank's device, whose busy time counts."""
         self.on = False
         self.busy = BusyTime()
         self._device, self._clock = device, clock
@@ -227,8 +229,8 @@ class Stopwatch:
         self.on = on
 
     def mark(self, device: torch.device, stream: "torch.cuda.Stream | None" = None) -> Mark:
-        """Behind all that was launched on a GPU's stream: a stamp, where the watch is on. `stream`: None for the one
-        that is current."""
+        """Mark the end of everything launched on a GPU's stream; the mark is a stamp while the watch is on. `stream`:
+        None for the current stream."""
         if self.on:
             return self._track(device, stream).stamp()
         event = torch.cuda.Event(blocking=True)
@@ -236,12 +238,12 @@ class Stopwatch:
         return event
 
     def stamp(self, device: torch.device) -> Stamp | None:
-        """On the current stream; None where there is no need for it."""
+        """Stamp the current stream; None if the watch is off or the device is a CPU."""
         return self._track(device, None).stamp() if self.on and device.type == "cuda" else None
 
     def span(self, device: torch.device, mark: object, began: float, now: float) -> tuple[float, float]:
-        """When a launch has started and finished. `mark`: behind it, and reached. `began`, `now`: when the host has
-        begun to launch it, and knows that it is over; the best there is, where the mark is no stamp."""
+        """When a launch started and finished. `mark`: a reached mark behind it. `began`, `now`: when the host began to
+        launch it, and when it saw the end; these are returned if the mark is no stamp."""
         if isinstance(mark, Stamp) and mark.query():
             began, now = mark.track.span(mark, began)
         if device.type == self._device.type:

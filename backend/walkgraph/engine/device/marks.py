@@ -1,33 +1,33 @@
-"""Points of a device's work, and when a launch was made, started and finished. It imports no torch."""
+"""Marks in a device's work, and the times of a launch. Imports no torch."""
 
 from typing import NamedTuple, Protocol
 
 
 class Mark(Protocol):
-    """A point of a device's work, as torch's events are."""
+    """A point in a device's work, with the interface of torch's events."""
 
     def query(self) -> bool:
-        """Whether it was reached."""
+        """True if the device has reached it."""
         ...
 
     def synchronize(self) -> None: ...
 
     def wait(self) -> None:
-        """What is launched on the current stream from now on is behind it."""
+        """Make later work on the current stream wait for it."""
         ...
 
 
 class Timing(NamedTuple):
-    """Of a batch of calls or a launch of a loop. Seconds."""
+    """When a batch of calls or a launch of a loop was made, in seconds on the host's clock."""
 
     taken: float
-    """It was formed: its tensors and tables are prepared from here."""
+    """When it was formed; its tensors and tables are prepared from then on."""
     launched: float
-    """The host has handed all of it to the device."""
+    """When the host had handed all of it to the device."""
     started: float
-    """On the device; on a CPU, where it is taken."""
+    """When it began on the device; on a CPU, the same as `taken`."""
     finished: float
-    """On the device; on a CPU, where the host has done it."""
+    """When it ended on the device; on a CPU, when the host was done with it."""
 
     @property
     def busy(self) -> float:

@@ -5,11 +5,12 @@ A page is `PAGE` consecutive slots, one token each:
     page:   0            1             2      ...
     slot:   0 ... 15 |   16 ... 31 |   32 ... 47
 
-Page 0 is never handed out: it holds zeros, so that padded reads are finite whatever failed calls wrote elsewhere.
-A page with several holders is read by all and written by none: a writer copies it first.
+Page 0 is never handed out. It holds zeros, so that padded reads are finite whatever failed calls wrote elsewhere. All
+holders of a shared page may read it and none may write it: a writer copies it first.
 
-A full page may be kept past its last sequence, for others that begin alike (`walkgraph.engine.kv.prefix`). One that
-nobody else holds is as good as free: it is given up when free pages run out, the one let go first before others.
+A full page may be kept after its last sequence is gone, for others that begin alike (`walkgraph.engine.kv.prefix`). A
+kept page that no sequence holds counts as free. Such pages are evicted when free pages run out, the one released first
+before others.
 """
 
 from collections import Counter, OrderedDict
@@ -34,31 +35,32 @@ class OutOfPages(WalkgraphError):
 
 
 class PageFault(WalkgraphError):
-    """An invariant of the page table is broken: a bug of ours, never of a request."""
+    """An invariant of the page table is broken. This is always a bug in Walkgraph, never the fault of a request."""
 
 
 class PageAllocator:
     """Reference counts and the free list. Knows nothing of tokens, sequences or tensors."""
 
     def __init__(self, total: int, faults: FaultPoints | None = None) -> None:
-        """`total` pages that can be handed out."""
+        """`total`: pages that can be handed out."""
         if total < 1:
-            raise PageFault(f"a pool of {total} pages can hold nothing; give the rank more cache memory")
+            raise PageFault(f"a pool of {total} pages can't hold anything; give the rank more cache memory")
         self.total, self._faults = total, faults
         self._free = list(range(total, 0, -1))
         self._holders = [0] * (total + 1)
         self._kept: set[int] = set()
         self._idle: OrderedDict[int, None] = OrderedDict()
-        """Pages that are kept and held by no sequence, the one that was let go first in front."""
+        """Kept pages that no sequence holds, the one released first in front."""
         self._evict: Callable[[int], None] = self.unkeep
 
     def evict_by(self, evict: Callable[[int], None]) -> None:
-        """`evict` is called for a page that is kept and wanted by others; it must `unkeep` it, and may others."""
+        """Set the function that is called for a kept page that is needed. It must `unkeep` the page, and may `unkeep`
+        others."""
         self._evict = evict
 
     @property
     def free(self) -> int:
-        """Pages that can be taken, those that are only kept among them."""
+        """Pages that can be taken, including pages that are only kept."""
         return len(self._free) + len(self._idle)
 
     @property
@@ -66,7 +68,7 @@ class PageAllocator:
         return frozenset(self._kept)
 
     def take(self, count: int) -> list[int]:
-        """`count` free pages with one holder each; raises `OutOfPages` and takes none if there are fewer."""
+        """Take `count` free pages with one holder each. Raises `OutOfPages` and takes none if there are fewer."""
         if count > self.free or (self._faults is not None and self._faults.due("allocate.pages")):
             raise OutOfPages(count, self.free)
         while count > len(self._free):
@@ -79,15 +81,16 @@ class PageAllocator:
         return taken
 
     def share(self, pages: Iterable[int]) -> None:
-        """One holder more for each."""
+        """Add a holder to each page."""
         for page in pages:
             self._held(page)
             self._holders[page] += 1
             self._idle.pop(page, None)
 
     def release(self, pages: Sequence[int]) -> None:
-        """One holder less for each; the last one frees the page. The pages of a sequence are given in its order."""
-        # A page is found by way of those before it, so these are to be given up after it.
+        """Remove a holder from each page; the last one frees the page. The pages of a sequence are given in its
+        order."""
+        # A page is found through the pages before it, so it must be evicted before them.
         for page in reversed(pages):
             self._held(page)
             self._holders[page] -= 1
@@ -97,7 +100,7 @@ class PageAllocator:
                 self._idle[page] = None
 
     def keep(self, page: int) -> None:
-        """One holder more, which gives it up when free pages run out. Somebody else holds it now."""
+        """Keep a page that somebody holds: it gets one more holder, which lets it go when free pages run out."""
         self._held(page)
         if page in self._kept:
             raise PageFault(f"page {page} is kept already")
@@ -105,7 +108,7 @@ class PageAllocator:
         self._holders[page] += 1
 
     def unkeep(self, page: int) -> None:
-        """The end of `keep`."""
+        """End `keep`."""
         if page not in self._kept:
             raise PageFault(f"page {page} is not kept")
         self._kept.remove(page)
@@ -113,13 +116,13 @@ class PageAllocator:
         self.release((page,))
 
     def shared(self, page: int) -> bool:
-        """Whether a writer must copy it first."""
+        """True if a writer must copy the page first."""
         self._held(page)
         return self._holders[page] > 1
 
     def audit(self, lists: Iterable[Sequence[int]]) -> None:
-        """Raises `PageFault` unless the holders are exactly these page lists and what keeps pages, and every other page
-        is free."""
+        """Raise `PageFault` unless the holders of every page are exactly these page lists and the prefix cache, and
+        all other pages are free."""
         wanted = Counter(page for pages in lists for page in pages)
         idle = {page for page in self._kept if not wanted[page]}
         wanted.update(self._kept)

@@ -1,4 +1,4 @@
-"""Which backend attends the segments of a forward."""
+"""Chooses the attention backend for the segments of a forward."""
 
 import logging
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ class AttentionBackends:
     """The backends of one rank, and the memory that they keep from one forward to the next."""
 
     def __init__(self, contexts: PaddedContexts | None = None) -> None:
-        """`contexts`: those that PyTorch's backend keeps."""
+        """`contexts`: the padded contexts that PyTorch's backend keeps."""
         self.contexts = PaddedContexts() if contexts is None else contexts
         self._workspaces: dict[torch.device, Workspace] = {}
         self._logged: set[str] = set()
-        """Reasons for PyTorch's backend on a GPU."""
+        """Reasons for PyTorch's backend on a GPU that were logged already."""
 
     def over(self, pool: Pool, segments: Sequence[PlacedSegment]) -> AttentionBackend:
         """The fastest backend that can serve these segments, over the pages of their pool."""
@@ -34,5 +34,5 @@ class AttentionBackends:
             return FlashInferAttention(pool, segments, workspace)
         if on_gpu and why not in self._logged:
             self._logged.add(why)
-            _log.info("attention is PyTorch's where %s", why)
+            _log.info("using PyTorch's attention: %s", why)
         return PagedAttention(pool, segments, self.contexts)

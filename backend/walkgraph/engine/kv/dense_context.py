@@ -1,12 +1,14 @@
-"""Dense rooms: the contexts of a batch and behind each the block that a step attends and does not keep.
+"""Dense contexts: the contexts of a batch side by side, each followed by the block that a step attends and does not
+keep.
 
     | context 0 | block 0 | gap | context 1 | block 1 | gap | ...
 
-The memory of a room never moves, so CUDA graphs are captured over it; which sequences lie in it changes between their
-replays. Contexts are copied out of the pages when the rows of the batch change, not once a step: dense keys are read
-faster than pages, and a denoising loop reads them dozens of times.
+The memory of a dense context never moves, so CUDA graphs can be captured over it; which sequences are in it changes
+between replays. Contexts are copied out of their pages when the rows of the batch change, not at every step: dense keys
+are faster to read than pages, and a denoising loop reads them dozens of times.
 
-Shape letters: B rows of a batch, n tokens of a block, S slots of a room, H query heads, G key/value heads, D head dim.
+Shape letters: B rows of a batch, n tokens of a block, S slots of a dense context, H query heads, G key/value heads, D
+head dim.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,15 +26,15 @@ from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.attention.flashinfer import GAP
 
 _CONTEXTS = (128, 1024, 4096, 9216, 16384)
-"""Context tokens of a row, on average, that rooms are made for."""
+"""Mean context tokens of a row that dense contexts are made for."""
 _MORE = 8192
-"""Beyond these, multiples of it."""
+"""Beyond the largest of these, capacities are multiples of this."""
 NARROW = 64
-"""Tokens of a block up to which its keys are divided among programs: it has too few queries to fill a GPU with."""
+"""The largest block, in tokens, whose keys are divided among programs: it has too few queries to fill a GPU."""
 
 
 class ContextSequence(NamedTuple):
-    """A sequence of the batch."""
+    """A sequence in the batch."""
 
     pages: Sequence[int]
     length: int
@@ -40,29 +42,29 @@ class ContextSequence(NamedTuple):
     position: int
     """Rope position of its next token."""
     content: Hashable
-    """Names its keys and values: they are read once while it stands where it is."""
+    """Identifies its keys and values; while it stays in place with the same content, they are copied only once."""
 
 
 def capacity_for(lengths: Sequence[int], batch: int, tokens: int) -> int:
-    """The capacity of a room for contexts of these lengths and `batch` blocks of `tokens`: one of few, so that batches
-    to come find a room that is there."""
+    """The capacity of a dense context for contexts of these lengths and `batch` blocks of `tokens`. It is one of a few
+    sizes, so that later batches can use the same one."""
     mean = -(-sum(lengths) // batch)
     most = next((size for size in _CONTEXTS if size >= mean), -(-mean // _MORE) * _MORE)
     return batch * (most + tokens)
 
 
 def dense_context_bytes(shape: CacheShape, batch: int, tokens: int, capacity: int) -> int:
-    """What a `DenseContext` takes of its device."""
+    """Bytes that a `DenseContext` takes on its device."""
     slot = 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.dtype.itemsize
     return slot * (capacity + batch * GAP) + 8 * (batch * (tokens + 1) + tokens + PAGE) + flashinfer_dense.SPACE
 
 
 class DenseContext:
-    """`Block` for up to `batch` sequences of one pool. Whoever steps places its sequences first; rows that are left
-    over pad the batch: they have no context, and attend their own block."""
+    """`Block` for up to `batch` sequences of one pool. The sequences are placed before a step. Rows left over pad the
+    batch: they have no context and attend their own block."""
 
     def __init__(self, pool: Pool, batch: int, tokens: int, capacity: int) -> None:
-        """`tokens`: of every row's block. `capacity`: tokens of all contexts and of `batch` blocks."""
+        """`tokens`: those of each row's block. `capacity`: tokens of all contexts plus `batch` blocks."""
         self.batch, self.tokens, self.capacity = batch, tokens, capacity
         self._pool = pool
         shape, device = pool.shape, pool.device
@@ -75,10 +77,10 @@ class DenseContext:
         self._block, self._page = torch.arange(tokens, device=device), torch.arange(PAGE, device=device)
         self._attention = _attention(batch, tokens, shape, device)
         self.captures = not isinstance(self._attention, _RowByRow)
-        """Whether a step over it may be captured: otherwise the host tells every kernel how long a row is."""
+        """True if a step over it may be captured. Otherwise the host passes every kernel the length of a row."""
         self._lengths: list[int] = []
         self._there: dict[int, tuple[int, Hashable]] = {}
-        """First slot -> length and content of the context there."""
+        """First slot -> length and content of the context that begins there."""
         self.place(())
 
     def fits(self, rows: Sequence[ContextSequence]) -> bool:
@@ -86,12 +88,14 @@ class DenseContext:
         return len(rows) <= self.batch and tokens <= self.capacity
 
     def place(self, rows: Sequence[ContextSequence]) -> None:
-        """Make the next steps those of `rows`, in this order. Ordered on the current stream; waits for nothing there.
+        """Use `rows`, in this order, in the next steps. Ordered on the current stream; does not wait for the device.
 
-        Raises `PageFault` unless the room `fits` them.
+        Raises `PageFault` unless they fit (`fits`).
         """
         if not self.fits(rows):
-            raise PageFault(f"{len(rows)} rows don't fit a room of {self.batch} rows and {self.capacity} tokens")
+            raise PageFault(
+                f"{len(rows)} rows don't fit a dense context of {self.batch} rows and {self.capacity} tokens"
+            )
         lengths = [*(row.length for row in rows), *[0] * (self.batch - len(rows))]
         starts = [0]
         for length in lengths:
@@ -117,7 +121,7 @@ class DenseContext:
         return self._attention(q.to(self._v.dtype), self.k[layer], self.v[layer]).to(q.dtype)
 
     def _lay(self, lengths: Sequence[int], starts: Sequence[int]) -> None:
-        """Where blocks go, what lies between the sequences, and how these are attended."""
+        """Set the slots of the blocks, zero the gaps between sequences, and pass the bounds to the attention."""
         blocks = self._sent([start + length for start, length in zip(starts, lengths, strict=False)])
         torch.add(blocks[:, None], self._block, out=self.slots.view(self.batch, self.tokens))
         for stop in starts[1:]:
@@ -125,7 +129,7 @@ class DenseContext:
         self._attention.place([at for start, stop in pairwise(starts) for at in (start, stop - GAP)])
 
     def _fetch(self, rows: Sequence[tuple[int, ContextSequence]]) -> None:
-        """Contexts of all layers out of their pages, each to the slots from its start on."""
+        """Copy contexts out of their pages, in all layers, each to the slots from its start on."""
         sources, targets = [], []
         for start, row in rows:
             pages = self._sent(row.pages[: pages_for(row.length)])
@@ -142,14 +146,14 @@ class DenseContext:
                 self.v[layer].index_copy_(0, target, v.index_select(0, source))
 
     def _sent(self, numbers: Sequence[int]) -> Tensor:
-        """int64, on the device; a copy from pinned memory doesn't wait for the work before it."""
+        """int64 on the device. The copy from pinned memory does not wait for earlier work."""
         device = self._pool.device
         host = torch.tensor(numbers, dtype=torch.int64, pin_memory=device.type == "cuda")
         return host.to(device, non_blocking=True)
 
 
 def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device) -> "_Attention":
-    """What serves such blocks fastest on the device."""
+    """The fastest attention for such blocks on the device."""
     if device.type == "cuda" and tokens <= NARROW:
         from walkgraph.layers.kernels.narrow_attention import unfit
 
@@ -162,7 +166,7 @@ def _attention(batch: int, tokens: int, shape: CacheShape, device: torch.device)
 
 class _Attention(Protocol):
     def place(self, bounds: Sequence[int]) -> None:
-        """Start and stop of every row's keys, one row after the other, rising."""
+        """Set start and stop of each row's keys, row by row in rising order."""
         ...
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -171,7 +175,7 @@ class _Attention(Protocol):
 
 
 class _Narrow:
-    """Blocks of few tokens, by kernels that read the bounds where they lie."""
+    """Attends blocks of few tokens, with kernels that read the bounds on the device."""
 
     def __init__(self, batch: int, device: torch.device) -> None:
         from walkgraph.layers.kernels.narrow_attention import narrow_attention
@@ -188,7 +192,7 @@ class _Narrow:
 
 
 class _RowByRow:
-    """Every row by a call of its own, of its own length."""
+    """Attends each row with a call of its own, at its own length."""
 
     def __init__(self, tokens: int) -> None:
         self._tokens = tokens

@@ -1,8 +1,8 @@
-"""Attention over a paged cache by FlashInfer's kernels, for forwards on CUDA whose new rows are all kept.
+"""Attention over a paged cache with FlashInfer's kernels, for forwards on CUDA that keep all their new rows.
 
-Keys and values of the new rows go to their slots first; each group of sequences then attends its pages, the new rows
-among them. A group is planned once a forward, from arrays on the host, and read by every layer. What FlashInfer has no
-form for stays with `paged_attention`: `unfit` is where that is decided.
+Keys and values of the new rows go to their slots first. Each group of sequences then attends its pages, including the
+new rows. A group is planned once per forward, from arrays on the host; every layer reads the plan. `unfit` decides what
+FlashInfer can't serve, which stays with `paged_attention`.
 
 Shape letters: R rows of the batch, B sequences of a group, H query heads, G key/value heads, D head dim.
 """
@@ -23,35 +23,35 @@ from walkgraph.layers.attention.flashinfer import GAP
 from walkgraph.layers.attention.paged_blocks import WIDTHS, paged_block_attention
 
 Kind = Literal["decode", "causal", "block", "dense"]
-"""How keys are read: by pages for single tokens, causal rows and blocks, or side by side for many rows."""
+"""How keys are read: from pages, for single tokens, causal rows and blocks; or side by side, for many rows."""
 
 _SPACE = 128 << 20
-"""Bytes for partial results, shared by all plans of a device: its launches are of one stream."""
+"""Bytes for partial results. All plans of a device share them, because its launches are on one stream."""
 _DENSE = 192
-"""New rows from which on keys are copied side by side before they are attended."""
+"""From this many new rows on, keys are copied side by side before they are attended."""
 _BLOCK = 512
-"""Tokens of the largest blocks that the steps' own kernel attends: of larger ones FlashInfer's makes more."""
+"""The largest block, in tokens, that the kernel of the steps attends; for larger ones FlashInfer's is faster."""
 _TURNS = 6
-"""Plans of a kind that may be alive at once."""
+"""The most plans of one kind that may be in use at once."""
 _DECODE_GROUPS = (1, 2, 3, 4, 8)
-"""Query heads of a key head that the decode kernel without tensor cores is made for."""
+"""Query heads per key head that the decode kernel without tensor cores supports."""
 
 
 def unfit(shape: CacheShape, segments: Sequence[PlacedSegment], available: bool) -> str | None:
-    """Why FlashInfer can't serve this forward; None where it does."""
+    """Why FlashInfer can't serve this forward; None if it can."""
     if not available:
         return "FlashInfer is not installed"
     if shape.dtype not in (torch.bfloat16, torch.float16):
-        return f"FlashInfer has no form for caches in {shape.dtype}"
+        return f"FlashInfer does not support caches in {shape.dtype}"
     if shape.head_dim not in (64, 128, 256):
-        return f"FlashInfer has no form for heads of {shape.head_dim} numbers"
+        return f"FlashInfer does not support heads of {shape.head_dim} numbers"
     if not all(placed.segment.keep for placed in segments):
         return "rows that are attended and not kept have no pages for FlashInfer to read"
     return None
 
 
 class Layout(NamedTuple):
-    """One group's sequences as FlashInfer reads them; on the host, int32, but for `rows`."""
+    """The sequences of one group in FlashInfer's form: int32 on the host, except `rows`."""
 
     kind: Kind
     rows: Tensor
@@ -62,15 +62,15 @@ class Layout(NamedTuple):
     """`[B + 1]`: where each sequence's pages start in `pages`."""
     pages: Tensor
     last: Tensor
-    """`[B]`: tokens in the last page, the new ones counted."""
+    """`[B]`: tokens in the last page, including the new ones."""
     lengths: Tensor
-    """`[B]`: tokens, the new ones counted."""
+    """`[B]`: tokens, including the new ones."""
 
 
 def layouts(segments: Sequence[PlacedSegment]) -> list[Layout]:
-    """The groups of a forward: single tokens alone, or what is causal and what is not.
+    """The groups of a forward: one of single tokens, or one of causal segments and one of blocks.
 
-    A single token is causal and a block, so that beside others it joins the group that is there anyway.
+    A single token is both causal and a block, so beside longer segments it joins a group that exists anyway.
     """
     if all(placed.new == 1 for placed in segments):
         return [_layout("decode", segments)]
@@ -102,23 +102,23 @@ def _starts(counts: Sequence[int]) -> Tensor:
 
 @dataclass(slots=True)
 class _Turn:
-    """A wrapper and whose plan is in it."""
+    """A wrapper, and the number of the plan in it."""
 
     wrapper: Any
     plans: int = 0
     copied: torch.cuda.Event | None = None
-    """After it, the device has read the plan that the wrapper keeps in pinned memory."""
+    """Reached when the device has read the plan that the wrapper keeps in pinned memory."""
 
     def planned(self) -> int:
-        """Called behind a plan, for `of`."""
+        """Record that a plan was launched. Returns its number, for `of`."""
         self.copied = torch.cuda.Event()
         self.copied.record()
         return self.plans
 
     def of(self, plan: int) -> Any:
-        """The wrapper, with that plan in it."""
+        """The wrapper, while that plan is in it. Raises `PageFault` if a later plan replaced it."""
         if self.plans != plan:
-            raise PageFault(f"more than {_TURNS} forwards were begun before this one's layers were through")
+            raise PageFault(f"more than {_TURNS} forwards began before all layers of this one were launched")
         return self.wrapper
 
 
@@ -131,10 +131,10 @@ class Workspace:
     _turns: dict[tuple[Kind, bool], list[_Turn]] = field(default_factory=dict[tuple[Kind, bool], list[_Turn]])
 
     def take(self, kind: Kind, tensor_cores: bool) -> _Turn:
-        """The wrapper whose plan is the oldest."""
+        """The wrapper with the oldest plan."""
         turns = self._turns.setdefault((kind, tensor_cores), [])
         if not turns:
-            # All at the first use, which is a warm-up's: each pins memory, and that takes milliseconds.
+            # All at the first use, during warm-up: each pins memory, which takes milliseconds.
             turns += [_Turn(self._made(kind, tensor_cores)) for _ in range(_TURNS)]
         turn = turns.pop(0)
         turns.append(turn)
@@ -156,7 +156,7 @@ class Workspace:
 
 
 class FlashInferAttention:
-    """`Attend` for one forward. `segments` is read by the transaction that commits it."""
+    """`Attend` for one forward. The transaction that commits it reads `segments`."""
 
     def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], workspace: Workspace) -> None:
         self.segments = segments
@@ -195,7 +195,7 @@ class FlashInferAttention:
         return out
 
     def attended(self, layer: int, group: int, q: Tensor) -> Tensor:
-        """The rows of a group, sequence by sequence, whose keys and values lie in their slots."""
+        """Attend the rows of a group, sequence by sequence. Their keys and values must be in their slots."""
         if not self._turns:
             self._turns = [self._planned(each, q.shape[1]) for each in self._groups]
         turn, plan = self._turns[group]
@@ -205,7 +205,7 @@ class FlashInferAttention:
 
     def _planned(self, group: Layout, heads: int) -> tuple[_Turn, int]:
         shape = self._pool.shape
-        # A plan is given what is causal and what is not, its wrapper is not.
+        # The plan says whether rows are causal; the wrapper is the same for both.
         kind: Kind = "block" if group.kind == "causal" else group.kind
         turn = self._workspace.take(kind, heads // shape.kv_heads not in _DECODE_GROUPS)
         sizes = heads, shape.kv_heads, shape.head_dim, PAGE
@@ -221,7 +221,7 @@ class FlashInferAttention:
 
 
 class _PagedRows(PoolRows):
-    """`Placed` of a forward of one group, whose rows are in order."""
+    """`Placed` for a forward of one group whose rows are in order."""
 
     def __init__(self, attention: FlashInferAttention, pool: Pool, slots: Tensor) -> None:
         super().__init__(pool, slots)
@@ -232,13 +232,13 @@ class _PagedRows(PoolRows):
 
 
 def blocks_of(group: Layout, segments: Sequence[PlacedSegment]) -> bool:
-    """Whether a forward is of blocks as a captured step appends them, so that one kernel may serve both."""
+    """True if a forward has only blocks of one size, as captured steps append them, so that one kernel serves both."""
     counts = {placed.new for placed in segments}
     return group.kind == "block" and len(counts) == 1 and counts.pop() <= _BLOCK
 
 
 class _Standing(NamedTuple):
-    """`layers.attention.paged_blocks.Rows` of a forward's sequences."""
+    """`layers.attention.paged_blocks.Rows` for a forward's sequences."""
 
     rows: Tensor
     pages: Tensor
@@ -246,7 +246,7 @@ class _Standing(NamedTuple):
 
 
 class PlacedBlocks(PoolRows):
-    """`Placed` of a forward of blocks, all of so many tokens."""
+    """`Placed` for a forward of blocks with equal numbers of tokens."""
 
     def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], slots: Tensor) -> None:
         super().__init__(pool, slots)
@@ -264,8 +264,8 @@ class PlacedBlocks(PoolRows):
 
 
 class _DenseRows(PoolRows):
-    """`Placed` of a forward of one group with many rows. Before these are attended, all keys of a layer are copied side
-    by side: the kernel reads them a fifth faster there."""
+    """`Placed` for a forward of one group with many rows. Before each attention, all keys of the layer are copied side
+    by side: the kernel reads them a fifth faster that way."""
 
     def __init__(
         self, pool: Pool, segments: Sequence[PlacedSegment], slots: Tensor, workspace: Workspace, *, causal: bool
@@ -284,7 +284,7 @@ class _DenseRows(PoolRows):
             self._dense_v[start + length : start + length + GAP].zero_()
         self._sources = torch.cat(held)
         self._targets = torch.cat([torch.arange(at, at + n, device=pool.device) for at, n in spans])
-        # What lies between is given as sequences without queries.
+        # The gaps between sequences are passed as sequences without queries.
         ends = [0, *accumulate(placed.new for placed in segments)]
         self._queries = _numbers([0, *(end for end in ends[1:] for _ in range(2))])
         self._keys = _numbers([*(bound for start, n in spans for bound in (start, start + n)), starts[-1]])

@@ -1,9 +1,9 @@
-"""Attention over a paged cache, in PyTorch: the reference on every device, and the engine's own on CPUs.
+"""Attention over a paged cache in PyTorch: the reference on every device, and the engine's backend on CPUs.
 
-Keys and values of kept rows go to their slots; each sequence attends its context (gathered from its pages) and its own
-new rows, which are taken as they come. Scratch rows are therefore never stored. All indices and masks are made once a
-forward; where a whole group is scratch, its contexts can't have changed since the last forward over the same ones, and
-the padded copies are used again (a denoising loop gathers its contexts once).
+Keys and values of kept rows go to their slots. Each sequence attends its context, gathered from its pages, and its own
+new rows, taken directly; scratch rows are therefore never stored. Indices and masks are made once per forward. If a
+whole group is scratch, its contexts can't change between forwards over the same ones, so the padded copies are reused
+(a denoising loop gathers its contexts once).
 
 Shape letters: R rows of the batch, B sequences of a group, L new rows of a sequence (padded), P context (padded),
 S = P + L, H query heads, G key/value heads, D head dim.
@@ -23,26 +23,26 @@ from walkgraph.engine.kv.pool import Pool
 
 
 class PlacedSegment(NamedTuple):
-    """A segment and where its sequence stands."""
+    """A segment, with the pages and length of its sequence."""
 
     segment: Segment
     new: int
     pages: list[int]
     length: int
-    """Context tokens, without the new ones."""
+    """Tokens of the context, without the new ones."""
     content: int
     """Identifies the context's keys and values."""
     slots: Tensor | None
-    """int64 `[new]`, where kept rows go; None for scratch."""
+    """int64 `[new]`: the slots of kept rows; None for scratch."""
 
 
 def causal_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
-    """For segments that are all causal and kept; None for any other."""
+    """The rows of segments that are all causal and kept; None for others."""
     return _rows(pool, segments) if all(e.segment.mode == "causal" for e in segments) else None
 
 
 def begun_rows(pool: Pool, segments: Sequence[PlacedSegment]) -> CausalRows | None:
-    """For segments that are all kept blocks of sequences that were empty; None for any other."""
+    """The rows of segments that are all kept blocks of empty sequences; None for others."""
     return _rows(pool, segments) if all(e.segment.mode == "block" and not e.length for e in segments) else None
 
 
@@ -59,7 +59,7 @@ NOT_PLACED = "only rows that are kept, all causal or all blocks, are placed by t
 
 
 class PaddedContexts:
-    """The padded contexts of recent scratch-only groups, least recently used first, within a byte budget."""
+    """The padded contexts of recent groups that keep nothing, least recently used first, within a budget of bytes."""
 
     def __init__(self, budget: int = 64 << 20) -> None:
         self._budget = budget
@@ -94,7 +94,7 @@ class PaddedContexts:
 
 
 class PagedAttention:
-    """`Attend` for one forward. `segments` is read by the transaction that commits it."""
+    """`Attend` for one forward. The transaction that commits it reads `segments`."""
 
     def __init__(self, pool: Pool, segments: Sequence[PlacedSegment], contexts: PaddedContexts) -> None:
         self.segments = segments
@@ -136,7 +136,7 @@ class PagedAttention:
 
 
 class PoolRows:
-    """What every `Placed` has: where rows are stored."""
+    """The part that every `Placed` has: where its rows are stored."""
 
     def __init__(self, pool: Pool, slots: Tensor) -> None:
         self.slots = slots
@@ -145,14 +145,14 @@ class PoolRows:
 
 
 class _GatheredRows(PoolRows):
-    """`Placed` of a forward whose rows are in order."""
+    """`Placed` for a forward whose rows are in order."""
 
     def __init__(self, attention: PagedAttention, pool: Pool, slots: Tensor) -> None:
         super().__init__(pool, slots)
         self._attention = attention
 
     def __call__(self, layer: int, q: Tensor) -> Tensor:
-        # They are stored where they were read from: one form of attention for all.
+        # Writing rows back to the slots that they are read from changes nothing, and one form of attention serves all.
         return self._attention(layer, q, *(cache[layer].index_select(0, self.slots) for cache in (self.k, self.v)))
 
 
@@ -173,12 +173,12 @@ class PaddedGroup:
         places = torch.arange(self._l, device=device)
         there = places < new[:, None]
         self.real = there.flatten().nonzero()[:, 0]
-        """int64: which of the `B * L` padded rows are `rows`."""
+        """int64: indices of `rows` among the `B * L` padded rows."""
         starts = new.cumsum(0) - new
-        # What a padded query computes is dropped, so any row will do.
+        # The results of padded queries are dropped, so any row will do.
         self._queries = self.rows[torch.where(there, starts[:, None] + places, 0).flatten()]
         self.back = torch.empty_like(self.rows)
-        """int64 `[R]`: the padded row of each batch row, where this group is the whole batch."""
+        """int64 `[R]`: the padded row of each batch row, if this group is the whole batch."""
         if int(self.rows.max()) < self.rows.shape[0]:
             self.back[self.rows] = self.real
         self._tail = self.real // self._l * s + p + self.real % self._l
@@ -198,7 +198,7 @@ class PaddedGroup:
         self._buffers = [self._read(layer) for layer in range(self._pool.shape.layers)]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """-> `[B * L, H, D]`."""
+        """Attend the group's rows -> `[B * L, H, D]`."""
         keys, values = self._buffers[layer] if self._buffers is not None else self._read(layer)
         keys.index_copy_(0, self._tail, k.index_select(0, self.rows))
         values.index_copy_(0, self._tail, v.index_select(0, self.rows))
@@ -214,14 +214,14 @@ class PaddedGroup:
         return out.transpose(1, 2).reshape(-1, *q.shape[1:]).to(q.dtype)
 
     def _read(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Contexts in front, room for the new rows behind: `[B * S, G, D]`."""
+        """Keys and values `[B * S, G, D]`: contexts first, then space for the new rows."""
         return (
             self._pool.k[layer].index_select(0, self._gather),
             self._pool.v[layer].index_select(0, self._gather),
         )
 
     def _context_slots(self, segments: Sequence[PlacedSegment], p: int) -> Tensor:
-        """int64 `[B * S]`; padding and the new rows' places read slot 0, which holds zeros."""
+        """Slots of the contexts, int64 `[B * S]`. Padding and the places of new rows read slot 0, which holds zeros."""
         device = self._pool.device
         most = -(-p // PAGE)
         pages = torch.tensor(
@@ -235,7 +235,7 @@ class PaddedGroup:
         return F.pad(slots, (0, self._l)).flatten()
 
     def _visible(self, segments: Sequence[PlacedSegment], p: int, new: Tensor) -> Tensor | None:
-        """bool `[B, 1, L, S]`, or None where everything is seen."""
+        """Attention mask, bool `[B, 1, L, S]`; None if every query sees every key."""
         causal = [e.segment.mode == "causal" and e.new > 1 for e in segments]
         if all(e.length == p and e.new == self._l for e in segments) and not any(causal):
             return None
@@ -249,7 +249,7 @@ class PaddedGroup:
 
 
 def _alike(segments: Sequence[PlacedSegment]) -> list[list[PlacedSegment]]:
-    """Entries whose padding to one rectangle wastes little, in a fixed order."""
+    """Groups of segments that can be padded to one rectangle with little waste, in a fixed order."""
     groups: dict[tuple[int, int], list[PlacedSegment]] = {}
     for placed in segments:
         key = (_bucket(placed.new, 32) if placed.new > 1 else 0, _bucket(placed.length, 256))
@@ -258,5 +258,5 @@ def _alike(segments: Sequence[PlacedSegment]) -> list[list[PlacedSegment]]:
 
 
 def _bucket(n: int, small: int) -> int:
-    """The next power of two; everything up to `small` is alike."""
+    """The next power of two, at least that of `small`."""
     return 1 << (max(n, small) - 1).bit_length()

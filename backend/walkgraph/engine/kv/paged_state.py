@@ -1,4 +1,4 @@
-"""What states hold on one rank: sequences of pages, and what is told of them."""
+"""Sequences of pages, the paged states made of them, and their summaries."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -10,14 +10,14 @@ from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.prefix import PrefixKey
 
 EMPTY = 0
-"""The content of a sequence without tokens."""
+"""Content number of a sequence without tokens."""
 CONTENTS: Final = count(1)
-"""Numbers for contents that were not there before."""
+"""Gives a number to each new content."""
 
 
 @dataclass(slots=True)
 class PagedSequence:
-    """One sequence: the tokens 0 <= i < length lie in its pages' slots, in order."""
+    """One sequence: tokens 0 <= i < length are in the slots of its pages, in order."""
 
     pages: list[int] = field(default_factory=list[int])
     length: int = 0
@@ -25,10 +25,10 @@ class PagedSequence:
     content: int = EMPTY
     """Identifies the kept tokens: equal numbers mean equal keys and values. Every append makes a new one."""
     prefix: PrefixKey | None = None
-    """What the kept tokens were made of, where that is known of all of them."""
+    """Key of what the kept tokens were computed from, if that is known of all of them."""
 
     def alike(self, other: "PagedSequence") -> bool:
-        """Whether both certainly keep the same tokens, in the same places."""
+        """True only if both are sure to hold the same tokens at the same positions."""
         if (self.length, self.position) != (other.length, other.position):
             return False
         if self.content == other.content:
@@ -48,17 +48,18 @@ class PagedState:
 
 
 class CacheSummary(NamedTuple):
-    """Of a paged state."""
+    """The size of a paged state."""
 
     sequences: int
     tokens: int
-    """Of its longest sequence."""
+    """Tokens of its longest sequence."""
     pages: int
-    """Held by its sequences, shared ones once for each."""
+    """Pages of its sequences; a shared page counts once for each."""
 
 
 class AppendedTokens(NamedTuple):
-    """Tokens with a prefix key that a forward has appended to a sequence; whether it went well is known later."""
+    """Tokens with a prefix key that a forward appended to a sequence. They are shared only once the forward is known
+    to have succeeded."""
 
     key: StateKey
     sequence: PagedSequence
@@ -67,11 +68,11 @@ class AppendedTokens(NamedTuple):
 
 
 class TokensRead(NamedTuple):
-    """Tokens that a call added to what its run keeps."""
+    """Tokens that a call added to the states of its run."""
 
     tokens: int = 0
     found: int = 0
-    """Of these, what pages of earlier runs held already."""
+    """Of these, the tokens found in pages of earlier runs."""
 
     def plus(self, more: "TokensRead") -> "TokensRead":
         return TokensRead(self.tokens + more.tokens, self.found + more.found)
@@ -81,7 +82,7 @@ NOTHING: Final = TokensRead()
 
 
 def trim(state: PagedState) -> None:
-    """Give back what was reserved and never counted."""
+    """Release pages that were reserved and not used."""
     for sequence in state.sequences:
         kept = pages_for(sequence.length)
         state.pool.pages.release(sequence.pages[kept:])

@@ -24,31 +24,31 @@ def page_bytes(shape: CacheShape) -> int:
 
 
 class Pool:
-    """All paged states of one `CacheShape` on a rank share it."""
+    """The memory that all paged states of one `CacheShape` on a rank share."""
 
     def __init__(self, shape: CacheShape, pages: int, device: torch.device, faults: FaultPoints | None = None) -> None:
         self.shape, self.device = shape, device
         self.pages = PageAllocator(pages, faults)
         self.spare = pages + 1
-        """A page of nobody's, where rows that pad a batch write."""
+        """A page that belongs to nobody: rows that pad a batch write there."""
         slots = (pages + 2) * PAGE
         self.k = [self._zeros(slots) for _ in range(shape.layers)]
         self.v = [self._zeros(slots) for _ in range(shape.layers)]
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copy-on-write: all slots of pages, every layer."""
+        """Copy whole pages in every layer, for copy-on-write."""
         source, target = sent(torch.tensor([sources, targets]), self.device)
         for cache in (*self.k, *self.v):
             pages = cache.view(-1, PAGE, *cache.shape[1:])
             pages.index_copy_(0, target, pages.index_select(0, source))
 
     def read(self, pages: Sequence[int], length: int) -> Tensor:
-        """The first `length` tokens as `[2, N, length, G, D]`."""
+        """Read the first `length` tokens as `[2, N, length, G, D]`."""
         index = slots_of(pages, 0, length, self.device)
         return torch.stack([torch.stack([cache[index] for cache in caches]) for caches in (self.k, self.v)])
 
     def write(self, pages: Sequence[int], value: Tensor) -> None:
-        """The inverse of `read`: `[2, N, length, G, D]` into the first slots of the pages."""
+        """Write `[2, N, length, G, D]` to the first slots of the pages; the inverse of `read`."""
         index = slots_of(pages, 0, value.shape[2], self.device)
         value = value.to(self.device, self.shape.dtype)
         for caches, values in zip((self.k, self.v), value, strict=True):
@@ -59,7 +59,7 @@ class Pool:
         shape = (slots, self.shape.kv_heads, self.shape.head_dim)
         if self.device.type != "cpu":
             return torch.zeros(shape, dtype=self.shape.dtype, device=self.device)
-        # Unlike torch, numpy leaves zeros to the system, which gives memory page by page as slots are written.
+        # Unlike torch, numpy leaves zeroing to the system, which provides memory page by page as slots are written.
         blank = np.zeros(math.prod(shape) * self.shape.dtype.itemsize, np.uint8)
         return torch.from_numpy(blank).view(self.shape.dtype).view(shape)
 
@@ -76,26 +76,26 @@ def slots_of(pages: Sequence[int], start: int, stop: int, device: torch.device) 
 
 class PoolInfo(NamedTuple):
     states: tuple[str, ...]
-    """Those that share it."""
+    """Names of the states that share the pool."""
     pages: int
     page_tokens: int
     page_bytes: int
 
 
 class KVPools:
-    """The paged pools of one rank, by state; states of one cache shape share a pool."""
+    """The paged pools of one rank, by state. States of one cache shape share a pool."""
 
     def __init__(self, pools: Mapping[str, Pool] | None = None, *, prefix_cache: bool = False) -> None:
-        """`prefix_cache`: sequences share the pages of what they have in common from their beginning."""
+        """`prefix_cache`: sequences that begin alike share the pages of their common beginning."""
         self.prefix_cache = prefix_cache
         self.by_state: dict[str, Pool] = {}
         self.each: list[Pool] = []
-        """Every pool once."""
+        """Each pool once."""
         self.prefixes: dict[Pool, PrefixCache] = {}
         self.add(pools or {})
 
     def add(self, pools: Mapping[str, Pool]) -> None:
-        """`pools`: by state; none of them is there yet."""
+        """Add pools, by state. None of them may be there already."""
         self.by_state.update(pools)
         for pool in dict.fromkeys(pools.values()):
             self.each.append(pool)
@@ -109,22 +109,22 @@ class KVPools:
         return pool
 
     def pages(self) -> tuple[int, int]:
-        """(free, total) of all pools; pages that are only kept for runs to come are free."""
+        """(free, total) pages of all pools. Pages that are only kept for later runs count as free."""
         return sum(pool.pages.free for pool in self.each), sum(pool.pages.total for pool in self.each)
 
     def infos(self) -> list[PoolInfo]:
-        """The pools, for whoever promises their pages to runs."""
+        """Sizes of the pools, for the admission of runs."""
         states: dict[Pool, list[str]] = {}
         for name, pool in self.by_state.items():
             states.setdefault(pool, []).append(name)
         return [PoolInfo(tuple(names), one.pages.total, PAGE, page_bytes(one.shape)) for one, names in states.items()]
 
     def prefix_stats(self) -> PrefixStats:
-        """What sharing pages by prefix has saved, in all pools."""
+        """Counts of the prefix caches, summed over all pools."""
         counts = [cache.stats for cache in self.prefixes.values()]
         return PrefixStats(*map(sum, zip(*counts, strict=True)))
 
     def audit_prefixes(self) -> None:
-        """Raises `PageFault` unless the prefix caches have exactly the pages that are kept for them."""
+        """Raise `PageFault` unless the prefix caches have exactly the pages that are kept for them."""
         for cache in self.prefixes.values():
             cache.audit()

@@ -1,15 +1,15 @@
-"""Pages of sequences that begin alike: what was computed for one is read by the others.
+"""Shares pages between sequences that begin alike: what was computed for one is read by the others.
 
     origin ─┬─ 16 tokens, page 4 ─┬─ 16 tokens, page 9
             │                     └─ 16 tokens, page 2
             └─ 16 tokens, page 7
 
-A tree of full pages: a page is reached by all of its sequence's tokens, compared one by one, so that what is found is
-never another's. The origin is what computes keys and values from tokens (an operator with its weights); tokens take
-positions 0, 1, 2, ... A page that no sequence holds any more is given up when free pages run out, and with it all
-behind it, which can't be reached without it.
+A tree of full pages. A page is reached through all tokens of its sequence up to its end, compared one by one, so a page
+found is never that of another text. The origin is what computes keys and values from tokens: an operator with its
+weights. Tokens have positions 0, 1, 2, ... A page that no sequence holds is evicted when free pages run out, along with
+all pages behind it, which can't be reached without it.
 
-Keys and values of a prefix depend on the batch that computed them as all results do: to the dtype's noise.
+Like all results, keys and values of a prefix depend on the batch that computed them, to the noise of their dtype.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -22,28 +22,28 @@ Tokens = tuple[int, ...]
 
 
 class PrefixKey(NamedTuple):
-    """What the keys and values of a sequence were made of, from its first token to its last."""
+    """Identifies what the keys and values of a sequence were computed from, first token to last."""
 
     origin: Hashable
     tokens: Tokens = ()
     sure: int = 0
-    """Leading tokens whose forwards are known to have gone well: only these are for others."""
+    """Leading tokens whose forwards are known to have succeeded: only these are shared."""
 
 
 class PrefixStats(NamedTuple):
-    """Counts since the start, but for `pages`."""
+    """Counts since the start, except `pages`."""
 
     lookups: int = 0
     hits: int = 0
-    """Lookups that found a page at least."""
+    """Lookups that found at least one page."""
     tokens: int = 0
-    """That were looked up."""
+    """Tokens looked up."""
     saved: int = 0
-    """Tokens that were found, and not computed again."""
+    """Tokens found, and not computed again."""
     pages: int = 0
-    """Kept now, those of running sequences among them."""
+    """Pages kept now, including those of running sequences."""
     evicted: int = 0
-    """Pages that were kept, and taken by others."""
+    """Kept pages that were evicted because others needed them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class _Node:
 
 
 class PrefixCache:
-    """Of one pool. Knows pages and tokens, no states."""
+    """The prefix cache of one pool. It knows pages and tokens, not states."""
 
     def __init__(self, pages: PageAllocator) -> None:
         self._pages = pages
@@ -69,8 +69,8 @@ class PrefixCache:
         return self._counts._replace(pages=len(self._nodes))
 
     def find(self, origin: Hashable, tokens: Tokens) -> list[int]:
-        """The pages of the leading full pages of tokens, as far as they are known; never those of the last token, which
-        somebody wants to be answered."""
+        """The known pages of the full pages that `tokens` begin with. The page of the last token is left out: that
+        token must be computed, because its output is wanted."""
         found: list[int] = []
         node = self._roots.get(origin)
         for part in _parts(tokens[:-1]):
@@ -81,14 +81,14 @@ class PrefixCache:
         return found
 
     def count(self, tokens: int, saved: int) -> None:
-        """Of a lookup that was made use of."""
+        """Count a lookup whose result was used."""
         c = self._counts
         self._counts = c._replace(
             lookups=c.lookups + 1, hits=c.hits + (saved > 0), tokens=c.tokens + tokens, saved=c.saved + saved
         )
 
     def add(self, origin: Hashable, tokens: Tokens, pages: Sequence[int]) -> None:
-        """Keep a sequence's full pages of tokens, except where another's page of these is kept already."""
+        """Keep the full pages of a sequence, except those for whose tokens another page is kept."""
         node = self._roots.setdefault(origin, _Node(0, (), None))
         for part, page in zip(_parts(tokens), pages, strict=False):
             child = node.children.get(part)
@@ -98,7 +98,7 @@ class PrefixCache:
             node = child
 
     def audit(self) -> None:
-        """Raises `PageFault` unless the tree has exactly the pages that are kept, each once."""
+        """Raise `PageFault` unless the tree has exactly the pages that are kept, each once."""
         reached: list[int] = []
         left = list(self._roots.values())
         while left:
@@ -123,5 +123,5 @@ class PrefixCache:
 
 
 def _parts(tokens: Tokens) -> Iterator[Tokens]:
-    """Full pages of them."""
+    """The tokens in full pages."""
     return (tokens[at : at + PAGE] for at in range(0, len(tokens) - PAGE + 1, PAGE))

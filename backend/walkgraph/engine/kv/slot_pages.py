@@ -1,6 +1,6 @@
-"""Page tables of slots: where the cached sequences of the runs in a batch group's slots stand, on the device.
+"""Page tables of slots: on the device, the pages, lengths and positions of the cached sequences of the runs in slots.
 
-A state has one sequence or several in each slot. The last slot pads.
+A state has one or several sequences in each slot. The last slot is padding.
 
     | state 0: slot 0 | slot 1 | .. | pad | state 1: slot 0 ............. | pad | ..
       a slot:  | sequence 0 | sequence 1 | .. |                 all of a slot are equally long
@@ -21,21 +21,21 @@ from walkgraph.engine.device.cuda_streams import listed
 from walkgraph.engine.kv.pool import Pool
 
 MOST_PAGES = 4096
-"""Of one sequence; longer ones are not served in a loop on the device."""
+"""The most pages of one sequence; longer ones are not served in device loops."""
 
 
 def most_pages(pool: Pool) -> int:
-    """Of a sequence in a table."""
+    """The most pages of a sequence in a table."""
     return min(MOST_PAGES, pool.pages.total)
 
 
 def table_bytes(pools: Mapping[str, Pool], widths: Mapping[str, int]) -> int:
-    """Of the pages of one row's wide states."""
+    """Bytes of the page tables of one slot's wide states (width above 1)."""
     return sum(4 * width * most_pages(pools[name]) for name, width in widths.items() if name in pools and width > 1)
 
 
 class Grown(NamedTuple):
-    """What was appended to a cache."""
+    """Tokens and positions appended to a cache."""
 
     tokens: int
     positions: int
@@ -46,8 +46,8 @@ NOTHING = Grown(0, 0)
 
 class SlotPages:
     def __init__(self, pools: Mapping[str, Pool], widths: Mapping[str, int], counters: Tensor) -> None:
-        """`pools`: of each paged state. `counters`: int32 `[2S, T]`: the lengths of all states, then their positions;
-        the program counts them."""
+        """`pools`: that of each paged state. `counters`: int32 `[2S, T]`: the lengths of all states, then their
+        positions; the program updates them."""
         self.pools, self._counters, device = dict(pools), counters, counters.device
         self.table = counters.shape[1]
         self.order = {name: index for index, name in enumerate(self.pools)}
@@ -61,7 +61,7 @@ class SlotPages:
         self._count = {width: torch.arange(width, dtype=torch.int32, device=device) for width in set(self._widths)}
 
     def enter(self, slot: int, held: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]) -> None:
-        """Fill in the pages of a slot's states, as `Entry.paged` has them."""
+        """Fill in the pages of a slot's states, in the form of `Entry.paged`."""
         for name, index in self.order.items():
             sequences, width = held[name][0], self._widths[index]
             count, spare = max(map(len, sequences), default=0), self.pools[name].spare
@@ -72,17 +72,17 @@ class SlotPages:
             table[:, count:].fill_(spare)
 
     def _of(self, name: str) -> Tensor:
-        """`[T * w, P]`"""
+        """The pages of a state, `[T * w, P]`."""
         index = self.order[name]
         return self.pages[self._starts[index] : self._starts[index + 1]]
 
     def rows_of(self, rows: Tensor, name: str) -> Tensor:
-        """int32 `[B * w]`, among the sequences of a state."""
+        """Indices of the rows' sequences among those of a state, int32 `[B * w]`."""
         width = self._widths[self.order[name]]
         return rows if width == 1 else (rows[:, None] * width + self._count[width]).flatten()
 
     def stood(self, name: str, grown: Grown) -> tuple[Tensor, Tensor]:
-        """Lengths and positions `[T * w]` after what was appended since they were counted."""
+        """Lengths and positions `[T * w]`, with what was appended since they were last counted."""
         count, index = len(self.order), self.order[name]
         lengths, positions = self._counters[index], self._counters[count + index]
         if grown != NOTHING:
@@ -98,7 +98,8 @@ class SlotPages:
     def several(
         self, rows: Sequence[tuple[str, Tensor]], stood: Mapping[str, tuple[Tensor, Tensor]] | None
     ) -> PagedRows:
-        """Rows of several states as rows of one. `stood`: of all states; None where they stand as they were counted."""
+        """Join the rows of several states into one. `stood`: lengths and positions of all states; None if they are as
+        counted."""
         if stood is None and all(width == 1 for width in self._widths):
             lengths, positions = self._counters.view(2, -1)
         else:
@@ -109,16 +110,16 @@ class SlotPages:
 
 
 class IterationPages:
-    """Of a batch, within one iteration: what several of its uses ask for is made once."""
+    """The page tables of a batch within one iteration. Tensors that several uses need are made once."""
 
     def __init__(self, pages: SlotPages, rows: Tensor) -> None:
-        """`rows`: int32 `[B]`, of the batch."""
+        """`rows`: int32 `[B]`, the slots of the batch."""
         self._pages, self._narrow = pages, rows
         self._rows: dict[str, Tensor] = {}
         self._stood: dict[tuple[str, Grown], tuple[Tensor, Tensor]] = {}
 
     def rows(self, names: Sequence[str], grown: Mapping[str, Grown]) -> PagedRows:
-        """Of the states of a batch's uses, use by use. `grown`: what the iteration has appended to them before."""
+        """The rows of these states, use by use. `grown`: what the iteration has appended to them so far."""
         if len(names) == 1:
             name = names[0]
             return self._pages.one(name, self._of(name), self._at(name, grown.get(name, NOTHING)))

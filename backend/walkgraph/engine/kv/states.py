@@ -1,8 +1,8 @@
-"""Owns what runs keep on one rank: paged sequences and tensors, by `StateKey`.
+"""Owns the states of runs on one rank: paged sequences and tensors, by `StateKey`.
 
-A `StateTable` is changed between forwards (fork, import, drop), by loops on the device (hold, appended, renew), and
-inside a forward through a `Transaction`, which either settles or leaves no trace. Content is copied on write only: a
-fork shares pages, and tensors are replaced, never written into.
+A `StateTable` is changed between forwards (fork, import, drop), by device loops (hold, appended, renew), and inside a
+forward through a `Transaction`, which either settles or leaves no trace. Content is copied on write only: a fork shares
+pages, and tensors are replaced, never written into.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -33,21 +33,21 @@ class StateTable:
     """All states of one rank."""
 
     def __init__(self, pools: KVPools, attention: AttentionBackends, limits: StateLimits | None = None) -> None:
-        """`limits`: how many tokens a run's states may hold; None: what the pools have."""
+        """`limits`: the most tokens of each run's states; None if only the pools limit them."""
         self.pools, self.attention = pools, attention
         self.limits = StateLimits() if limits is None else limits
         self.paged: dict[StateKey, PagedState] = {}
         self.tensors: dict[StateKey, Tensor] = {}
         self._runs: dict[str, set[StateKey]] = {}
 
-    # ── what there is ──
+    # ── queries ──
 
     def keys_of(self, run: str) -> Iterable[StateKey]:
         """The states that a run holds."""
         return self._runs.get(run, ())
 
     def glance(self, key: StateKey) -> CacheSummary | Tensor | None:
-        """What a state holds now; None: nothing yet."""
+        """Describe what a state holds now; None if nothing yet."""
         state = self.paged.get(key)
         if state is None:
             return self.tensors.get(key)
@@ -56,17 +56,17 @@ class StateTable:
         return CacheSummary(len(lengths), max(lengths, default=0), pages)
 
     def width(self, key: StateKey) -> int:
-        """How many sequences a state has; 1 where it holds nothing yet."""
+        """The number of sequences in a state; 1 if it holds nothing yet."""
         state = self.paged.get(key)
         return len(state.sequences) if state else 1
 
     def holds(self, key: StateKey) -> bool:
-        """Whether a paged state has sequences."""
+        """True if a paged state has sequences."""
         state = self.paged.get(key)
         return state is not None and bool(state.sequences)
 
     def alike(self, one: StateKey, other: StateKey) -> bool:
-        """Whether two states certainly hold the same."""
+        """True only if two states are sure to hold the same."""
         if one == other:
             return True
         first, second = self.paged.get(one), self.paged.get(other)
@@ -77,7 +77,7 @@ class StateTable:
         return all(a.alike(b) for a, b in zip(first.sequences, second.sequences, strict=True))
 
     def audit(self) -> None:
-        """Raises `PageFault` unless every page is free or held by exactly the sequences that list it."""
+        """Raise `PageFault` unless every page is free or held by exactly the sequences that list it."""
         for pool in self.pools.each:
             states = [state for state in self.paged.values() if state.pool is pool]
             pool.pages.audit(one.pages for state in states for one in state.sequences)
@@ -90,12 +90,13 @@ class StateTable:
         self.tensors[key] = value
 
     def adopt(self, key: StateKey, state: PagedState) -> None:
-        """Hold sequences whose pages are held for them already."""
+        """Add a state whose pages are already held for it."""
         self._own(key)
         self.paged[key] = state
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
-        """Replace `target` by a copy of `source`, counters included. With `width`, its sequences repeat in turn."""
+        """Replace `target` by a copy of `source`, with its counters. With `width`, the sequences of `source` are
+        repeated in turn."""
         if source == target:
             return
         state, tensor = self.paged.get(source), self.tensors.get(source)
@@ -136,11 +137,12 @@ class StateTable:
     # ── forwards ──
 
     def transaction(self, origin: Hashable = None) -> "Transaction":
-        """`origin`: what computes the forward, for the prefix keys of its tokens; None for one that gives none."""
+        """`origin`: what computes the forward, for the prefix keys of its tokens; None for a forward without prefix
+        keys."""
         return Transaction(self, origin if self.pools.prefix_cache else None)
 
     def open(self, key: StateKey) -> PagedState:
-        """The paged state, made empty where there is none yet."""
+        """The paged state; an empty one is made if there is none."""
         state = self.paged.get(key)
         if state is None:
             state = PagedState(self.pools.of(key), [])
@@ -148,8 +150,8 @@ class StateTable:
         return state
 
     def confirm(self, appended: Iterable[AppendedTokens]) -> None:
-        """The forward that appended these has gone well: their full pages are for all who begin alike. Tokens that are
-        gone by now, or that follow tokens which were not confirmed, are shared with nobody."""
+        """Confirm that the forward which appended these tokens succeeded, so that their full pages can be shared.
+        Tokens that are gone by now, or that follow unconfirmed tokens, are not shared."""
         for key, sequence, start, stop in appended:
             state, prefix = self.paged.get(key), sequence.prefix
             if state is None or prefix is None or prefix.sure != start:
@@ -162,8 +164,9 @@ class StateTable:
     # ── loops on the device ──
 
     def hold(self, key: StateKey, tokens: int) -> list[PagedSequence]:
-        """Reserve pages for `tokens` more of every sequence of a state, of one where it holds none, until `appended`.
-        Raises `OutOfPages`, and `CallFailed` where they are more than the run may hold; then nothing has changed."""
+        """Reserve pages for `tokens` more in every sequence of a state (in one sequence if it holds none), until
+        `appended`. Raises `OutOfPages`, or `CallFailed` if they are more than the run may hold; then nothing has
+        changed."""
         reservation = Reservation(self)
         try:
             pool = self.pools.of(key)
@@ -176,7 +179,7 @@ class StateTable:
         return held
 
     def appended(self, key: StateKey, tokens: int, advance: int) -> None:
-        """Count tokens that were written into the pages held for them, and give the other pages back."""
+        """Count tokens that were written into the pages held for them, and release the other pages."""
         for sequence in self.paged[key].sequences if tokens else ():
             sequence.length += tokens
             sequence.position += advance
@@ -185,7 +188,8 @@ class StateTable:
         trim(self.paged[key])
 
     def renew(self, key: StateKey, source: StateKey | None, width: int) -> None:
-        """Replace a state by a copy of another one, or by nothing; a paged one has `width` sequences."""
+        """Replace a state by a copy of `source`, or empty it if that is None. A paged state then has `width`
+        sequences."""
         if source is None:
             self.drop((key,))
         else:
@@ -198,38 +202,38 @@ class StateTable:
 
 
 class Reservation:
-    """Pages that sequences take for new tokens. `settle` ends it; `undo` gives everything back."""
+    """Pages taken for new tokens of sequences. `settle` makes it final; `undo` gives everything back."""
 
     def __init__(self, table: StateTable) -> None:
         self._table = table
         self.before: dict[StateKey, list[PagedSequence] | None] = {}
-        """The sequences of the states that were opened, as they were; None for a state that was empty."""
+        """The sequences of each opened state as they were; None for a state that was empty."""
         self._taken: list[tuple[Pool, list[int]]] = []
         self._replaced: list[tuple[Pool, int]] = []
-        """Shared pages whose copies take their place."""
+        """Shared pages that were replaced by copies."""
         self._copies: dict[Pool, list[tuple[int, int]]] = {}
-        """Pages that are to be copied to others before something is written into these."""
+        """(source, target) pages to be copied before anything is written into the targets."""
 
     def open(self, key: StateKey, sequence: int) -> PagedSequence:
-        """A sequence to append to; what its state was before is noted."""
+        """Return a sequence to append to, and note what its state was before."""
         if key not in self.before:
             known = self._table.paged.get(key)
             self.before[key] = [one.copy() for one in known.sequences] if known else None
         sequences = self._table.open(key).sequences
         if sequence > len(sequences):
-            raise PageFault(f"sequence {sequence} of `{key.state}` comes before sequence {len(sequences)}")
+            raise PageFault(f"sequence {sequence} of `{key.state}` can't be opened before sequence {len(sequences)}")
         if sequence == len(sequences):
             sequences.append(PagedSequence())
         return sequences[sequence]
 
     def take(self, key: StateKey, sequence: int, new: int, pool: Pool) -> PagedSequence:
-        """Pages for `new` tokens more of a sequence. Raises `OutOfPages`, and `CallFailed` past the run's limit."""
+        """Take pages for `new` more tokens of a sequence. Raises `OutOfPages`, or `CallFailed` past the run's limit."""
         row = self.open(key, sequence)
         most = self._table.limits.most(key)
         if most is not None and sum(one.length for one in self._table.paged[key].sequences) + new > most:
             raise CallFailed(
-                f"`{key.state}` holds at most {most} tokens in this run, and {new} more are too many; send less, raise "
-                "what its `capacity` is made of or, in a session, begin anew",
+                f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, raise "
+                "the parameters of its `capacity` or, in a session, start a new one",
                 code="invalid_input",
             )
         copies = bool(new and row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])
@@ -244,7 +248,7 @@ class Reservation:
         return row
 
     def share(self, key: StateKey, sequence: int, pool: Pool, pages: list[int]) -> PagedSequence:
-        """Pages that hold the next tokens of a sequence already."""
+        """Share pages that already hold the next tokens of a sequence."""
         row = self.open(key, sequence)
         pool.pages.share(pages)
         self._taken.append((pool, pages))
@@ -252,19 +256,19 @@ class Reservation:
         return row
 
     def copy(self) -> None:
-        """Copy what shared pages hold to the pages that were taken in their place."""
+        """Copy shared pages to the pages that replace them."""
         for pool, pages in self._copies.items():
             pool.copy_pages(*zip(*pages, strict=True))
         self._copies.clear()
 
     def settle(self) -> None:
-        """Give back the pages that were replaced."""
+        """Release the pages that were replaced."""
         for pool, page in self._replaced:
             pool.pages.release((page,))
         self._replaced.clear()
 
     def undo(self) -> None:
-        """Make the states what they were."""
+        """Restore the states."""
         for key, sequences in self.before.items():
             if sequences is None:
                 # Its pages are all in `_taken`.
@@ -277,16 +281,17 @@ class Reservation:
 
 
 class Transaction:
-    """One forward's `States`: what it reserved, appended and put counts after `settle` and is gone after `rollback`."""
+    """The `States` of one forward. What it reserved, appended and put becomes final with `settle`, and is undone by
+    `rollback`."""
 
     def __init__(self, table: StateTable, origin: Hashable = None) -> None:
         self._table, self._origin = table, origin
         self._reservation = Reservation(table)
         self._puts: dict[StateKey, Tensor] = {}
         self._lookups: list[tuple[PrefixCache, int, int]] = []
-        """Of the prefix caches: tokens that were looked up, and found."""
+        """Lookups: prefix cache, tokens looked up, tokens found."""
         self._found: dict[StateKey, int] = {}
-        """Tokens that were there already, in the pages of others."""
+        """Tokens found in the pages of others."""
 
     def position(self, key: StateKey, sequence: int = 0) -> int:
         row = self._row(key, sequence)
@@ -317,7 +322,8 @@ class Transaction:
         return more
 
     def attend(self, segments: Sequence[Segment]) -> AttentionBackend:
-        """Segments of one pool, at most one per sequence. Raises `OutOfPages`."""
+        """Reserve pages for segments of one pool, at most one per sequence, and return their attention. Raises
+        `OutOfPages`."""
         pools = self._table.pools
         pool = pools.of(segments[0].state)
         seen: set[tuple[StateKey, int]] = set()
@@ -332,7 +338,7 @@ class Transaction:
 
     def commit(self, attention: Attention) -> None:
         if not isinstance(attention, AttentionBackend):
-            raise PageFault("`commit` takes what `attend` gave")
+            raise PageFault("`commit` takes the result of `attend`")
         for placed in attention.segments:
             segment = placed.segment
             if segment.keep:
@@ -349,11 +355,12 @@ class Transaction:
         self._puts[key] = value
 
     def read(self, call: Call) -> TokensRead:
-        """What a call added to its sequences so far: of several, to the one that got most."""
+        """Tokens that a call has added to its sequences so far; the most that any one of them got."""
         return max((self._added(key) for key in call.states.values()), default=NOTHING)
 
     def settle(self) -> list[AppendedTokens]:
-        """-> what `StateTable.confirm` takes, once the forward is known to have gone well."""
+        """Make the changes final. Returns the tokens to pass to `StateTable.confirm` once the forward is known to have
+        succeeded."""
         self._reservation.settle()
         for key in self._reservation.before:
             trim(self._table.paged[key])
@@ -380,7 +387,7 @@ class Transaction:
         return state.sequences[sequence] if state and sequence < len(state.sequences) else None
 
     def _appended(self) -> list[AppendedTokens]:
-        """Tokens that have prefix keys."""
+        """Appended tokens that have prefix keys."""
         found: list[AppendedTokens] = []
         for key, before in self._reservation.before.items():
             for index, row in enumerate(self._table.paged[key].sequences):
@@ -390,7 +397,7 @@ class Transaction:
         return found
 
     def _prefix(self, row: PagedSequence) -> PrefixKey | None:
-        """The prefix key to which more tokens of this forward can be added."""
+        """The prefix key that more tokens of this forward can extend, or None."""
         prefix = PrefixKey(self._origin) if not row.length and not row.position else row.prefix
         return prefix if prefix is not None and prefix.origin is self._origin is not None else None
 
@@ -399,7 +406,7 @@ class Transaction:
         if segment.tokens is None or prefix is None:
             return None
         if segment.mode != "causal" or not segment.advance == placed.new == len(segment.tokens):
-            raise PageFault("only causal rows of a position each can have names, one for each row")
+            raise PageFault("only causal rows that advance one position each can have tokens, one per row")
         return prefix._replace(tokens=(*prefix.tokens, *segment.tokens))
 
     def _placed(self, segment: Segment, pool: Pool) -> PlacedSegment:

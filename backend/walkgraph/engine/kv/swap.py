@@ -1,12 +1,12 @@
-"""Runs that are suspended: what they hold goes to the host's memory, and comes back as it was.
+"""Moves the states of suspended runs to host memory and back.
 
-    here ──suspend──> stopping ──nothing under way──> leaving ──copied──> out
+    here ──suspend──> stopping ──nothing in flight──> leaving ──copied──> out
       ^                                                                     │ resume
       └──────────────────────copied── coming <──pages taken─────────────────┘
 
-On a GPU both ways are copied on a stream of their own, beside the steps of others; nobody waits for them. Pages are
-copied whole and once, however many sequences share them, and are shared in the same way afterwards. States of a session
-are not its runs': they stay.
+On a GPU, copies both ways run on a stream of their own, beside the steps of other runs, and nobody waits for them. Each
+page is copied whole and once, however many sequences share it, and is shared in the same way afterwards. States of a
+session don't belong to its runs, so they stay.
 """
 
 import logging
@@ -37,37 +37,37 @@ class Swapped(NamedTuple):
     run: str
     out: bool
     error: ErrorInfo | None = None
-    """It could not come back."""
+    """Why it could not be moved."""
 
 
 class _PagesOnHost(NamedTuple):
-    """Contents of pages on the host."""
+    """The contents of pages, on the host."""
 
     pages: Sequence[int]
-    """As they were numbered."""
+    """Their numbers in the pool before."""
     layers: list[Tensor]
     """Keys of each layer, then values: `[pages, PAGE, G, D]`."""
 
 
 class _TensorMove(NamedTuple):
-    """A tensor on its way to the other memory."""
+    """A tensor being copied to the other memory."""
 
     slots: Slots
     key: Any
     copy: Tensor
     home: torch.device
-    """Where it belongs."""
+    """The device it belongs to."""
 
 
 @dataclass(slots=True, eq=False)
 class _SuspendedRun:
     state: Literal["stopping", "leaving", "out", "coming", "failed"] = "stopping"
     wanted: bool = False
-    """To be here."""
+    """True if it shall come back."""
     asked: bool = True
-    """Who has asked for it to be out is to be told."""
+    """True if a `Swapped` with `out` is owed to whoever asked for the suspension."""
     marks: "list[torch.cuda.Event]" = field(default_factory=list[Any])
-    """Of the copies under way."""
+    """Marks behind the copies in flight."""
     paged: dict[StateKey, PagedState] = field(default_factory=dict[StateKey, PagedState])
     pages: dict[Pool, _PagesOnHost] = field(default_factory=dict[Pool, _PagesOnHost])
     moves: list[_TensorMove] = field(default_factory=list[_TensorMove])
@@ -78,13 +78,13 @@ class _SuspendedRun:
 
 
 class SuspendedRuns:
-    """The runs that are suspended, or on their way out or back."""
+    """Runs that are suspended, or being moved."""
 
     def __init__(self) -> None:
         self.runs: dict[str, _SuspendedRun] = {}
 
     def here(self, run: str) -> bool:
-        """Whether what a run holds is where it is used."""
+        """True if the states of a run are on its device."""
         return run not in self.runs or self.runs[run].state == "stopping"
 
 
@@ -98,15 +98,15 @@ class Swap:
         release: Callable[[str], None],
         slots: Callable[[str], Iterable[Slots]],
     ) -> None:
-        """`hold` keeps the work of a run from being launched until `release`; `quiet`: none is in flight. `slots`: what
-        tensors a held run has besides its states."""
+        """`hold` stops the launches of a run until `release`; `quiet` is true if nothing of it is in flight. `slots`:
+        the tensors that a held run has besides its states."""
         self._states, self._hold, self._quiet, self._release, self._slots = states, hold, quiet, release, slots
         self._suspended = suspended.runs
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
 
     def suspend(self, run: str) -> None:
-        """Launch nothing more of a run and bring what it holds to the host's memory; `Swapped` tells when its pages are
-        free. Calls that are added meanwhile wait."""
+        """Stop a run's launches and move its states to host memory. `Swapped` follows when its pages are free. Calls
+        that are added meanwhile wait."""
         found = self._suspended.get(run)
         if found is None:
             self._hold(run)
@@ -115,13 +115,15 @@ class Swap:
             found.wanted, found.asked = False, True
 
     def resume(self, run: str) -> None:
-        """Bring a suspended run back, to go on where it was; `Swapped` tells when it does. No other run is touched."""
+        """Bring a suspended run back to go on where it was; `Swapped` follows when it is back. Other runs are not
+        affected."""
         found = self._suspended.get(run)
         if found is not None:
             found.wanted = True
 
     def cancel(self, run: str) -> None:
-        """Forget its copies. Its states may be dropped at once: what still writes into their pages comes first."""
+        """Forget the copies of a run. Its states may be dropped at once: copies still writing into their pages go
+        first."""
         found = self._suspended.pop(run, None)
         if found is not None and found.state in ("coming", "failed"):
             for device, stream in self._streams.items():
@@ -129,18 +131,19 @@ class Swap:
 
     @property
     def idle(self) -> bool:
-        """No run is on its way."""
+        """True if no run is being moved."""
         runs = self._suspended.values()
         return all(a.state == "failed" or (a.state == "out" and not a.wanted and not a.asked) for a in runs)
 
     def wait(self) -> None:
-        """For the oldest copy under way."""
+        """Wait for the oldest copy in flight."""
         mark = next((mark for one in self._suspended.values() for mark in one.marks), None)
         if mark is not None:
             mark.synchronize()
 
     def advance(self) -> list[Swapped]:
-        """Go on with what can be, without waiting. -> the runs that are out, or back."""
+        """Advance every move that can go on, without waiting. Returns the runs that are out, back, or could not be
+        moved."""
         swapped: list[Swapped] = []
         if self._suspended:
             with torch.inference_mode():
@@ -179,10 +182,11 @@ class Swap:
         return None
 
     def _failed(self, run: str, one: _SuspendedRun, raised: RuntimeError) -> Swapped:
-        """The run can't be moved, and will not go on: whoever is told cancels it. Its pages stay its own until then."""
+        """Note that a run can't be moved and can't go on. The receiver of the event cancels it; it keeps its pages
+        until then."""
         _log.error("run %s could not be moved to other memory", run, exc_info=raised)
         one.state = "failed"
-        message = "there is too little memory to suspend the run or to bring it back; the log of its rank says where"
+        message = "there is too little memory to suspend or resume the run; see the log of its rank"
         return Swapped(run, out=False, error=ErrorInfo(code="out_of_memory", message=message, retryable=True))
 
     def _arrived(self, one: _SuspendedRun, state: Literal["out", "stopping"]) -> None:
@@ -216,7 +220,7 @@ class Swap:
                         one.moves.append(_TensorMove(slots, key, _to_host(tensor), tensor.device))
 
     def _copy_in(self, one: _SuspendedRun) -> None:
-        """Raises `OutOfPages`, and then has changed nothing."""
+        """Copy a run's states back. Raises `OutOfPages` and changes nothing if there are too few pages."""
         renamed = self._take_back(one)
         one.state = "coming"
         for pool, kept in one.pages.items():
@@ -233,8 +237,9 @@ class Swap:
         one.moves = back
 
     def _take_back(self, one: _SuspendedRun) -> dict[Pool, list[int]]:
-        """Hold the run's sequences again, in as many pages and shared in the same way. -> for each pool the pages that
-        take the place of those that were dropped, in their order. Raises `OutOfPages` and holds none then."""
+        """Take pages for the run's sequences again, as many as before and shared in the same way. Returns, for each
+        pool, the pages that replace the dropped ones, in their order. Raises `OutOfPages` and takes none if there are
+        too few."""
         taken: dict[Pool, list[int]] = {}
         try:
             for pool, dropped in one.pages.items():
@@ -257,7 +262,7 @@ class Swap:
 
     @contextmanager
     def _beside(self, one: _SuspendedRun, device: torch.device) -> Generator[None]:
-        """On the device's stream for copies, after all that was launched so far."""
+        """Launch on the device's stream for copies, behind everything launched so far."""
         if device.type != "cuda":
             yield
             return

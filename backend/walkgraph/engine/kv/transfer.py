@@ -1,4 +1,4 @@
-"""Copies of states: within the rank, to other ranks, and from them."""
+"""Copies states within a rank, to other ranks and from them."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,20 +13,21 @@ from walkgraph.engine.kv.states import StateTable
 
 class StateTransfer:
     def __init__(self, states: StateTable, copied: Callable[[], object] = lambda: None) -> None:
-        """`copied`: called behind the launch of copies. What is launched next starts when the copies are over: they are
-        nobody's compute."""
+        """`copied`: called after copies are launched. It marks their end, so that no compute is charged for their
+        time."""
         self._states, self._copied = states, copied
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None:
-        """Copy-on-write; replaces the target. `width`: sequences of the target, where it is wider than the source."""
+        """Replace `target` by a copy-on-write copy. `width`: sequences of the target, if it is wider than the
+        source."""
         self._states.fork(source, target, width)
         self._copied()
 
     def export(self, key: StateKey) -> dict[str, Tensor]:
-        """A copy for another rank's `import_state`; empty for a state that holds nothing yet.
+        """Copy a state for another rank's `import_state`; empty if the state holds nothing yet.
 
-        Paged: `counters` int64 `[width, 2]` (length, position) and `kv.<i>` `[2, N, length, G, D]` per sequence;
-        otherwise `tensor`.
+        A paged state gives `counters`, int64 `[width, 2]` (length, position), and `kv.<i>` `[2, N, length, G, D]` per
+        sequence; any other gives `tensor`.
         """
         with torch.inference_mode():
             found = self._exported(key)
@@ -34,8 +35,8 @@ class StateTransfer:
         return found
 
     def import_state(self, key: StateKey, value: Mapping[str, Tensor]) -> None:
-        """Replace `key` by what `export` gave. Raises `OutOfPages` (`out_of_memory`); whatever it raises, `key` is as
-        it was."""
+        """Replace `key` by what `export` gave. Raises `OutOfPages` (`out_of_memory`). If it raises, `key` is
+        unchanged."""
         with torch.inference_mode():
             if "counters" in value:
                 self._import_paged(key, value)

@@ -1,7 +1,7 @@
-"""The body of a loop as the engine iterates it, and what it is made of iteration by iteration.
+"""The body of a loop, as the engine iterates it, and the forms of its iterations.
 
-A body has *forms*: conditions leave uses out of some iterations, of two uses that would do the same one is called, and
-not every value is wanted by someone. What is captured is one form of a body.
+A body has *forms*: conditions leave uses out of some iterations, of two uses that would do the same only one is called,
+and not every output is wanted. Each form is captured by itself.
 """
 
 from collections import Counter
@@ -23,22 +23,22 @@ from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
 _LEAST_ITERATIONS = 64
-"""Entries of up to so many iterations share a program, which is made ready before the first of them."""
+"""Entries of up to this many iterations share a program, which is made ready before the first of them."""
 _MOST_BODIES = 64
-"""Bodies that are kept; those that were not entered for longest go first."""
+"""The most bodies kept; the least recently entered go first."""
 SKIPPED = -1
 
 
 @dataclass(frozen=True, eq=False)
 class UseStep(LoopUseSpec):
-    """A use, and the step that it is on the shapes of an entry."""
+    """A use, with its operator's step for the shapes of an entry."""
 
     operator: Operator = field(kw_only=True)
     spec: StepSpec = field(kw_only=True)
 
     @cached_property
     def ints(self) -> tuple[str, ...]:
-        """Parameters that stay as they are, by their kind."""
+        """Integer parameters that don't change with the iteration."""
         return self._fixed(torch.int64)
 
     @cached_property
@@ -55,26 +55,27 @@ class UseStep(LoopUseSpec):
 
     @cached_property
     def grows(self) -> set[str]:
-        """Caches that it appends to."""
+        """Cached states that it appends to."""
         return {self.states[slot] for slot in self.paged if self.spec.appends[slot]}
 
     @cached_property
     def paged(self) -> list[str]:
-        """Slots of caches."""
+        """Slots that cached states are bound to."""
         return [slot for slot in self.spec.appends if slot in self.states]
 
 
 class Form(NamedTuple):
-    """What iterations do that are alike."""
+    """The work of an iteration; iterations of one form can be launched together."""
 
     runs: tuple[int, ...]
-    """Of each use: itself where it is called, an earlier use whose outputs are its own, or `SKIPPED`."""
+    """For each use, the use that computes it: itself if it is called, an earlier one with the same outputs, or
+    `SKIPPED`."""
     told: tuple[Place, ...]
-    """Outputs that are read on the host."""
+    """Outputs that are sent to the host."""
     comes: tuple[int, ...] = ()
-    """Channels by which something comes in the iteration itself."""
+    """Channels that bring a value of this iteration."""
     sends: tuple[int, ...] = ()
-    """Channels by which something goes out."""
+    """Channels that a value leaves by."""
 
     def calls(self, use: int) -> bool:
         return self.runs[use] == use
@@ -84,10 +85,10 @@ class Form(NamedTuple):
 
 
 class Forms:
-    """Of every iteration of one loop."""
+    """The form of every iteration of one loop."""
 
     def __init__(self, found: Sequence[Form]) -> None:
-        """Of each iteration; one alone is that of all."""
+        """`found`: the form of each iteration, or a single form for all."""
         self._found = tuple(found) if len(set(found)) > 1 else found[:1]
         ends = [k + 1 for k, (one, two) in enumerate(pairwise(self._found)) if one != two]
         self._ends = [*ends, len(self._found)]
@@ -96,14 +97,14 @@ class Forms:
         return self._found[min(iteration, len(self._found) - 1)]
 
     def alike(self, iteration: int, most: int) -> int:
-        """Iterations from this one on that have its form; `most` at most."""
+        """How many iterations from this one on have its form, up to `most`."""
         if len(self._found) == 1 or iteration >= len(self._found):
             return most
         end = next(end for end in self._ends if end > iteration)
         return most if end == len(self._found) else min(most, end - iteration)
 
     def counts(self, first: int, end: int) -> Mapping[Form, int]:
-        """Forms of iterations `first` to `end`, and how many of these have each."""
+        """The forms of iterations `first` to `end`, with the number of iterations of each."""
         if len(self._found) == 1:
             return {self._found[0]: end - first} if end > first else {}
         return Counter(self._found[first:end])
@@ -111,36 +112,36 @@ class Forms:
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """What a program is made for: a spec, and the shapes of an entry of it."""
+    """A spec with the shapes of an entry: what a program is made for."""
 
     spec: LoopSpec
-    """Of the first loop that was entered with these: others of its key have the same body."""
+    """The spec of the first loop entered with these shapes; others with its key have the same body."""
     uses: tuple[UseStep, ...]
     steps: int
-    """Iterations that a row's series and sequences have room for; 0 without any."""
+    """Iterations that the series and sequences of a slot have space for; 0 if there are none."""
     widths: Mapping[str, int]
-    """State -> its sequences, where it has not one."""
+    """State -> number of its sequences, if not one."""
     anew: frozenset[str]
-    """States that begin every iteration as they were when the loop was entered."""
+    """States that begin every iteration as they were when the run entered the loop."""
 
     @cached_property
     def each(self) -> tuple[Place, ...]:
-        """Outputs that are read on the host, of some iterations at least."""
+        """Outputs that are sent to the host in at least some iterations."""
         return tuple(dict.fromkeys((out.use, out.port) for out in self.spec.outputs if out.kind != "last"))
 
     @cached_property
     def last(self) -> tuple[Place, ...]:
-        """Outputs of which the last value is kept in the row."""
+        """Outputs whose last value is kept in the slot."""
         return tuple(dict.fromkeys((out.use, out.port) for out in self.spec.outputs if out.kind == "last"))
 
     @cached_property
     def reads(self) -> list[tuple[Place, LoopSource]]:
-        """What channels feed, in their order."""
+        """Input ports that channels feed, with their sources, in the order of the channels."""
         return [((use, port), self.uses[use].sources[port]) for use, port, _ in self.spec.reads]
 
     @cached_property
     def sends(self) -> list[Place]:
-        """Outputs that go out by channels, whose numbers follow those of `reads`."""
+        """Outputs that leave by channels. These are numbered after those of `reads`."""
         return [(use, port) for use, port, _ in self.spec.sends]
 
     @cached_property
@@ -149,7 +150,7 @@ class Body:
 
     @cached_property
     def tensors(self) -> dict[str, Row]:
-        """States that are kept as rows of a table."""
+        """Tensor states, kept as rows of a table."""
         return {use.states[slot]: row for use in self.uses for slot, row in use.spec.tensors.items()}
 
     @property
@@ -164,7 +165,7 @@ class Body:
         return self.widths.get(state, 1)
 
     def grown(self, form: Form) -> tuple[list[dict[str, Grown]], dict[str, Grown]]:
-        """By state: what an iteration has appended before each use, and in all."""
+        """Tokens and positions that an iteration has appended to each state before each use, and in all."""
         if form.runs not in self._grown:
             self._grown[form.runs] = self._growth(form)
         return self._grown[form.runs]
@@ -185,7 +186,7 @@ class Body:
         return before, so_far
 
     def groups(self, form: Form) -> list[tuple[int, ...]]:
-        """The uses that a form calls, in their order; those of one group are one batch of their operator."""
+        """The uses that a form calls, in order, in groups: the uses of one group are one batch of their operator."""
         groups: list[list[int]] = []
         for index, use in enumerate(self.uses):
             if not form.calls(index):
@@ -201,12 +202,12 @@ class Body:
         return [tuple(group) for group in groups]
 
     def _joins(self, groups: Sequence[Sequence[int]], index: int, form: Form) -> int | None:
-        """The group of uses like this one, which keep nothing."""
+        """Index of an earlier group that the use can join: same operator and shapes, and no state kept."""
         use = self.uses[index]
         if not use.spec.together or use.spec.tensors or any(use.spec.appends.values()):
             return None
         if any(source.kind == "channel" for source in use.sources.values()):
-            return None  # what it waits for may wait for a use between
+            return None  # the value it waits for may depend on a use in between
         return next((at for at, group in enumerate(groups) if self._alike(self.uses[group[0]], use, form)), None)
 
     def _alike(self, one: UseStep, other: UseStep, form: Form) -> bool:
@@ -221,7 +222,7 @@ class Body:
 
 
 def fed_ports(use: UseStep, form: Form) -> list[str]:
-    """Input ports that have a value in iterations of a form."""
+    """Input ports that have a value in an iteration of this form."""
 
     def fed(source: LoopSource) -> bool:
         if source.kind == "channel":
@@ -232,7 +233,7 @@ def fed_ports(use: UseStep, form: Form) -> list[str]:
 
 
 def same(one: UseStep, other: UseStep) -> bool:
-    """Whether two uses would do the same, if inputs, numbers and states were the same: they keep nothing."""
+    """True if two uses that keep nothing give the same outputs for the same inputs, parameters and states."""
     return (
         one.spec.pure
         and not one.grows
@@ -244,11 +245,12 @@ def same(one: UseStep, other: UseStep) -> bool:
 
 
 Equal = Callable[[int, int], bool]
-"""Whether what two uses of a loop are entered with is the same."""
+"""True if two uses of a loop are entered with the same values, parameters and states."""
 
 
 def form_of(body: Body, asked: Form, equal: Equal) -> Form:
-    """`asked`: the uses that are called, what is wanted of them, and the channels that have a value."""
+    """The form that serves what is asked. `asked`: the uses to call, the outputs wanted, and the channels that have a
+    value."""
     runs: list[int] = []
     for index, use in enumerate(body.uses):
         mine = asked.runs[index]
@@ -269,7 +271,7 @@ def form_of(body: Body, asked: Form, equal: Equal) -> Form:
 
 
 def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
-    """Whether the caches of two uses, which the loop was entered with alike, are still alike when it comes to them."""
+    """True if the caches of two uses, alike when the loop was entered, are still alike when the uses are called."""
     first, second = body.uses[one], body.uses[other]
     between = [body.uses[at].grows for at in range(one, other) if runs[at] == at]
     for slot in first.paged:
@@ -282,7 +284,7 @@ def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
 
 
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
-    """Entering values are the caller's to compare."""
+    """True if two uses read the same values. The caller compares the entering values."""
 
     def read(source: LoopSource | None) -> object:
         if source is None or source.kind in ("entering", "each"):
@@ -298,7 +300,7 @@ def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
 
 
 class Loaded(NamedTuple):
-    """An operator on this rank; nodes and views share it."""
+    """An operator on this rank. Nodes and views of loops may share it."""
 
     operator: Operator
     device: torch.device
@@ -307,23 +309,22 @@ class Loaded(NamedTuple):
 
 class Made(NamedTuple):
     key: Hashable
-    """Loops share it whose rows may lie in one table."""
+    """Batch key: loops with equal keys may share tables."""
     body: Body
     pools: Mapping[str, Pool]
-    """By state."""
+    """Paged state -> its pool."""
     device: torch.device
 
 
 class Bodies:
-    """Of the specs and shapes that were entered lately: an entry looks its own up, and makes it where it is the
-    first."""
+    """The bodies of recent entries, by spec and shapes. An entry looks its body up, or makes it."""
 
     def __init__(self, states: StateTable, loaded: Callable[[str], Loaded]) -> None:
         self._states, self._loaded = states, loaded
         self._made: dict[Hashable, Made] = {}
 
     def of(self, call: LoopCall) -> Made:
-        """Raises `CallFailed`."""
+        """The body of an entry. Raises `CallFailed`."""
         spec = call.spec
         here = [self._loaded(use.node) for use in spec.uses]
         steps = _steps(call, [one.operator for one in here])
@@ -367,7 +368,7 @@ class Bodies:
         return made
 
     def _width(self, call: LoopCall, key: StateKey) -> int:
-        """Sequences of a state while the loop runs."""
+        """The number of sequences of a state while the loop runs."""
         if key in call.anew:
             return max(1, call.anew[key].width)
         return self._states.width(key) if self._states.holds(key) else max(1, call.widths.get(key, 1))
@@ -379,12 +380,12 @@ def _use(use: LoopUseSpec, here: Loaded, step: StepSpec) -> UseStep:
 
 
 def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
-    """Of each use. Raises `CallFailed`."""
+    """The step of each use. Raises `CallFailed`."""
     steps: list[StepSpec] = []
     for use, given, operator in zip(call.spec.uses, call.uses, operators, strict=True):
         empty = next((port for port, source in use.sources.items() if not source.begins), None)
         if empty is not None:
-            raise CallFailed(f"`{use.node}.{empty}` has no value at the first iteration of a loop on the device", empty)
+            raise CallFailed(f"`{use.node}.{empty}` has no value in the first iteration of a device loop", empty)
         values = inputs_of(use, call.values, steps)
         step = operator.step_spec(values, given.params)
         if step is None:
@@ -397,7 +398,8 @@ def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
 
 
 def inputs_of(use: LoopUseSpec, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> dict[str, Any]:
-    """What `step_spec` is told of a use's inputs. `given`: entering values; `steps`: of the uses before it."""
+    """The inputs of a use, for `step_spec`; tensors on the meta device stand for unknown values. `given`: entering
+    values. `steps`: those of the uses before it."""
     found: dict[str, Any] = {}
     for port, source in use.sources.items():
         value = _input(use, port, source, given, steps)
@@ -422,7 +424,7 @@ def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, 
         case "stack":
             rows = [steps[at].outputs.get(output) for at, output in source.places]
             if not rows or None in rows or len(set(rows)) > 1:
-                raise CallFailed(f"`{use.node}.{port}` is to be made of values of several shapes", port)
+                raise CallFailed(f"`{use.node}.{port}` would stack values of different shapes", port)
             first = rows[0] or Row((), torch.float32)
             return _blank(Row((len(rows), *first.shape), first.dtype))
         case "index":
@@ -432,10 +434,10 @@ def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, 
 
 
 def _part(use: LoopUseSpec, port: str, part: int, row: Row) -> Row:
-    """A slice of a value."""
+    """The row of one slice of a value."""
     slices = row.shape[0] if row.shape else 0
     if part >= slices:
-        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, and the loop goes on", code="invalid_input")
+        raise CallFailed(f"`{use.node}.{port}` has {slices} slices, but the loop runs longer", code="invalid_input")
     return Row(row.shape[1:], row.dtype)
 
 
@@ -444,7 +446,7 @@ def _blank(row: Row) -> Tensor:
 
 
 def _shapes(use: LoopUseSpec, values: Mapping[str, Any]) -> str:
-    """What a use is entered with, for a client."""
+    """The shapes of a use's entering values, for a message to the client."""
     shown = [
         f"`{port}` {list(value.shape) if isinstance(value, Tensor) else value!r}"
         for port, value in values.items()
@@ -454,19 +456,21 @@ def _shapes(use: LoopUseSpec, values: Mapping[str, Any]) -> str:
 
 
 def _check_blocks(body: Body) -> None:
-    """Blocks lie behind contexts that were copied when the rows of a batch were chosen: one a row, as it was then."""
+    """Check that blocks are attended behind contexts that don't change: contexts are copied when the rows of a batch
+    are chosen, one per row. Raises `CallFailed`."""
     grows = {state for use in body.uses for state in use.grows}
     for use in body.uses:
         for slot in use.spec.scratch:
             state = use.states[slot]
             if body.width(state) > 1:
-                raise CallFailed(f"`{use.node}` attends a block behind one sequence, and its state has several")
+                raise CallFailed(f"`{use.node}` attends a block behind one sequence, but its state has several")
             if state in grows:
-                raise CallFailed(f"`{use.node}` attends a block behind a state to which the same loop appends")
+                raise CallFailed(f"`{use.node}` attends a block behind a state that the same loop appends to")
 
 
 def _table_iterations(call: LoopCall) -> int:
-    """Iterations that the tables have series and slices for: entries whose counts are near share a program."""
+    """Iterations that the tables have series and slices for. Rounded up, so that entries with similar counts share a
+    program."""
     if not any(use.varying or any(s.kind == "each" for s in use.sources.values()) for use in call.spec.uses):
         return 0
     return 1 << (max(call.times, _LEAST_ITERATIONS) - 1).bit_length()

@@ -1,4 +1,4 @@
-"""What comes back of launches: values to hand out, ends, failures."""
+"""Collects launches: values to hand out, ended loops, failures."""
 
 import time
 from collections import deque
@@ -23,11 +23,11 @@ class Collector:
         watch: Watch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`events`: what is to be given out, also of admission's."""
+        """`events`: the list that events are put in until `collect` returns them; admission shares it."""
         self._device, self._admission, self._launcher, self._watch = device, admission, launcher, watch
         self._events, self._clock = events, clock
         self._copying: deque[tuple[Mark, LoopDone]] = deque()
-        """Ends whose last values are on their way to the host."""
+        """Ended loops whose last values are still being copied to the host."""
         self._ended = 0.0
 
     @property
@@ -39,7 +39,7 @@ class Collector:
         return bool(self._copying)
 
     def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
-        """What has come of the launches that are over; with `wait` the oldest one is waited for."""
+        """Return the events of finished launches; with `wait`, wait for the oldest one."""
         waits = wait
         while (flight := self._launcher.take(wait=waits)) is not None:
             self._settle(flight)
@@ -53,7 +53,7 @@ class Collector:
         return events
 
     def forget(self, run: str) -> None:
-        """What has come of a run is given to nobody."""
+        """Discard the events of a run."""
         self._copying = deque(one for one in self._copying if one[1].call.run != run)
         self._events[:] = [one for one in self._events if isinstance(one, Stepped) or one.call.run != run]
 
@@ -70,12 +70,12 @@ class Collector:
             flags = [(stop[row], sounds[row]) for stop, sounds in zip(stops, sound, strict=True)]
             try:
                 self._advance(group, run, flags, values, row)
-            except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+            except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
                 self._admission.fail(group, run, raised)
             self._admission.leave(group, run)
 
     def _timing(self, flight: InFlight) -> Timing:
-        """Of a launch that is over."""
+        """The times of a finished launch."""
         now = flight.handed if flight.launched.mark is None and flight.handed else self._clock()
         began = max(flight.began, self._ended)
         if self._watch.on:
@@ -91,7 +91,8 @@ class Collector:
         values: Mapping[str, Any],
         row: int,
     ) -> None:
-        """A run's part of a launch that is over. `flags`: for each iteration, whether it stopped and was sound."""
+        """Take a run's part of a finished launch. `flags`: for each iteration, whether `until` was raised and whether
+        all numbers were finite."""
         due, gives = 0, group.slots.gives
         for k, (stops, sounds) in enumerate(flags):
             if not sounds:
@@ -111,7 +112,7 @@ class Collector:
             self._hand_out(run, due)
 
     def _hand_out(self, run: LoopRun, upto: int, *, stopped: bool = False) -> None:
-        """What iterations up to this have given since the last time."""
+        """Hand out the values of iterations up to `upto` that were not handed out yet."""
         count = upto - run.handed
         if count <= 0:
             return
@@ -127,7 +128,7 @@ class Collector:
         run.handed = upto
 
     def _gathered(self, pieces: Sequence[tuple[Mapping[str, Any], int, int]], key: str) -> Any:
-        """The values of one output, None where an iteration gave none."""
+        """The values of one output; None for an iteration without one."""
         found = [given[key][k, row] if key in given else None for given, k, row in pieces]
         there = [one for one in found if one is not None]
         return self._device.stacked(there) if len(there) == len(found) else found
@@ -148,14 +149,14 @@ class Collector:
 
 
 def due_now(run: LoopRun) -> bool:
-    """Whether what a run has given so far is to be handed out."""
+    """True if the values of a run so far must be handed out now."""
     grain = run.call.grain
     at_most = run.allowed is not None and run.done >= run.allowed
     return at_most or (grain > 0 and (run.call.offset + run.done) % grain == 0)
 
 
 def stepped(batch: LaunchBatch, uses: tuple[int, ...], iterations: int, timing: Timing) -> Stepped:
-    """Of a launch that is over, before its runs have gone on. Those that left their slots meanwhile are not in it."""
+    """The report of a finished launch, made before its runs advance. Runs that have left their slots are not in it."""
     runs, members = batch.runs, batch.members
     if any(run.slot < 0 for run in runs):
         runs = tuple([run for run in runs if run.slot >= 0])

@@ -1,5 +1,5 @@
-"""What stands for the values that loops are entered with, while nobody has entered one: what operators have as
-examples, and shapes that follow from these."""
+"""Stand-ins for the values that loops are entered with, while no run has entered one: the examples of operators, and
+shapes that follow from these."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,19 +13,19 @@ from walkgraph.engine.loops.body import Loaded, inputs_of
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
 Values = Mapping[str, Any]
-"""By entry."""
+"""Entering values by name."""
 
 
 class _Filled(NamedTuple):
     call: LoopCall
     fits: bool
-    """What loops inside read slice by slice has as many slices as they have iterations."""
+    """True if every value that inner loops read slice by slice has as many slices as they have iterations."""
 
 
 def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> list[LoopCall]:
-    """The loop entered with each of its operators' examples; nothing where a value has none. A port that carries on
-    what another one does takes that one's; of one that its operator leaves to the others, the shape is what its step
-    wants beside these. Where loops inside read slices, examples with as many go before all others."""
+    """The loop, entered with each of its operators' examples; empty if some value has none. A carried port takes the
+    example of another port with the same source. A port without an example gets zeros in the shape that the step
+    declares for it. If inner loops read slices, only examples with as many slices are used, if there are any."""
     examples = [_of(use, call.values, loaded) for use in call.spec.uses]
     found: list[_Filled] = []
     for number in range(max((len(one) for one in examples), default=0) or 1):
@@ -38,21 +38,21 @@ def with_examples(call: LoopCall, loaded: Callable[[str], Loaded]) -> list[LoopC
 
 
 def _of(use: LoopUseSpec, values: Values, loaded: Callable[[str], Loaded]) -> Sequence[Mapping[str, Any]]:
-    """Examples that have all that a use lacks, or else something of it."""
+    """Examples with all values that a use lacks, or else those with some."""
     ports = {port for port, _, _ in _lacking(use, values)}
     found = [one for one in loaded(use.node).operator.step_examples() if not ports.isdisjoint(one)] if ports else []
     return [one for one in found if ports <= one.keys()] or found
 
 
 def _lacking(use: LoopUseSpec, values: Values) -> Iterator[tuple[str, LoopSource, str]]:
-    """Ports whose entering value isn't there: port, source, entry."""
+    """Ports whose entering value is missing: port, source, entry."""
     for port, source in use.sources.items():
         if source.entry is not None and values.get(source.entry) is None:
             yield port, source, source.entry
 
 
 def _filled(call: LoopCall, chosen: Sequence[Mapping[str, Any]], loaded: Callable[[str], Loaded]) -> _Filled | None:
-    """`chosen`: for each use an example of its inputs."""
+    """Fill in the missing values, or None if they can't be found. `chosen`: an example of the inputs of each use."""
     pairs = list(zip(call.spec.uses, chosen, strict=True))
     carried: dict[Place | None, Any] = {
         source.place: example[port]
@@ -78,14 +78,15 @@ def _filled(call: LoopCall, chosen: Sequence[Mapping[str, Any]], loaded: Callabl
 
 
 def _sequence(source: LoopSource, value: Any) -> Any:
-    """An example is what an iteration reads: of a sequence, that is a slice."""
+    """Turn an example, which is the value of one iteration, into the entering value: a sequence of one slice if the
+    source is sliced."""
     return torch.as_tensor(value)[None] if source.sliced else value
 
 
 def _step(
     call: LoopCall, at: int, values: Values, steps: Sequence[StepSpec], loaded: Callable[[str], Loaded]
 ) -> StepSpec | None:
-    """Of a use whose inputs may not all be known; None where it can't be told without them, or they don't fit."""
+    """The step of a use whose inputs may not all be known; None if it needs the others, or they don't fit."""
     use = call.spec.uses[at]
     try:
         return loaded(use.node).operator.step_spec(inputs_of(use, values, steps), call.uses[at].params)

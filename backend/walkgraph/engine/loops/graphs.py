@@ -1,6 +1,7 @@
-"""Loops on a device: the tables of their slots, the CUDA graphs of their launches, what a launch gives the host.
+"""Device loops on a GPU or CPU: the tables of their slots, the CUDA graphs of their launches, and what a launch gives
+the host.
 
-This is what the scheduler asks through the protocols of `loop_runs`, on a GPU or a CPU.
+Implements the protocols of `loop_runs` that the scheduler uses.
 """
 
 import time
@@ -32,40 +33,41 @@ from walkgraph.layers import invariance
 
 SLOTS = 64
 BUCKETS = (1, 2, 4, 8, 16, 24, 32, 48, 64)
-"""Batch sizes that are captured where no step says which; a batch is padded to the next."""
+"""Batch sizes that are captured if no step names its own; a batch is padded to the next size."""
 REGION_SECONDS = 0.05
-"""Of the longest launch of several iterations: a cancel waits for it."""
+"""The longest launch of more than one iteration, in seconds: a cancelled run leaves only when its launch is over."""
 WORTH_SECONDS = 0.01
-"""Of the longest launch of a count that is nobody's in particular. The host prepares one in some 0.2 ms, beside the one
-before: beyond this, more iterations gain nothing, and their capture takes as much time as all shorter ones."""
+"""The longest launch, in seconds, for a count of iterations that no loop is expected to have. The host prepares a
+launch in about 0.2 ms while the previous one runs. Beyond this, more iterations gain nothing, and capturing them takes
+as long as all shorter counts together."""
 HIDDEN_SECONDS = 0.0005
-"""Of the longest launch of a loop whose end is not known."""
+"""The longest launch of a loop with an `until`, in seconds: iterations launched after its end do nothing."""
 LONG_SECONDS = 0.04
-"""Of a launch that is so long that what the host does between two of them is nothing, and that a cancel shouldn't wait
-for two."""
+"""Seconds of an iteration from which on the host's work between launches doesn't matter, and a cancel shouldn't wait
+for two launches."""
 SLOW_SECONDS = 0.005
-"""Of an iteration of which only few batch sizes are made ready before they are asked for."""
+"""From this many seconds per iteration on, only few batch sizes are captured ahead."""
 MOST_ITERATIONS = 64
-"""Of one launch."""
+"""The most iterations of one launch."""
 TABLE_BYTES = 256 << 20
-"""Of the values that the slots of one group keep, and of the page tables of wide states, at most; but there are slots
-for one batch, of loops without wide states."""
+"""The most bytes of the values and the wide states' page tables in the slots of one group. Loops without wide states
+always get slots for one full batch."""
 CONTEXT_BYTES = 6 << 30
-"""Of the dense contexts of all graphs; those that were not used for longest go first."""
+"""The most bytes of the dense contexts of all graphs; the least recently used go first."""
 
 
 class GraphKey(NamedTuple):
-    """Of a captured graph."""
+    """Names a captured graph."""
 
     form: Form
     batch: int
     iterations: int
     capacities: tuple[int, ...]
-    """Of its dense contexts, in tokens."""
+    """Capacities of its dense contexts, in tokens."""
 
     @property
     def alone(self) -> "GraphKey":
-        """Of one iteration: graphs of all counts share its index map and its dense contexts."""
+        """The key of one iteration; graphs of all counts share its index map and dense contexts."""
         return self._replace(iterations=1)
 
 
@@ -74,21 +76,22 @@ class LoopGraph:
     buffers: Buffers
     replay: Callable[[], None]
     nbytes: int
-    """Of its dense contexts."""
+    """Bytes of its dense contexts."""
     shown: list[Hashable]
-    """The slots that its index map holds, and their contexts: one list for all graphs that share these."""
+    """The slots in its index map, and their contexts. Graphs that share these share the list."""
 
 
 class ContextBudget:
-    """Graphs that have dense contexts, least recently used first: without bounds, every length that was ever asked for
-    would keep some."""
+    """Graphs with dense contexts, least recently used first, within a budget. Without it, every context length ever
+    used would keep memory."""
 
     def __init__(self, budget: int = CONTEXT_BYTES) -> None:
         self._budget, self._used = budget, 0
         self._kept: OrderedDict[tuple[LoopGraphs, GraphKey], int] = OrderedDict()
 
     def use(self, graphs: "LoopGraphs", key: GraphKey, nbytes: int) -> None:
-        """One is used, or about to be made: others give up theirs for it. `key`: of one iteration."""
+        """Note that a graph is used, or about to be made; others are dropped to make space. `key`: that of one
+        iteration."""
         if not nbytes:
             return
         if (graphs, key) not in self._kept:
@@ -106,19 +109,20 @@ class ContextBudget:
 
 
 class LoopLaunch:
-    """A launch, and what it gives the host."""
+    """A launch, and its results for the host."""
 
     __slots__ = ("_buffers", "_group", "_host", "_watch", "mark", "uses")
 
     def __init__(
         self, group: "LoopGraphs", buffers: Buffers, host: Tensor, mark: Mark | None, watch: Stopwatch
     ) -> None:
-        """`host`: uint8, all that it gives; there once the mark is reached. `mark`: None where it was done at once."""
+        """`host`: uint8, all results, complete once the mark is reached. `mark`: None if it was done at once."""
         self._group, self._buffers, self._host, self._watch = group, buffers, host, watch
         self.uses, self.mark = buffers.uses, mark
 
     def read(self) -> tuple[list[list[bool]], list[list[bool]], Mapping[str, Tensor]]:
-        """Stops, soundness (by iteration and row) and values of a launch that is over, copied out of its buffer."""
+        """Stop flags and finite flags (by iteration and row) and the values of a finished launch, copied out of its
+        buffer."""
         stopped, sound, values = self._buffers.views(self._host)
         own = self.mark is not None
         given = {
@@ -133,7 +137,7 @@ class LoopLaunch:
 
 
 class LoopGraphs:
-    """What replays the launches of one batch group."""
+    """Captures and replays the launches of one batch group."""
 
     def __init__(
         self,
@@ -144,16 +148,16 @@ class LoopGraphs:
         forms: Callable[[LoopCall], Forms],
         watch: Stopwatch,
     ) -> None:
-        """`outputs`: keys of those that go to the host, of every iteration that has them. `forms`: of a call's
+        """`outputs`: keys of the outputs that go to the host during the loop. `forms`: gives the forms of a call's
         iterations."""
         self.program, self.outputs, self.capturer = program, outputs, capturer
         self.sizes = sizes_of(program.body, program.tables.slots)
         self.seconds: dict[int, float] = {}
-        """Batch size -> what an iteration takes, as far as it was measured."""
+        """Batch size -> measured seconds of an iteration."""
         self.graphs: dict[GraphKey, LoopGraph] = {}
         self._contexts, self._forms, self._watch = contexts, forms, watch
         self._usual: set[int] = set()
-        """Iterations that loops like these are likeliest to have."""
+        """Counts of iterations that loops like these are most likely to have."""
         if capturer.enabled:
             self._graph(program.body.whole, self.sizes[0], 1)
 
@@ -171,7 +175,7 @@ class LoopGraphs:
         return self.counts_at(size)
 
     def counts_at(self, size: int) -> list[int]:
-        """Iterations that launches of a batch size may have."""
+        """Counts of iterations that launches of this batch size may have."""
         return counts_of(self.seconds.get(size, 0.0), self._usual, ends=self.program.body.spec.until is not None)
 
     def ready(self, runs: Sequence[LoopRun], iterations: int) -> LoopGraph:
@@ -191,12 +195,13 @@ class LoopGraphs:
         return LoopLaunch(self, ready.buffers, host, self._watch.mark(self.program.tables.device), self._watch)
 
     def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
-        """Capture the forms of the call's iterations in all batch sizes; those of slow iterations only alone and in
-        pairs, and alone where they are long."""
+        """Capture the forms of the call's iterations in all batch sizes. If iterations are slow, only batches of the
+        two smallest sizes are captured; if they are long, only the smallest."""
         found = self._forms(call)
         slow = self._once > SLOW_SECONDS
         sizes = self.sizes[:1] if self._once > LONG_SECONDS else self.sizes[:2] if slow else self.sizes
-        # The largest first, as its memory serves the others; that form first which tells how long a size takes at most.
+        # The largest size first, because the others reuse its memory; and the form with most uses first, because it
+        # measures the longest time of a size.
         forms = dict.fromkeys(found.at(k) for k in range(call.times))
         ordered = sorted(forms, key=lambda form: -sum(map(form.calls, range(len(form.runs)))))
         wanted = [(form, size) for size in reversed(sizes) for form in ordered]
@@ -211,11 +216,11 @@ class LoopGraphs:
 
     @property
     def _once(self) -> float:
-        """Seconds of an iteration of one row, as far as it was measured."""
+        """Measured seconds of an iteration of one row; 0 before it was measured."""
         return self.seconds.get(self.sizes[0], 0.0)
 
     def _graph(self, form: Form, batch: int, iterations: int, runs: Sequence[LoopRun] = ()) -> LoopGraph:
-        """What replays a launch for these runs, or for a warm-up."""
+        """The graph for a launch of these runs, or for a warm-up."""
         contexts = [run.entered.contexts for run in runs]
         key = GraphKey(form, batch, iterations, self.program.capacities(form, batch, contexts))
         known, like = self.graphs.get(key), self.graphs.get(key.alone)
@@ -228,11 +233,11 @@ class LoopGraphs:
         return known
 
     def _made(self, key: GraphKey, nbytes: int, like: LoopGraph | None) -> LoopGraph:
-        """`like`: of one iteration, which has compiled and chosen the kernels."""
+        """`like`: the graph of one iteration, whose making has compiled and chosen the kernels."""
         with torch.inference_mode():
             buffers = self.program.buffers(*key, None if like is None else like.buffers)
             if like is not None:
-                # It is run before it is recorded: in nobody's slots.
+                # It is run once before it is recorded: only the padding slot may change.
                 buffers.rows.fill_(self.program.tables.pad)
                 like.shown.clear()
             what = f"a step of {[use.node for use in self.program.body.uses]} at batch {key.batch}"
@@ -248,7 +253,7 @@ class LoopGraphs:
         return graph
 
     def _show(self, graph: LoopGraph, runs: Sequence[LoopRun]) -> None:
-        """Bring the graph's index map, and its dense contexts, to these slots."""
+        """Update the graph's index map, and its dense contexts, to these runs' slots."""
         contexts = [run.entered.contexts for run in runs] if graph.buffers.contexts else []
         shown: list[Hashable] = [run.slot for run in runs]
         shown += [(name, context.content, context.length) for row in contexts for name, context in row.items()]
@@ -262,7 +267,7 @@ class LoopGraphs:
             graph.shown[:] = shown
 
     def _measured(self, graph: LoopGraph) -> float:
-        """Seconds of a launch of rows that pad."""
+        """Measure the seconds of a launch in which all rows are padding."""
         device = self.program.tables.device
         torch.cuda.synchronize(device)
         began, count = time.perf_counter(), 0
@@ -288,7 +293,7 @@ class LoopDevice:
         capturer: Callable[[torch.device], Capturer] = Capturer,
         slots: int = SLOTS,
     ) -> None:
-        """`loaded`: a node's operator and device."""
+        """`loaded`: gives the operator and device of a node."""
         self._bodies, self._states, self._failures, self._watch = Bodies(states, loaded), states, failures, watch
         self._host_ports, self._capturer, self._slots = host_ports, capturer, slots
         self._contexts, self._lines = ContextBudget(), cache(HostCopies)
@@ -328,23 +333,23 @@ class LoopDevice:
 
 
 def counts_of(seconds: float, usual: Collection[int], *, ends: bool) -> list[int]:
-    """Iterations that launches may have. `seconds`: of an iteration; 0 where it isn't captured. `usual`: of loops like
-    these. `ends`: a value may end them, and they run idly after that: a launch then takes no more than what hides the
-    host's own work."""
+    """Counts of iterations that launches may have. `seconds`: those of an iteration; 0 if it isn't captured. `usual`:
+    counts that such loops usually have. `ends`: a value may end the loop. Iterations launched after the end do
+    nothing, so a launch is then only long enough to hide the host's work."""
     if not seconds:
         return [1]
     if ends:
         return sorted({1, max(1, min(MOST_ITERATIONS, int(HIDDEN_SECONDS / seconds)))})
     fits = min(MOST_ITERATIONS, int(REGION_SECONDS / seconds))
-    # Loops of another count than the usual go by powers of two: the longest pays for few launches, the others for the
-    # rest. None is longer than the usual ones, whose iterations would be captured for nobody.
+    # Loops with another count go by powers of two: the longest, few times, then the others for the rest. None is longer
+    # than the usual counts, because its iterations would never be launched.
     most = min(fits, int(WORTH_SECONDS / seconds), max(usual, default=MOST_ITERATIONS))
     powers = {1 << power for power in range(most.bit_length()) if 1 << power <= most}
     return sorted({1} | powers | {count for count in usual if count <= fits})
 
 
 def sizes_of(body: Body, slots: int) -> tuple[int, ...]:
-    """Batch sizes that all steps of a body are meant for."""
+    """Batch sizes that suit all steps of a body."""
     if body.channels:
         return (1,)
     asked = [set(use.spec.sizes) for use in body.uses if use.spec.sizes is not None]
@@ -355,7 +360,7 @@ def sizes_of(body: Body, slots: int) -> tuple[int, ...]:
 
 
 def slots_of(body: Body, pools: Mapping[str, Pool], most: int) -> int:
-    """Slots of a group's tables, `most` at most."""
+    """The number of slots in a group's tables, at most `most`."""
     pages = table_bytes(pools, body.widths)
     fitting = min(most, TABLE_BYTES // max(1, slot_bytes(body) + pages))
     return max(1, fitting) if pages else max(min(most, sizes_of(body, most)[-1]), fitting)

@@ -1,7 +1,7 @@
-"""What is launched next: which batch group, which of its runs, how many iterations.
+"""Chooses what is launched next: the batch group, its runs, and the number of iterations.
 
-A group's launches follow each other without waiting: which runs are in one is known before the results of the one
-before. What ends a loop is decided on the device, which turns its slot off; the host learns of it one launch late.
+The launches of a group follow each other without waiting: the runs of one are chosen before the results of the previous
+one are known. The device itself ends a loop and turns its slot off; the host learns of it one launch late.
 """
 
 import time
@@ -15,19 +15,19 @@ from walkgraph.engine.loops.slot_admission import BatchGroups, SlotAdmission
 from walkgraph.wire.fault_points import FaultPoints
 
 DEPTH = 2
-"""Launches in flight."""
+"""The most launches in flight."""
 
 
 class Watch(Protocol):
     @property
     def on(self) -> bool:
-        """Whether launches are timed, and reported as `Stepped`."""
+        """True if launches are timed, and reported as `Stepped`."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A launch that was not collected."""
+    """A launch that is not collected yet."""
 
     group: BatchGroup
     batch: LaunchBatch
@@ -35,7 +35,7 @@ class InFlight:
     taken: float
     began: float
     handed: float
-    """The host was done with it; this and `taken` are 0 while the watch is off."""
+    """When the host had launched it. This and `taken` are 0 while the watch is off."""
 
     @property
     def over(self) -> bool:
@@ -60,7 +60,7 @@ class Launcher:
         self._in_flight: deque[InFlight] = deque()
 
     def launch(self) -> bool:
-        """Launch a step of the next group that has one; False where there is none, or enough is in flight."""
+        """Launch the next group that has something to launch; False if none has, or enough is in flight."""
         group = self._groups.next()
         if group is None or len(self._in_flight) >= self._depth(group):
             return False
@@ -69,13 +69,13 @@ class Launcher:
         try:
             self._in_flight.append(self._launched(group, batch))
             group.in_flight += 1
-        except Exception as raised:  # noqa: BLE001 (a step that can't be captured or run ends those in it alone)
+        except Exception as raised:  # noqa: BLE001 (a launch that fails ends only the runs in it)
             for run in batch.runs:
                 self._admission.fail(group, run, raised)
         return True
 
     def take(self, *, wait: bool) -> InFlight | None:
-        """The oldest launch, if it is over; with `wait` once it is."""
+        """Remove and return the oldest launch if it is over; with `wait`, wait until it is."""
         if not self._in_flight or not (wait or self._in_flight[0].over):
             return None
         flight = self._in_flight.popleft()
@@ -84,7 +84,7 @@ class Launcher:
         return flight
 
     def settle(self) -> None:
-        """Wait for what is in flight and waits for peers, whose memory it writes."""
+        """Wait for the launches in flight that wait for peers and write their memory."""
         for flight in [flight for flight in self._in_flight if flight.group.spans]:
             flight.wait()
 
@@ -98,16 +98,16 @@ class Launcher:
 
     @property
     def spans(self) -> bool:
-        """What is in flight may need peers."""
+        """True if a launch in flight may wait for peers."""
         return any(flight.group.spans for flight in self._in_flight)
 
     @property
     def since(self) -> float | None:
-        """When the oldest launch that is in flight was begun."""
+        """When the oldest launch in flight began."""
         return self._in_flight[0].began if self._in_flight else None
 
     def _depth(self, group: BatchGroup) -> int:
-        """How many launches may be in flight when one of this group is added."""
+        """How many launches may be in flight, including a new one of this group."""
         if not self._in_flight:
             return 1
         deep = self._in_flight[0].launched.mark and (group.spans or not group.graphs.long(len(group.runs)))
@@ -139,21 +139,21 @@ def _reach(faults: FaultPoints) -> None:
 
 
 def next_batch(group: BatchGroup) -> LaunchBatch:
-    """The runs of a group's next launch: those that are to do the same, in turn."""
+    """The runs of a group's next launch: those whose next iterations have the same form, in turn."""
     willing = [run for run in group.runs if run.wants]
     form, most = willing[0].form, group.graphs.sizes[-1]
     runs = [run for run in willing if run.form == form][:most]
     if len(runs) < len(willing):
         chosen = set(runs)
         group.runs = [run for run in group.runs if run not in chosen] + runs
-    # The batch stays the same object while it is the same: what is found for its runs is kept by it.
+    # The same runs keep the same batch object: it caches what was found for them.
     if group.batch.runs != tuple(runs):
         group.batch = LaunchBatch(runs)
     return group.batch
 
 
 def next_iterations(runs: Sequence[LoopRun], counts: Sequence[int]) -> int:
-    """As many iterations as all of them can go."""
+    """The largest count of iterations that all the runs can do."""
     most = min([run.reach for run in runs])
     most = min([run.forms.alike(run.launched, most) for run in runs])
     return max(count for count in counts if count <= most)

@@ -1,13 +1,13 @@
-"""Loops whose parts lie on several ranks: each engine runs its part, and their devices hand each other the values.
+"""Loops with parts on several ranks: each engine runs its part, and their devices pass values to each other.
 
     leader                                        the others
     a slot, inboxes ───────── InboxesAt ────────> a slot, inboxes
     linked <───────────────── InboxesAt ─────────
     launches iterations ───── LaunchedTo ───────> launches the same, in this order
-    over: nothing is written any more ─ LeftLoop ─> gives its inboxes back, once it is over here too; and the other way
+    over: writes nothing more ── LeftLoop ──────> frees its inboxes, once it is over here too; and vice versa
 
-One rank leads all such loops of a plan, so that no two devices wait for each other's next launch. A run that is taken
-out here halts its own waits: nobody needs a peer's word to go on.
+One rank leads all such loops of a plan, so that no two devices wait for each other's next launch. A run that is
+cancelled here ends its own waits on the device, and needs no message from a peer for that.
 """
 
 from collections import OrderedDict, deque
@@ -28,15 +28,15 @@ from walkgraph.transports.base import Ranges
 from walkgraph.wire.spanning import BetweenParts, Inbox, InboxesAt, LaunchedTo, LeftLoop, OfLoop, RunRests
 
 LEADING = 8
-"""Loops that a leader has in slots at a time."""
+"""The most loops that a leader has in slots at a time."""
 SLOTS = 32
-"""Of a group: the others have more than a leader takes, so that none of its loops waits for a slot there."""
+"""Slots of a group: more than a leader uses, so that none of its loops waits for a slot on another rank."""
 _LINE = 128
-"""Bytes: a number has a line of memory of its own."""
+"""Bytes. Each number has a memory line of its own."""
 _NUMBERS = 256
 _HALTS = 256
 _REMEMBERED = 4096
-"""Runs that were taken out here, and of which peers may yet send words."""
+"""The most cancelled runs that are remembered, because peers may still send messages about them."""
 
 
 class PeerKey(NamedTuple):
@@ -53,25 +53,25 @@ def key_of(named: LoopCall | OfLoop) -> PeerKey:
 
 
 class PeerWorker(Protocol):
-    """What the parts need of the worker around them."""
+    """The worker, as far as parts need it."""
 
     def address(self, rank: Rank) -> int:
-        """Of the memory of a peer that its `Inbox`es lie in, as this device sees it. Raises CallFailed."""
+        """Address, on this device, of the memory that holds a peer's `Inbox`es. Raises CallFailed."""
         ...
 
     def send(self, to: Rank, word: BetweenParts) -> None: ...
 
 
 class PeerMemory(NamedTuple):
-    """What peers may write of this rank's: uint8 `[n]`, and where it begins in what they have opened."""
+    """Memory of this rank that peers may write: uint8 `[n]`, and its offset in the memory that they have opened."""
 
     bytes: Tensor
     offset: int
 
 
 class LaunchOrder:
-    """What a leader has launched and this rank has not: it launches the same in this order, and nothing between, or two
-    devices would wait for each other."""
+    """Launches that a leader has made and this rank has not. It makes the same launches in the same order and none in
+    between; otherwise two devices could wait for each other."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[PeerKey, int]] = deque()
@@ -80,7 +80,7 @@ class LaunchOrder:
         self._queue.append((key, upto))
 
     def upto(self, key: PeerKey) -> int:
-        """Iterations that may be launched now, counted from the loop's start; 0 if others come first."""
+        """Iterations that may be launched now, counted from the loop's start; 0 if other loops come first."""
         found = 0
         for one, upto in self._queue:
             if one != key:
@@ -93,7 +93,7 @@ class LaunchOrder:
             self._queue.popleft()
 
     def waits(self, key: PeerKey) -> bool:
-        """Whether something of it is to be launched yet."""
+        """True if launches of the loop are still to be made."""
         return any(one == key for one, _ in self._queue)
 
     def drop(self, run: str) -> None:
@@ -123,44 +123,44 @@ class InboxMemory:
         )
 
     def give(self, inbox: Inbox, times: int) -> None:
-        """Of a loop of so many iterations; nobody writes or reads there any more."""
+        """Return the inbox of a loop that had `times` iterations. Nobody may write or read it any more."""
         number = (inbox.number - self._memory.offset) // _LINE
         self._starts[number] = inbox.start + times + 1
         self._free.append(number)
         self._ranges.give(inbox.data - self._memory.offset)
 
     def place(self, inbox: Inbox) -> list[int]:
-        """As `layers.channels` has it."""
+        """Addresses and start of an inbox, as in `layers.channels`."""
         base = self._memory.bytes.data_ptr() - self._memory.offset
         return [base + inbox.data, base + inbox.number, inbox.start]
 
 
 @dataclass(slots=True, eq=False)
 class PeerPart:
-    """A loop that has, or had, a slot here."""
+    """The part of a loop that has, or had, a slot here."""
 
     call: LoopCall
     halt: int
     inboxes: dict[int, Inbox]
     over: bool = False
-    """Nothing of it is in flight here."""
+    """True once nothing of it is in flight here."""
     left: set[Rank] = field(default_factory=set[Rank])
-    """Peers that write no more."""
+    """Peers that have left, and write no more."""
 
 
 class PeerParts:
-    """The parts that hold memory here, and where peers want the values of this rank."""
+    """The parts that hold memory here, and the inboxes of peers that this rank writes."""
 
     def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
         self._inboxes, self._worker = InboxMemory(memory), worker
         self._halts = StopFlags(_HALTS, memory.bytes.device)
         self._parts: dict[PeerKey, PeerPart] = {}
         self._wanted: dict[PeerKey, dict[int, tuple[Rank, Inbox]]] = {}
-        """Where peers want this rank's values, by channel."""
+        """Inboxes for this rank's values, by loop and channel."""
         self._left: dict[PeerKey, set[Rank]] = {}
         """Peers that have left a loop which has no part here yet."""
         self._ending: list[tuple[Mark | None, PeerPart]] = []
-        """With a mark behind what is in flight."""
+        """Parts that have ended, each with a mark behind its work in flight."""
 
     def __contains__(self, key: PeerKey) -> bool:
         return key in self._parts
@@ -171,12 +171,12 @@ class PeerParts:
 
     @property
     def busy(self) -> bool:
-        """Something ends by itself."""
+        """True if parts are ending, which needs no message from anyone."""
         return bool(self._ending)
 
     def open(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
-        """Take what a part needs, and send its peers where that is; False: not now. `nbytes`: of a value of each of the
-        call's `reads`. Raises CallFailed where it can never be."""
+        """Take the memory of a part, and send its addresses to the peers; False if there is none now. `nbytes`: bytes
+        of a value of each of the call's `reads`. Raises CallFailed if it can never fit."""
         key = key_of(call)
         halt, inboxes = self._halts.take(), dict[int, Inbox]()
         used = {channel.number for channel in call.used}
@@ -187,7 +187,9 @@ class PeerParts:
         if halt is None or len(inboxes) < len(used):
             self._give_back(halt, inboxes)
             if not self._parts:
-                raise CallFailed(f"the values of `{call.loop}` don't fit what this rank shares with others")
+                raise CallFailed(
+                    f"the values of `{call.loop}` don't fit the memory that this rank shares with its peers"
+                )
             return False
         self._parts[key] = PeerPart(call, halt, inboxes, left=self._left.pop(key, set[Rank]()))
         for rank in call.peers:
@@ -197,13 +199,13 @@ class PeerParts:
         return True
 
     def linked(self, call: LoopCall) -> bool:
-        """Whether it is known where all that it sends goes."""
+        """True if the inboxes of all values that it sends are known."""
         known = self._wanted.get(key_of(call), {})
         return all(send.channel.number in known for send in call.sent)
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> list[int]:
-        """The links of a loop that is linked, as `layers.channels` has them. `nbytes`: of a value of each of its
-        `sends`. Raises CallFailed."""
+        """The links of a linked loop, as in `layers.channels`. `nbytes`: bytes of a value of each of its `sends`.
+        Raises CallFailed."""
         key = key_of(call)
         part, wanted = self._parts[key], self._wanted.get(key, {})
         found = [self._halts.address(part.halt)]
@@ -217,7 +219,7 @@ class PeerParts:
                 continue
             rank, inbox = wanted[send.channel.number]
             if rank != send.channel.rank or inbox.nbytes != size:
-                raise CallFailed(f"what `{call.loop}` hands to rank {send.channel.rank} is not what is read there")
+                raise CallFailed(f"`{call.loop}` sends rank {send.channel.rank} another size than that rank reads")
             base = self._worker.address(rank)
             found += [base + inbox.data, base + inbox.number, inbox.start]
         return found
@@ -226,8 +228,8 @@ class PeerParts:
         self._wanted.setdefault(key_of(word), {}).update({inbox.channel: (rank, inbox) for inbox in word.inboxes})
 
     def end(self, key: PeerKey, mark: Mark | None, *, halt: bool) -> None:
-        """Its memory is given back once the mark is reached and its peers have left. `halt`: what is in flight may end
-        as it likes."""
+        """End a part: its memory is returned once the mark is reached and its peers have left. `halt`: end its waits
+        on the device at once."""
         part = self._parts.get(key)
         if part is None or any(part is one for _, one in self._ending):
             return
@@ -246,13 +248,13 @@ class PeerParts:
         self._left = {key: ranks for key, ranks in self._left.items() if key.run != run}
 
     def halt(self, run: str) -> None:
-        """Let nothing of a run wait any more; from any thread."""
+        """End all waits of a run on the device. May be called from any thread."""
         for key, part in list(self._parts.items()):
             if key.run == run:
                 self._halts.set(part.halt)
 
     def poll(self) -> bool:
-        """Go on with what has ended; True if an inbox was given back."""
+        """Close parts that have ended; True if an inbox was returned."""
         ending, self._ending = self._ending, []
         freed = False
         for mark, part in ending:
@@ -268,7 +270,7 @@ class PeerParts:
         return freed
 
     def left(self, rank: Rank, key: PeerKey) -> bool:
-        """True if an inbox was given back."""
+        """Note that a peer has left a loop; True if an inbox was returned."""
         part = self._parts.get(key)
         if part is None:
             self._left.setdefault(key, set()).add(rank)
@@ -277,7 +279,7 @@ class PeerParts:
         return self._close(key, part)
 
     def gone(self, rank: Rank) -> bool:
-        """A peer is no more: what waits for it waits in vain. True if an inbox was given back."""
+        """Note that a peer has died, and end the waits for it. True if an inbox was returned."""
         freed = False
         for key, part in list(self._parts.items()):
             if rank in part.call.peers:
@@ -300,16 +302,16 @@ class PeerParts:
 
 
 class LoopPeers(NoPeers):
-    """The ranks that have other parts of this rank's loops."""
+    """The ranks with the other parts of this rank's loops."""
 
     def __init__(self, memory: PeerMemory, worker: PeerWorker) -> None:
         self.parts, self.order = PeerParts(memory, worker), LaunchOrder()
         self._worker = worker
         self._resting: set[str] = set()
-        """Runs of which their leader launches nothing."""
+        """Runs whose leader launches nothing."""
         self._held: set[str] = set()
         self._out: OrderedDict[str, None] = OrderedDict()
-        """Runs that were taken out."""
+        """Cancelled runs."""
 
     @property
     def busy(self) -> bool:
@@ -382,7 +384,7 @@ class LoopPeers(NoPeers):
                     self.parts.want(rank, word)
                 return True
             case LaunchedTo():
-                # Who launches doesn't rest: its word was of an earlier hold.
+                # A leader that launches doesn't rest: its message came from an earlier hold.
                 self._resting.discard(key.run)
                 if key in self.parts and key.run not in self._out:
                     self.order.add(key, word.upto)

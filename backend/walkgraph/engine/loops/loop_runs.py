@@ -1,11 +1,11 @@
-"""Runs in device loops: what the scheduler keeps of each, what it reports of them, and what it asks of a device.
+"""Runs in device loops: the scheduler's record of each, the events it reports, and the protocols of a device.
 
     queued ──> in a slot ──> launched, launched, ... ──> ended
        ^           │ leaves: its run is held, or a queued run of higher priority finds no slot
        └───────────┘
 
-The scheduler is three parts, `slot_admission`, `launch` and `collection`. They import no torch: they schedule the
-loops of a GPU through the protocols here, and those of a simulation just so.
+The scheduler has three parts: `slot_admission`, `launch` and `collection`. They import no torch: through the protocols
+here they schedule the loops of a GPU, and equally those of a simulation.
 """
 
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
@@ -17,7 +17,7 @@ from walkgraph.engine.device.marks import Mark, Timing
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 
-# ── what leaves the scheduler ──
+# ── events ──
 
 
 class LoopDone(NamedTuple):
@@ -27,15 +27,15 @@ class LoopDone(NamedTuple):
     """Exactly one of the two is None."""
     iterations: int
     stopped: bool
-    """By its `until`."""
+    """True if its `until` ended it."""
     busy: float
-    """Seconds of its launches, shared with the other slots of each."""
+    """Seconds of its launches, each shared with the other slots in it."""
     queued: float
     """Seconds that it waited for slots."""
     batch: int
     """Runs in its last launch."""
     began: float = 0.0
-    """When it had its first slot; 0 for one that had none."""
+    """When it got its first slot; 0 if it never had one."""
 
 
 class LoopKey(NamedTuple):
@@ -48,45 +48,45 @@ class LoopKey(NamedTuple):
 
 
 class LoopMember(NamedTuple):
-    """A run in a launch, as telemetry names it; nothing of what it computes."""
+    """A run in a launch, as telemetry names it; it holds no values."""
 
     key: LoopKey
     walk: str
     loop: str
     spans: bool
     names: tuple[str, ...]
-    """Of its body's uses."""
+    """Names of the uses in its body."""
     nodes: tuple[str, ...]
 
 
 class Stepped(NamedTuple):
-    """A launch that is over."""
+    """A finished launch."""
 
     members: tuple[LoopMember, ...]
-    """The same object from launch to launch, as long as the same runs are in it."""
+    """The same object from launch to launch while the same runs are in it."""
     first: Sequence[int]
-    """Of each, its first iteration in the launch."""
+    """First iteration of each member in the launch."""
     ready: Sequence[float]
-    """Of each, since when that could have been launched."""
+    """Since when each member's first iteration could have been launched."""
     uses: tuple[int, ...]
-    """That took part, by their places in the body."""
+    """Indices in the body of the uses that took part."""
     iterations: int
     timing: Timing
 
 
-# ── what the scheduler keeps ──
+# ── records ──
 
 
 class EnteredLike(Protocol):
-    """What a device knows of a run in one of its slots."""
+    """The device's record of a run in one of its slots."""
 
     times: int
     """Iterations until it ends, or until its states are full."""
     bound: str
-    """What a client reads where the states end it."""
+    """The message to the client if full states end it."""
     forms: Any
-    """`at(iteration)`: what it does, as something hashable; `alike(iteration, most)`: how many iterations from this one
-    on do the same, `most` at most."""
+    """`at(iteration)`: the form of an iteration, hashable. `alike(iteration, most)`: how many iterations from this one
+    on have the same form, up to `most`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,49 +97,48 @@ class LoopRun:
     due: float
     """Ready time, moved forward by a second for each level of priority: the earliest gets the next slot."""
     number: int
-    """Of arrival: breaks ties."""
+    """Number of its arrival; breaks ties."""
     allowed: int | None
-    """Iterations that may be launched, counted from the loop's start; None: all."""
+    """Iterations that may be launched, counted from the loop's start; None for all."""
     batch_key: Hashable = None
-    """None before it is known."""
+    """None until it is known."""
     slot: int = -1
-    """-1: it has none."""
+    """-1 if it has none."""
     entered: Any = None
-    """As the device has given it: None before its first slot."""
+    """The device's record; None before its first slot."""
     times: int = 0
     forms: Any = None
-    """`EnteredLike.times` and `forms`: read before every launch."""
+    """`EnteredLike.times` and `forms`, copied here because every launch reads them."""
     launched: int = 0
     done: int = 0
     handed: int = 0
     """Iterations whose values were handed out."""
     leaving: bool = False
-    """It leaves its slot once nothing is in flight for it."""
+    """True if it leaves its slot as soon as nothing of it is in flight."""
     cells: MutableMapping[Any, Any] | None = None
-    """What its slot held, while it has none."""
+    """The content of its slot, while it has none."""
     pieces: list[tuple[Mapping[str, Any], int, int]] = field(default_factory=list[Any])
-    """For each iteration that was not handed out: the values of a launch that has any, its iteration there, its row
-    there."""
+    """For each iteration that was not handed out: the values of its launch, and its iteration and row in these."""
     collected: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
-    """Values that it gives at its end, by output."""
+    """Values that are collected until its end, by output."""
     busy: float = 0.0
     batch: int = 0
     """Runs in its last launch."""
     queued: float = 0.0
     """Seconds until it had its first slot."""
     waited: float = 0.0
-    """Seconds for another slot, after it left one."""
+    """Seconds that it waited for a slot after it had left one."""
     since: float = 0.0
-    """Its last launch was over, or it was allowed more after that."""
+    """When its last launch was over, or more iterations were allowed after that."""
     linked: bool = True
-    """False: it is not known yet where what it sends to peers goes."""
+    """False while the inboxes of its values at peers are not known."""
     follows: Callable[[], int] | None = None
-    """Iterations that its leader has launched; None for one that follows nobody."""
+    """Gives the iterations that its leader has launched; None if it follows no leader."""
     _member: LoopMember | None = None
 
     @property
     def order(self) -> tuple[float, int]:
-        """Its place in the queue, which it has again when it leaves its slot."""
+        """Its place in the queue, which it gets back when it leaves its slot."""
         return self.due, self.number
 
     @property
@@ -157,30 +156,31 @@ class LoopRun:
 
     @property
     def wants(self) -> bool:
-        """Whether another iteration may be launched. What a leader has launched must be, though the run is held."""
+        """True if another iteration may be launched. Iterations that a leader has launched must be launched here, even
+        if the run is held."""
         leaving = self.leaving and self.follows is None
         return self.slot >= 0 and not leaving and self.linked and self.reach > 0
 
     @property
     def ready(self) -> float:
-        """Since when nothing but a slot, and the launches of others, kept its next iteration waiting."""
+        """Since when only slots and other launches kept its next iteration waiting."""
         return max(self.since, self.call.ready_at)
 
     @property
     def form(self) -> Hashable:
-        """Of the iteration that is launched next."""
+        """The form of the next iteration to launch."""
         return self.forms.at(self.launched)
 
     @property
     def reach(self) -> int:
-        """Iterations that may be launched."""
+        """The number of iterations that may be launched now."""
         most = self.times if self.allowed is None else min(self.allowed, self.times)
         if self.follows is not None:
             most = min(most, self.follows())
         return most - self.launched
 
     def enter(self, entered: EnteredLike, now: float) -> None:
-        """The device has filled a slot for it."""
+        """Note that the device has filled a slot for it."""
         if self.entered is None:
             self.queued = max(0.0, now - self.call.ready_at)
         else:
@@ -193,7 +193,7 @@ class LoopRun:
 
 
 class LaunchBatch:
-    """The runs of a launch, as long as the same ones are launched."""
+    """The runs of a launch; one object while the same runs are launched."""
 
     __slots__ = ("_members", "runs")
 
@@ -216,15 +216,15 @@ class BatchGroup:
     slots: "LoopSlotsLike"
     graphs: "LoopGraphsLike"
     spans: bool
-    """Its loops have parts on other ranks, for which their launches wait on the device."""
+    """True if its loops have parts on other ranks, for which its launches wait on the device."""
     free: list[int]
-    """Slots that nobody has."""
+    """Free slots."""
     runs: list[LoopRun] = field(default_factory=list[LoopRun])
-    """In the order in which they are launched."""
+    """Runs in slots, in the order of their launches."""
     batch: LaunchBatch = field(default_factory=lambda: LaunchBatch(()))
-    """Of its last launch."""
+    """The batch of its last launch."""
     in_flight: int = 0
-    """Its launches that were not collected."""
+    """The number of its launches that are not collected."""
 
     def take_slot(self, run: LoopRun, slot: int) -> None:
         self.free.remove(slot)
@@ -235,62 +235,62 @@ class BatchGroup:
         self.runs.remove(run)
         self.free.append(run.slot)
         run.slot = -1
-        # What the run was entered with is not kept by those that go on.
+        # Don't keep the values of a run that has left.
         self.batch = LaunchBatch(())
 
 
-# ── what the scheduler asks of a device ──
+# ── protocols of a device ──
 
 
 class LaunchedLike(Protocol):
-    """A launch that the device has been given."""
+    """A launch on the device."""
 
     uses: tuple[int, ...]
-    """That take part, by their places in the body."""
+    """Indices in the body of the uses that take part."""
     mark: Mark | None
-    """Behind it; None where it was done at once."""
+    """Mark behind it; None if it was done at once."""
 
     def read(self) -> tuple[Sequence[Sequence[bool]], Sequence[Sequence[bool]], Mapping[str, Any]]:
-        """Of a launch that is over: by iteration and row whether it stopped and whether it was sound; and values by
-        output, `[iterations, rows, ..]`."""
+        """Read a finished launch: by iteration and row, whether it stopped and whether its numbers were finite; then
+        values by output, `[iterations, rows, ..]`."""
         ...
 
     def span(self, began: float, now: float) -> tuple[float, float]:
-        """When it has started and finished, as well as the device can tell. `began`, `now`: when the host has begun to
-        launch it, and knows that it is over."""
+        """When it started and finished, as exactly as the device can tell. `began`, `now`: when the host began to
+        launch it, and when it saw the end."""
         ...
 
 
 class LoopGraphsLike(Protocol):
-    """What replays the launches of one batch group."""
+    """Captures and replays the launches of one batch group."""
 
     sizes: tuple[int, ...]
     """Batch sizes, rising."""
 
     def expect(self, counts: Sequence[int]) -> None:
-        """Loops to come are likeliest to have so many iterations."""
+        """Note the likely iteration counts of later loops."""
         ...
 
     def prepare(self, call: LoopCall, progress: Callable[[float], None]) -> None:
-        """Capture what loops like this one are launched with."""
+        """Capture the launches of loops like this one."""
         ...
 
     def counts(self, runs: Sequence[LoopRun]) -> Sequence[int]:
-        """Iterations that a launch of these may have; 1 is among them."""
+        """Counts of iterations that a launch of these runs may have, always including 1."""
         ...
 
     def ready(self, runs: Sequence[LoopRun], iterations: int) -> Any:
-        """What replays such a launch, brought to these slots."""
+        """Prepare a launch of these runs' slots, for `replay`."""
         ...
 
     def replay(self, ready: Any) -> LaunchedLike: ...
 
     def long(self, runs: int) -> bool:
-        """Whether a launch is so long that what the host does between two of them is nothing."""
+        """True if launches are so long that the host's work between them doesn't matter."""
         ...
 
     def close(self) -> None:
-        """Nobody has a slot of the group, and nothing of it is in flight."""
+        """Free the graphs. No run may be in a slot, and nothing in flight."""
         ...
 
 
@@ -298,43 +298,43 @@ class LoopSlotsLike(Protocol):
     """The slots of one batch group."""
 
     gives: bool
-    """Whether iterations give the host values."""
+    """True if iterations give the host values."""
     read_bytes: Sequence[int]
-    """Of a value of each channel that comes from a peer."""
+    """Bytes of a value of each channel from a peer."""
     sent_bytes: Sequence[int]
-    """Of a value of each channel that goes to one."""
+    """Bytes of a value of each channel to a peer."""
 
     def enter(self, run: LoopRun, slot: int) -> EnteredLike:
-        """Fill a slot with what the run enters with, or with what it has kept since it left one."""
+        """Fill a slot with the run's entering values, or with the content of the slot that it left."""
         ...
 
     def link(self, slot: int, links: Sequence[int]) -> None:
-        """Fill in where what it sends to peers goes."""
+        """Fill in the addresses of its channels at peers."""
         ...
 
     def leave(self, run: LoopRun) -> MutableMapping[Any, Any]:
-        """Give the run's states back what its slot holds; what is left of it, for another slot."""
+        """Write the slot's content back to the run's states. Returns the rest, for another slot."""
         ...
 
     def end(self, run: LoopRun) -> tuple[Outputs, Mark | None]:
-        """As `leave`, for good: the values of the last iteration, there once the mark is reached."""
+        """Leave for good. Returns the values of the last iteration, complete once the mark is reached."""
         ...
 
 
 class LoopDeviceLike(Protocol):
     def made(self, call: LoopCall) -> Any:
-        """What its slots and graphs are made of; `key` is the batch key, which loops share whose runs may be in one
-        launch. It takes long. Raises what ends the run."""
+        """Make the body of a call; `key` of the result is its batch key. Slow for a new body. Raises what ends the
+        run."""
         ...
 
     def opened(self, made: Any, call: LoopCall) -> BatchGroup: ...
 
     def stacked(self, values: Sequence[Any]) -> Any:
-        """Values along a new first axis."""
+        """Stack values along a new first axis."""
         ...
 
     def mark(self) -> Mark | None:
-        """Behind all that was launched; None where that is done already."""
+        """Mark the end of everything launched; None if it is done already."""
         ...
 
     def failure(self, call: LoopCall, raised: Exception) -> ErrorInfo: ...

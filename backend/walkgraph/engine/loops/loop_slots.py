@@ -1,8 +1,8 @@
-"""The slots of a batch group: what the device keeps of the runs in them (counters, parameters, page tables, the values
-that iterations hand on), how a run's call comes into a slot, and what goes back from there to the run.
+"""The slots of a batch group: the tables of the runs in them (counters, parameters, page tables, values between
+iterations), how a run enters a slot, and what it gets back when it leaves.
 
-A *slot* is a row of these tables. The last row pads: slots of runs that have ended are turned into it on the device.
-Where the cached sequences of its paged states are, `SlotPages` keeps.
+A *slot* is a row of these tables. The last row is padding: when a run ends, the device replaces its slot by that row.
+`SlotPages` keeps the pages of the cached sequences.
 
 Shape letters: T rows of the tables, B rows of a batch, K iterations of a launch.
 """
@@ -36,28 +36,28 @@ from walkgraph.layers.rows import Tables
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a row begins with."""
+    """The initial content of a slot."""
 
     times: int
     first: int
-    """The iteration that comes next: 0, but for a loop that goes on after it had left its row."""
+    """The next iteration: 0, unless the loop goes on after it had left its slot."""
     ints: Sequence[int]
-    """For each use its seed, then its `ints`."""
+    """For each use, its seed, then its `ints`."""
     floats: Sequence[float]
-    """In the order of the uses and their `floats`; series likewise."""
+    """The `floats` of each use in order; `series` likewise."""
     series: Sequence[Sequence[float]]
     cells: Mapping[Place, Tensor]
-    """Entering values, by the use and port that read them; or all that `cells_of` gave."""
+    """Entering values, by the use and port that read them; or everything that `cells_of` returned."""
     paged: Mapping[str, tuple[Sequence[Sequence[int]], int, int]]
-    """State -> the pages of its sequences, and what all of these have: their length, their position."""
+    """State -> the pages of its sequences, and the length and position that all of them share."""
     tensors: Mapping[str, Tensor | None]
 
 
 class Columns(NamedTuple):
-    """Where a use's parameters begin in the tables."""
+    """The first columns of a use's parameters in the tables."""
 
     ints: int
-    """Its seed, then those of its `ints`."""
+    """Column of its seed, followed by those of its `ints`."""
     floats: int
     series: int
 
@@ -94,17 +94,17 @@ class SlotTables:
         self.cells = {place: self._table(row) for place, row in self.layout.rows.items()}
         self.tensors = {name: self._table(row) for name, row in body.tensors.items()}
         self.begins = {name: torch.zeros_like(table) for name, table in self.tensors.items() if name in body.anew}
-        """What states that begin anew have at the start of every iteration."""
+        """For states that begin anew: their content at the start of every iteration."""
         self.links = torch.zeros(table, channels.width(body.channels), dtype=torch.int64, device=device)
-        """As `layers.channels` has it."""
+        """Links as in `layers.channels`."""
         self.counted = Tables(self.live, self.counters, self.times, self.ints, self.floats)
 
     def pages_at_most(self, state: str) -> int:
-        """Pages that a sequence has at most."""
+        """The most pages of a sequence of this state."""
         return most_pages(self.pages.pools[state])
 
     def enter(self, slot: int, entry: Entry) -> None:
-        """Fill a slot. In the order of the stream: launches before it don't see it, those after do."""
+        """Fill a slot, in stream order: earlier launches don't see it, later ones do."""
         self.pages.enter(slot, entry.paged)
         stands = [entry.paged[name] for name in self.pages.order]
         lengths, positions = [length for _, length, _ in stands], [position for _, _, position in stands]
@@ -125,15 +125,15 @@ class SlotTables:
         self.live[slot].fill_(True)
 
     def link(self, slot: int, links: Sequence[int]) -> None:
-        """Where the values of a slot's channels are, as `layers.channels` has it."""
+        """Set the addresses of a slot's channels, as in `layers.channels`."""
         self.links[slot].copy_(listed(links, self.device), non_blocking=True)
 
     def value(self, place: Place, slot: int) -> Tensor:
-        """A copy of the last value of an output of `last`."""
+        """A copy of the last value of one of the body's `last` outputs."""
         return self.cells[self.layout.readers[place]][slot].clone()
 
     def cells_of(self, slot: int) -> dict[Place, Tensor]:
-        """Copies of all that iterations have handed on, or will read: for the `Entry` of another slot."""
+        """Copies of all values that later iterations read, for the `Entry` of another slot."""
         return {place: cell[slot].clone() for place, cell in self.cells.items()}
 
     def tensor(self, state: str, slot: int) -> Tensor:
@@ -145,16 +145,16 @@ class SlotTables:
 
 @dataclass(slots=True)
 class CellLayout:
-    """Values that a slot keeps for its iterations. They are named by what reads them; those that only the end reads, by
-    what writes them."""
+    """The values that a slot keeps between iterations, named by the port that reads them; those read only at the end,
+    by the output that writes them."""
 
     rows: dict[Place, Row] = field(default_factory=dict[Place, Row])
     writes: dict[Place, Place] = field(default_factory=dict[Place, Place])
-    """Cell -> the output that is its next value."""
+    """Cell -> the output that writes its next value."""
     readers: dict[Place, Place] = field(default_factory=dict[Place, Place])
     """Output -> the cell with its last value."""
     sequences: set[Place] = field(default_factory=set[Place])
-    """Those with a slice for every iteration."""
+    """Cells with a slice for every iteration."""
 
 
 def cells_in(body: Body) -> CellLayout:
@@ -178,13 +178,13 @@ def cells_in(body: Body) -> CellLayout:
 
 
 def channel_bytes(body: Body) -> tuple[list[int], list[int]]:
-    """Of a value of each channel that is read, and of each that is sent on."""
+    """Bytes of a value of each channel that is read, and of each that is written."""
     reads = [bytes_of(body.uses[use].spec.inputs[port]) for (use, port), _ in body.reads]
     return reads, [bytes_of(body.output(place)) for place in body.sends]
 
 
 def slot_bytes(body: Body) -> int:
-    """Of the values that one slot keeps, without its page tables."""
+    """Bytes of the values in one slot, without its page tables."""
     cells = [bytes_of(row) for row in cells_in(body).rows.values()]
     return sum(cells) + sum(map(bytes_of, body.tensors.values()))
 
@@ -202,21 +202,21 @@ def aligned(nbytes: int) -> int:
 
 @dataclass(slots=True)
 class Entered:
-    """What a slot was entered with, and must be left with."""
+    """The record of a run's entry into a slot."""
 
     times: int
     """Iterations until it ends, or until its states are full."""
     forms: Forms
     first: int
-    """The iteration that it was entered for."""
+    """The first iteration after this entry."""
     bound: str = ""
-    """What is told where the states end it."""
+    """The message to the client if full states end it."""
     contexts: dict[str, ContextSequence] = field(default_factory=dict[str, ContextSequence])
-    """By state: what its caches held when it entered."""
+    """Contents of its cached states when it entered, by state."""
 
 
 class LoopSlots:
-    """The slots of one batch group: from a run's call to a slot, and back from the slot to what the run keeps."""
+    """Moves runs into the slots of one batch group and back out."""
 
     def __init__(
         self,
@@ -227,7 +227,8 @@ class LoopSlots:
         *,
         gives: bool,
     ) -> None:
-        """`host_ports`: of a node, those whose values go to the host. `gives`: iterations give the host values."""
+        """`host_ports`: gives the ports of a node whose values go to the host. `gives`: iterations give the host
+        values."""
         self.gives = gives
         self.read_bytes: Sequence[int]
         self.sent_bytes: Sequence[int]
@@ -237,9 +238,9 @@ class LoopSlots:
 
     @torch.inference_mode()
     def enter(self, run: LoopRun, slot: int) -> Entered:
-        """Raises `OutOfPages` and `CallFailed`, and then has changed no state but those that begin anew, or have
-        sequences without content now. A run that has left a slot goes on from where it was, with the cells that it had
-        there."""
+        """Enter a run into a slot. A run that has left a slot goes on where it was, with its cells from there. Raises
+        `OutOfPages` and `CallFailed`; then no state has changed, except that states which begin anew are renewed and
+        empty wide states have their sequences."""
         call, first = run.call, run.done
         for key in call.anew:
             self._states.renew(key, *call.anew[key])
@@ -290,7 +291,7 @@ class LoopSlots:
         return outputs, lines.mark() if moved else None
 
     def forms(self, call: LoopCall) -> Forms:
-        """What every iteration does: which uses are called, and what is told of them."""
+        """The form of every iteration: which uses are called, and which outputs and channels are wanted."""
         body = self._body
         wanted: dict[Place, list[Mask | None]] = {place: [] for place in body.each}
         for out in call.spec.outputs:
@@ -313,7 +314,7 @@ class LoopSlots:
         return Forms(found)
 
     def _equal(self, call: LoopCall, one: int, other: int) -> bool:
-        """Whether two uses of the body are entered with the same values, numbers and states."""
+        """True if two uses of the body are entered with the same values, parameters and states."""
         first, second = call.uses[one], call.uses[other]
         here, there = self._body.uses[one], self._body.uses[other]
         numbers = here.spec.params
@@ -333,19 +334,20 @@ class LoopSlots:
         )
 
     def _grown(self, forms: Forms, name: str, first: int, end: int) -> Grown:
-        """What iterations `first` to `end` append to a state."""
+        """Tokens and positions that iterations `first` to `end` append to a state."""
         found = [(n, self._body.grown(form)[1].get(name, NOTHING)) for form, n in forms.counts(first, end).items()]
         return Grown(sum(n * one.tokens for n, one in found), sum(n * one.positions for n, one in found))
 
     def _needed(self, entered: Entered, name: str, end: int) -> int:
-        """Tokens of a state that iterations up to `end` must have room for."""
+        """Tokens that iterations up to `end` need in a state."""
         if name not in self._body.anew:
             return self._grown(entered.forms, name, entered.first, end).tokens
         forms = entered.forms.counts(entered.first, end)
         return max((self._body.grown(form)[1].get(name, NOTHING).tokens for form in forms), default=0)
 
     def _hold(self, call: LoopCall, entered: Entered) -> dict[str, tuple[Sequence[Sequence[int]], int, int]]:
-        """Room for what all iterations append: `Entry.paged`. Where a state finds none, the others give back theirs."""
+        """Hold pages for everything that the iterations append; returns `Entry.paged`. If a state gets none, the pages
+        of the others are released."""
         held: dict[str, tuple[Sequence[Sequence[int]], int, int]] = {}
         taken: list[StateKey] = []
         try:
@@ -356,8 +358,8 @@ class LoopSlots:
                 one = kept[0]
                 if any((row.length, row.position) != (one.length, one.position) for row in kept):
                     raise CallFailed(
-                        f"the sequences of `{key.state}` are of different lengths; a loop on the device takes "
-                        "one step with all of them at a time"
+                        f"the sequences of `{key.state}` have different lengths; a device loop steps all "
+                        "of them together"
                     )
                 held[name] = [row.pages for row in kept], one.length, one.position
                 entered.contexts[name] = ContextSequence(one.pages, one.length, one.position, one.content)
@@ -368,8 +370,8 @@ class LoopSlots:
         return held
 
     def _give_back(self, run: LoopRun, *, over: bool) -> None:
-        """The slot's contents, to the run's states. `over`: it will not be entered again, which makes the states anew
-        that begin anew."""
+        """Write the slot's content to the run's states. `over`: the run will not enter again; only then are states
+        that begin anew written."""
         entered: Entered = run.entered
         for name in self._tables.pages.order:
             key = run.call.states[name]
@@ -383,7 +385,7 @@ class LoopSlots:
                 self._states.set(run.call.states[name], self._tables.tensor(name, run.slot))
 
     def _slices(self, call: LoopCall, entered: Entered) -> None:
-        """A loop ends where a sequence that it reads does."""
+        """Limit the iterations to the slices of the sequences that the loop reads."""
         for index, use in enumerate(call.spec.uses):
             for port, source in use.sources.items():
                 if source.kind != "each":
@@ -392,10 +394,10 @@ class LoopSlots:
                 asks = (k for k in range(slices, entered.times) if entered.forms.at(k).runs[index] != SKIPPED)
                 if (ends := next(asks, None)) is not None:
                     entered.times = ends
-                    entered.bound = f"`{use.node}.{port}` has {slices} slices, and the loop goes on"
+                    entered.bound = f"`{use.node}.{port}` has {slices} slices, but the loop runs longer"
 
     def _bound(self, call: LoopCall, entered: Entered, name: str) -> None:
-        """A loop that may not hold what all its iterations append ends where that is full."""
+        """Limit the iterations to what the state may hold."""
         key = call.states[name]
         most = self._states.limits.most(key)
         length, width = self._states.transaction().length(key), self._body.width(name)
@@ -412,7 +414,7 @@ class LoopSlots:
             entered.times = max(entered.times, 0)
             entered.bound = (
                 f"`{key.state}` holds at most {room} tokens in this run, has {length}, and the loop appends "
-                "more; ask for less, raise what its `capacity` is made of or, in a session, begin anew"
+                "more; ask for less, raise the parameters of its `capacity` or, in a session, start a new one"
             )
 
 
@@ -426,7 +428,7 @@ def _entering(call: LoopCall, body: Body) -> dict[Place, Tensor]:
 
 
 def _read(call: LoopCall, source: LoopSource) -> Any:
-    """What the loop reads of an entering value."""
+    """The part of an entering value that the loop reads."""
     value = source.given(call.values)
     if not source.sliced:
         return value
@@ -434,20 +436,20 @@ def _read(call: LoopCall, source: LoopSource) -> Any:
 
 
 def _check(call: LoopCall, body: Body, forms: Forms, first: int) -> None:
-    """Raises `CallFailed` where a port would have a part of its value, or none at first."""
+    """Raise `CallFailed` if a port would have only a part of its value, or none in the first iteration."""
     for form in forms.counts(first, call.times):
         for node, port, source in _called(body, form):
             there = [form.gives(place) for place in source.now]
             if any(there) and not all(there):
-                raise CallFailed(f"`{node}.{port}` would have values of some iterations alone", port)
+                raise CallFailed(f"`{node}.{port}` would have values in some iterations only", port)
     begins = forms.at(0)
     for node, port, source in _called(body, begins) if first == 0 else ():
         if source.first is not None and not all(begins.gives(place) for place in source.first.needs):
-            raise CallFailed(f"`{node}.{port}` has no value at the first iteration of a loop on the device", port)
+            raise CallFailed(f"`{node}.{port}` has no value in the first iteration of a device loop", port)
 
 
 def _called(body: Body, form: Form) -> Iterator[tuple[str, str, LoopSource]]:
-    """What feeds the uses that are called."""
+    """Node, port and source of every input of the called uses."""
     for index, use in enumerate(body.uses):
         if form.calls(index):
             yield from ((use.node, port, source) for port, source in use.sources.items())

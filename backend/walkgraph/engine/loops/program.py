@@ -1,7 +1,7 @@
-"""The body of a loop as device work on slots: what is captured, and replayed once for every step of every run in it.
+"""A loop's body as device work on slots: captured once, and replayed for every step of every run in them.
 
-A batch is an index map over slots. Those of runs that have ended are turned into the one that pads, on the device, so
-an iteration that was launched past the end of a run leaves no trace of it.
+A batch is an index map over slots. When a run ends, the device replaces its slot by the padding one, so iterations
+launched past its end have no effect.
 
 Shape letters: T rows of the tables (the last one pads), B rows of a batch, K iterations of a launch, P pages of a row,
 S states.
@@ -31,31 +31,32 @@ FLAG = Row((), torch.bool)
 
 @dataclass(slots=True)
 class Buffers:
-    """Of one form, batch size and count of iterations: fixed addresses, for the graph that is captured over them."""
+    """The buffers of one form, batch size and iteration count, at fixed addresses for the graph captured over them."""
 
     form: Form
     groups: list[tuple[int, ...]]
     rows: Tensor
-    """int64 `[B]`"""
+    """int64 `[B]`: the slots of the batch."""
     staging: Tensor
-    """uint8: all that goes to the host."""
+    """uint8: everything that is copied to the host."""
     segments: list[tuple[Row, int]]
-    """Of it, each with its bytes: stops, soundness, then what the form tells."""
+    """Its segments with their sizes in bytes: stop flags, finite flags, then the outputs that the form sends to the
+    host."""
     iterations: int
     uses: tuple[int, ...]
-    """By their places in the body: those that are called, or have what an equal one gives."""
+    """Indices in the body of the uses that are called, or share the outputs of an equal one."""
     contexts: dict[Place, DenseContext] = field(default_factory=dict[Place, DenseContext])
-    """First use of a group, and slot -> where its blocks are attended."""
+    """(first use of a group, slot) -> the dense context that its blocks attend."""
     stopped: Tensor = field(init=False)
     sound: Tensor = field(init=False)
     fields: dict[Place, Tensor] = field(init=False)
-    """This and the two before it: `views` of `staging`."""
+    """This and the two above are `views` of `staging`."""
 
     def __post_init__(self) -> None:
         self.stopped, self.sound, self.fields = self.views(self.staging)
 
     def views(self, staged: Tensor) -> tuple[Tensor, Tensor, dict[Place, Tensor]]:
-        """Of `staging` or a copy: stops and soundness, bool `[K, B]`; what the form tells, `[K, B, *shape]`."""
+        """Views of `staging` or of a copy: stop and finite flags, bool `[K, B]`, and outputs `[K, B, *shape]`."""
         batch, views = self.rows.shape[0], list[Tensor]()
         parts = staged.split([nbytes for _, nbytes in self.segments])
         for (row, _), part in zip(self.segments, parts, strict=True):
@@ -69,7 +70,7 @@ class Buffers:
 
 
 class BatchIteration(NamedTuple):
-    """An iteration of a batch."""
+    """One iteration of a batch."""
 
     at: Gathered
     pages: IterationPages
@@ -78,7 +79,7 @@ class BatchIteration(NamedTuple):
     given: dict[Place, Tensor]
     """Outputs so far: `[B, *shape]`."""
     stays: dict[Place, Tensor]
-    """Values that are the same in all iterations of a launch, so far as they were read."""
+    """Values that stay the same in all iterations of a launch, as far as they were read."""
 
 
 class Program:
@@ -89,19 +90,19 @@ class Program:
         self._cells, self._states, self._series, self._links = tables.cells, tables.tensors, tables.series, tables.links
         self._pages, self._columns = tables.pages, tables.columns
         self._grown: dict[tuple[int, ...], tuple[list[dict[str, Grown]], Tensor]] = {}
-        """Of a form: what was appended before each use, and what the counters grow by."""
+        """By form: what was appended before each use, and the growth of the counters."""
         self._indices: dict[tuple[int, int], Tensor] = {}
-        """Constants: number and batch -> int64 `[B]`."""
+        """Constants: (number, batch) -> int64 `[B]`."""
         self._attended: dict[Form, list[tuple[tuple[int, ...], str, Pool, int]]] = {}
-        """Blocks that a form attends."""
+        """By form: the blocks that it attends."""
 
     # ── batches ──
 
     def buffers(
         self, form: Form, batch: int, iterations: int, capacities: Sequence[int], like: Buffers | None = None
     ) -> Buffers:
-        """`capacities`: of its dense contexts, as `capacities` gives them. `like`: those of another iteration
-        count, which have the same index map and dense contexts."""
+        """Make the buffers of a launch. `capacities`: those of its dense contexts, from `capacities`. `like`: buffers
+        of another iteration count, whose index map and dense contexts are shared."""
         device, rows = self.tables.device, None if like is None else like.rows
         if rows is None:
             rows = torch.full((batch,), self.tables.pad, dtype=torch.int64, device=device)
@@ -119,8 +120,8 @@ class Program:
         return buffers
 
     def capacities(self, form: Form, batch: int, held: Sequence[Mapping[str, ContextSequence]]) -> tuple[int, ...]:
-        """Tokens of each dense context of such a batch. `held`: the contexts of its rows, by state; without any, those
-        that the steps expect."""
+        """Capacity in tokens of each dense context of such a batch. `held`: the contexts of its rows, by state; if
+        empty, the lengths that the steps expect are used."""
 
         def lengths(use: UseStep, slot: str) -> list[int]:
             return [row[use.states[slot]].length for row in held] or [use.spec.contexts.get(slot, 0)] * batch
@@ -131,15 +132,15 @@ class Program:
         )
 
     def context_bytes(self, form: Form, batch: int, capacities: Sequence[int]) -> int:
-        """Of the dense contexts of such buffers."""
+        """Bytes of the dense contexts of such buffers."""
         return sum(
             dense_context_bytes(pool.shape, batch * len(group), tokens, capacity)
             for (group, _, pool, tokens), capacity in zip(self._blocks(form), capacities, strict=True)
         )
 
     def place(self, buffers: Buffers, held: Sequence[Mapping[str, ContextSequence]]) -> None:
-        """Bring the contexts of the batch's rows to where its blocks are attended. `held`: of each row, by state; other
-        rows are padding."""
+        """Place the contexts of the batch's rows in its dense contexts. `held`: the contexts of each row, by state;
+        other rows are padding."""
         batch = buffers.rows.shape[0]
         for (first, slot), dense in buffers.contexts.items():
             group = next(group for group in buffers.groups if group[0] == first)
@@ -150,7 +151,7 @@ class Program:
             dense.place(contexts)
 
     def _blocks(self, form: Form) -> list[tuple[tuple[int, ...], str, Pool, int]]:
-        """Group, slot, the pool of its contexts, and the tokens of a block: asked before every launch."""
+        """Group, slot, pool of its contexts, and tokens of a block. Cached, because every launch asks."""
         if form not in self._attended:
             self._attended[form] = [
                 (group, slot, self._pages.pools[use.states[slot]], tokens)
@@ -163,7 +164,7 @@ class Program:
     # ── device work ──
 
     def iterate(self, buffers: Buffers) -> None:
-        """K iterations of the batch's rows: what is captured."""
+        """Run K iterations of the batch's rows. This is what is captured."""
         stays: dict[Place, Tensor] = {}
         for k in range(buffers.iterations):
             at = gather_rows(buffers.rows, self.tables.counted)
@@ -179,7 +180,8 @@ class Program:
             self._settle(buffers, k, at, given, sound)
 
     def _step(self, group: tuple[int, ...], buffers: Buffers, now: BatchIteration) -> Tensor | None:
-        """One batch of an operator: the rows of the group's uses, one use after the other. -> bool `[B]`, or None."""
+        """Run one batch of an operator: the rows of the group's uses, one use after the other. Returns whether the
+        numbers of each row are finite, bool `[B]`, or None."""
         uses, at = [self.body.uses[index] for index in group], now.at
         spec, operator = uses[0].spec, uses[0].operator
         numbers = [self._numbers(index, at, now.series) for index in group]
@@ -204,7 +206,8 @@ class Program:
         return sound if sound is None or len(group) == 1 else sound.view(len(group), -1).all(0)
 
     def _receive(self, group: tuple[int, ...], form: Form, at: Gathered, given: dict[Place, Tensor]) -> Tensor | None:
-        """What comes by channels for a group's uses. -> bool `[B]`: whether it came; None where none was waited for."""
+        """Receive the channels of a group's uses. Returns whether each row's values came, bool `[B]`; None if there
+        was nothing to receive."""
         sound: Tensor | None = None
         for (use, port), source in self.body.reads if self.body.channels else ():
             if use in group and (source.kind == "behind" or source.channel in form.comes):
@@ -216,7 +219,7 @@ class Program:
         return sound
 
     def _send(self, group: tuple[int, ...], form: Form, at: Gathered, given: Mapping[Place, Tensor]) -> None:
-        """Outputs of a group's uses, and of those that these stand for, go out by channels."""
+        """Send the outputs of a group's uses, and of the uses that they stand for, by channels."""
         for channel in form.sends:
             place = self.body.sends[channel - len(self.body.reads)]
             if form.runs[place[0]] in group:
@@ -224,7 +227,7 @@ class Program:
                 channels.send(value, self._links, at.wide, channel, at.iteration)
 
     def _lend(self, form: Form, given: dict[Place, Tensor]) -> None:
-        """Outputs of uses that stand for others are theirs too."""
+        """Copy the outputs of uses that stand for others to those."""
         for index, runs in enumerate(form.runs):
             for port in self.body.uses[index].spec.outputs if index != runs >= 0 else ():
                 if (runs, port) in given:
@@ -233,7 +236,7 @@ class Program:
     def _settle(
         self, buffers: Buffers, k: int, at: Gathered, given: Mapping[Place, Tensor], sound: Tensor | None
     ) -> None:
-        """Hand on what the next iteration and the host need."""
+        """Write what the next iteration and the host need."""
         for place, cell in self._cells.items():
             value = given.get(self.tables.layout.writes.get(place, (-1, "")))
             if value is not None:
@@ -284,7 +287,7 @@ class Program:
         return PagedSlot(pool.k, pool.v, now.pages.rows(states, before), buffers.contexts.get((group[0], slot)))
 
     def _index(self, use: UseStep, at: Gathered) -> Tensor:
-        """Of its innermost loop: int64 `[B]`."""
+        """Index of the use's innermost loop, int64 `[B]`."""
         if not use.inner:
             return at.iteration
         key = use.inner[-1], at.iteration.shape[0]
@@ -299,8 +302,8 @@ class Program:
         return self._series[at.wide, :, at.iteration]
 
     def _growth(self, form: Form) -> tuple[list[dict[str, Grown]], Tensor]:
-        """What an iteration has appended before each use, and what it makes the counters grow by: int32 `[1 + 2S]`.
-        Those of a state that begins anew stay."""
+        """Tokens appended in an iteration before each use, and the growth of the counters, int32 `[1 + 2S]`. Counters
+        of a state that begins anew don't grow."""
         found = self._grown.get(form.runs)
         if found is None:
             before, whole = self.body.grown(form)
@@ -312,7 +315,7 @@ class Program:
 
 
 def _come(use: int, port: str) -> Place:
-    """Names what has come for a port."""
+    """Key of the value that a channel has brought for a port."""
     return use, f">{port}"
 
 

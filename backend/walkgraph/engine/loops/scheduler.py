@@ -1,4 +1,4 @@
-"""Loops that run on the device: who is in which slot, what is launched next, what comes back.
+"""The scheduler of device loops: slots, launches, and collection.
 
 LoopCall ──> admission: queue ──> batch group, slot ──> launch, launch, ... ──> collection: Items ... LoopDone
 """
@@ -28,8 +28,8 @@ class LoopScheduler:
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
     ) -> None:
-        """`watch`: while it is on, each launch is reported as `Stepped`. `here`: whether what a run holds is in the
-        device's memory."""
+        """`watch`: while it is on, each launch is reported as `Stepped`. `here`: true if the states of a run are in
+        device memory."""
         events: list[Items | LoopDone | Stepped] = []
         self.groups = BatchGroups(device)
         self.admission = SlotAdmission(device, self.groups, events, here=here, clock=clock)
@@ -37,16 +37,16 @@ class LoopScheduler:
         self.collector = Collector(device, self.admission, self.launcher, events, watch, clock)
 
     def connect_peers(self, peers: NoPeers) -> None:
-        """From now on loops may have parts on other ranks."""
+        """Let loops have parts on other ranks."""
         self.admission.peers = peers
 
     def receive(self, rank: Rank, word: Any) -> None:
-        """What a peer says of its parts of loops."""
+        """Handle a peer's message about its parts of loops."""
         if self.admission.peers.receive(rank, word):
             self.admission.wake()
 
     def gone(self, rank: Rank) -> None:
-        """A peer is no more; what touches its memory is over when this returns."""
+        """Handle the death of a peer. Work that touches its memory is over when this returns."""
         if self.admission.peers.gone(rank):
             self.admission.wake()
         self.launcher.settle()
@@ -55,40 +55,39 @@ class LoopScheduler:
         self.admission.add(call)
 
     def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
-        """A loop may launch iterations up to this many."""
+        """Allow a loop to launch iterations up to this count."""
         self.admission.allow(LoopKey(run, step, use, iteration), upto)
 
     def cancel(self, run: str) -> None:
-        """Take a run's loops out; what is in flight for them changes nothing that others see."""
+        """Remove a run's loops. Their work in flight has no further effect."""
         self.admission.cancel(run)
         self.collector.forget(run)
 
     def launch(self) -> bool:
-        """Launch a step of the next group that has one; False where there is none, or enough is in flight."""
+        """Launch the next group that has something to launch; False if none has, or enough is in flight."""
         self.admission.admit()
         return self.launcher.launch()
 
     def collect(self, *, wait: bool) -> list[Items | LoopDone | Stepped]:
-        """What has come of the launches that are over; with `wait` the oldest one is waited for, if that needs no
-        peer."""
+        """Return the events of finished launches; with `wait`, wait for the oldest one unless it may need a peer."""
         return self.collector.collect(wait=wait and not self.waits_for_peers)
 
     def prepare(self, call: LoopCall, progress: Callable[[float], None] = lambda done: None) -> None:
-        """Make the batch group of such loops and capture what they are launched with, through the real step."""
+        """Open the batch group of such loops, and capture their launches through the real step."""
         self.groups.open(call).graphs.prepare(call, progress)
 
     def positions(self) -> dict[LoopKey, int]:
-        """Iterations done of the loops in slots."""
+        """Iterations done by each loop that has a slot."""
         return {run.key: run.done for run in self.groups.runs()}
 
     @property
     def idle(self) -> bool:
-        """Nothing can be launched or collected."""
+        """True if nothing can be launched or collected."""
         return not (self.in_flight or self.collector.ready or self.admission.ready or self.running)
 
     @property
     def running(self) -> bool:
-        """Whether a loop has a step to be launched."""
+        """True if a loop has something to launch."""
         return self.groups.next() is not None
 
     @property
@@ -97,5 +96,5 @@ class LoopScheduler:
 
     @property
     def waits_for_peers(self) -> bool:
-        """What is in flight may need other ranks, so that their messages must be read meanwhile."""
+        """True if work in flight may wait for other ranks, so that their messages must be read meanwhile."""
         return self.admission.peers.busy or self.launcher.spans

@@ -1,8 +1,8 @@
-"""Who gets a slot of the device's loops, and who leaves one.
+"""Decides which loop runs get a slot, and which leave one.
 
-The earliest due gets the next slot. A run may leave its slot before its loop's end, once nothing is in flight for it:
-for a queued run of higher priority, or because it is held. It is queued again, and goes on in any slot from where it
-was.
+The run that is due first gets the next slot. A run may leave its slot before its loop ends, once nothing of it is in
+flight: for a queued run of higher priority, or because it is held. It is queued again, and goes on in any slot from
+where it was.
 """
 
 import time
@@ -26,7 +26,7 @@ from walkgraph.engine.loops.spec import Items, LoopCall
 from walkgraph.ids import Rank
 
 MOST_GROUPS = 16
-"""Batch groups that are kept ready; those that were not launched for longest go first."""
+"""The most batch groups kept ready; the least recently launched go first."""
 
 
 class SlotAdmission:
@@ -39,12 +39,13 @@ class SlotAdmission:
         here: Callable[[str], bool] = lambda run: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`events`: where ends are put. `here`: whether what a run holds is in the device's memory."""
+        """`events`: the list that ended loops are added to. `here`: true if the states of a run are in device
+        memory."""
         self.peers = NoPeers()
         self._device, self._groups, self._events, self._clock = device, groups, events, clock
         self._queue = LoopQueue(lambda call: self.peers.owes(call) and here(call.run))
         self._changed = False
-        """Whether a queued run may find a slot that it didn't find before."""
+        """True if a queued run may find a slot that was not free before."""
 
     # ── the queue ──
 
@@ -53,7 +54,8 @@ class SlotAdmission:
         self._changed = True
 
     def hold(self, run: str) -> None:
-        """The run's loops leave their slots, and get none until `release`; `occupies` says when they have left."""
+        """Make a run's loops leave their slots, and give them none until `release`. `occupies` is false once they have
+        left."""
         self._queue.hold(run)
         self.peers.hold(run)
         for group, one in self._groups.placed(run):
@@ -61,7 +63,7 @@ class SlotAdmission:
             self.leave(group, one)
 
     def release(self, run: str) -> None:
-        """Loops that were held are queued again, in their former places."""
+        """Queue held loops again, in their former places."""
         for one in self._queue.held(run):
             if one.entered is not None:
                 one.since = self._clock()
@@ -70,23 +72,23 @@ class SlotAdmission:
         self._changed = True
 
     def occupies(self, run: str) -> bool:
-        """Whether a loop of the run has a slot, or must have one yet."""
+        """True if a loop of the run has a slot, or still needs one for its peers."""
         owing = any(one.call.run == run and not self.peers.may_leave(one.call) for one in self._queue.all())
         return owing or any(self._groups.placed(run))
 
     def cells(self, run: str) -> Iterator[MutableMapping[Any, Any]]:
-        """What the slots of a run's held loops contained, for moves to other memory and back."""
+        """The slot contents of a run's held loops, so that they can be moved to other memory and back."""
         return (one.cells for one in self._queue.held(run) if one.cells is not None)
 
     def allow(self, key: LoopKey, upto: int) -> None:
-        """A loop may launch iterations up to this many."""
+        """Allow a loop to launch iterations up to this count."""
         for one in [one for one in (*self._queue.all(), *self._groups.runs()) if one.key == key]:
             if one.slot >= 0 and one.reach <= 0:
                 one.since = self._clock()
             one.allowed = upto
 
     def wake(self) -> None:
-        """A peer's word may let loops go on, or a held run's memory is back."""
+        """Check again what can go on, after a peer's message, or when a held run's memory is back."""
         self._changed = True
         self._queue.recall()
         self._connect()
@@ -95,7 +97,7 @@ class SlotAdmission:
                 self.leave(group, one)
 
     def cancel(self, run: str) -> None:
-        """Take a run's loops out."""
+        """Remove a run's loops."""
         self._queue.cancel(run)
         for group, one in self._groups.placed(run):
             self._free(group, one)
@@ -108,13 +110,13 @@ class SlotAdmission:
 
     @property
     def ready(self) -> bool:
-        """Whether a queued run may find a slot."""
+        """True if a queued run may find a slot."""
         return self._changed and len(self._queue) > 0
 
     # ── slots ──
 
     def admit(self) -> None:
-        """Give slots to the queued, the earliest due first."""
+        """Give slots to queued runs, the earliest due first."""
         self._connect()
         if not self._changed:
             return
@@ -129,7 +131,7 @@ class SlotAdmission:
                     self._enter(group, run)
                 else:
                     short.setdefault(group, []).append(run)
-            except Exception as raised:  # noqa: BLE001 (what can't enter ends that run alone)
+            except Exception as raised:  # noqa: BLE001 (a failed entry ends only that run)
                 self.peers.end(run.call, None, halt=True)
                 error = self._device.failure(run.call, raised)
                 self._events.append(LoopDone(run.call, None, error, 0, False, 0.0, 0.0, 1))
@@ -141,12 +143,12 @@ class SlotAdmission:
                 self.leave(group, run)
 
     def leave(self, group: BatchGroup, run: LoopRun) -> None:
-        """Out of its slot, if it is to leave and nothing is in flight for it."""
+        """Take a run out of its slot, if it is to leave and nothing of it is in flight."""
         if not run.leaving or run.slot < 0 or run.done < run.launched or not self.peers.may_leave(run.call):
             return
         try:
             run.cells = group.slots.leave(run)
-        except Exception as raised:  # noqa: BLE001 (what can't be taken from its slot ends that run alone)
+        except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)
             self.fail(group, run, raised)
             return
         self._free(group, run)
@@ -157,7 +159,7 @@ class SlotAdmission:
         self._events.append(run.ended(None, self._device.failure(run.call, raised)))
 
     def end(self, group: BatchGroup, run: LoopRun, *, halt: bool) -> None:
-        """Out of its slot for good. `halt`: what peers do for it may end as it likes."""
+        """Take a run out of its slot for good. `halt`: end the waits of its peers' work on the device."""
         self._free(group, run)
         if group.spans:
             self.peers.end(run.call, self._device.mark(), halt=halt)
@@ -179,7 +181,7 @@ class SlotAdmission:
     # ── peers ──
 
     def _connect(self) -> None:
-        """Go on with what has ended, or has become known, of loops' other parts."""
+        """Close ended parts, and link runs whose peers' inboxes have become known."""
         self._changed |= self.peers.poll()
         for group in [group for group in self._groups if group.spans]:
             for run in [run for run in group.runs if not run.linked]:
@@ -189,7 +191,7 @@ class SlotAdmission:
                     self.fail(group, run, raised)
 
     def _link(self, group: BatchGroup, run: LoopRun, slot: int) -> None:
-        """Raises CallFailed."""
+        """Link a run to its peers, if their inboxes are known. Raises CallFailed."""
         links = self.peers.links(run.call, group.slots.sent_bytes)
         if links is not None:
             group.slots.link(slot, links)
@@ -211,7 +213,7 @@ class BatchGroups:
         return len(self._turn)
 
     def of(self, run: LoopRun) -> BatchGroup:
-        """Where it may have a slot. Raises what ends the run."""
+        """The group of a run. Raises what ends the run."""
         group = self._known.get(run.batch_key)
         if group is None:
             group = self.open(run.call)
@@ -219,7 +221,7 @@ class BatchGroups:
         return group
 
     def open(self, call: LoopCall) -> BatchGroup:
-        """The group of such loops; their batch key takes long to make."""
+        """The group of loops like this call. Slow for a new one, because its body must be made."""
         made = self._device.made(call)
         group = self._known.get(made.key)
         if group is None:
@@ -230,7 +232,7 @@ class BatchGroups:
         return group
 
     def runs(self) -> Iterator[LoopRun]:
-        """Those in slots."""
+        """All runs in slots."""
         return (run for group in self._turn for run in group.runs)
 
     def placed(self, run: str) -> list[tuple[BatchGroup, LoopRun]]:
@@ -238,7 +240,7 @@ class BatchGroups:
         return [(group, one) for group in self._turn for one in group.runs if one.call.run == run]
 
     def next(self) -> BatchGroup | None:
-        """The first one in turn that has something to launch."""
+        """The first group in turn that has something to launch."""
         return next((group for group in self._turn if any(run.wants for run in group.runs)), None)
 
     def pass_turn(self, group: BatchGroup) -> None:
@@ -246,7 +248,7 @@ class BatchGroups:
         self._turn.append(group)
 
     def _forget(self) -> None:
-        """Without it, every shape that was ever asked for would keep its tables."""
+        """Close unused groups beyond the limit; otherwise every shape ever used would keep its tables."""
         unused = [group for group in self._turn if not group.runs and not group.in_flight]
         for group in unused[: max(0, len(self._turn) + 1 - MOST_GROUPS)]:
             self._known.pop(group.key).graphs.close()
@@ -254,17 +256,17 @@ class BatchGroups:
 
 
 class LoopQueue:
-    """Runs without a slot, in the order in which they get one; those of held runs get none, but where they owe."""
+    """Runs without a slot, in the order in which they get one. Held runs get none, unless peers wait for them."""
 
     def __init__(self, owes: Callable[[LoopCall], bool]) -> None:
-        """`owes`: whether others wait for what it is to launch, though its run is held."""
+        """`owes`: true if peers wait for launches of the call, even though its run is held."""
         self._owes = owes
         self._waiting: list[LoopRun] = []
         self._held: dict[str, list[LoopRun]] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
-        """Runs that may get a slot."""
+        """The number of runs that may get a slot."""
         return len(self._waiting)
 
     def add(self, call: LoopCall) -> None:
@@ -279,7 +281,7 @@ class LoopQueue:
             held.append(run)
 
     def take(self) -> list[LoopRun]:
-        """All that may get a slot: those that don't are to be `put` back."""
+        """Remove and return all runs that may get a slot; those that get none must be `put` back."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
@@ -289,7 +291,7 @@ class LoopQueue:
             self.put(one)
 
     def recall(self) -> None:
-        """Held ones that have come to owe may get a slot."""
+        """Queue held runs that peers have begun to wait for."""
         for held in self._held.values():
             for one in [one for one in held if self._owes(one.call)]:
                 held.remove(one)
@@ -310,15 +312,15 @@ class LoopQueue:
         return self._held.get(run, ())
 
     def all(self) -> Iterator[LoopRun]:
-        """Held or not."""
+        """All queued runs, held or not."""
         for waiting in (self._waiting, *self._held.values()):
             yield from waiting
 
 
 def to_leave(runs: Sequence[LoopRun], short: Sequence[LoopRun]) -> list[LoopRun]:
-    """Runs that leave their slots for queued ones which find none: for each that more are not leaving for already, the
-    last of those that have a lower priority and would have come after it. So a loop of low priority is late, never
-    starved."""
+    """The runs that must leave their slots for queued runs. For each queued run that finds no slot, beyond those
+    already leaving, it is the last run of lower priority that is due later. A loop of low priority is thus late, but
+    never starved."""
     here = [run for run in runs if not run.leaving]
     lowest = min((run.call.priority for run in here), default=0)
     found: list[LoopRun] = []
@@ -331,58 +333,57 @@ def to_leave(runs: Sequence[LoopRun], short: Sequence[LoopRun]) -> list[LoopRun]
 
 
 class NoPeers:
-    """What other ranks have of this rank's loops: nothing, where no device here reaches theirs. `LoopPeers` is where
-    one does."""
+    """Stands for the peers where no other rank's device can be reached. `LoopPeers` serves the others."""
 
     @property
     def busy(self) -> bool:
-        """Something ends by itself."""
+        """True if parts are ending, which needs no message from anyone."""
         return False
 
     def begin(self, call: LoopCall, nbytes: Sequence[int]) -> bool:
-        """Whether a part may have a slot now. `nbytes`: of a value of each of the call's `reads`. Raises CallFailed
-        where it never may."""
+        """True if a part may have a slot now. `nbytes`: bytes of a value of each of the call's `reads`. Raises
+        CallFailed if it never may."""
         raise CallFailed(f"`{call.loop}` has parts on other ranks, whose devices this one can't reach")
 
     def follow(self, call: LoopCall) -> Callable[[], int] | None:
-        """Iterations that the loop's leader has launched; None where this part leads."""
+        """Gives the iterations that the loop's leader has launched; None if this part leads."""
         return None
 
     def links(self, call: LoopCall, nbytes: Sequence[int]) -> Sequence[int] | None:
-        """Where what a part sends goes; None: not known yet. Raises CallFailed."""
+        """The addresses that a part sends to; None if not known yet. Raises CallFailed."""
         return ()
 
     def launching(self, call: LoopCall, upto: int) -> None:
-        """Iterations up to this are about to be launched here."""
+        """Note that iterations up to this count are about to be launched here."""
 
     def may_leave(self, call: LoopCall) -> bool:
-        """Whether a run that is held needs nothing of this part any more."""
+        """True if this part may leave its slot when its run is held."""
         return True
 
     def owes(self, call: LoopCall) -> bool:
-        """Whether peers wait for what is to be launched here yet."""
+        """True if peers wait for launches that this rank has not made yet."""
         return False
 
     def end(self, call: LoopCall, mark: Mark | None, *, halt: bool) -> None:
-        """The part has no slot any more and will have none. `mark`: behind what is in flight, None where nothing is.
-        `halt`: what is in flight may end as it likes."""
+        """End a part that has no slot and will get none. `mark`: behind its work in flight, None if there is none.
+        `halt`: end its waits on the device at once."""
 
     def cancel(self, run: str, mark: Mark | None) -> None:
-        """Take a run out for good."""
+        """Remove a run for good."""
 
     def hold(self, run: str) -> None:
-        """The run's leading parts launch nothing more, until `release`."""
+        """Tell peers that the parts led here launch nothing more, until `release`."""
 
     def release(self, run: str) -> None: ...
 
     def poll(self) -> bool:
-        """Go on with what has ended; True if memory was given back."""
+        """Close ended parts; True if memory was returned."""
         return False
 
     def receive(self, rank: Rank, word: Any) -> bool:
-        """What a peer says. True if loops may go on that could not."""
+        """Handle a peer's message. True if loops may go on that could not."""
         return False
 
     def gone(self, rank: Rank) -> bool:
-        """A peer is no more. True if loops may go on that could not."""
+        """Handle the death of a peer. True if loops may go on that could not."""
         return False

@@ -1,9 +1,9 @@
-"""A device loop as data: what is lowered of it once, and what a run adds when it enters it.
+"""A device loop as data: the part that is lowered once, and the part that each entry of a run adds.
 
     LoopSpec (frozen, kept while the deployment lives) + LoopCall (values, parameters, masks, seeds of one entry)
 
-Uses are named by their place in the loop. Loops inside are unrolled: the spec has one use for each of their iterations,
-in the order of the calls. Nothing here imports torch: what schedules loops runs without it.
+Uses are named by their index in the loop. Inner loops are unrolled: the spec has one use for each of their iterations,
+in the order of the calls. Nothing here imports torch, because the scheduler of loops runs without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Place = tuple[int, str]
 """A use of the loop, and one of its ports."""
 Mask = tuple[bool, ...]
-"""Iteration by iteration."""
+"""A bool for each iteration."""
 
 # ── what is lowered once ────────────────────────────────────────────────────────────────────────
 
@@ -33,12 +33,12 @@ class Channel(NamedTuple):
     number: int
     """Names it on both ranks."""
     rank: Rank
-    """The other one."""
+    """The rank at the other end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSource:
-    """Where an input of a use takes its value from, iteration by iteration."""
+    """The source of a use's input, iteration by iteration."""
 
     kind: Literal["entering", "each", "internal", "stack", "carried", "index", "channel", "behind"]
     """`entering`: the same value in all iterations; `each`: slice i of a value at iteration i, absent past its end;
@@ -46,34 +46,34 @@ class LoopSource:
     first axis; `carried`: an output in the iteration before; `index`: the iteration's number; `channel`: what a use on
     another rank gives in this iteration; `behind`: what one gave in the iteration before."""
     place: Place | None = None
-    """Of `internal` and `carried`: the output."""
+    """For `internal` and `carried`: the output that is read."""
     first: LoopSource | None = None
-    """Of `carried`: what gives iteration 0 its value, where the loop isn't entered with it."""
+    """For `carried`: the source of iteration 0, if the loop isn't entered with a value for it."""
     entry: str | None = None
-    """Names the value that a run enters with: of `entering` and `each`; of `carried` and `behind` for iteration 0."""
+    """Name of the entering value of `entering` and `each`; for `carried` and `behind`, of the value for iteration 0."""
     constant: int | None = None
-    """Stands for an entering value: the index of an unrolled loop."""
+    """Takes the place of an entering value: the index of an unrolled loop."""
     sliced: bool = False
-    """The entering value is a sequence: `each` reads a slice of it, `carried` begins with its first one."""
+    """True if the entering value is a sequence: `each` reads a slice of it, `carried` begins with its first one."""
     channel: int = -1
-    """Of `channel` and `behind`: its place among the channels that are read."""
+    """For `channel` and `behind`: its index among the channels that are read."""
     part: int | None = None
-    """Of `internal`: the slice along the value's first axis that is read; None: all of it."""
+    """For `internal`: the index of the slice along the value's first axis that is read; None for all of it."""
     places: tuple[Place, ...] = ()
-    """Of `stack`: the outputs that give its slices."""
+    """For `stack`: the outputs that are its slices."""
 
     @property
     def enters(self) -> bool:
-        """Whether it reads a value that the loop is entered with."""
+        """True if it reads a value that the loop is entered with."""
         return self.entry is not None or self.constant is not None
 
     @property
     def begins(self) -> bool:
-        """Whether it has a value in iteration 0."""
+        """True if it has a value in iteration 0."""
         return self.kind not in ("carried", "behind") or self.enters or self.first is not None
 
     def given(self, values: Mapping[str, Any]) -> Any:
-        """Of these entering values, its own; None where there is none."""
+        """Its own among these entering values; None if there is none."""
         return self.constant if self.entry is None else values.get(self.entry)
 
     @property
@@ -99,7 +99,7 @@ class LoopUseSpec:
 
     node: str
     name: str
-    """As that of `Call`."""
+    """The name of the use, as in `Call`."""
     sources: Mapping[str, LoopSource]
     """Input port -> its source; a port that never has a value is not in it."""
     states: Mapping[str, str]
@@ -107,11 +107,11 @@ class LoopUseSpec:
     varying: tuple[str, ...] = ()
     """Numeric parameters that change with the loop's index."""
     inner: tuple[int, ...] = ()
-    """Its indices in the loops inside, outermost first."""
+    """Its indices in the inner loops, outermost first."""
 
 
 class ChannelPort(NamedTuple):
-    """A port that a channel feeds, or whose values go out by one."""
+    """A port that a channel feeds, or whose values leave by one."""
 
     use: int
     port: str
@@ -120,16 +120,16 @@ class ChannelPort(NamedTuple):
 
 class LoopOutput(NamedTuple):
     key: str
-    """Names it in `Items.values` and in what the loop gives at its end."""
+    """Names it in `Items.values` and in the outputs at the loop's end."""
     use: int
     port: str
     kind: Literal["each", "last", "collect"]
-    """`each`: leaves while the loop runs, in `Items`; `last`: the value of the last iteration, missing where that gave
-    none; `collect`: those of all iterations, as in `Items`."""
+    """`each`: handed out in `Items` while the loop runs. `last`: the value of the last iteration, missing if that gave
+    none. `collect`: the values of all iterations, at the end."""
 
 
 class SpecKey:
-    """Compares specs. It is hashed once, as every entry of a run looks it up."""
+    """Compares specs. Its hash is computed once, because every entry of a run looks it up."""
 
     __slots__ = ("_hash", "_parts")
 
@@ -145,34 +145,36 @@ class SpecKey:
 
 @dataclass(frozen=True, eq=False)
 class LoopSpec:
-    """What is the same for all runs that enter a loop with equal sizes."""
+    """The part of a loop that is the same for all runs which enter it with equal sizes."""
 
     walk: str
     use: int
-    """Names the loop in its Walk: the index of its first use there."""
+    """Names the loop in its Walk: the index of its first use."""
     loop: str
     uses: tuple[LoopUseSpec, ...]
-    """In the order of the calls of an iteration."""
+    """Uses, in the order of the calls of an iteration."""
     until: Place | None
     """The output that ends the loop when it is true."""
     outputs: tuple[LoopOutput, ...]
     reads: tuple[ChannelPort, ...] = ()
-    """Fed by other ranks' parts; the source of each has its place here."""
+    """Ports fed by parts on other ranks; a source's `channel` is an index into these."""
     sends: tuple[ChannelPort, ...] = ()
-    """Whose values go to other ranks' parts."""
+    """Ports whose values go to parts on other ranks."""
     usual: tuple[int, ...] = ()
-    """Counts of iterations that entries are likeliest to have."""
+    """Iteration counts that entries are most likely to have."""
     leads: bool = True
-    """Of a loop with parts on several ranks: the others' parts launch what this one launches, in its order."""
+    """True if this part leads. In a loop with parts on several ranks, the other parts repeat the leader's launches in
+    its order."""
 
     @cached_property
     def states(self) -> tuple[str, ...]:
-        """Those of its uses."""
+        """The states of its uses."""
         return tuple(dict.fromkeys(state for use in self.uses for state in use.states.values()))
 
     @cached_property
     def key(self) -> SpecKey:
-        """Loops share it that do the same work on the device, whatever their names: views of one model, other Walks."""
+        """Equal for loops that do the same work on the device, whatever their names: views of one model, other
+        Walks."""
         return SpecKey(
             (
                 tuple(
@@ -193,7 +195,7 @@ class LoopSpec:
 
 
 def state_name(index: int) -> str:
-    """Of a state in a spec, by the order in which its uses name them: views of one loop have equal ones."""
+    """Name of a state in a spec, by the order in which uses name states, so that views of one loop have equal names."""
     return f"state {index}"
 
 
@@ -201,28 +203,28 @@ def state_name(index: int) -> str:
 
 
 class LoopUse(NamedTuple):
-    """What an entry gives to one use."""
+    """The part of an entry that concerns one use."""
 
     params: Mapping[str, Scalar]
     varying: Mapping[str, tuple[Scalar, ...]]
-    """Parameters that change with the loop's index: a value for every iteration; not in `params`."""
+    """Parameters that change with the loop's index: one value per iteration. They are not in `params`."""
     seed: int
     active: Mask | None = None
-    """Whether it is called, iteration by iteration; None: in all. What it gives is absent where it isn't."""
+    """The iterations in which it is called; None for all. In others it gives no outputs."""
 
 
 class Anew(NamedTuple):
     """How a state begins every iteration."""
 
     source: StateKey | None
-    """It is a copy of this one, which the loop doesn't change; None: it is empty."""
+    """Each iteration begins with a copy of this state, which the loop doesn't change; None: with an empty state."""
     width: int = 1
-    """Sequences of it."""
+    """Number of its sequences."""
 
 
 @dataclass(slots=True)
 class LoopCall:
-    """A loop that a run enters, and that the engine runs by itself from its first iteration to its last.
+    """A loop that a run enters, and that the engine runs by itself from the first iteration to the last.
 
     It ends after `times` iterations, or after the one whose `until` is true.
     """
@@ -233,31 +235,32 @@ class LoopCall:
     iteration: tuple[int, ...]
     """Indices of the loops around it."""
     times: int
-    """1 or more."""
+    """Iterations; at least 1."""
     uses: tuple[LoopUse, ...]
-    """Of each use of the spec."""
+    """One for each use of the spec."""
     values: Mapping[str, Any]
     """Entering values, by the `entry` of their sources."""
     states: Mapping[str, StateKey]
-    """Those of the spec, by their names there."""
+    """The states of the spec, by their names there."""
     comes: tuple[Mask | None, ...] = ()
-    """Of each channel of the spec's `reads`: the iterations that read a value of it (of one that is `behind`: would);
-    None: all."""
+    """For each channel in the spec's `reads`, the iterations that read its value (for `behind`: that would read it);
+    None for all."""
     goes: tuple[Mask | None, ...] = ()
-    """Of each of its `sends`: whether an iteration's value goes there; None: that of all. Where it is read, it goes;
-    more may."""
+    """For each of its `sends`, the iterations whose value is sent; None for all. Every value that is read is sent;
+    more may be."""
     grain: int = 1
-    """`Items` are wanted where `offset` and the iterations so far add up to a multiple of it, when the iterations reach
-    `allowed`, and at the end; what has come of several at once is one of them. 0: when it suits."""
+    """`Items` are due when `offset` plus the iterations so far is a multiple of this, when the iterations reach
+    `allowed`, and at the end; iterations that come back together are joined in one. 0: whenever it suits."""
     offset: int = 0
     allowed: int | None = None
-    """Iterations that may be launched, counted from the loop's start, until a greater number is told; None: all."""
+    """Iterations that may be launched, counted from the loop's start, until more are allowed; None for all."""
     wanted: Mapping[str, Mask] = field(default_factory=dict[str, Mask])
-    """Key of an `each` output -> whether an iteration's value is handed out; all are of one that is not in it."""
+    """Key of an `each` output -> the iterations whose value is handed out; an output that is not in it hands out
+    all."""
     anew: Mapping[StateKey, Anew] = field(default_factory=dict[StateKey, Anew])
-    """States that forget at the end of an iteration what it has appended."""
+    """States that lose at the end of each iteration what it appended."""
     widths: Mapping[StateKey, int] = field(default_factory=dict[StateKey, int])
-    """Of other states that may have several sequences: how many there are of one that holds nothing yet."""
+    """Other states that may have several sequences -> how many, if the state is still empty."""
     priority: int = 0
     ready_at: float = 0.0
 
@@ -267,7 +270,7 @@ class LoopCall:
 
     @property
     def use(self) -> int:
-        """With `run`, `step` and `iteration` it names the entry."""
+        """Together with `run`, `step` and `iteration`, names the entry."""
         return self.spec.use
 
     @property
@@ -276,29 +279,29 @@ class LoopCall:
 
     @property
     def used(self) -> list[Channel]:
-        """Channels that something comes by, in the order of `reads`; both ends know which these are."""
+        """Channels that bring values, in the order of `reads`. Both ends know which they are."""
         pairs = zip(self.spec.reads, self.comes, strict=True)
         return [read.channel for read, comes in pairs if comes is None or any(comes)]
 
     @property
     def sent(self) -> list[ChannelPort]:
-        """Channels that something goes out by."""
+        """Ports whose values leave by channels."""
         pairs = zip(self.spec.sends, self.goes, strict=True)
         return [send for send, goes in pairs if goes is None or any(goes)]
 
     @property
     def spans(self) -> bool:
-        """Whether its launches wait on the device for parts on other ranks."""
+        """True if it exchanges values with parts on other ranks: its launches may wait for these on the device."""
         return bool(self.sent or self.used)
 
     @property
     def peers(self) -> tuple[Rank, ...]:
-        """Ranks of the parts that this one hands values to, or takes them from."""
+        """Ranks that this part exchanges values with."""
         return tuple(sorted({send.channel.rank for send in self.sent} | {channel.rank for channel in self.used}))
 
 
 class Items(NamedTuple):
-    """What iterations `first` to `first + count` of a loop hand out, in order and without gaps."""
+    """The values of iterations `first` to `first + count` of a loop, in order and without gaps."""
 
     call: LoopCall
     first: int
@@ -306,4 +309,4 @@ class Items(NamedTuple):
     values: Mapping[str, Tensor | Sequence[Any]]
     """Key of an `each` output -> tensor `[count, *shape]`, or `count` values, None for an iteration without one."""
     stopped: bool = False
-    """The last of these iterations raised `until`."""
+    """True if the last of these iterations raised `until`."""

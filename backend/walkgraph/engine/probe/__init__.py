@@ -1,1 +1,1 @@
-"""Values that are looked at: statistics, digests, previews."""
+"""Probes of values: statistics, digests, previews."""

@@ -1,6 +1,6 @@
-"""Small pictures of large values, by what their port says they are.
+"""Previews: small pictures of large values, chosen by the modality of their port.
 
-A tensor is reduced on its own device, without reading a number of it on the host; what is left is a few kilobytes.
+A tensor is reduced on its own device, without reading any number on the host; a few kilobytes are left.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,21 +21,21 @@ from walkgraph.telemetry.events import (
 )
 
 SIDE = 128
-"""Pixels of a picture's longer side, at most."""
+"""Pixels of a picture's longer side at most."""
 CELLS = 64
-"""Of a heat map, a side."""
+"""Cells of a heat map's side."""
 NUMBERS = 256
 TEXT = 2000
-"""Characters."""
+"""Characters at most."""
 MEDIA_BYTES = 64 * 1024
 RATE = 24_000
-"""Samples a second of every waveform that a component here gives."""
+"""Samples per second of every waveform that the components here give."""
 SECONDS = 2
 _SAMPLES = 32_000
-"""Of a sound, before it is told at half its rate."""
+"""Samples of a sound from which on its rate is halved."""
 _COLOURS = 3
 _READ = 1 << 22
-"""Numbers that a heat map is made of, at most; of more, only some rows are read."""
+"""The most numbers that a heat map is made of; of a larger value, only some rows are read."""
 
 _FEW = frozenset({"tokens", "codes", "actions", "state", "scalar", "flag"})
 _SEEN = frozenset({"image", "pixels", "latents"})
@@ -44,12 +44,12 @@ _HEARD = frozenset({"audio", "waveform"})
 
 class Reduced(NamedTuple):
     tensors: tuple[Tensor, ...]
-    """To be brought to the host, for `shown`."""
+    """Tensors to copy to the host, for `shown`."""
     shown: Callable[[Sequence[Tensor]], AnyPreview]
 
 
 def plain(value: Any) -> AnyPreview | None:
-    """Of a value that is no tensor; None where there is nothing to show."""
+    """The preview of a value that is not a tensor; None if there is nothing to show."""
     match value:
         case str():
             return TextPreview(text=value[:TEXT])
@@ -65,7 +65,7 @@ def plain(value: Any) -> AnyPreview | None:
 
 
 def reduced(value: Tensor, modality: str) -> Reduced | None:
-    """None for an empty tensor."""
+    """Reduce a tensor to its preview; None for an empty one."""
     if not value.numel():
         return None
     if value.dim() == 0 or modality in _FEW:
@@ -93,7 +93,7 @@ def _numbers(value: Tensor) -> Reduced:
 
 
 def _pictured(value: Tensor, modality: str) -> Tensor | None:
-    """`[c, h, w]`, where that is what it can be: of several pictures the first."""
+    """View a value as a picture `[c, h, w]`, the first of several; None if it can't be one."""
     while value.dim() > 3:
         value = value[0]
     if value.dim() == 3:
@@ -107,8 +107,8 @@ def _pictured(value: Tensor, modality: str) -> Tensor | None:
 
 
 def _picture(value: Tensor, *, measured: bool) -> Reduced:
-    """`measured`: each channel from its lowest to its highest; otherwise as numbers from 0 to 1, or from -1 to 1 where
-    there are negative ones."""
+    """Make a picture. `measured`: scale each channel from its lowest to its highest value; otherwise values are 0 to
+    1, or -1 to 1 if any is negative."""
     height, width = _shrunk(value.shape[1], value.shape[2])
     channels = value[:_COLOURS] if value.shape[0] >= _COLOURS else value[:1].expand(_COLOURS, -1, -1)
     numbers = channels.to(torch.float32) / (255 if value.dtype == torch.uint8 else 1)

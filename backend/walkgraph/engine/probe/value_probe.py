@@ -1,8 +1,8 @@
-"""Values that are looked at while they pass: statistics, a digest, numbers to compare by, a preview.
+"""Probes values as they pass: statistics, a digest, numbers to compare, a preview.
 
-What lies on a GPU is reduced there, on a stream beside the steps, and comes back through pinned memory: `take` never
-waits, and `ready` gives what has come. On a CPU it is done at once, and what that costs is bounded: statistics of more
-than SAMPLED numbers are those of an even sample, which says so. Digests are always of all bytes.
+A value on a GPU is reduced there, on a stream beside the steps, and comes back through pinned memory: `take` never
+waits, and `ready` returns what has come back. On a CPU it is done at once, at a bounded cost: statistics of more than
+SAMPLED numbers come from an even sample, and say so. Digests always cover all bytes.
 """
 
 import hashlib
@@ -24,34 +24,34 @@ from walkgraph.telemetry.events import AnyPreview, Statistics
 _log = logging.getLogger(__name__)
 
 SAMPLED = {"cuda": 1 << 22, "cpu": 1 << 18}
-"""Numbers that statistics are made of, at most; fewer where whoever computes waits for it: 5 ms on a CPU."""
+"""The most numbers that statistics are computed from. Fewer on a CPU, where the computation waits: 5 ms."""
 BINS = 32
 PICKED = 256
 _LANES = 64
-"""Counters of one bin: increments of the same one wait for each other."""
+"""Counters per bin: increments of the same counter wait for each other."""
 _WORDS = 1 << 22
-"""Of 8 bytes, digested at a time."""
+"""Words of 8 bytes digested at a time."""
 _MASK = (1 << 64) - 1
 _PLACE, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Odd numbers whose products spread bits well."""
 
 
 class ProbeRequest(NamedTuple):
-    """What is asked of a value."""
+    """The figures wanted of a value."""
 
     histogram: bool = False
     preview: bool = False
     record: bool = False
-    """Digest and picked numbers."""
+    """True for a digest and picked numbers."""
 
 
 class ProbedValue(NamedTuple):
     token: Any
-    """Of who asked."""
+    """Given by the caller, and returned unchanged."""
     dtype: str
-    """Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`."""
+    """A tensor's dtype; otherwise `text`, `bytes`, `number`, `list`, `cache` or `absent`."""
     shape: tuple[int, ...]
-    """Of a cache: sequences, tokens of the longest, pages."""
+    """For a cache: sequences, tokens of the longest, pages."""
     statistics: Statistics | None = None
     preview: AnyPreview | None = None
     digest: str = ""
@@ -65,26 +65,26 @@ class _PendingProbe(NamedTuple):
 
 class ValueProbe:
     def __init__(self, sides: dict[torch.device, SideStream] | None = None) -> None:
-        """`sides`: those of another one, to be shared."""
+        """`sides`: the side streams of another probe, to share."""
         self._sides: dict[torch.device, SideStream] = {} if sides is None else sides
         self._looks: deque[_PendingProbe] = deque()
 
     @property
     def pending(self) -> bool:
-        """Whether something is on its way."""
+        """True if results are still to come."""
         return bool(self._looks)
 
     def take(self, token: Any, value: Any, modality: str, wants: ProbeRequest) -> None:
-        """`value`: as it passes between calls; None is one that is absent. Of a tensor that can't be looked at, because
-        there is no memory left or its numbers are of a strange kind, its kind and shape are told: who is watched must
-        not fail by it."""
+        """Probe a value as it passes between calls; None is an absent one. If a tensor can't be probed, for lack of
+        memory or because of its dtype, only its kind and shape are returned: being watched must not make a run
+        fail."""
         with torch.inference_mode():
             if isinstance(value, Tensor):
                 try:
                     self._looks.append(self._tensor(token, value, modality, wants))
-                except Exception as raised:  # noqa: BLE001 (no run may fail because somebody looks at it)
+                except Exception as raised:  # noqa: BLE001 (being watched must not make a run fail)
                     looked = ProbedValue(token, *_kind(value))
-                    _log.warning("a value of %s %s could not be looked at: %s", *_kind(value), raised)
+                    _log.warning("a value of %s %s could not be probed: %s", *_kind(value), raised)
                     self._looks.append(_PendingProbe(None, lambda: looked))
             elif isinstance(value, Mapping | list | tuple) and not isinstance(value, CacheSummary):
                 self._looks.append(self._list(token, value, wants))
@@ -93,7 +93,7 @@ class ValueProbe:
                 self._looks.append(_PendingProbe(None, lambda: looked))
 
     def ready(self) -> list[ProbedValue]:
-        """What has come, in the order in which it was taken."""
+        """Return the results that have come, in the order of `take`."""
         found: list[ProbedValue] = []
         while self._looks and ((mark := self._looks[0].mark) is None or mark.query()):
             found.append(self._looks.popleft().made())
@@ -184,7 +184,7 @@ def _plain(token: Any, value: Any, wants: ProbeRequest) -> ProbedValue:
 
 
 def _numbers(value: Tensor, wants: ProbeRequest) -> Tensor:
-    """All numbers that are asked of a tensor, as words of 8 bytes `[n]`: doubles, but for a digest, which is last."""
+    """All figures wanted of a tensor as words of 8 bytes `[n]`: doubles, and the digest, an integer, last."""
     flat = value.detach().reshape(-1)
     parts = [measured(flat, histogram=wants.histogram).view(torch.int64)]
     if wants.record:
@@ -215,8 +215,9 @@ def _read(
 
 
 def measured(flat: Tensor, *, histogram: bool) -> Tensor:
-    """Float64 `[6]` or `[6 + BINS]` on the tensor's device: NaN, infinite, lowest, highest, mean, standard deviation,
-    and how many there are in each of the equal bins from lowest to highest. Zeros where there is no finite number."""
+    """Float64 `[6]` or `[6 + BINS]` on the tensor's device: counts of NaN and infinity, lowest, highest, mean,
+    standard deviation, and the count in each of BINS equal bins from lowest to highest. Zeros if no number is
+    finite."""
     numbers = flat[:: _every(flat)].to(torch.float64)
     if not numbers.numel():
         return numbers.new_zeros(6 + BINS * histogram)
@@ -239,7 +240,7 @@ def measured(flat: Tensor, *, histogram: bool) -> Tensor:
 
 
 def picked(flat: Tensor) -> Tensor:
-    """Float64 `[PICKED]` at even distances; all of them where there are fewer."""
+    """Float64 `[PICKED]`: numbers at even distances; all of them if there are fewer."""
     count = flat.numel()
     if count <= PICKED:
         return flat.to(torch.float64)
@@ -248,8 +249,8 @@ def picked(flat: Tensor) -> Tensor:
 
 
 def summed(flat: Tensor) -> Tensor:
-    """Int64 `[]`: the sum, modulo 2^64, of what each word of 8 bytes and its place are mixed to. Integers alone, so
-    that no order of summation, and no device, makes a difference."""
+    """Int64 `[]`: the sum, modulo 2^64, of a hash of each 8-byte word and its place. Integers only, so that neither
+    the order of summation nor the device makes a difference."""
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     octets = flat.contiguous().view(torch.uint8)
     whole = octets.numel() // 8
@@ -275,7 +276,7 @@ def _mixed(words: Tensor, start: int) -> Tensor:
 
 
 def finished(total: int, nbytes: int) -> str:
-    """A digest, 16 hex digits, of the sum of what words were mixed to."""
+    """The digest, 16 hex digits, from the sum of `summed`."""
     word = (total + nbytes * _PLACE) & _MASK
     word = ((word ^ (word >> 30)) * _FIRST) & _MASK
     return f"{word ^ (word >> 31):016x}"
@@ -294,5 +295,5 @@ def _every(value: Tensor) -> int:
 
 
 def _bounded(number: float) -> float:
-    """Sums of numbers near the largest have no end; JSON has no word for that."""
+    """Keep a figure within what JSON can hold: sums of very large numbers overflow."""
     return max(-1.7e308, min(1.7e308, 0.0 if math.isnan(number) else number))

@@ -1,1 +1,1 @@
-"""What goes between ranks: messages, tensors, reports."""
+"""Traffic between ranks: messages, tensors, reports."""

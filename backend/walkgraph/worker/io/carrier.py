@@ -1,7 +1,7 @@
-"""All transports of a worker: a tensor leaves by the cheapest that takes it and that the receiver can read.
+"""All transports of a worker. A tensor leaves by the cheapest one that takes it and that the receiver can read.
 
-A transport that is declared `confirmed` is used once the peer has said that it has opened this worker's arena
-(`Opened`): what a container or a driver doesn't allow costs speed, not runs.
+A transport declared `confirmed` is used only after the peer has reported (`Opened`) that it can read this worker's
+arena. If a container or a driver doesn't allow it, transfers are slower, but runs don't fail.
 """
 
 import errno
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class CarrierLike(Protocol):
-    """What a worker's connections ask of `Carrier`."""
+    """`Carrier`, as far as a worker's connections need it."""
 
     def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value: ...
 
@@ -60,7 +60,8 @@ class CarrierLike(Protocol):
 
 
 class Carrier:
-    """A `transports.base.Transport` of several. Their tickets are counted together, so that a number names one."""
+    """A `transports.base.Transport` made of several. They number their tickets together, so that a number names one
+    ticket."""
 
     def __init__(
         self,
@@ -69,14 +70,15 @@ class Carrier:
         memory: DeviceMemory | None = None,
         faults: FaultPoints | None = None,
     ) -> None:
-        """`arenas`: transport -> bytes for what leaves by it; at least one needs no confirmation. `memory` of this
-        worker's device, where peers' can be read; without it there are no transports on devices."""
+        """`arenas`: transport -> bytes of its arena for outgoing tensors; at least one transport must need no
+        confirmation. `memory`: that of this worker's device, if peers can read it; without it there are no device
+        transports."""
         if faults is not None and faults.due("open.arena"):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         numbers, self._faults = count(1), faults
         declared = {name: _declaration(name) for name in arenas}
         self._transports: dict[str, Transport] = {}
-        """The cheapest first."""
+        """Transports, the cheapest first."""
         for name in sorted(arenas, key=lambda name: (declared[name].cost, name)):
             made = _transport(name, declared[name], rank, arenas[name], memory, numbers)
             if made is not None:
@@ -84,17 +86,17 @@ class Carrier:
         self._confirmed = frozenset(name for name in self._transports if declared[name].confirmed)
         last = [name for name in self._transports if name not in self._confirmed][-1]
         self._last = self._transports[last]
-        """Any peer can read what is put here."""
+        """The transport that every peer can read."""
         self._before_last = tuple((name, one) for name, one in self._transports.items() if name != last)
         addressable = [one for name, one in self._transports.items() if declared[name].addressable]
         self._addressable = cast("AddressableTransport", addressable[0]) if addressable else None
         self._accepted: set[tuple[str, Rank]] = set()
-        """Transports and the peers that can read what this worker puts there."""
+        """(transport, peer that has confirmed that it can read this worker's arena)."""
         self._opened: dict[Rank, list[str]] = {}
-        """Peer -> the transports of its that can be read here, of those that it waits to hear of."""
+        """Peer -> its transports that can be read here and need confirmation."""
 
     def peer(self, address: str, start: int) -> m.Peer:
-        """What peers find this worker by."""
+        """The address and handles that peers connect to."""
         handles = {name: one.handle() for name, one in self._transports.items()}
         return m.Peer(
             address=address,
@@ -103,8 +105,8 @@ class Carrier:
         )
 
     def put(self, tensor: Tensor, to: Rank, *, alone: bool = False) -> m.Ticket | None:
-        """`alone`: nothing else is on its way, so that no space will come; what one arena can't hold goes by the
-        next."""
+        """Put a tensor into an arena for a peer; None if there is no space now. `alone`: nothing else is in flight, so
+        no space will become free; a tensor that one arena can't hold then goes by the next."""
         if self._faults is not None and self._faults.due("allocate.arena"):
             return None
         for name, one in self._before_last:
@@ -115,7 +117,7 @@ class Carrier:
         return self._last.put(tensor, to)
 
     def pack(self, value: Any, to: Rank, *, alone: bool = False) -> m.Value:
-        """A value as it travels to a peer, its larger tensors put for it. Raises as `values.pack` does."""
+        """Pack a value for a peer, with its larger tensors put into arenas. Raises as `values.pack` does."""
 
         def take_back(ticket: m.Ticket) -> None:
             self.free(ticket.id, to)
@@ -123,7 +125,7 @@ class Carrier:
         return values.pack(value, lambda one: self.put(one, to, alone=alone), take_back)
 
     def unpack(self, value: m.Value) -> Any:
-        """What a peer has packed. Raises as `values.unpack` does."""
+        """Unpack a value from a peer. Raises as `values.unpack` does."""
         return values.unpack(value, self.get)
 
     def there(self, ticket: int) -> bool:
@@ -132,7 +134,7 @@ class Carrier:
     def get(self, ticket: m.Ticket) -> Tensor:
         found = self._transports.get(ticket.transport)
         if found is None:
-            raise BadTicket("a ticket is of a transport that this worker doesn't have")
+            raise BadTicket("a ticket names a transport that this worker doesn't have")
         return found.get(ticket)
 
     def taken(self, ticket: m.Ticket) -> bool:
@@ -157,7 +159,7 @@ class Carrier:
                 self.disconnect(rank)
                 raise
             except Unavailable as error:
-                _log.warning("tensors of rank %d come by the host's memory, not from GPU to GPU: %s", rank, error)
+                _log.warning("tensors from rank %d come through host memory, not from GPU to GPU: %s", rank, error)
                 continue
             if name in self._confirmed:
                 self._opened.setdefault(rank, []).append(name)
@@ -169,20 +171,20 @@ class Carrier:
             one.disconnect(rank)
 
     def opened(self, rank: Rank) -> tuple[str, ...]:
-        """The transports of `rank` that can be read here, which it waits to hear."""
+        """The transports of `rank` that can be read here, to be confirmed to it."""
         return tuple(self._opened.get(rank, ()))
 
     def accept(self, rank: Rank, transport: str) -> None:
-        """`rank` has said so of this worker's."""
+        """Note that `rank` can read this worker's arena of a transport."""
         self._accepted.add((transport, rank))
 
     def reserve(self, nbytes: int) -> tuple[Tensor, int] | None:
-        """A part of the device's arena that peers write by themselves, zeros uint8 `[nbytes]`, and its offset in what
-        they have opened; for good. None: there is no arena, or no space in it."""
+        """Reserve, for good, a part of the device's arena that peers write directly. Returns zeros uint8 `[nbytes]`,
+        and its offset in the memory that peers have opened; None if there is no arena, or no space in it."""
         return self._addressable.reserve(nbytes) if self._addressable is not None else None
 
     def address(self, rank: Rank) -> int | None:
-        """Where the device arena of a peer begins, as this worker's device sees it; None if it can't."""
+        """The address of a peer's device arena on this worker's device; None if it can't be reached."""
         return self._addressable.address(rank) if self._addressable is not None else None
 
     @property
@@ -205,13 +207,13 @@ class Carrier:
 
 
 def shared_memory(device: str) -> DeviceMemory | None:
-    """Of a worker's device; None where there is none that peers could open, with a line in the log."""
+    """The memory of a worker's device; None, with a warning in the log, if peers can't open it."""
     if device == "cpu":
         return None
     try:
         return CudaMemory(torch.device(device))
     except Unavailable as error:
-        _log.warning("tensors leave `%s` by the host's memory: %s", device, error)
+        _log.warning("tensors leave `%s` through host memory: %s", device, error)
         return None
 
 
@@ -227,7 +229,7 @@ def _transport(
     memory: DeviceMemory | None,
     numbers: Iterator[int],
 ) -> Transport | None:
-    """None where the device doesn't share its memory, with a line in the log."""
+    """Make a transport; None, with a warning in the log, if the device doesn't share its memory."""
     make = plugins.load(PACKAGE, name, "Transport")
     if not declared.on_device:
         return make(rank, nbytes, numbers=numbers)
@@ -236,5 +238,5 @@ def _transport(
     try:
         return make(rank, nbytes, memory, numbers=numbers)
     except (Unavailable, torch.OutOfMemoryError) as error:
-        _log.warning("tensors leave `%s` by the host's memory: %s", memory.device, error)
+        _log.warning("tensors leave `%s` through host memory: %s", memory.device, error)
         return None

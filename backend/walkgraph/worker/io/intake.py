@@ -1,4 +1,4 @@
-"""Values that peers have sent: unpacked, and their senders told once their tensors were copied."""
+"""Unpacks the values that peers send, and lets the senders free their memory once tensors are copied."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ class Intake:
     def __init__(self, transport: CarrierLike) -> None:
         self._transport = transport
         self._reading: deque[tuple[Rank, m.Ticket, str]] = deque()
-        """Tickets whose tensors are being copied, with their runs: no `Freed` was sent."""
+        """Tickets whose tensors are being copied, with sender and run. `Freed` was not sent for them yet."""
 
     def unpack(self, rank: Rank, message: m.BetweenWorkers) -> Arrived | tuple[str, ErrorInfo]:
-        """(run, error) for a value that could not be read."""
+        """Unpack a message; (run, error) if its value can't be read."""
         if not isinstance(message, m.Deliver | m.StreamItem):
             return Arrived(message)
         try:
@@ -27,12 +27,12 @@ class Intake:
         except WalkgraphError as error:
             return message.run, error.info()
         finally:
-            # Whether they are being copied or never will be: in the end the sender has its room back.
+            # Readable or not, the sender gets its memory back in the end.
             tickets = values.tickets_in(message.value)
             self._reading.extend((rank, ticket, message.run) for ticket in tickets if ticket.owner == rank)
 
     def copied(self) -> Iterator[tuple[Rank, int, tuple[str, ErrorInfo] | None]]:
-        """Sender and ticket of what was copied since, or torn meanwhile: then with (run, error)."""
+        """Yield sender and ticket of each finished copy, with (run, error) if the tensor was overwritten meanwhile."""
         for _ in range(len(self._reading)):
             rank, ticket, run = self._reading.popleft()
             try:
@@ -46,5 +46,5 @@ class Intake:
                 self._reading.append((rank, ticket, run))
 
     def forget(self, rank: Rank) -> None:
-        """A sender that is gone."""
+        """Forget the tickets of a sender that has died."""
         self._reading = deque(one for one in self._reading if one[0] != rank)

@@ -1,13 +1,13 @@
-"""A worker's connections: to the conductor (`reports`) and to each peer, with the tensors that go between them.
+"""A worker's connections: to the conductor (`reports`) and to each peer, with the tensors that travel between them.
 
-What leaves for each of them is a queue of its own, in order. A message waits there while its tensors find no room in
-the transport or the socket takes no more; what is queued for a run is dropped when the run ends, what is queued for a
-peer when that peer is started anew. How much can wait is bounded by the streams' credits and the runs that are
-admitted. What is for a peer that isn't known yet is held within bounds of its own.
+Each has an ordered queue of outgoing messages. A message waits there while the transport has no space for its tensors,
+or the socket takes no more. When a run ends, its messages are dropped; when a peer is restarted, those for that peer.
+Queues are bounded by the credits of streams and the number of admitted runs. Messages for peers that aren't known yet
+are held within bounds of their own.
 
     set_peers ──> Greet ──> peer ──> Greeted ──> Connected ──> conductor
 
-The conductor starts a run once all its ranks have told it that they are connected.
+The conductor starts a run once all its ranks have reported that they are connected.
 """
 
 import logging
@@ -55,13 +55,13 @@ class Links:
         places: Places | None = None,
         poller: zmq.Poller | None = None,
     ) -> None:
-        """`places`: names of the plan's edges. `poller`: an empty one, to wait on these sockets."""
+        """`places`: names of the plan's edges. `poller`: an empty poller, to wait on these sockets."""
         self.conductor = Reports(conductor)
         self.from_conductor = sockets.Reader(conductor, codec.to_worker)
         self.inbox = inbox
         self.peers = Peers(rank)
         self.held = HeldMessages(rank, places or Places())
-        """What is for peers that aren't known yet."""
+        """Messages for peers that aren't known yet."""
         self._inbox = sockets.Reader(inbox, codec.between_workers, frames=2)
         self._rank, self._head = rank, (SENDER.pack(rank, start),)
         self._context, self._transport = context, transport
@@ -70,7 +70,7 @@ class Links:
         self._unreached: dict[Rank, m.Peer] = {}
         """Peers that could not be connected to."""
         self._left: list[Any] = []
-        """Notes of messages that have left."""
+        """Notes of messages that were sent."""
         self.poller = zmq.Poller() if poller is None else poller
         for socket in (conductor, inbox):
             self.poller.register(socket, zmq.POLLIN)
@@ -81,7 +81,7 @@ class Links:
 
     @property
     def waiting(self) -> int:
-        """Messages for peers that have not left."""
+        """The number of messages for peers that are not sent yet."""
         return len(self.held) + sum(map(len, self._out.values()))
 
     @property
@@ -89,7 +89,7 @@ class Links:
         return self._transport.out
 
     def set_peers(self, peers: dict[Rank, m.Peer]) -> None:
-        """Connect to every peer that is new or was started anew, and forget what was under way to its predecessor."""
+        """Connect to every peer that is new or was restarted, and drop what was queued for its predecessor."""
         for rank in self.peers.replaced(peers):
             self._part(rank)
         self._unreached.clear()
@@ -99,7 +99,7 @@ class Links:
             try:
                 self._transport.connect(rank, peer)
             except BadTicket as error:
-                # It has ended meanwhile, and the conductor will name its successor; or it is tried again.
+                # It has died meanwhile, and the conductor will name its successor; or the connection is tried again.
                 _log.warning("rank %d can't connect to rank %d: %s", self._rank, rank, error)
                 self._unreached[rank] = peer
                 continue
@@ -116,12 +116,12 @@ class Links:
                     outbox.send(waiting)
 
     def reach_again(self) -> None:
-        """Try once more to connect to the peers of which that failed."""
+        """Try again to connect to peers that could not be reached."""
         if self._unreached:
             self.set_peers({**self.peers.known, **self._unreached})
 
     def send(self, send: Send, note: Any = None) -> None:
-        """Queue a message to a peer. `note` is handed to `departures` once the message has left."""
+        """Queue a message to a peer. `departures` returns `note` once the message was sent."""
         waiting = OutgoingMessage(send.message, send.value, send.transport != "inline", note)
         outbox = self._out.get(send.rank)
         if outbox is not None:
@@ -130,7 +130,7 @@ class Links:
             self._hold(send.rank, waiting, send.walk)
 
     def urge(self, rank: Rank, message: m.BetweenParts) -> None:
-        """As `send`, before all that waits."""
+        """Like `send`, but ahead of all queued messages."""
         outbox = self._out.get(rank)
         if outbox is not None:
             outbox.urge(message)
@@ -138,18 +138,18 @@ class Links:
             self._hold(rank, OutgoingMessage(message))
 
     def departures(self) -> list[Any]:
-        """Notes of the messages that have left since the last call."""
+        """Notes of the messages sent since the last call."""
         left = self._left[:]
         self._left.clear()
         return left
 
     def flush(self) -> None:
-        """To the peers."""
+        """Send what can be sent to the peers."""
         for outbox in self._out.values():
             outbox.flush()
 
     def wait(self, seconds: float) -> None:
-        """For a message, or for a socket to take what it didn't take before."""
+        """Wait for a message, or for a blocked socket to accept data."""
         if self.from_conductor.waiting or self._inbox.waiting:
             return
         blocked = [outbox.socket for outbox in (self.conductor, *self._out.values()) if outbox.blocked]
@@ -164,11 +164,12 @@ class Links:
 
     @property
     def copying(self) -> bool:
-        """Whether there will be something to send or to free without a message coming: ask again soon."""
+        """True while a copy is in flight: then there will be something to send or free without a message coming, so
+        don't wait long."""
         return self._transport.copying
 
     def sends(self, run: str) -> bool:
-        """Something of a run waits for a peer that is known."""
+        """True if a message of a run waits for a known peer."""
         return any(outbox.sends(run) for outbox in self._out.values())
 
     def forget(self, run: str) -> None:
@@ -177,7 +178,7 @@ class Links:
             outbox.forget(run)
 
     def arrivals(self) -> Iterator[Arrived | FromPart | tuple[str, ErrorInfo]]:
-        """What peers have sent, unpacked; (run, error) for a value that could not be read."""
+        """Yield what peers have sent, unpacked; (run, error) for a value that can't be read."""
         before = [self.peers.strangers.popleft() for _ in range(len(self.peers.strangers))]
         for sender, message in (*before, *self._inbox.drain()):
             rank = self.peers.sender(sender)
@@ -198,11 +199,11 @@ class Links:
         for rank, ticket, failed in self._intake.copied():
             if failed is not None:
                 yield failed
-            # Behind messages that wait for room it could wait for a peer that waits for this very room.
+            # Not queued: messages ahead of it may wait for space, and this peer for the very space that it frees.
             self._out[rank].urge(m.Freed(ticket=ticket))
 
     def failures(self) -> Iterator[tuple[str, ErrorInfo]]:
-        """(run, error) for values that could not be sent."""
+        """Yield (run, error) for each value that can't be sent."""
         for queue in (self.conductor, self.held, *self._out.values()):
             for message, error in queue.failed:
                 yield str(getattr(message, "run", "")), error.info()
@@ -214,7 +215,8 @@ class Links:
         self._transport.close()
 
     def _hold(self, rank: Rank, waiting: OutgoingMessage, walk: str = "") -> None:
-        """What is for a peer that is gone is dropped: the conductor is ending the runs that it had a part in."""
+        """Hold a message for an unknown peer. Messages for a peer that has died are dropped: the conductor is ending
+        the runs that it took part in."""
         if not self.peers.gone(rank):
             self.held.keep(rank, waiting, walk)
 

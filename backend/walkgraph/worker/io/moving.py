@@ -1,4 +1,4 @@
-"""States that are copied or go from rank to rank: what a command is to the engine, and what became of it."""
+"""Moves of states within and between ranks: performs a command on the engine, and returns the result."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from walkgraph.worker.events import CallDone, MoveState
 
 
 class StateMover(Protocol):
-    """Of states: the engine."""
+    """The engine's state transfers, as far as they are needed here."""
 
     def fork(self, source: StateKey, target: StateKey, width: int | None = None) -> None: ...
 
@@ -20,7 +20,7 @@ class StateMover(Protocol):
 
 
 def move(states: StateMover, command: MoveState) -> CallDone:
-    """What can't be moved ends its run alone."""
+    """Perform a move. A failure ends only its run."""
     outputs: dict[str, Any] = {}
     try:
         if command.op == "fork" and command.source and command.target:

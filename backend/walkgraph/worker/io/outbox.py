@@ -1,4 +1,4 @@
-"""The way from a worker to one peer: a queue in order, for what waits for room in the transport or for the socket."""
+"""The ordered queue of messages from a worker to one peer. They wait for space in the transport, or for the socket."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from walkgraph.worker.io.carrier import CarrierLike
 from walkgraph.worker.io.reports import encoded
 
 AHEAD = 8
-"""Messages whose tensors may be under way into the transport behind the first of a queue."""
+"""The most messages at the head of a queue whose tensors are put into the transport ahead of time."""
 
 
 @dataclass(slots=True)
@@ -26,14 +26,14 @@ class OutgoingMessage:
     message: Any
     value: Any = ABSENT
     shared: bool = False
-    """Larger tensors go through the transport."""
+    """True if larger tensors go through the transport."""
     note: Any = None
-    """Handed back once the message has left."""
+    """Returned by `departures` once the message was sent."""
 
 
 @dataclass(slots=True)
 class _Packed:
-    """Its tensors are in the transport, or on their way into it."""
+    """An encoded message, with its tensors in the transport or being copied there."""
 
     run: str
     frames: list[bytes]
@@ -45,7 +45,7 @@ class Outbox:
     def __init__(
         self, socket: sockets.Socket, to: Rank, head: tuple[bytes, ...], transport: CarrierLike, left: list[Any]
     ) -> None:
-        """`left` gets the notes of messages that the socket has taken."""
+        """`left`: the list that receives the notes of sent messages."""
         self.socket = socket
         self._to = to
         self._head = head
@@ -53,13 +53,13 @@ class Outbox:
         self._left = left
         self._packed: deque[_Packed] = deque()
         self._queue: deque[OutgoingMessage] = deque()
-        """Behind those that are packed."""
+        """Messages behind the packed ones."""
         self._urgent: deque[list[bytes]] = deque()
-        """Before all others."""
+        """Frames to send before all others."""
         self.blocked = False
-        """Waiting for the socket, not for room or a copy."""
+        """True if it waits for the socket, rather than for space or a copy."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
-        """Messages whose value can't travel at all."""
+        """Messages whose value can't be sent."""
 
     def send(self, waiting: OutgoingMessage) -> None:
         self._queue.append(waiting)
@@ -67,7 +67,7 @@ class Outbox:
             self.flush()
 
     def urge(self, message: m.BetweenParts | m.Freed) -> None:
-        """Send a message without a value before all that waits, now if the socket takes it."""
+        """Send a message without a value ahead of all queued ones, at once if the socket takes it."""
         self._urgent.append([*self._head, codec.encode(message)])
         self.flush()
 
@@ -88,11 +88,12 @@ class Outbox:
                 return
 
     def forget(self, run: str) -> None:
-        """Drop what waits for a run, unless its tensors are already in the transport: the peer frees those."""
+        """Drop the messages of a run, except those whose tensors are already in the transport: the peer must free
+        these."""
         self._queue = deque(one for one in self._queue if _run(one) != run)
 
     def sends(self, run: str) -> bool:
-        """Something of a run waits here."""
+        """True if a message of a run waits here."""
         return any(one.run == run for one in self._packed) or any(_run(one) == run for one in self._queue)
 
     def __len__(self) -> int:
@@ -106,7 +107,7 @@ class Outbox:
         return not self.blocked
 
     def _pack(self) -> bool:
-        """False if nothing could be done about the next one."""
+        """Encode the next message; False if it must wait."""
         if not self._queue:
             return False
         waiting, alone = self._queue[0], not self._transport.out
@@ -115,7 +116,7 @@ class Outbox:
         except values.TransportFull:
             if not alone:
                 return False
-            what = "a value's tensors are together over the arena for what leaves a worker; raise `arena_bytes`"
+            what = "the tensors of a value are together larger than the worker's arena; raise `arena_bytes`"
             self.failed.append((waiting.message, TooLarge(what)))
         except WalkgraphError as error:
             self.failed.append((waiting.message, error))

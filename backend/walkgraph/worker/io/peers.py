@@ -1,4 +1,4 @@
-"""The peers of a rank: which starts of them are known, and which of those are connected."""
+"""The peers of a rank: which starts of them are known, and which are connected."""
 
 import struct
 from collections import deque
@@ -8,9 +8,10 @@ from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
 
 SENDER = struct.Struct("<II")
-"""Rank and start of who sent a frame to a peer."""
+"""Header of a frame to a peer: rank and start of the sender."""
 STRANGERS = 1024
-"""Messages kept of starts that the conductor has not named yet; it will, for it starts no run before."""
+"""The most messages kept from starts that the conductor has not named yet. It names them before it starts a run
+there."""
 
 
 class Peers:
@@ -18,19 +19,19 @@ class Peers:
         self.known: dict[Rank, m.Peer] = {}
         self.strangers: deque[tuple[bytes, m.BetweenWorkers]] = deque(maxlen=STRANGERS)
         self.stale = 0
-        """Messages from starts of a rank that are no longer."""
+        """The number of messages from starts of a rank that have ended."""
         self._rank = rank
         self._latest: dict[Rank, int] = {}
-        """Rank that is gone -> its last start."""
+        """Rank that has died -> its last start."""
         self._connected: dict[Rank, int] = {}
-        """Peers that have answered a greeting, with their starts."""
+        """Peers that have answered a greeting -> their starts."""
 
     def replaced(self, peers: Mapping[Rank, m.Peer]) -> list[Rank]:
-        """Those that are no longer, or were started anew."""
+        """Known peers that have died or were restarted."""
         return [rank for rank, peer in self.known.items() if peer != peers.get(rank)]
 
     def gone(self, rank: Rank) -> bool:
-        """It was known, and may be so again."""
+        """True if the rank was known and has died; it may come back."""
         return rank in self._latest
 
     def remove(self, rank: Rank) -> None:
@@ -38,12 +39,12 @@ class Peers:
         self._connected.pop(rank, None)
 
     def greeted(self, rank: Rank) -> m.Connected:
-        """A peer has answered; what the conductor is told."""
+        """Note that a peer has answered; returns the report to the conductor."""
         self._connected[rank] = self.known[rank].start
         return m.Connected(rank=self._rank, peers=dict(self._connected))
 
     def sender(self, frame: bytes) -> Rank | None:
-        """The peer that a frame comes from; None where its start isn't the one that is known."""
+        """The peer that sent a frame; None if its start is not the known one."""
         if len(frame) != SENDER.size:
             return None
         rank, start = SENDER.unpack(frame)
@@ -51,7 +52,7 @@ class Peers:
         return Rank(rank) if peer is not None and peer.start == start else None
 
     def keep(self, sender: bytes, message: m.BetweenWorkers) -> None:
-        """Of a start that is over, or not named yet."""
+        """Keep a message from a start that is not named yet; drop one from a start that has ended."""
         rank, start = SENDER.unpack(sender) if len(sender) == SENDER.size else (0, 0)
         peer = self.known.get(Rank(rank))
         if start > (peer.start if peer else self._latest.get(Rank(rank), 0)):

@@ -1,4 +1,4 @@
-"""Messages for peers that are not known yet: kept in order, within bounds, until the peer is known or the run ends."""
+"""Holds messages for peers that are not known yet: in order, within bounds, until the peer is known or the run ends."""
 
 from collections import defaultdict
 from typing import Any
@@ -13,17 +13,17 @@ from walkgraph.worker.io.outbox import OutgoingMessage
 
 MESSAGES = 1024
 BYTES = 64 * 1024 * 1024
-"""Of the values together."""
+"""The most bytes of all held values."""
 
 
 class HeldMessages:
     def __init__(self, rank: Rank, places: Places) -> None:
         """`places`: names of the plan's edges."""
         self.failed: list[tuple[Any, WalkgraphError]] = []
-        """Messages for which there was no room."""
+        """Messages beyond the bounds."""
         self._rank, self._places = rank, places
         self._waiting: dict[Rank, list[tuple[OutgoingMessage, str]]] = defaultdict(list)
-        """With the Walk of each."""
+        """Messages by peer, each with the name of its Walk."""
         self._count = self._bytes = 0
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class HeldMessages:
         self._waiting[rank].append((waiting, walk))
 
     def take(self, rank: Rank) -> list[OutgoingMessage]:
-        """All for a peer that is known from now on."""
+        """Remove and return the messages for a peer that has become known."""
         taken = [waiting for waiting, _ in self._waiting.pop(rank, ())]
         self._give_back(taken)
         return taken
@@ -50,7 +50,7 @@ class HeldMessages:
             self._waiting[rank] = [(one, walk) for one, walk in waiting if _run(one) != run]
 
     def of(self, run: str) -> tuple[Held, ...]:
-        """Without messages about loops that span devices: their run is at work."""
+        """The held messages of a run, except those about loops that span devices: a run with such a loop is active."""
         return tuple(
             Held(to=rank, edge=self._edge(one.message, walk))
             for rank, waiting in self._waiting.items()
@@ -75,8 +75,8 @@ class HeldMessages:
         edge = self._edge(message, walk)
         what = f"`{edge}`" if edge else "a message"
         said = (
-            f"rank {self._rank} can't send {what} to rank {rank}, which it doesn't know, and holds too much for such "
-            "ranks already; ask again, and report it with the deployment's log"
+            f"rank {self._rank} can't send {what} to rank {rank}: it isn't connected yet, and too many messages "
+            "wait already; try again, and report this with the deployment's log"
         )
         return RunFailed(ErrorInfo(code="stalled", message=said, walk=walk or None, rank=self._rank))
 

@@ -1,6 +1,6 @@
-"""What a worker tells its conductor: gathered while it works, sent together when it is about to wait or to compute.
+"""A worker's messages to its conductor: gathered while it works, and sent together before it waits or computes.
 
-How much can wait is bounded by the runs that are admitted.
+The queue is bounded by the number of admitted runs.
 """
 
 from collections import deque
@@ -20,13 +20,14 @@ class Reports:
     def __init__(self, socket: sockets.Socket) -> None:
         self.socket = socket
         self.blocked = False
-        """The socket takes no more for now."""
+        """True if the socket takes no more for now."""
         self.failed: list[tuple[m.FromWorker, WalkgraphError]] = []
-        """Messages whose value can't travel at all."""
+        """Messages whose value can't be sent."""
         self._waiting: deque[bytes] = deque()
 
     def send(self, message: m.FromWorker, value: Any = ABSENT) -> None:
-        """To leave with the next `flush`. A value goes as a whole: the service has no part in a transport."""
+        """Queue a message for the next `flush`. Its value goes inside it, because the service takes part in no
+        transport."""
         try:
             whole = message if value is ABSENT else msgspec.structs.replace(message, value=values.pack(value))
             self._waiting.append(encoded(whole))
@@ -47,7 +48,7 @@ class Reports:
 
 
 def encoded(message: m.Message) -> bytes:
-    """Raises WalkgraphError for one that is too large."""
+    """Encode a message. Raises WalkgraphError if it is too large."""
     frame = codec.encode(message)
     if len(frame) > codec.MAX_BYTES:
         raise WalkgraphError(f"a value takes {len(frame)} bytes, over the limit of {codec.MAX_BYTES} for a message")

@@ -1,4 +1,5 @@
-"""A worker's own values <-> values on the wire: texts, numbers and small tensors inside, the rest as tickets."""
+"""Converts between a worker's values and values on the wire: texts, numbers and small tensors go inside the message,
+the rest as tickets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -15,13 +16,13 @@ from walkgraph.wire.tensors import check_header
 from walkgraph.worker.events import ABSENT
 
 INLINE_BYTES = 4096
-"""A tensor up to here costs less in the message than a ticket and its `Freed`."""
+"""Tensors up to this size are cheaper inside the message than with a ticket and its `Freed`."""
 MAX_DEPTH = 8
-"""Lists in lists."""
+"""The deepest nesting of lists and mappings."""
 
 
 class TransportFull(Exception):
-    """The transport is full: nothing was put, try again after a `Freed`."""
+    """The transport is full, and nothing was put. Try again after a `Freed`."""
 
 
 def pack(
@@ -29,8 +30,8 @@ def pack(
     put: Callable[[Tensor], m.Ticket | None] | None = None,
     take_back: Callable[[m.Ticket], None] = lambda ticket: None,
 ) -> m.Value:
-    """`put` takes larger tensors to a transport (None: all ride in the message). Raises TransportFull, and
-    InvalidInput for a value of a kind that doesn't travel."""
+    """Pack a value. `put` takes larger tensors to a transport; None: all go inside the message. Raises TransportFull,
+    and InvalidInput for a value that can't be sent."""
     tickets: list[m.Ticket] = []
     try:
         return _pack(value, put, tickets, 0)
@@ -41,7 +42,7 @@ def pack(
 
 
 def size(value: Any) -> int:
-    """Bytes of a value that was not packed: of its tensors, texts and media."""
+    """Bytes of an unpacked value: of its tensors, texts and media."""
     if isinstance(value, Mapping):
         return sum(map(size, cast("Mapping[str, Any]", value).values()))
     if isinstance(value, str | bytes):
@@ -52,7 +53,7 @@ def size(value: Any) -> int:
 
 
 def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> Any:
-    """`get` reads tickets (None: there must be none). Raises InvalidInput, or what `get` raises."""
+    """Unpack a value. `get` reads tickets; None: there must be none. Raises InvalidInput, or what `get` raises."""
     match value:
         case m.Absent():
             return ABSENT
@@ -64,7 +65,7 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
             return _inline(value)
         case m.Ticket():
             if get is None:
-                raise InvalidInput("a tensor's ticket can't come from here; send its bytes")
+                raise InvalidInput("a tensor's ticket is not accepted here; send its bytes")
             return get(value)
         case m.Many():
             return [unpack(item, get) for item in value.items]
@@ -95,7 +96,7 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
     if isinstance(value, Tensor):
         return _tensor(value.detach(), put, tickets)
     if depth == MAX_DEPTH:
-        raise InvalidInput(f"a value has lists in lists deeper than {MAX_DEPTH}; flatten it")
+        raise InvalidInput(f"a value nests lists more than {MAX_DEPTH} deep; flatten it")
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()
         return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
@@ -108,7 +109,7 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
 
 def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:
     name = dtype_name(value.dtype)
-    # Bytes that lie on a device can't be put into a message without waiting for it.
+    # Bytes on a device can't be put into a message without waiting for the device.
     if put is not None and (value.nbytes > INLINE_BYTES or value.device.type != "cpu"):
         ticket = put(value)
         if ticket is None:

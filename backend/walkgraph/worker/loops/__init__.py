@@ -1,1 +1,1 @@
-"""Device loops as the worker sees them: lowered for the engine, and what their values mean for the run."""
+"""Device loops as the worker sees them: lowered for the engine, with their values returned to the run."""

@@ -1,4 +1,4 @@
-"""Device loops of one run: what the engine is told when one is entered, and what its answers mean for the walker."""
+"""The device loops of one run: makes the engine's call when one is entered, and passes its results to the walker."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from walkgraph.worker.walk.walker import Walker
 
 
 class Leaving(NamedTuple):
-    """Values of one edge that go out together: those that are there, with their iterations."""
+    """Values of one edge that leave together, with their iterations; missing ones are left out."""
 
     edge: EdgePlan
     iterations: list[Vector]
@@ -39,14 +39,14 @@ class _Running:
     ref: Ref
     emits: tuple[EdgePlan, ...]
     wanted: Mapping[int, Mask]
-    """Edge to a follower that is skipped at times -> whether it reads an iteration's value."""
+    """Edge to a follower that is sometimes skipped -> the iterations whose value it reads."""
     streams: tuple[Outgoing, ...]
     done: int = 0
     """Iterations whose values have left."""
     stopped: bool = False
-    """By its `until`, after those."""
+    """True if its `until` ended it after those."""
     judged: int = 0
-    """Iterations whose verdicts the followers know."""
+    """Iterations whose verdicts the followers have."""
     allowed: int | None = None
 
     @property
@@ -54,13 +54,12 @@ class _Running:
         return self.entry.table.loop
 
     def credited(self) -> int | None:
-        """Iterations that its streams have credit for, from the loop's start."""
+        """Iterations that its streams have credit for, counted from the loop's start; None if unlimited."""
         rooms = [stream.free for stream in self.streams if stream.free is not None]
         return self.done + max(0, min(rooms)) if rooms else None
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
-        """The event's iterations whose values go out over an edge, if there are any: followers get to know, too, that
-        there is none."""
+        """The event's iterations whose values leave over an edge. Followers also need to know where there is none."""
         wanted = self.wanted.get(edge.index)
         if wanted is not None:
             return [i for i in range(event.count) if wanted[event.first + i]]
@@ -68,7 +67,7 @@ class _Running:
         return range(event.count - dropped)
 
     def judge(self, upto: int, *, stopped: bool) -> None:
-        """Tell the followers that the iterations up to this are over."""
+        """Give the followers the verdicts on iterations up to this one."""
         if self.loop.followed and self.loop.until is not None:
             for i in range(self.judged, upto):
                 self.walker.verdict(self.loop.plan.index, (*self.ref.iteration, i), stop=stopped and i == upto - 1)
@@ -80,19 +79,19 @@ class DeviceLoops:
         self._calls = calls
         self._outgoing = outgoing
         self._running: dict[tuple[int, int], _Running] = {}
-        """Step and standing use -> the loop that runs there."""
+        """(step, standing use) -> the loop that runs there."""
 
     def enter(
         self, walker: Walker, use: UseTable, table: DeviceLoopTable, at: Vector, inputs: Mapping[str, Any]
     ) -> LoopCall | Lacking | ErrorInfo:
-        """`inputs`: those of the standing use. What is wrong where there can be no first iteration; raises
-        ExpressionError."""
+        """Enter a loop. `inputs`: those of the standing use. Returns the error if its first iteration can't be
+        computed; raises ExpressionError."""
         times, emits = walker.times(table.loop.plan.index, at), self._emits(table.loop)
         sent = frozenset(edge.source.port for edge in emits)
         entry = LoopEntry(self._calls, walker, table, at, times, inputs, sent)
         bound = entry.bound
         if bound is not None and bound.at == 0:
-            # What spans ranks can't be skipped by one of them.
+            # A loop that spans ranks can't be skipped by one of them.
             return bound.info if table.others else bound.error
         asked = {edge.index: entry.read(edge) for edge in table.loop.follows}
         wanted = {edge: mask for edge, mask in asked.items() if mask is not None}
@@ -105,11 +104,11 @@ class DeviceLoops:
         return entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
 
     def _emits(self, loop: DeviceLoop) -> tuple[EdgePlan, ...]:
-        """Edges whose values go out while this run has the loop."""
+        """Edges whose values leave while this run is in the loop."""
         return tuple(e for e in loop.emits if e.target.kind != "stream" or e.target.index in self._outgoing)
 
     def items(self, event: Items) -> Iterator[Leaving]:
-        """What its values are to the edges of the Walk."""
+        """Sort the values by the edges of the Walk that they leave over."""
         call = event.call
         running = self._running.get((call.step, call.use))
         if running is None:
@@ -129,13 +128,13 @@ class DeviceLoops:
                 yield Leaving(edge, [(*call.iteration, event.first + i) for i in there], values)
 
     def judge(self, event: Items) -> None:
-        """Once its values are where they belong: the followers may go on to the iterations after them."""
+        """Let the followers go on to the next iterations. Called once the values of the event are delivered."""
         running = self._running.get((event.call.step, event.call.use))
         if running is not None:
             running.judge(event.first + event.count, stopped=event.stopped)
 
     def allow(self) -> Iterator[Allow]:
-        """To loops whose streams have been credited."""
+        """Yield commands for loops whose streams have got more credit."""
         for running in self._running.values():
             if running.allowed is not None and running.allowed < running.entry.times:
                 upto = running.credited()
@@ -144,18 +143,18 @@ class DeviceLoops:
                     yield Allow(running.ref, upto)
 
     def starved(self, step: int, use: int) -> bool:
-        """A loop runs there that has done all that its streams have room for."""
+        """True if a loop runs there that has done all iterations its streams have credit for."""
         running = self._running.get((step, use))
         if running is None or running.allowed is None or running.stopped:
             return False
         return running.allowed <= running.done < running.entry.times
 
     def refs(self) -> list[Ref]:
-        """Those that were entered and haven't ended."""
+        """Loops that were entered and have not ended."""
         return [running.ref for running in self._running.values()]
 
     def calls(self, event: CallDone) -> list[int]:
-        """How often each use of the loop was called in a loop that has ended."""
+        """How often a loop that has ended called each of its uses."""
         entry, count = self._running[event.ref.step, event.ref.use].entry, event.iterations
         found = [0] * len(entry.table.uses)
         for one, active in zip(entry.unrolled.order, entry.masks, strict=True):
@@ -163,7 +162,7 @@ class DeviceLoops:
         return found
 
     def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
-        """What the standing use gives to the walker, or why the run fails."""
+        """The outputs of the standing use for the walker, or the error that ends the run."""
         running = self._running.pop((event.ref.step, event.ref.use))
         if event.error is not None:
             return event.error
@@ -183,7 +182,7 @@ class DeviceLoops:
 
 
 def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Mask]) -> dict[str, Mask]:
-    """Output -> in which iterations an edge reads it; without those that are always read."""
+    """Output -> iterations in which some edge reads it; without the outputs that are always read."""
     found: dict[str, list[Mask]] = {}
     for edge in emits:
         found.setdefault(edge.source.port, []).append(wanted.get(edge.index, ()))
@@ -191,8 +190,8 @@ def _by_key(emits: Sequence[EdgePlan], wanted: Mapping[int, Mask]) -> dict[str, 
 
 
 def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mapping[int, Mask]) -> tuple[int, int]:
-    """`grain` and `offset` of a loop that sends on these edges: the client waits for every value, a stream for as many
-    as its chunks have, a follower for those that it reads."""
+    """`grain` and `offset` of a loop that sends on these edges. The client waits for every value, a stream for as many
+    as a chunk needs, a follower for those that it reads."""
     if any(edge.target.kind != "stream" and edge.index not in wanted for edge in emits):
         return 1, 0
     paces = {stream.pace for stream in streams if stream.pace[0]}
@@ -202,7 +201,8 @@ def _pace(emits: Sequence[EdgePlan], streams: Sequence[Outgoing], wanted: Mappin
 
 
 def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Mask | None], times: int) -> Any:
-    """An output, that of several instances of a use in the order of their calls; None where there is none."""
+    """The value of an output; for several instances of a use, their values in the order of the calls. None if there is
+    none."""
     if len(parts) <= 1:
         return given.get(key)
     values = [iter(given.get(part_key(key, number), ())) for number in range(len(parts))]
@@ -214,7 +214,7 @@ def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Mask | None], 
 
 
 def _collected(value: Tensor | Sequence[Any], port: str) -> Any:
-    """As one value, or for an outer loop to go on with."""
+    """Make one value of collected ones, or parts that an outer loop goes on collecting."""
     if isinstance(value, Tensor):
         return CollectedParts(value.unbind()) if port.startswith(PARTS) else value
     there = [one for one in value if one is not None]

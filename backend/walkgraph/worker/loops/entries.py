@@ -1,6 +1,8 @@
-"""One entry of a device loop: the spec for its sizes, filled in by a run, or by warm-up before there is one.
+"""One entry of a device loop: its spec for the given sizes, with the values of a run, or of a warm-up before there are
+runs.
 
-An entry says which iterations call each use, with what parameters, and which iteration is the first that can't be.
+An entry says which iterations call each use, with which parameters, and which is the first iteration that can't be
+computed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,11 +24,11 @@ from walkgraph.worker.walk.walk_tables import Conditions, DeviceLoopTable, Param
 
 _WARM_UP = RunId("warm-up")
 _MOST_FORMS = 4
-"""Kinds of iterations of one loop that are made ready; others are when the first one comes."""
+"""The most kinds of iterations of one loop that are captured ahead; others are captured when they first come."""
 
 
 class Bound(NamedTuple):
-    """A loop that comes to iteration `at` fails there."""
+    """The first iteration that can't be computed: a loop that gets there fails with this error."""
 
     at: int
     error: ErrorInfo | Lacking
@@ -37,7 +39,7 @@ class Bound(NamedTuple):
 
 
 class LoopEntry:
-    """Of a run. Making one raises ExpressionError where a count has no value."""
+    """The entry of a run into a device loop. Raises ExpressionError if a count has no value."""
 
     def __init__(
         self,
@@ -49,24 +51,24 @@ class LoopEntry:
         values: Mapping[str, Any],
         sent: frozenset[str],
     ) -> None:
-        """`values`: by ports of the loop as a whole; `sent`: keys of the `each` outputs that somebody reads."""
+        """`values`: by port of the standing use. `sent`: keys of the `each` outputs that somebody reads."""
         self.table, self.times = table, times
         self._calls, self._step, self._at, self._values, self._sent = calls, step, at, values, sent
         counts = {loop: int(count(calls.given, {})) for loop, count in table.times.items()}
         self.unrolled = table.lowering.unrolled(counts)
         self._others = {use: self._called(use, asked)[0] for use, asked in table.others.items()}
-        """Use of another rank's part -> the iterations that call it, None: all."""
+        """Use in another rank's part -> the iterations that call it; None for all."""
         asked = [(table.uses[one.place].plan.index, table.conditions[one.place], one) for one in self.unrolled.order]
         active = [self._called(use, conditions, one.inner) for use, conditions, one in asked]
         self.masks = [mask for mask, _ in active]
-        """Of each use: the iterations that call it, None: all; up to the bound."""
+        """For each use, the iterations that call it, up to the bound; None for all."""
         self._spec = self._lowered(times)
         self._uses, self.bound = self._filled([failed for _, failed in active])
-        """The bound: the first iteration that can't be."""
+        """`bound`: the first iteration that can't be computed."""
 
     def call(self, wanted: Mapping[str, Mask], grain: int = 1, offset: int = 0, allowed: int | None = None) -> LoopCall:
-        """When what of its values is handed out: see `LoopCall`. Raises ExpressionError where the width of a state has
-        no value."""
+        """The call for the engine; `LoopCall` says when values are handed out. Raises ExpressionError if the width of
+        a state has no value."""
         calls, anew, count = self._calls, self._anew(), self._until(self.bound)
         spec = self._spec if self.bound is None else self._lowered(count)
         return LoopCall(
@@ -90,8 +92,8 @@ class LoopEntry:
         )
 
     def read(self, edge: EdgePlan) -> Mask | None:
-        """In which iterations a follower reads the value of an edge; None: in all. One whose condition has no value
-        fails by itself, once it gets there."""
+        """The iterations whose value a follower reads over this edge; None for all. If its condition has no value, the
+        follower fails by itself when it gets there."""
         reader = self.table.readers.get(edge.index)
         if reader is None:
             return None
@@ -104,7 +106,7 @@ class LoopEntry:
     # ── the spec ──
 
     def _lowered(self, times: int) -> LoopSpec:
-        """For this many iterations."""
+        """The spec for this many iterations."""
         masks = self.masks
 
         def called(at: int) -> bool:
@@ -114,7 +116,7 @@ class LoopEntry:
         return self.table.lowering.spec(self.unrolled, self._values, self._sent, called)
 
     def _filled(self, failed: Sequence[Bound | None]) -> tuple[list[LoopUse], Bound | None]:
-        """What each use is given, and the first iteration that can't be."""
+        """The arguments of each use, and the first iteration that can't be computed."""
         found: list[LoopUse] = []
         bound: Bound | None = None
         comes = self._comes(self._spec)
@@ -138,7 +140,7 @@ class LoopEntry:
         return self._calls.key(self._step, state, self._at)
 
     def _anew(self) -> dict[StateKey, Anew]:
-        """States that begin every iteration as they are when the run enters."""
+        """States that begin every iteration anew, and what they begin with."""
         loop, found = self.table.loop, dict[StateKey, Anew]()
         copied = [(fork.states[1], self._key(fork.states[0])) for fork in loop.forks]
         for state, source in (*copied, *((state, None) for state in loop.anew)):
@@ -146,14 +148,14 @@ class LoopEntry:
         return found
 
     def _widths(self, anew: Mapping[StateKey, Anew]) -> dict[StateKey, int]:
-        """Sequences of the other states that may have several."""
+        """The number of sequences of the other states that may have several."""
         found = {self._key(state): int(width(self._calls.given, {})) for state, width in self.table.widths.items()}
         return {key: width for key, width in found.items() if key not in anew}
 
     # ── other ranks' parts ──
 
     def _comes(self, spec: LoopSpec) -> tuple[Mask | None, ...]:
-        """Of each channel that is read: in which iterations."""
+        """For each channel that is read, the iterations that read it."""
         found: list[Mask | None] = []
         for read in spec.reads:
             edge, active = self.table.loop.across[read.channel.number], self.masks[read.use]
@@ -162,7 +164,7 @@ class LoopEntry:
         return tuple(found)
 
     def _goes(self, spec: LoopSpec) -> tuple[Mask | None, ...]:
-        """Of each channel that is sent on: of which iterations."""
+        """For each channel that is written, the iterations whose value is sent."""
         found: list[Mask | None] = []
         for send, (_, edge) in zip(spec.sends, self.table.loop.sends, strict=True):
             reads = self._others[edge.target.use]
@@ -172,14 +174,14 @@ class LoopEntry:
                 found.append(_both(self.masks[send.use], reads, self.times))
         return tuple(found)
 
-    # ── what iterations have ──
+    # ── iterations ──
 
     def _called(self, use: int, asked: Conditions, inner: Vector = ()) -> tuple[Mask | None, Bound | None]:
-        """Of a use, on whatever rank: the iterations that call it (None: all), up to the first that can't be."""
+        """The iterations that call a use, on any rank (None for all), up to the first that can't be computed."""
         return self._taken(asked, inner)
 
     def _taken(self, asked: Conditions, inner: Vector = ()) -> tuple[Mask | None, Bound | None]:
-        """In which iterations all the conditions hold (None: in all), up to the first in which one has no value."""
+        """The iterations in which all conditions hold (None for all), up to the first in which one has no value."""
         if not asked.fixed and not asked.varying:
             return None, None
         given, found = self._calls.given, list[bool]()
@@ -195,8 +197,8 @@ class LoopEntry:
         return None if all(found) else tuple(found), None
 
     def _ahead(self, reads: Mask) -> Mask:
-        """Of a value that is read in the iteration after it: the iterations that read, and those before them. One more
-        than is read costs nothing, and fewer iterations differ."""
+        """For a value that the next iteration reads: the reading iterations and those before them. Sending one value
+        too many costs nothing, and makes fewer kinds of iterations."""
         padded = (*reads, *[False] * (self.times + 1 - len(reads)))
         return tuple(padded[i] or padded[i + 1] for i in range(self.times))
 
@@ -209,7 +211,7 @@ class LoopEntry:
         comes: Sequence[Mask | None],
         times: int,
     ) -> Bound | None:
-        """The first iteration at which a required port has nothing, as far as it shows from outside."""
+        """The first iteration in which a required port has no value, as far as that is known before the loop runs."""
         bound: Bound | None = None
         for port in use.node.required if use.node else ():
             gaps = self._gaps(sources.get(port), comes, times)
@@ -219,7 +221,7 @@ class LoopEntry:
         return bound
 
     def _gaps(self, source: LoopSource | None, comes: Sequence[Mask | None], times: int) -> Iterable[int]:
-        """Iterations in which a port has no value, whatever the operators give."""
+        """Iterations in which a port has no value, whatever the operators return."""
         if source is None:
             return range(times)
         if source.kind == "carried":
@@ -240,8 +242,8 @@ class LoopEntry:
     def _params(
         self, use: UseTable, inner: Vector, active: Mask | None, times: int
     ) -> tuple[Mapping[str, Scalar], Bound | None]:
-        """Parameters that are the same in all iterations. Where one has no value the use can't be called, but perhaps
-        it needn't: then others stand for them."""
+        """Parameters that are the same in all iterations. If one has no value the use can't be called; placeholders
+        are returned, because it may never be called."""
         try:
             fixed = self._calls.fixed(self._step, use)
             if not use.computed:
@@ -259,7 +261,8 @@ class LoopEntry:
     def _varying(
         self, use: UseTable, inner: Vector, active: Mask | None, times: int
     ) -> tuple[dict[str, tuple[Scalar, ...]], Bound | None]:
-        """Parameters that change with the iteration, up to the first that has no value; 0 where nobody asks."""
+        """Parameters that change with the iteration, up to the first iteration in which one has no value; 0 in
+        iterations that don't call the use."""
         if not use.varying:
             return {}, None
         found: dict[str, list[Scalar]] = {name: [] for name in use.varying}
@@ -283,7 +286,7 @@ def _false(mask: Mask | None, times: int) -> Iterable[int]:
 
 
 def _cut(use: LoopUse, times: int) -> LoopUse:
-    """Told of no more iterations than there are."""
+    """Cut a use's masks and parameters to this many iterations."""
     if use.active is None and not use.varying:
         return use
     active = None if use.active is None or all(use.active[:times]) else use.active[:times]
@@ -291,13 +294,14 @@ def _cut(use: LoopUse, times: int) -> LoopUse:
 
 
 def _both(one: Mask | None, other: Mask | None, times: int) -> Mask | None:
-    """Iterations that are in both; None: all. What ends early was to fail there."""
+    """Iterations in both masks; None for all. A shorter mask counts as false past its end, because the loop fails
+    there."""
     masks = [(*mask, *[False] * (times - len(mask))) for mask in (one, other) if mask is not None]
     return tuple(map(all, zip(*masks, strict=True))) if masks else None
 
 
 def _first(one: Bound | None, other: Bound | None) -> Bound | None:
-    """The earlier one; of two at one iteration the former."""
+    """The earlier bound; for equal iterations, the first."""
     return other if one is None or (other is not None and other.at < one.at) else one
 
 
@@ -310,12 +314,12 @@ class _WarmUpStep(NamedTuple):
 
 
 _Form = Mapping[int, bool]
-"""Use of the loop, on whatever rank -> whether a kind of iteration calls it."""
+"""Use of the loop, on any rank -> true if this kind of iteration calls it."""
 
 
 def loop_templates(plan: Plan, rank: Rank, tables: Sequence[WalkTable]) -> Iterator[LoopCall]:
-    """What a rank's engine makes ready while it loads: of each device loop an entry for every size that the tasks give
-    it by their defaults, without entering values: an operator's examples stand for these."""
+    """Entries that a rank's engine makes ready while it loads: for each device loop, one for every size that tasks
+    give it by their defaults. They have no entering values; operators' examples take their place."""
     for table in tables:
         for use in table.uses.values():
             if use.device_loop is not None:
@@ -326,8 +330,8 @@ def loop_templates(plan: Plan, rank: Rank, tables: Sequence[WalkTable]) -> Itera
 
 
 def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
-    """Parameters of each kind of run that tasks tell of; where none does, there may be one that reads no parameters.
-    Loops of one size are made ready for the first kind."""
+    """The parameters of each kind of run that tasks declare. If no task does, try none, in case no size depends on
+    them. Loops whose sizes are fixed are made ready for the first kind only."""
     sized = bool(table.times or table.widths)
     for params in (walk.plan.usual or ({},))[: None if sized else 1]:
         with suppress(ExpressionError):
@@ -339,16 +343,16 @@ def _kinds(walk: WalkTable, table: DeviceLoopTable) -> Iterator[Params]:
 
 
 def _unread(table: DeviceLoopTable, times: int) -> dict[str, Mask]:
-    """Outputs that nobody reads in each iteration: they are handed out in none."""
+    """Outputs that are not read in every iteration; in a warm-up they are handed out in none."""
     emits = table.loop.emits
     always = {edge.source.port for edge in emits if edge.index not in table.readers}
     return {edge.source.port: (False,) * times for edge in emits if edge.source.port not in always}
 
 
 def _forms(table: DeviceLoopTable) -> list[_Form]:
-    """Which uses are called in an iteration: those without conditions of their own, then one condition after the other
-    holds, in the order of the body; in the last one all do. What indices of loops inside decide is no matter of the
-    iteration."""
+    """The kinds of iterations, by the uses that they call: first only uses without conditions of their own, then one
+    condition after the other holds, in the order of the body, and in the last kind all do. Conditions on the indices
+    of inner loops don't count."""
     whens: dict[int, tuple[str, ...]] = {use.index: use.when for use in table.loop.others.values()}
     for use, inside in zip(table.uses, table.loop.inside, strict=True):
         whens[use.plan.index] = tuple(text for text in use.plan.when if not _decided(use, len(inside), text))
@@ -358,14 +362,13 @@ def _forms(table: DeviceLoopTable) -> list[_Form]:
 
 
 def _decided(use: UseTable, deep: int, text: str) -> bool:
-    """Whether a condition of a use follows from indices of the `deep` loops inside that hold it, and parameters."""
+    """True if a condition of a use follows from parameters and the indices of the `deep` inner loops that hold it."""
     read = parse(text).loops
     return deep > 0 and bool(read) and read <= {INDEX, *use.loop_names[-deep:]}
 
 
 class _WarmUp(LoopEntry):
-    """A run that leaves the task's parameters alone, of which no more is known: its iterations are of the kinds that
-    runs are likeliest to have."""
+    """The entry of a warm-up: a run with the task's default parameters, whose iterations are of the likeliest kinds."""
 
     def __init__(self, calls: Calls, step: WalkStep, table: DeviceLoopTable, forms: Sequence[_Form]) -> None:
         self._forms = forms
@@ -382,7 +385,7 @@ class _WarmUp(LoopEntry):
         return None if all(mask) else mask, None
 
     def _decides(self, use: UseTable, inner: Vector) -> bool:
-        """Whether conditions that indices of loops inside decide let it be called."""
+        """True if the conditions on indices of inner loops let it be called."""
         where = self._where(use, inner)
         for text in use.plan.when:
             with suppress(ExpressionError):
@@ -410,7 +413,7 @@ class _WarmUp(LoopEntry):
     def _params(
         self, use: UseTable, inner: Vector, active: Mask | None, times: int
     ) -> tuple[Mapping[str, Scalar], Bound | None]:
-        """As far as they are known."""
+        """Parameters, as far as they are known."""
         found: dict[str, Scalar] = {**(use.node.defaults if use.node is not None else {}), **use.literals}
         where = self._where(use, inner)
         for name, value in (*use.fixed, *use.computed):

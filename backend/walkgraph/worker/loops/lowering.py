@@ -1,11 +1,12 @@
-"""Device loops lowered: from the plan to what a rank's walker sees of one, and to the specs that its engine runs.
+"""Lowers device loops: from the plan to a rank's Walk, and to the specs that its engine runs.
 
-In a rank's own table all uses that a device loop iterates there are one use, at the place of the first, without inner
-edges; what follows the loop stays as it is, inside it. Edges keep their indices and, between ranks, their keys, so that
-peers know nothing of it. Entering edges feed ports named `use.port`; leaving ones come from ports named by what is
-wanted of a use's port (`last llm.token`). Those to followers leave with `each`, under the key of the iteration.
+In a rank's own table, all uses that a device loop iterates there become one *standing use*, in the place of the first
+and without inner edges. Followers of the loop stay as they are, inside it. Edges keep their indices and, between ranks,
+their keys, so that peers see no difference. Entering edges feed ports named `use.port`. Leaving edges come from ports
+named by how a use's port leaves (`last llm.token`); those to followers leave with `each`, under the key of the
+iteration.
 
-A spec unrolls the loops inside. Their counts follow from parameters, so that there is a spec for each size.
+A spec unrolls inner loops. Their counts follow from parameters, so there is one spec for each size.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,11 +36,11 @@ V = TypeVar("V")
 
 _NOWHERE = -1
 PARTS = "parts "
-"""Begins the port of what an outer loop goes on to collect."""
+"""Prefix of a port whose values an outer loop goes on collecting."""
 MOST = 512
-"""Uses in an unrolled iteration; a loop with more has its inner ones run by themselves."""
+"""The most uses in an unrolled iteration; in a loop with more, the inner loops run by themselves."""
 _MOST_SPECS = 64
-"""Of one loop; the sizes that were not entered for longest go first."""
+"""The most specs of one loop; the least recently made go first."""
 
 
 class Feed(NamedTuple):
@@ -47,21 +48,22 @@ class Feed(NamedTuple):
 
     port: str
     entry: str | None
-    """The port of the loop as a whole by which a value enters."""
+    """The port of the standing use by which a value enters."""
     sliced: bool
-    """What enters is a sequence: slice i goes to iteration i."""
+    """True if a sequence enters: slice i goes to iteration i."""
     plain: EdgePlan | None
-    """Within an iteration."""
+    """The edge within an iteration."""
     carried: tuple[EdgePlan, ...]
-    """From an iteration before, of the innermost loop first; the last may be of the device loop itself."""
+    """Edges from the previous iteration, those of the innermost loop first; the last may belong to the device loop
+    itself."""
     across: EdgePlan | None
-    """From another rank's part of the loop."""
+    """The edge from another rank's part of the loop."""
 
 
 class DeviceLoop:
-    """One loop of a Walk, as far as this rank's device iterates it: the walker has one use that stands for it.
+    """The part of a Walk's loop that this rank's device iterates; for the walker, one use stands for it.
 
-    `until`, outputs and sends name a use by its place in `uses`, until the loop is unrolled.
+    `until`, outputs and sends name a use by its index in `uses`, until the loop is unrolled.
     """
 
     def __init__(self, plan: Plan, walk: WalkPlan, loop: LoopPlan, rank: Rank) -> None:
@@ -70,55 +72,55 @@ class DeviceLoop:
         common = common_conditions(walk, iterated, loop)
         own = [replace(use, when=use.when[len(common) :]) for use in iterated]
         self.uses = tuple(use for use in own if use.rank == rank)
-        """Those that it iterates here, each with the conditions of its own: those of all are the standing use's."""
+        """Uses that it iterates here, with conditions of their own only: the standing use has the common ones."""
         self.nodes = tuple(plan.nodes[use.node] for use in self.uses)
-        """Of these uses."""
+        """The nodes of these uses."""
         self._states = _unique(state for node in self.nodes for state in node.states.values())
         self.place = {use.index: place for place, use in enumerate(self.uses)}
-        """Of each of these uses."""
+        """Use -> its index in `uses`."""
         self.others = {use.index: use for use in own if use.rank != rank}
-        """Those that it iterates on other ranks, likewise."""
+        """Uses that it iterates on other ranks, likewise."""
         self.leads = leader(iterated) == rank
         self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
-        """Made when a run enters."""
+        """Forks that are made when a run enters."""
         self._gone = {*self.place, *loop.forks}
-        """Uses that the standing one stands for."""
+        """Uses that the standing use replaces."""
         self.first = self.uses[0].index
-        """The use that stands for it."""
+        """Index of the standing use."""
         self._outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
         self.depth = len(self._outer)
-        """Loops around it."""
+        """The number of loops around it."""
         self.inside = tuple(use.loops[self.depth + 1 :] for use in self.uses)
-        """Of each use, the loops inside that hold it."""
+        """For each use, the inner loops that hold it."""
         self.anew = self._anew()
         """States that begin every iteration empty."""
         self.feeds = tuple(tuple(self._feeds(use)) for use in self.uses)
-        """Of each use."""
+        """The feeds of each use."""
         self.until: Place | None = (self.place[loop.until[0]], loop.until[1]) if loop.until is not None else None
         self.sends = tuple((self.place[e.source.use], e) for e in walk.edges if self._goes_across(e))
-        """Uses whose values go to another rank's part of the loop."""
+        """Edges to another rank's part of the loop, each with its source's index in `uses`."""
         self.followed = any(loop.index in use.loops and use.index not in self._gone for use in walk.uses)
-        """Uses inside, on whatever rank, are not iterated here."""
+        """True if the loop has followers: uses inside it, on any rank, that the device does not iterate."""
         self.outputs: dict[str, LoopOutput] = {}
-        """By their keys."""
+        """Outputs by key."""
         edges = tuple(self._edge(edge) for edge in walk.edges)
         self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
-        """Edges whose values go out while it runs, `source.port` being the output's key: leaving ones, and those to
-        followers."""
+        """Edges whose values leave while it runs: leaving edges, and those to followers. `source.port` is the output's
+        key."""
         self.follows = tuple(edge for edge in self.emits if edge.target.kind == "use")
         """Edges to followers."""
         self.walked = replace(walk, uses=tuple(self._use(use, common) for use in walk.uses), edges=edges)
-        """The Walk as this rank walks it."""
+        """The Walk as this rank's walkers see it."""
 
     @cached_property
     def across(self) -> Mapping[int, EdgePlan]:
-        """By their indices, the edges from other ranks' parts."""
+        """The edges from other ranks' parts, by index."""
         edges = (feed.across for feeds in self.feeds for feed in feeds)
         return {edge.index: edge for edge in edges if edge is not None}
 
     @cached_property
     def collecting(self) -> frozenset[int]:
-        """Places of uses whose values of several inner iterations are stacked within one."""
+        """Indices of uses whose values from several inner iterations are stacked within one iteration."""
         return frozenset(
             self.place[edge.source.use]
             for feeds in self.feeds
@@ -160,7 +162,7 @@ class DeviceLoop:
     # ── edges ──
 
     def _inside(self, edge: EdgePlan) -> bool:
-        """Whether both ends of an edge to a use of the loop are in it."""
+        """True if both ends of an edge to a use of the loop are in the loop."""
         if edge.source.kind == "loop":
             return edge.source.index == self.plan.index or any(edge.source.index in inner for inner in self.inside)
         return edge.source.kind == "use" and edge.source.use in self.place
@@ -216,7 +218,8 @@ class DeviceLoop:
 
 
 def device_loops(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, DeviceLoop]]:
-    """The Walk as this rank walks it, and what its standing uses stand for. Uses inside have no rank any more."""
+    """The Walk as this rank's walkers see it, and its standing uses with their loops. Replaced uses have no rank any
+    more."""
     found: dict[int, DeviceLoop] = {}
     for loop in walk.loops:
         if loop.within < 0 and any(walk.uses[use].rank == rank for use in loop.core):
@@ -233,18 +236,18 @@ def _unique(values: Iterable[int]) -> tuple[int, ...]:
 
 
 class Instance(NamedTuple):
-    """A use at indices of the loops inside, `()` for one that is in none of these."""
+    """A use at given indices of the inner loops; `()` if it is in none."""
 
     place: int
-    """Among the uses of the device loop."""
+    """Its index among the uses of the device loop."""
     inner: tuple[int, ...]
 
 
 def _block(
     inside: Sequence[tuple[int, ...]], times: Mapping[int, int], places: Sequence[int], at: tuple[int, ...]
 ) -> Iterator[Instance]:
-    """One iteration of what is around these places, in the order of the calls: uses, and loops with all of theirs.
-    `inside`: of each use, the loops inside that hold it."""
+    """Yield one iteration of what holds these uses, in the order of the calls: uses, and inner loops with all their
+    iterations. `inside`: for each use, the inner loops that hold it."""
     begun: set[int] = set()
     for place in places:
         loops = inside[place]
@@ -258,36 +261,36 @@ def _block(
 
 
 def unrolls(inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> bool:
-    """Whether each use has an instance, and they are not too many."""
+    """True if each use has at least one instance, and there are not too many."""
     counts = [prod(times[loop] for loop in loops) for loops in inside]
     return min(times.values(), default=1) > 0 and sum(counts) <= MOST
 
 
 def part_key(key: str, number: int) -> str:
-    """Of an output that several instances give."""
+    """Key of one instance's part of an output."""
     return f"{key} #{number}"
 
 
 class Unrolled:
-    """An iteration at given counts of the loops inside. Each use has one instance at least."""
+    """An iteration at given counts of the inner loops. Each use has at least one instance."""
 
     def __init__(self, inside: Sequence[tuple[int, ...]], times: Mapping[int, int]) -> None:
         self.counts = tuple(times.values())
         self.order = list(_block(inside, times, range(len(inside)), ()))
         self._at: dict[int, list[int]] = {}
-        """Place of a use -> those of its instances."""
+        """Index of a use -> indices of its instances in `order`."""
         for at, one in enumerate(self.order):
             self._at.setdefault(one.place, []).append(at)
 
     def of(self, place: int) -> list[int]:
-        """Places of a use's instances."""
+        """Indices of a use's instances."""
         return self._at[place]
 
     def last(self, place: int) -> int:
         return self._at[place][-1]
 
     def under(self, place: int, inner: tuple[int, ...]) -> list[int]:
-        """Places of a use's instances at these leading indices."""
+        """Indices of a use's instances under these leading indices."""
         return [at for at in self._at[place] if self.order[at].inner[: len(inner)] == inner]
 
 
@@ -295,10 +298,10 @@ class Unrolled:
 
 
 class Lowering:
-    """Of one device loop on one rank: its specs by what entries of it have, each made once."""
+    """The specs of one device loop on one rank, by what the entries have; each is made once."""
 
     def __init__(self, loop: DeviceLoop, varying: Iterable[Collection[str]]) -> None:
-        """`varying`: of each use, the parameters that change with the loop's index."""
+        """`varying`: for each use, the parameters that change with the loop's index."""
         self.loop = loop
         self._varying = [tuple(sorted(names)) for names in varying]
         states = dict.fromkeys(state for node in loop.nodes for _, state in sorted(node.states.items()))
@@ -308,7 +311,7 @@ class Lowering:
         self._specs: dict[object, LoopSpec] = {}
 
     def unrolled(self, times: Mapping[int, int]) -> Unrolled:
-        """`times`: of the loops inside."""
+        """Unroll the inner loops. `times`: their counts."""
         key = tuple(times.values())
         found = self._unrolled.get(key)
         if found is None:
@@ -318,8 +321,8 @@ class Lowering:
     def spec(
         self, unrolled: Unrolled, entries: Collection[str], sent: Collection[str], called: Callable[[int], bool]
     ) -> LoopSpec:
-        """`entries`: ports of the loop as a whole that have a value; `sent`: keys of the `each` outputs that somebody
-        reads; `called`: whether any iteration calls an instance, asked of those whose values are stacked."""
+        """`entries`: ports of the standing use that have a value. `sent`: keys of the `each` outputs that somebody
+        reads. `called`: true if any iteration calls an instance; asked only for instances whose values are stacked."""
         stacked = frozenset(at for place in self.loop.collecting for at in unrolled.of(place) if called(at))
         key = unrolled.counts, frozenset(entries), frozenset(sent), stacked
         found = self._specs.get(key)
@@ -334,7 +337,7 @@ class Lowering:
 
 
 class _Lowered:
-    """One spec in the making."""
+    """Builds one spec."""
 
     def __init__(
         self, lowering: Lowering, unrolled: Unrolled, entries: Collection[str], stacked: Collection[int]
@@ -371,7 +374,7 @@ class _Lowered:
         return self.lowering.use(one.place, one.inner, sources)
 
     def _outputs(self) -> Iterator[LoopOutput]:
-        """What several instances give to be collected has a key for each."""
+        """The outputs; a collected output of several instances has a key for each."""
         for out in self.loop.outputs.values():
             places = self.unrolled.of(out.use)
             if out.kind == "collect" and len(places) > 1:
@@ -380,7 +383,7 @@ class _Lowered:
                 yield out._replace(use=places[-1])
 
     def _across(self, feed: Feed, edge: EdgePlan, at: int) -> LoopSource:
-        """What another rank's part gives; a loop with such parts has none inside."""
+        """The source of a value from another rank's part. A loop with such parts has no inner loops."""
         channel = Channel(edge.index, self.loop.others[edge.source.use].rank)
         self.reads.append(ChannelPort(at, feed.port, channel))
         number = len(self.reads) - 1
@@ -414,7 +417,7 @@ class _Lowered:
         return LoopSource("entering", constant=one.inner[common - 1]) if common else LoopSource("index")
 
     def _linked(self, edge: EdgePlan, one: Instance, under: tuple[int, ...]) -> LoopSource | None:
-        """What the edge's source gave under these indices."""
+        """The source of the value that the edge's source gave under these indices."""
         places, port = self.unrolled.under(self.loop.place[edge.source.use], under), edge.source.port
         if edge.leave == "collect" and len(self.unrolled.order[places[-1]].inner) > len(under):
             there = tuple((at, port) for at in places if at in self.stacked)
@@ -424,7 +427,8 @@ class _Lowered:
         return LoopSource("internal", (places[-1], port), part=part)
 
     def _common(self, edge: EdgePlan) -> int:
-        """How many of the loops inside hold both ends; of an index, which loop's it is, 0 for the device loop's."""
+        """How many inner loops hold both ends of an edge; for an index, which loop it belongs to, 0 for the device
+        loop."""
         return edge.common - self.loop.depth - 1
 
 

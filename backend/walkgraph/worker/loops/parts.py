@@ -1,6 +1,6 @@
-"""What a worker has to do with loops that span devices: it carries its engine's words to the peers' and back.
+"""The worker's side of loops that span devices: carries messages between its engine and its peers' engines.
 
-These go before all that waits for a socket, for a device may be waiting for what follows from them.
+These messages go ahead of all others, because a device may be waiting for what follows from them.
 """
 
 import logging
@@ -22,7 +22,7 @@ from walkgraph.worker.io.links import Links
 _log = logging.getLogger(__name__)
 
 _PEEK_MS = 1
-"""How long a message is waited for while the device is at work: after that it is looked what has come of this."""
+"""Milliseconds to wait for a message while the device works; then its progress is checked again."""
 
 
 class Parts:
@@ -32,7 +32,7 @@ class Parts:
         self._resident, self._links, self._carrier = resident, links, carrier
         self._quiet = False
 
-    # ── the engine's words ──
+    # ── from the engine ──
 
     def address(self, rank: Rank) -> int:
         found = self._carrier.address(rank)
@@ -43,30 +43,30 @@ class Parts:
     def send(self, to: Rank, word: BetweenParts) -> None:
         self._links.urge(to, word)
 
-    # ── the peers' ──
+    # ── from peers ──
 
     def take(self, rank: Rank, message: BetweenParts) -> None:
         self._quiet = False
         self._resident.receive(rank, message)
 
     def gone(self, rank: Rank) -> None:
-        """A peer is no more; what touches its memory is over when this returns."""
+        """Handle the death of a peer. Work that touches its memory is over when this returns."""
         self._resident.gone(rank)
 
     # ── the worker's loop ──
 
     def stepped(self, *, quiet: bool) -> None:
-        """`quiet`: nothing has come of the engine's last step."""
+        """Note that the engine has stepped. `quiet`: the step returned no events."""
         self._quiet = quiet
 
     def wait(self, poller: zmq.Poller) -> None:
-        """For a message, while nothing but the device can go on and what it does may need peers."""
+        """Wait briefly for a message if only the device can make progress, and its work may need peers."""
         if self._quiet and self._resident.waits_for_peers:
             poller.poll(_PEEK_MS)
 
 
 def spanning_parts(plan: Plan, rank: Rank, engine: Engine, links: Links, carrier: Carrier) -> Parts | None:
-    """For a rank that has parts of such loops."""
+    """The parts of a rank, if the plan has loops that span it and others."""
     if rank not in spanning_ranks(plan):
         return None
     parts = Parts(engine.loops, links, carrier)

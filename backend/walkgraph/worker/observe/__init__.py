@@ -1,1 +1,1 @@
-"""What is told of a rank's work, and the gate of watched runs."""
+"""Telemetry of a rank's work, and the gate of watched runs."""

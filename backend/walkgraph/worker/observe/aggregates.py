@@ -1,4 +1,4 @@
-"""Work as level `summary` tells it: calls and launches are added up, until what there is leaves."""
+"""Work at level `summary`: calls and launches are added up until the summary leaves."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from walkgraph.worker.observe.call_aggregates import CallAggregates, calls_of
 from walkgraph.worker.observe.launch_groups import LaunchGroup, LaunchGroups, LaunchUses
 
 MOST = 4096
-"""Transfers, and loops that have begun, that are held at a time."""
+"""The most transfers, and the most begun loops, held at a time."""
 
 
 @dataclass(slots=True)
 class _LoopAggregate:
-    """Of one name in one Walk."""
+    """The launches of loops with one name in one Walk."""
 
     members: dict[LoopMember, None] = field(default_factory=dict[LoopMember, None])
     latest: LaunchGroup | None = None
     called: LaunchUses | None = None
-    """By its latest launch."""
+    """The uses of its latest launch."""
     nodes: dict[str, None] = field(default_factory=dict[str, None])
     uses: dict[str, None] = field(default_factory=dict[str, None])
     launches: int = 0
@@ -35,7 +35,7 @@ class _LoopAggregate:
 
 
 class Slots(Protocol):
-    """What is asked of the engine."""
+    """The engine, as far as aggregates need it."""
 
     def positions(self) -> Mapping[LoopKey, int]: ...
 
@@ -45,14 +45,14 @@ class Aggregates:
         self._rank, self._groups, self._slots = rank, groups, slots
         self._work = CallAggregates(rank)
         self._loops: dict[tuple[str, str], _LoopAggregate] = {}
-        """By Walk and name."""
+        """Aggregates by Walk and loop name."""
         self._begun: dict[LoopKey, tuple[LoopCall, float]] = {}
         self._sent: dict[tuple[RunId, Rank, int, int], t.Transfer] = {}
         self._lost = 0
 
     @property
     def lost(self) -> int:
-        """What found no room."""
+        """The number of entries dropped because the aggregates were full."""
         return self._lost + self._work.lost
 
     def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ class Aggregates:
         self._work.forwarded(event)
 
     def began(self, call: LoopCall) -> None:
-        """A loop that the device runs whole, of which nothing is known before its first launch is over."""
+        """Note that a device loop has begun; nothing more is known of it until its first launch is over."""
         if len(self._begun) < MOST:
             self._begun[_key(call)] = call, call.ready_at
 
@@ -85,7 +85,7 @@ class Aggregates:
             one.batch, one.at = len(event.members), event.timing.finished
 
     def ended(self, done: LoopDone, began: float) -> t.LoopWork:
-        """What it came to. `began`: where it doesn't say so."""
+        """The totals of an ended loop. `began`: used if the loop never had a slot."""
         call, counted = done.call, calls_of(done)
         self._begun.pop(_key(call), None)
         return t.LoopWork(
@@ -100,7 +100,7 @@ class Aggregates:
         )
 
     def sent(self, one: t.Transfer) -> None:
-        """Those of one edge are summed, and told where the last of them was."""
+        """Add a transfer. Transfers of one edge are summed and reported at the place of the last one."""
         key = (one.run, one.target, -1 if one.stream else one.step, one.edge)
         before = self._sent.pop(key, None)
         if before is None and len(self._sent) >= MOST:
@@ -115,7 +115,7 @@ class Aggregates:
         self._sent[key] = one
 
     def take(self) -> Iterable[t.Any]:
-        """All that there is, once."""
+        """Remove and return everything added up so far."""
         loops, self._loops = self._loops, {}
         begun, self._begun = self._begun, {}
         for member in [member for one in loops.values() for member in one.members] if begun else ():

@@ -1,7 +1,7 @@
-"""Calls as level `summary` tells them: added up by run, Walk and use until they are told.
+"""Calls at level `summary`: added up by run, Walk and use until they are reported.
 
-Batches of the same uses of the same runs come again and again. What their rows have alike is added up once for all of
-them, and the rows are made when they leave.
+Batches of the same uses of the same runs come again and again. What their rows share is added up once for the batch;
+rows are made only when they leave.
 """
 
 from collections.abc import Sequence
@@ -15,26 +15,26 @@ from walkgraph.ids import Rank
 from walkgraph.telemetry.events import Activity
 
 MOST = 4096
-"""Rows that are held at a time."""
+"""The most rows held at a time."""
 
 _Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Runs, Walks, uses."""
 
 
 class _BatchAggregate:
-    """Batches of the same rows since something was told last."""
+    """Batches of the same rows since the last report."""
 
     __slots__ = ("busy", "calls", "count", "finished", "launched", "nodes", "ready", "started")
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.nodes = [call.node for call in calls]
         self.calls: Sequence[Call] = ()
-        """Of the last batch."""
+        """Calls of the last batch."""
         self.ready: Sequence[float] = ()
-        """Of each row, summed over the batches."""
+        """Ready time of each row, summed over the batches."""
         self.count = 0
         self.launched = self.started = self.finished = self.busy = 0.0
-        """When the first one started; these times of all, summed; when the last one ended; seconds."""
+        """Start of the first batch; sum of all start times; end of the last batch; seconds in all."""
 
     def clear(self) -> None:
         self.calls, self.count, self.started, self.busy = (), 0, 0.0, 0.0
@@ -46,14 +46,14 @@ class CallAggregates:
         self._groups: dict[_Columns, _BatchAggregate] = {}
         self._rows = 0
         self.lost = 0
-        """Rows that found no room."""
+        """The number of rows dropped because there were too many."""
 
     def __bool__(self) -> bool:
         return self._rows > 0
 
     def forwarded(self, event: Forwarded) -> None:
         calls = event.calls
-        # A row for each call: nothing but columns is made of them here.
+        # Every call is a row, so make nothing but columns here.
         key = tuple([c.run for c in calls]), tuple([c.walk for c in calls]), tuple([c.name for c in calls])
         one = self._groups.get(key)
         if one is None or not one.count:
@@ -71,11 +71,11 @@ class CallAggregates:
         one.busy += one.finished - started
 
     def take(self) -> Sequence[Activity]:
-        """All that there is, once: one for each use of a run."""
+        """Remove and return everything added up so far: one activity for each use of a run."""
         if not self._rows:
             return ()
         found, self._rows = list[Activity](), 0
-        # Those that did not come again make room.
+        # Batches that did not come again make space for others.
         self._groups = {key: one for key, one in self._groups.items() if one.count}
         for columns, one in self._groups.items():
             found += self._told(columns, one)
@@ -113,7 +113,7 @@ class CallAggregates:
 
 
 def merged(rows: Sequence[Activity]) -> list[Activity]:
-    """One for each use of a run, where there are several."""
+    """Merge rows of the same use of a run."""
     found: dict[tuple[str, str, str], Activity] = {}
     for row in rows:
         key = row.run, row.walk, row.use
@@ -140,8 +140,8 @@ def merged(rows: Sequence[Activity]) -> list[Activity]:
 
 
 def calls_of(done: LoopDone) -> Sequence[tuple[LoopUseSpec, int]]:
-    """How often the loop has called its uses, those that it has, those of loops inside by their name; as if once where
-    it failed before its first iteration."""
+    """How often the loop called its uses, without those it never called; uses of inner loops are counted by name. A
+    loop that failed before its first iteration counts as one iteration."""
     tried = max(1, done.iterations)
     counts: dict[str, int] = {}
     for use, given in zip(done.call.spec.uses, done.call.uses, strict=True):

@@ -1,4 +1,4 @@
-"""How one run is watched on one rank: what is looked at as it goes, and the gate that its calls pass."""
+"""Watching of one run on one rank: the values that are probed, and the gate that its calls pass."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,21 +16,21 @@ class Control:
     def __init__(
         self, plan: Plan, rank: Rank, event: Started, watch: Watch, loops: Callable[[], Iterable[Ref]]
     ) -> None:
-        """`loops`: those on the device that haven't ended."""
+        """`loops`: gives the device loops that have not ended."""
         self._plan, self._rank, self._record, self._loops = plan, rank, event.record, loops
         self._run: RunId = event.run
         self._steps: Sequence[StepPlan] = event.itinerary.steps
         self._observed: Observed | None = None
         self._gate: Gate | None = None
         self._number = 0
-        """Of the last order that was obeyed: what is said from then on is newer, by whichever gate."""
+        """Number of the last order obeyed; later reports carry it, from whichever gate."""
         if event.hold:
             self.obey(Order(run=self._run, mode="close"))
         self.watch(watch)
 
     @property
     def needless(self) -> bool:
-        """Nothing is looked at, and all calls pass."""
+        """True if no value is probed and all calls pass."""
         return self._observed is None and self._gate is None
 
     def watch(self, watch: Watch) -> None:
@@ -52,21 +52,21 @@ class Control:
         return out
 
     def take(self, commands: list[Command]) -> list[Command]:
-        """What is done of these."""
+        """The commands that may be performed now."""
         return commands if self._gate is None else self._gate.take(commands)
 
     def outputs(self, ref: Ref, outputs: Mapping[str, Any]) -> Iterable[Command]:
-        """What is looked at of a call that went well."""
+        """Probes of the outputs of a successful call."""
         return () if self._observed is None else self._observed.outputs(ref.step, ref.use, ref.iteration, outputs)
 
     def input(self, step: int, name: str, value: Any) -> Iterable[Command]:
-        """And of a Walk's input."""
+        """Probes of a Walk's input."""
         return () if self._observed is None else self._observed.input(step, name, value)
 
     def edges(self, step: int) -> frozenset[int]:
-        """Those that are looked at, by index."""
+        """Indices of the edges that are probed."""
         return frozenset() if self._observed is None else self._observed.edges(step)
 
     def passing(self, step: int, edge: int, at: tuple[int, ...], value: Any) -> Iterable[Command]:
-        """And of a value that goes over one of them."""
+        """Probes of a value that passes over one of them."""
         return () if self._observed is None else self._observed.passing(step, edge, at, value)

@@ -1,9 +1,10 @@
-"""The gate that the calls of one run pass on one rank: what may be made, what is held, what is said of it. Pure.
+"""The gate that the calls of one run pass on one rank: it lets calls pass, holds them, and reports which are held.
+Pure.
 
     open ──breakpoint, close──> closed ──one, through──> closed, some let pass ──open──> open
 
-A call is what a walker asks for: a node's call, a move of a state, a loop that the device runs whole. Such a loop may
-be under way when the gate closes: then it leaves its row, and is told among what is held. Loops of one run are held and
+A call is anything that a walker asks for: a node's call, a move of a state, a device loop. A device loop may be running
+when the gate closes: then it leaves its slot and is reported among the held calls. The loops of one run are held and
 freed together.
 """
 
@@ -36,26 +37,26 @@ class Gate:
         loops: Callable[[], Iterable[Ref]],
         number: int = 0,
     ) -> None:
-        """`loops`: those on the device that were asked for and haven't ended, held here or under way. `number`: of the
-        last order that the run obeyed here."""
+        """`loops`: gives the device loops that were asked for and have not ended, held here or running. `number`: that
+        of the last order the run obeyed here."""
         self.breaks: tuple[Break, ...] = ()
         self._plan, self._rank, self._run, self._steps, self._loops = plan, rank, run, steps, loops
         self._open, self._through = True, None
         self._through: HeldCall | None
         self._held: dict[Ref, _HeldCommand] = {}
-        """In the order in which they came."""
+        """Held calls, in the order in which they came."""
         self._parked = False
-        """The engine holds the run's loops."""
+        """True while the engine holds the run's loops."""
         self._breakpoint, self._number = "", number
         self._said: tuple[tuple[HeldCall, ...], str] = (), ""
 
     @property
     def needless(self) -> bool:
-        """All passes, now and later."""
+        """True if every call passes, now and later."""
         return self._open and not self.breaks
 
     def take(self, commands: Iterable[Command]) -> list[Command]:
-        """What is let pass of these, and what follows."""
+        """The commands that pass, and reports that follow."""
         out: list[Command] = []
         for command in commands:
             if isinstance(command, _Called):
@@ -87,7 +88,7 @@ class Gate:
         self._say(out)
         return out
 
-    # ── what comes ──
+    # ── arriving calls ──
 
     def _come(self, command: _Called, out: list[Command]) -> None:
         told = self._told(command)
@@ -107,7 +108,7 @@ class Gate:
             self._parked = True
             out.append(HoldLoops(self._run))
 
-    # ── what goes on ──
+    # ── passing calls ──
 
     def _let(self, out: list[Command], which: Callable[[HeldCall], bool]) -> None:
         if self._parked and any(which(told) for told in self._on_device()):
@@ -128,7 +129,7 @@ class Gate:
             out.append(FreeLoops(self._run))
 
     def _within(self, told: HeldCall) -> bool:
-        """Whether a call belongs to the iteration that is gone through, or to an earlier one."""
+        """True if a call belongs to the iteration that may run through, or to an earlier one."""
         last = self._through
         if last is None or not 0 <= last.step < len(self._steps):
             return False
@@ -148,7 +149,7 @@ class Gate:
                 return told.iteration[depth] < index
         return True
 
-    # ── what is said ──
+    # ── reports ──
 
     def _say(self, out: list[Command]) -> None:
         said = self._list(), self._breakpoint
@@ -167,7 +168,7 @@ class Gate:
         return told.step, told.iteration, next(use.index for use in uses if use.name == told.use)
 
     def _on_device(self) -> list[HeldCall]:
-        """Loops on the device that were let pass."""
+        """Device loops that were let pass."""
         return [self._loop(ref) for ref in self._loops() if ref not in self._held]
 
     def _told(self, command: _Called) -> HeldCall:
@@ -197,7 +198,8 @@ def _hits(one: Break, told: HeldCall) -> bool:
 
 
 def _same(one: HeldCall, other: HeldCall) -> bool:
-    """Parts of a loop on several ranks are one call: those that go on must not wait for others that are held."""
+    """True if two calls are the same. Parts of a loop on several ranks are one call: a part that goes on must not wait
+    for held ones."""
     if one.loop or other.loop:
         return (one.step, one.loop, one.iteration) == (other.step, other.loop, other.iteration)
     return (one.step, one.use, one.iteration) == (other.step, other.use, other.iteration)

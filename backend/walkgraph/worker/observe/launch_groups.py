@@ -1,5 +1,5 @@
-"""Runs in launches of loops, grouped by Walk and loop as telemetry names them. Consecutive launches mostly hold the
-same runs, so that what was found for them is kept."""
+"""Groups the runs in loop launches by Walk and loop, as telemetry names them. Consecutive launches mostly have the same
+runs, so the groups found for them are kept."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class LaunchColumns(NamedTuple):
 
 
 class LaunchUses(NamedTuple):
-    """Of a launch, each once."""
+    """Names and nodes of the uses in a launch, each once."""
 
     names: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -28,16 +28,16 @@ class LaunchGroup:
     def __init__(self, walk: str, loop: str, members: Sequence[LoopMember]) -> None:
         self.walk, self.loop, self.members = walk, loop, members
         self.spans = members[0].spans
-        """Loops of one body do so alike."""
+        """True if the loops have parts on other ranks; loops of one body are alike in that."""
         self._columns: LaunchColumns | None = None
         self._uses: dict[tuple[int, ...], LaunchUses] = {}
 
     def has(self, member: LoopMember) -> bool:
-        """Of a launch of this group."""
+        """True if a member of the launch belongs to this group."""
         return (member.walk, member.loop) == (self.walk, self.loop)
 
     def uses(self, places: tuple[int, ...]) -> LaunchUses:
-        """Those at these places of the body."""
+        """The uses at these indices of the body."""
         found = self._uses.get(places)
         if found is None:
             first = self.members[0]
@@ -65,7 +65,8 @@ class LaunchGroups:
         self._found: list[LaunchGroup] = []
 
     def of(self, members: tuple[LoopMember, ...]) -> Sequence[LaunchGroup]:
-        """Loops of one body may have several names. The same objects as the last time, if the members are."""
+        """The groups of a launch: loops of one body may have several names. The same objects as last time if the
+        members are the same."""
         if self._members is not members:
             self._members = members
             named: dict[tuple[str, str], list[LoopMember]] = {}

@@ -1,4 +1,4 @@
-"""Which values of one run are looked at on one rank: by taps, for its record, because a call is held. Pure."""
+"""Selects the values of one run to probe on one rank: by taps, for its record, or because a call is held. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,16 +13,16 @@ Vector = tuple[int, ...]
 
 
 class Observed:
-    """What of a run is looked at as it goes."""
+    """The probes of a run as it goes."""
 
     def __init__(
         self, plan: Plan, rank: Rank, run: RunId, steps: Sequence[StepPlan], taps: Sequence[Tap], *, record: bool
     ) -> None:
         self._plan, self._rank, self._run, self._steps, self._record = plan, rank, run, steps, record
         self._taps: dict[tuple[str, str], tuple[Tap, ...]] = {}
-        """By Walk and source."""
+        """Taps by Walk and source."""
         self._edges: dict[tuple[str, str, str], tuple[Tap, ...]] = {}
-        """By Walk, source and target."""
+        """Taps by Walk, source and target."""
         self._uses = {(tap.walk, tap.source.partition(".")[0]) for tap in taps if not tap.to}
         for tap in taps:
             if tap.to:
@@ -32,7 +32,7 @@ class Observed:
                 self._taps[tap.walk, tap.source] = (*self._taps.get((tap.walk, tap.source), ()), tap)
 
     def outputs(self, step: int, use: int, at: Vector, outputs: Mapping[str, Any]) -> Iterator[Observe]:
-        """Of a node's call that went well; a port that a tap is on may be absent."""
+        """Probe the outputs of a node's successful call. A port with a tap may be absent."""
         walk = self._walk(step)
         place = walk.uses[use]
         if place.op != "call" or not (self._record or (walk.name, place.name) in self._uses):
@@ -44,7 +44,7 @@ class Observed:
             yield from self._seen(walk, step, f"{place.name}.{port}", at, known.get(port, ""), found)
 
     def input(self, step: int, name: str, value: Any) -> Iterator[Observe]:
-        """Of a Walk: told by the lowest of the ranks that read it."""
+        """Probe a Walk's input, on the lowest rank that reads it."""
         walk = self._walk(step)
         readers = [
             walk.uses[edge.target.use]
@@ -55,14 +55,14 @@ class Observed:
             yield from self._seen(walk, step, f"@in.{name}", (), self._taken(walk, name), value)
 
     def edges(self, step: int) -> frozenset[int]:
-        """Those of the step's Walk that a tap is on, by index."""
+        """Indices of the edges in the step's Walk that have taps."""
         walk = self._walk(step)
         if not self._edges:
             return frozenset()
         return frozenset(edge.index for edge in walk.edges if _ends(walk, edge) in self._edges)
 
     def passing(self, step: int, index: int, at: Vector, value: Any) -> Iterator[Observe]:
-        """A value goes over an edge: of one out of a loop, what leaves it."""
+        """Probe a value that passes over an edge; for an edge out of a loop, the value that leaves the loop."""
         walk = self._walk(step)
         edge = walk.edges[index]
         taps = self._edges.get(_ends(walk, edge), ())
@@ -91,7 +91,7 @@ class Observed:
 
 
 def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoop | MoveState) -> Iterator[Observe]:
-    """Inputs and states of a call that is held: as `use.port`, and `use.slot`."""
+    """Probe the inputs and states of a held call, named `use.port` and `use.slot`."""
     if isinstance(command, MoveState):
         return
     call = command.call
@@ -100,7 +100,7 @@ def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoo
         uses = [(walk.uses[call.use], command.call.inputs, command.call.states)]
     else:
         places = {use.name: use for use in walk.uses}
-        # Loops inside are told by their first iteration.
+        # Inner loops are shown by their first iteration.
         uses = [
             (
                 places[one.name],

@@ -1,4 +1,4 @@
-"""The conductor's probes: what a rank answers about runs that make no progress."""
+"""Answers the conductor's probes about runs that make no progress."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from walkgraph.worker.suspension import Suspension
 
 
 class ProbedLinks(Protocol):
-    """The ways to others."""
+    """The links, as far as probes need them."""
 
     conductor: Reports
     held: HeldMessages
@@ -28,7 +28,7 @@ class Probes:
         self._asked: Probe | None = None
 
     def ask(self, probe: Probe) -> None:
-        """To be answered at the end of the turn: by then all that has come was dealt with."""
+        """Take a probe, to be answered at the end of the turn, when all messages that have come are handled."""
         self._asked = probe
 
     def answer(self) -> None:

@@ -1,4 +1,4 @@
-"""What a rank tells of the values that somebody looks at: each as a `Sample`, of a tap not more often than it wants."""
+"""Sends the values that somebody looks at as `Sample`s, for each tap no more often than it asks."""
 
 from collections.abc import Callable, Iterable
 from math import inf
@@ -13,13 +13,13 @@ from walkgraph.wire.watching import Tap
 from walkgraph.worker.events import ABSENT, Observe
 
 LEAST = 0.05
-"""Seconds between two samples of a tap, whatever it asks for."""
+"""The fewest seconds between two samples of a tap, whatever it asks for."""
 _SOON = 0.002
-"""Seconds until it is looked again what has come of the device."""
+"""Seconds until the device is checked again for results."""
 
 
 class StateReader(Protocol):
-    """Of states: the engine."""
+    """The engine's states, as far as samples need them."""
 
     def glance(self, key: StateKey) -> Any: ...
 
@@ -35,9 +35,9 @@ class Samples:
         self._rank, self._states, self._emitter, self._clock = rank, states, emitter, clock
         self._looker = ValueProbe()
         self._armed: frozenset[str] = frozenset()
-        """Taps by id: nothing is told of one that is gone, though it was looked at."""
+        """Ids of the current taps. A sample of a removed tap is dropped, even if its value was probed."""
         self._last: dict[str, float] = {}
-        """Tap -> its last sample."""
+        """Tap -> time of its last sample."""
 
     def look(self, observe: Observe) -> None:
         now, taps = self._clock(), observe.taps
@@ -54,12 +54,12 @@ class Samples:
         self._looker.take(asked, None if value is ABSENT else value, observe.modality, wants)
 
     def keep(self, taps: Iterable[Tap]) -> None:
-        """All others are gone."""
+        """Set the current taps; all others are removed."""
         self._armed = frozenset(tap.id for tap in taps)
         self._last = {tap: at for tap, at in self._last.items() if tap in self._armed}
 
     def wait(self, longest: float) -> float:
-        """Seconds until it should be asked what is to be told."""
+        """Seconds until `tell` should be called, at most `longest`."""
         return min(longest, _SOON) if self._looker.pending else longest
 
     def tell(self) -> None:

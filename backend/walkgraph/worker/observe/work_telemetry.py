@@ -1,6 +1,6 @@
-"""What a rank tells of its work: forwards, launches, loops, tensors that leave and come, gauges.
+"""Telemetry of a rank's work: forwards, launches, loops, tensors that leave and arrive, gauges.
 
-Nothing is made where telemetry is off. What is told at level `summary` is added up in `Aggregates`.
+Nothing is made while telemetry is off. At level `summary`, `Aggregates` adds events up.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class PoolsLike(Protocol):
 
 
 class MeasuredEngine(Protocol):
-    """What is told of the engine."""
+    """The engine, as far as telemetry needs it."""
 
     @property
     def pools(self) -> PoolsLike: ...
@@ -39,12 +39,12 @@ class MeasuredEngine(Protocol):
     def time_steps(self, *, on: bool) -> None: ...
 
     def positions(self) -> Mapping[LoopKey, int]:
-        """Iterations done of the loops that are in slots now."""
+        """Iterations done by each loop that has a slot now."""
         ...
 
 
 class LinkCounters(Protocol):
-    """What is told of the ways to others."""
+    """Counters of the links."""
 
     @property
     def tickets_out(self) -> int: ...
@@ -64,12 +64,12 @@ class WorkTelemetry:
         self._number = 0
         self._gauged = 0.0
         self._working = False
-        """The last gauge told of work, so that the next one is to come soon."""
+        """True if the last gauge showed work, so that the next one is due soon."""
         self._level: Level = "off"
         self.set_level(emitter.level)
 
     def set_level(self, level: Level) -> None:
-        """From now on; what was added up before leaves as it is."""
+        """Set the level. What was added up before leaves unchanged."""
         for one in self._aggregates.take():
             self._emitter.emit(one)
         self._emitter.set_level(level)
@@ -77,7 +77,7 @@ class WorkTelemetry:
         self._engine.time_steps(on=self._level != "off")
 
     def worked(self, event: Forwarded | Stepped) -> None:
-        """Something is over that the engine has run; it tells of it where this isn't off."""
+        """Report finished work of the engine. The engine sends these events only while telemetry is on."""
         self._number += 1
         if self._level == "full":
             for one in self._rows(event):
@@ -88,7 +88,7 @@ class WorkTelemetry:
             self._aggregates.forwarded(event)
 
     def began(self, call: LoopCall) -> None:
-        """A loop was handed to the device."""
+        """Note that a loop was given to the engine."""
         if self._level == "summary":
             self._aggregates.began(call)
 
@@ -113,7 +113,7 @@ class WorkTelemetry:
         )
 
     def transfer(self, send: Send) -> t.Transfer | None:
-        """What is to be told once a message has left, if anything is."""
+        """The event to emit once the message has left, or None."""
         if self._level == "off" or not isinstance(send.message, m.Deliver | m.StreamItem):
             return None
         count, nbytes = _tensors(send.value)
@@ -168,7 +168,7 @@ class WorkTelemetry:
         return longest if told is None else min(longest, told)
 
     def flush(self, runs: int) -> None:
-        """Gauges, where it is time for them, and all that was told so far."""
+        """Emit gauges if they are due, and send everything gathered so far."""
         if self._level == "off" and self._emitter.wait(0.0) is None:
             return
         now = self._clock()
@@ -249,7 +249,7 @@ class WorkTelemetry:
 
 
 def _tensors(value: Any) -> tuple[int, int]:
-    """How many there are in a value, and their bytes."""
+    """The number of tensors in a value, and their bytes."""
     if isinstance(value, Mapping):
         return _summed(list(value.values()))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

@@ -1,4 +1,4 @@
-"""What a call of a run is given besides its inputs: parameters, seed, and the keys of its states."""
+"""The arguments of a run's calls besides inputs: parameters, seed, and state keys."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from walkgraph.worker.walk.walk_tables import UseTable, WalkTable, evaluator
 
 
 class WalkStep(Protocol):
-    """A step of a run, where calls are made: a walker is one."""
+    """A step of a run in which calls are made; `Walker` is one."""
 
     @property
     def table(self) -> WalkTable: ...
@@ -24,7 +24,7 @@ class WalkStep(Protocol):
 
 
 class Lacking(NamedTuple):
-    """A call can't be made: a port that must hold a value holds none."""
+    """A call can't be made, because a port that must have a value has none."""
 
     error: ErrorInfo
 
@@ -42,13 +42,13 @@ class Calls:
         self.plan, self.rank, self.run, self.given = plan, rank, run, params
         self._session, self.priority = session, priority
         self._fixed: dict[tuple[int, int], dict[str, Scalar]] = {}
-        """Walk and use -> parameters that are the same in every call."""
+        """(Walk, use) -> parameters that are the same in every call."""
         self._seeds: dict[str, int] = {}
 
     def made(
         self, walker: WalkStep, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> RunCall | MoveState | Lacking:
-        """What is to be done at an iteration of a use that no device loops over."""
+        """The command for an iteration of a use that is not a device loop."""
         if use.node is None:
             return self._move(walker, use, at, inputs)
         missing = self.missing(use, inputs)
@@ -92,7 +92,7 @@ class Calls:
         return {**fixed, **{name: value(self.given, where) for name, value in use.computed}}
 
     def fixed(self, walker: WalkStep, use: UseTable) -> Mapping[str, Scalar]:
-        """Those that no loop's index changes."""
+        """Parameters that don't depend on a loop's index."""
         place = walker.table.plan.index, use.plan.index
         if place not in self._fixed:
             fixed = {name: value(self.given, {}) for name, value in use.fixed}
@@ -118,7 +118,7 @@ class Calls:
         return StateKey(self.run, plan.name)
 
     def missing(self, use: UseTable, given: Mapping[str, Any]) -> Sequence[str]:
-        """Ports that must hold a value and don't."""
+        """Required ports without a value."""
         return [port for port in use.node.required if port not in given] if use.node else ()
 
     def lacks(self, use: UseTable, port: str, at: Vector) -> Lacking:
@@ -137,5 +137,5 @@ class Calls:
 
 
 def no_value(error: Exception) -> ErrorInfo:
-    """Of an expression."""
+    """The error for an expression without a value."""
     return ErrorInfo(code="node_error", message=f"an expression has no value: {error}")

@@ -1,11 +1,11 @@
-"""From one iteration of a use to its next: where the use stands in between, and where that leads."""
+"""Moves a use from one iteration to the next: where it stands in between, and where it goes."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 Vector = tuple[int, ...]
 WAIT: Final = (-1,)
-"""In place of a vector: the next iteration depends on an `until` that isn't known yet."""
+"""Stands for a vector while the next iteration depends on an `until` that isn't known yet."""
 
 
 class Cursor(NamedTuple):
@@ -13,7 +13,7 @@ class Cursor(NamedTuple):
 
     prefix: Vector
     entering: bool
-    """The use's iterations under the prefix are to come; otherwise they are over."""
+    """True if the iterations under the prefix are still to come; False if they are over."""
     ended: int
     """Length of the shortest prefix of the old vector under which all calls are over."""
 
@@ -22,8 +22,7 @@ class Next(NamedTuple):
     to: Vector | None
     """None: there is no further iteration."""
     empties: list[Vector]
-    """Prefixes that the cursor passed and under which there was no call: a loop had no iteration, or only empty loops
-    inside."""
+    """Prefixes that the cursor passed without a call: a loop had no iterations, or only empty inner loops."""
     cursor: Cursor
 
 
@@ -33,7 +32,7 @@ def following(at: Vector) -> Vector:
 
 
 def indices(names: Sequence[str], at: Vector) -> dict[str, int]:
-    """What `@loop.NAME` and `@loop.index` stand for."""
+    """The values of `@loop.NAME` and `@loop.index`."""
     found = dict(zip(names, at, strict=False))
     if names and at:
         found["index"] = at[min(len(names), len(at)) - 1]

@@ -1,4 +1,5 @@
-"""Values on a step's edges: on the target's side until no iteration reads them, on the source's until they leave."""
+"""Values on a step's edges: on the target's side until no later iteration reads them, on the source's side until they
+leave."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -10,18 +11,18 @@ from walkgraph.worker.walk.progress import Progress
 from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 EMPTY: Final[dict[str, Any]] = {}
-"""Outputs of a resident loop that had no iteration."""
+"""Outputs of a device loop without iterations."""
 _KEPT, _GONE = 1, 2
 
 Give = Callable[[EdgePlan, Vector, Any], None]
 
 
 class CollectedParts(list[Any]):
-    """What a resident loop gives to a loop around it that goes on collecting."""
+    """Values that a device loop gives to an outer loop, which goes on collecting."""
 
 
 class ArrivedValues:
-    """On the target's side."""
+    """Values on the target's side of edges."""
 
     def __init__(self) -> None:
         self.by_edge: dict[int, dict[Vector, Any]] = {}
@@ -50,7 +51,7 @@ class ArrivedValues:
 
 
 class LeavingValues:
-    """On the source's side: what a use has given and its loops still hold back."""
+    """Values on the source's side of edges: given by a use, and held back by its loops."""
 
     def __init__(self, table: WalkTable, progress: Progress, stack: Callable[[Sequence[Any]], Any]) -> None:
         """`stack`: makes one value of those that a loop collected."""
@@ -58,15 +59,16 @@ class LeavingValues:
         self._held: dict[int, list[Any]] = {}
         """Edge -> values of the iterations so far."""
         self._outputs: dict[int, dict[str, Any]] = {}
-        """Use -> outputs of the iteration it stands at, until it moves on."""
+        """Use -> outputs of its current iteration, until it moves on."""
         self._left: dict[int, int] = {}
-        """Leaving edge of a use that hasn't moved on -> whether its value was kept, or is gone."""
+        """Leaving edge of a use that has not moved on -> `_KEPT` or `_GONE`."""
 
     def put(self, use: int, outputs: dict[str, Any]) -> None:
         self._outputs[use] = outputs
 
     def leave(self, index: int, table: UseTable, at: Vector, ended: int, give: Give) -> None:
-        """Values of iteration `at` go out, those of a loop once it has ended: all calls under `at[:ended]` are over."""
+        """Let the values of iteration `at` leave; those of a loop leave once it has ended. All calls under
+        `at[:ended]` are over."""
         outputs = self._outputs.get(index)
         if outputs is None:
             return
@@ -96,7 +98,7 @@ class LeavingValues:
         return self._stack(held) if edge.leave == "collect" else held[-1]
 
     def forget(self, index: int, table: UseTable) -> None:
-        """The use moves on."""
+        """Forget the outputs of a use that moves on."""
         self._outputs.pop(index, None)
         for edge in table.outputs:
             self._left.pop(edge.index, None)
@@ -111,9 +113,9 @@ class LeavingValues:
             held.append(value)
 
     def _dropped(self, table: UseTable, edge: EdgePlan, at: Vector) -> bool | None:
-        """Whether the iteration's value is suppressed; None while its innermost loop isn't judged.
+        """True if the iteration's value is suppressed; None while there is no verdict on its innermost loop.
 
-        Only that loop counts: what an inner loop gave has left before an outer one is judged.
+        Only that loop counts: values of an inner loop leave before there is a verdict on an outer one.
         """
         loops = table.plan.loops
         if len(loops) == edge.common or not self._loops[loops[-1]].drop_last:

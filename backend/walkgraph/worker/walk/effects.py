@@ -1,19 +1,19 @@
-"""What follows from an event of a run."""
+"""The commands and the failure that follow from one event of a run."""
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.worker.events import Command
 
 
 class Effects:
-    """Gathered by all that work for the run, taken once for each event."""
+    """Everything that works for the run adds to these; they are taken once per event."""
 
     __slots__ = ("commands", "failure")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
-        """In their order."""
+        """Commands, in order."""
         self.failure: ErrorInfo | None = None
-        """That ends the run."""
+        """The error that ends the run."""
 
     def take(self) -> list[Command]:
         commands, self.commands = self.commands, []

@@ -1,4 +1,4 @@
-"""What a walker asks of the run that it belongs to."""
+"""The interface of a run, as its walkers use it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -13,7 +13,7 @@ W_contra = TypeVar("W_contra", contravariant=True)
 
 
 class Host(Protocol[W_contra]):
-    """What a walker asks of the run it belongs to."""
+    """The run, as far as its walkers need it."""
 
     @property
     def params(self) -> Mapping[str, Scalar]: ...
@@ -21,27 +21,28 @@ class Host(Protocol[W_contra]):
     def call(
         self, walker: W_contra, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
     ) -> None:
-        """Everything is there: run it, and answer with `Walker.finish`."""
+        """Make a call whose inputs are complete. `Walker.finish` takes its outputs."""
         ...
 
     def release(self, walker: W_contra, edge: EdgePlan, key: Vector, value: Any) -> None:
-        """A value leaves this rank's walker: to a peer, the client, a result or a stream."""
+        """Take a value that leaves this walker: for a peer, the client, a result or a stream."""
         ...
 
     def passing(self, walker: W_contra, edge: EdgePlan, key: Vector, value: Any) -> None:
-        """A value goes over an edge that is looked at."""
+        """Take note of a value on an edge that is probed."""
         ...
 
     def judged(self, walker: W_contra, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
-        """Tell the loop's other ranks."""
+        """Send a verdict to the other ranks of the loop."""
         ...
 
     def chunk(self, walker: W_contra, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
-        """The stream's chunk for this place (the next one, the first time it is asked); None: not there yet."""
+        """The stream's chunk for this place; the first request for a place takes the next chunk. None: not there
+        yet."""
         ...
 
     def credit(self, edges: Sequence[EdgePlan]) -> bool:
-        """Whether the streams that these edges feed may take another item."""
+        """True if the streams that these edges feed may take another item."""
         ...
 
     def stack(self, values: Sequence[Any]) -> Any: ...
@@ -51,5 +52,5 @@ class Host(Protocol[W_contra]):
         ...
 
     def passed(self, walker: W_contra, state: str, key: Vector) -> None:
-        """No use here needs this `iteration` state any more."""
+        """Note that no use here needs this `iteration` state any more."""
         ...

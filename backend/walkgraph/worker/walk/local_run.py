@@ -1,4 +1,4 @@
-"""What one rank does for one run: it turns what happens into what follows, until the rank's part of the run is over."""
+"""The part of one run that one rank does: turns events into commands until that part is over."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -36,12 +36,12 @@ from walkgraph.worker.walk.walker import Walker
 
 
 class LocalRun:
-    """Every public method returns the commands that follow."""
+    """The part of one run on one rank. Event methods return the commands that follow."""
 
     def __init__(self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, event: Started, watch: Watch) -> None:
         self.run: RunId = event.run
         self.sent = self.received = 0
-        """Messages to and from other ranks."""
+        """The number of messages to and from other ranks."""
         self._plan, self._tables, self._rank = plan, tables, rank
         self._in_turn = taking_turns(event.itinerary.turns, rank)
         self._effects = Effects()
@@ -50,7 +50,7 @@ class LocalRun:
         self._loops = DeviceLoops(calls, self._streams.outgoing)
         self._times = Times()
         self._begun: set[Ref] = set()
-        """Calls under way that were followed already: what becomes of them is told."""
+        """Calls in flight whose outputs were already passed on; only their end is still to be reported."""
         self._over = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
@@ -88,7 +88,7 @@ class LocalRun:
         if self._over or (walker is None and not begun):
             return []
         if isinstance(event, CallBegun):
-            # Who watches a run sees values that are there.
+            # A watched run passes on only values that are complete.
             if walker is not None and self._watched is None:
                 self._begun.add(event.ref)
                 walker.finish(event.ref.use, event.outputs)
@@ -116,7 +116,7 @@ class LocalRun:
         return self._progress()
 
     def items(self, event: Items) -> list[Command]:
-        """What a loop hands out while the engine runs it."""
+        """Take the values that a device loop hands out while it runs."""
         walker = self.steps.walkers.get(event.call.step)
         if self._over or walker is None:
             return []
@@ -129,7 +129,7 @@ class LocalRun:
         self._loops.judge(event)
         return self._progress()
 
-    # ── how it stands ──
+    # ── status ──
 
     @property
     def walkers(self) -> Iterable[Walker]:
@@ -137,7 +137,7 @@ class LocalRun:
 
     @property
     def busy(self) -> bool:
-        """The engine has something of it: a call, or a loop that may go on."""
+        """True if the engine has work of the run: a call, or a loop that can go on."""
         running = (
             (walker.step, use.plan.index)
             for walker in self.walkers
@@ -147,7 +147,7 @@ class LocalRun:
         return bool(self._begun) or any(not self._loops.starved(*place) for place in running)
 
     def credit(self, edges: Iterable[EdgePlan]) -> bool:
-        """Whether the streams that these edges feed may take another item."""
+        """True if the streams that these edges feed may take another item."""
         return self._streams.open(edges)
 
     # ── inside ──
@@ -201,7 +201,7 @@ class LocalRun:
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:
                 self._streams.take(message, event.value)
             case _:
-                # The worker's links take the others.
+                # The worker's links handle the others.
                 pass
 
     def _send(self, rank: Rank, message: m.BetweenWorkers, value: Any, transport: str) -> None:
@@ -214,7 +214,7 @@ class LocalRun:
             self._effects.commands.append(Send(rank, message, value, transport, walk))
 
     def _close_streams(self, step: int) -> None:
-        """A step that is over gives no more items. Calls that were followed before they ended may fail yet: their
-        streams have an error then, and no end."""
+        """Close the streams of a step that is over. Calls whose outputs were passed on early may still fail; until
+        they end, streams stay open, so that they end with the error."""
         if step in self.steps.finished and not any(ref.step == step for ref in self._begun):
             self._streams.close(step)

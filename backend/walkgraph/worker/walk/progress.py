@@ -1,4 +1,4 @@
-"""How far one step of a run has come on one rank: the iteration that each use stands at, and the verdicts on loops.
+"""The progress of one step of a run on one rank: the iteration of each use, and the verdicts on loops.
 
 A verdict says whether an iteration of a loop was the last. Pure: it holds no values.
 """
@@ -10,29 +10,29 @@ from walkgraph.worker.walk.cursor import WAIT, Cursor, Next, Vector, following, 
 from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 VERDICTS = 64
-"""Verdicts on a loop that are kept before those are dropped that no use can ask for any more."""
+"""Verdicts kept per loop before those that no use can ask for are dropped."""
 
 
 class Progress:
     def __init__(self, table: WalkTable, params: Mapping[str, Scalar]) -> None:
         self.at: dict[int, Vector | None] = dict.fromkeys(table.uses)
-        """Use -> the iteration it stands at; None before its first."""
+        """Use -> its current iteration; None before its first."""
         self.state: dict[int, str] = dict.fromkeys(table.uses, "moving")
-        """moving: at the iteration before its next; waiting: for inputs; running; ended."""
+        """moving: between its last iteration and the next; waiting: for inputs; running; ended."""
         self.unfinished = len(table.uses)
-        """Uses that have not ended."""
+        """The number of uses that have not ended."""
         self.cursors: dict[int, Cursor] = {}
-        """Of uses that wait for an `until`."""
+        """Cursors of uses that wait for an `until`."""
         self._table, self._params = table, params
         self._until: list[dict[Vector, bool]] = [{} for _ in table.loops]
-        """Per loop: parents' indices and iteration -> whether it was the last."""
+        """For each loop: indices of outer loops and iteration -> true if it was the last."""
         self._most: list[int] = [VERDICTS for _ in table.loops]
-        """Per loop: verdicts at which old ones are dropped."""
+        """For each loop: the number of verdicts at which old ones are dropped."""
         self._closing: Vector | None = None
-        """Iteration of the loop `chunk` whose chunk has no new items."""
+        """The iteration of the loop `chunk` whose chunk has no new items."""
 
     def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
-        """Of all uses that have not ended: the iteration that each stands at, and its state there."""
+        """Every use that has not ended, with its current iteration and its state."""
         return ((self._table.uses[u], self.at[u] or (), s) for u, s in self.state.items() if s != "ended")
 
     # ── verdicts ──
@@ -47,15 +47,15 @@ class Progress:
             self._most[loop] = max(VERDICTS, 2 * len(kept))
 
     def verdict(self, loop: int, key: Vector) -> bool | None:
-        """Whether an iteration was the last; None while that isn't known."""
+        """True if an iteration was the last; None while that isn't known."""
         return self._until[loop].get(key)
 
     def closes(self, at: Vector) -> bool:
-        """Whether an iteration is there only so that its uses can flush: what has nothing to work on is skipped."""
+        """True if an iteration exists only so that its uses can flush; calls without inputs are skipped in it."""
         return self._closing is not None and at[:1] == self._closing
 
     def awaits_verdict(self, table: UseTable, at: Vector) -> bool:
-        """Whether it isn't known yet if a call that lacks inputs is one of a closing chunk."""
+        """True while it isn't known whether a call without inputs belongs to a closing chunk."""
         loops = table.plan.loops
         return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]]
 
@@ -108,21 +108,21 @@ class Progress:
         return True
 
     def is_past(self, use: int, prefix: Vector) -> bool:
-        """All calls of the use under the prefix are over."""
+        """True if all calls of the use under the prefix are over."""
         reached = self._reached(use)
         return self.state[use] == "ended" or reached[: len(prefix)] > prefix[: len(reached)]
 
     # ── inside ──
 
     def _reached(self, use: int) -> Vector:
-        """Calls of the use before this, which may be a prefix, are over."""
+        """A vector, or prefix of one: all calls of the use before it are over."""
         cursor = self.cursors.get(use)
         if cursor is None:
             return self.at[use] or ()
         return cursor.prefix if cursor.entering else following(cursor.prefix)
 
     def _enters(self, loop: int, prefix: Vector) -> bool:
-        """A stream has a chunk always."""
+        """True if the loop has an iteration. The loop `chunk` always has one."""
         return self._table.loops[loop].times is None or self.times(loop, prefix) > 0
 
     def _goes_on(self, loop: int, key: Vector) -> bool | None:
@@ -136,7 +136,7 @@ class Progress:
         return None if stop is None else more and not stop
 
     def _still_asked(self, loop: int) -> dict[Vector, bool]:
-        """Verdicts on a loop that a use inside may still ask for: none asks for what lies behind it."""
+        """Verdicts on a loop that a use inside may still ask for; no use asks for iterations behind it."""
         uses = [use for use in self._table.loops[loop].uses if self.state[use] != "ended"]
         places = [self.cursors[use].prefix if use in self.cursors else self.at[use] or () for use in uses]
         oldest = min(places, default=None)

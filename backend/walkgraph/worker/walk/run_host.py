@@ -1,4 +1,4 @@
-"""What a run does for its walkers: calls are made, values leave the rank, streams are read and fed."""
+"""Serves the walkers of a run: makes calls, sends values off the rank, reads and feeds streams."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,7 @@
 """Streams on one rank.
 
-Items wait on the consumer's side until the chunk policy hands them on; the producers count what is under way. A stream
-that several steps feed is the items of the first, then those of the second, and so on, wherever the steps run.
+Items wait on the consumer's side until the chunk policy hands them out; producers count the items in flight. A stream
+that several steps feed has the items of the first step, then those of the second, and so on, wherever the steps run.
 """
 
 import sys
@@ -24,37 +24,37 @@ Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""
 Chunk = tuple[Any, ChunkInfo]
 Sender = Callable[[Rank, m.BetweenWorkers, Any, str], None]
-"""Takes a message to a rank, perhaps this one, with its value and how that travels."""
+"""Sends a message to a rank, perhaps this one, with its value and the transport for it."""
 
 
 class Feeder(NamedTuple):
     step: int
     rank: Rank
-    """That of the use that gives the items."""
+    """The rank of the use that gives the items."""
 
 
 class Joined:
-    """The items of a stream's feeders as one sequence, in the order of the feeders, whenever they come."""
+    """Joins the items of a stream's feeders into one sequence in the order of the feeders, whenever they arrive."""
 
     def __init__(self, feeders: Sequence[Feeder]) -> None:
         self.available = 0
-        """Items without a gap from the start."""
+        """The number of items without a gap from the start."""
         self._feeders = feeders
         self._turn = 0
-        """The feeder whose item is next."""
+        """Index of the feeder whose item is next."""
         self._starts = [0]
-        """Where the items of each feeder begin, up to that one."""
+        """Index of the first item of each feeder, up to that one."""
         self._early: dict[int, dict[int, Any]] = {feeder.step: {} for feeder in feeders}
-        """Step -> items that a gap parts from the others."""
+        """Step -> items that came before the ones ahead of them."""
         self._counts: dict[int, int] = {}
-        """Steps that give no more -> how many they gave."""
+        """Steps that have finished -> how many items they gave."""
 
     @property
     def done(self) -> bool:
         return self._turn == len(self._feeders)
 
     def push(self, step: int, index: int, value: Any) -> list[Any]:
-        """The items that follow now."""
+        """Add an item; returns the items that have become available."""
         self._early[step][index] = value
         return self._advance()
 
@@ -63,7 +63,7 @@ class Joined:
         return self._advance()
 
     def shares(self, items: int) -> Counter[Rank]:
-        """Of so many items from the start, how many each rank gave."""
+        """How many of the first `items` items each rank gave."""
         ends = [*self._starts[1:], self.available]
         found: Counter[Rank] = Counter()
         for feeder, start, end in zip(self._feeders, self._starts, ends, strict=False):
@@ -88,47 +88,47 @@ class Joined:
 
 
 class Incoming:
-    """The consumer's side. The policy's position is the chunk taken last.
+    """The consumer's side of a stream. The policy's position is the chunk taken last.
 
-    A chunk is kept until every use that reads it here has gone on to a later one, and credited by the slowest of them.
+    A chunk is kept until every use that reads it here has gone on to a later one; credit follows the slowest of them.
     """
 
     def __init__(self, plan: StreamPlan, feeders: Sequence[Feeder], readers: Mapping[int, int]) -> None:
         """`feeders`: in the order of the steps. `readers`: step -> how many of its uses read the stream here."""
         self.plan = plan
         self.consumed = 0
-        """Items that no reader needs any more."""
+        """The number of items that no reader needs any more."""
         self._policy = make(plan)
         self._readers = readers
         self._joined = Joined(feeders)
         self._items: dict[int, Any] = {}
-        """Those that a chunk to come may hold."""
+        """Items that a later chunk may need."""
         self._taken: ChunkSpec | None = None
         self._chunks: dict[Place, tuple[ChunkSpec, Chunk]] = {}
-        """In the order of the stream."""
+        """Chunks by place, in the order of the stream."""
         self._at: dict[tuple[int, int], Place] = {}
-        """Step and use -> what it read last."""
+        """(step, use) -> the place it read last."""
         self._credited: Counter[Rank] = Counter()
 
     def push(self, step: int, index: int, values: Iterable[Any]) -> None:
-        """Consecutive items of a step; a tensor holds them along its first axis."""
+        """Add consecutive items of a step; a tensor holds them along its first axis."""
         for i, value in enumerate(values):
             self._append(self._joined.push(step, index + i, value))
 
     def finish(self, step: int, count: int) -> None:
-        """So many items are all that the step gives."""
+        """Note that a step gives no more than `count` items."""
         self._append(self._joined.finish(step, count))
 
     def credits(self) -> list[tuple[Rank, int]]:
-        """To producers, of whose items more are consumed than they were told: how many."""
+        """The credits to send: each producer of whose items more are consumed than it knows, with the number."""
         shares = self._joined.shares(self.consumed)
         found = [(rank, count) for rank, count in shares.items() if count > self._credited[rank]]
         self._credited = shares
         return found
 
     def chunk(self, use: int, place: Place) -> tuple[bool, Chunk | None]:
-        """(newly taken, the chunk of this place): the next one when a place is asked for the first time, then the
-        same for all uses that ask."""
+        """(newly taken, the chunk of this place). The first request for a place takes the next chunk; all later ones
+        get the same."""
         fresh = place not in self._chunks
         if fresh:
             spec = self._policy.next(self._taken, self._joined.available, self._joined.done)
@@ -154,7 +154,7 @@ class Incoming:
         return value, ChunkInfo(spec.index, spec.first, spec.last, spec.valid, spec.context, spec.start)
 
     def _forget(self, step: int) -> None:
-        """What every reader of the step has left behind."""
+        """Drop chunks that every reader of the step has passed."""
         reached = [place for (reader, _), place in self._at.items() if reader == step]
         if len(reached) == self._readers[step]:
             slowest = min(reached)
@@ -164,7 +164,7 @@ class Incoming:
 
 
 class Outgoing:
-    """A producer's side: numbers the items of its steps and holds back beyond the stream's credit."""
+    """The producer's side of a stream: numbers the items of its steps and keeps within the stream's credit."""
 
     def __init__(self, plan: StreamPlan, feeders: Iterable[int]) -> None:
         """`feeders`: steps that feed it from here."""
@@ -181,29 +181,29 @@ class Outgoing:
 
     @property
     def open(self) -> bool:
-        """Whether another item may be sent."""
+        """True if another item may be sent."""
         return self.free is None or self.free > 0
 
     @property
     def free(self) -> int | None:
-        """Items that may be sent; None: any number."""
+        """The number of items that may be sent; None for any number."""
         if self._limit is None:
             return None
         return self._limit - self.sent + min(self._consumed.values(), default=self.sent)
 
     @property
     def pace(self) -> tuple[int, int]:
-        """(items of a chunk, how many of those are there already); 0 of a stream that waits for its end."""
+        """(items in a chunk, how many of them are already sent); 0 for a stream that waits for its end."""
         return self._step, (self.sent - self._opening) % self._step if self._step else 0
 
     def take_numbers(self, step: int, count: int) -> int:
-        """The first of so many, among the step's."""
+        """Number the next `count` items of a step; returns the first number."""
         self.sent += count
         self._given[step] += count
         return self._given[step] - count
 
     def given(self, step: int) -> int | None:
-        """Items that the step has given; None for a step that doesn't feed it from here."""
+        """The number of items that the step has given; None if it doesn't feed the stream from here."""
         return self._given.get(step)
 
     def credited(self, consumer: Rank, consumed: int) -> None:
@@ -211,7 +211,7 @@ class Outgoing:
 
 
 class Streams:
-    """Those that one run reads and feeds on this rank."""
+    """The streams that one run reads and feeds on this rank."""
 
     def __init__(
         self, plan: Plan, tables: Sequence[WalkTable], rank: Rank, run: RunId, itinerary: Itinerary, send: Sender
@@ -241,7 +241,7 @@ class Streams:
                 pass
 
     def give(self, step: int, edge: EdgePlan, values: Sequence[Any] | Tensor) -> None:
-        """Items in one message, where anybody reads the stream; a tensor holds them along its first axis."""
+        """Send items in one message, if anybody reads the stream; a tensor holds them along its first axis."""
         index, count = edge.target.index, len(values)
         if index not in self.outgoing:
             return
@@ -251,7 +251,7 @@ class Streams:
             self._send(rank, item, values[0] if count == 1 else values, edge.transport)
 
     def close(self, step: int) -> None:
-        """A step gives no more items."""
+        """Report that a step gives no more items."""
         for index, stream in self.outgoing.items():
             count = stream.given(step)
             for rank in stream.plan.consumers if count is not None else ():
@@ -260,7 +260,7 @@ class Streams:
                 )
 
     def chunk(self, use: int, stream: int, place: Place) -> tuple[bool, Chunk | None]:
-        """As `Incoming.chunk`; producers are told what is consumed."""
+        """Like `Incoming.chunk`, and sends credits to the producers."""
         incoming = self._incoming[stream]
         consumed = incoming.consumed
         found = incoming.chunk(use, place)
@@ -269,13 +269,13 @@ class Streams:
         return found
 
     def open(self, edges: Iterable[EdgePlan]) -> bool:
-        """Whether all of the streams that these edges feed may take another item."""
+        """True if all streams that these edges feed may take another item."""
         fed = (self.outgoing.get(edge.target.index) for edge in edges if edge.target.kind == "stream")
         return all(stream is None or stream.open for stream in fed)
 
 
 def _feeders(plan: Plan, itinerary: Itinerary, stream: StreamPlan) -> list[Feeder]:
-    """A Walk has one edge into a stream."""
+    """The steps that feed a stream. A Walk has at most one edge into it."""
     found: list[Feeder] = []
     for step in itinerary.steps:
         if step.walk in stream.walks:

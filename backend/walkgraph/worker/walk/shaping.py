@@ -1,4 +1,4 @@
-"""The few things a worker does to values itself: stack what a loop collected, take a slice, assemble a chunk."""
+"""Operations that a worker does on values itself: stack what a loop collected, take a slice, assemble a chunk."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from walkgraph.worker.events import ABSENT
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Texts are joined; tensors of one shape get a new first axis; of differing length they are concatenated along the
-    first; anything else stays a list."""
+    """Combine collected values. Texts are joined; tensors of one shape get a new first axis, and tensors of different
+    length are concatenated along the first; anything else stays a list."""
     if all(isinstance(value, str) for value in values):
         return "".join(values)
     if all(isinstance(value, bool | int | float) for value in values):
@@ -27,8 +27,8 @@ def stack(values: Sequence[Any]) -> Any:
 
 
 def join(items: Sequence[Any]) -> Any:
-    """A chunk of a stream: tensors with axes follow each other along the first, whatever their lengths; single numbers
-    get an axis, texts are joined. ABSENT for no items."""
+    """Make a chunk of a stream's items: tensors with axes are concatenated along the first, whatever their lengths;
+    single numbers get an axis, texts are joined. ABSENT if there are no items."""
     if not items:
         return ABSENT
     if all(isinstance(item, Tensor) and item.ndim for item in items):
@@ -42,10 +42,10 @@ def part(value: Any, index: int) -> Any:
 
 
 def empty(value: Any) -> bool:
-    """Whether it has a length, and that is 0."""
+    """True if the value has a length of 0."""
     return value.numel() == 0 if isinstance(value, Tensor) else isinstance(value, str | bytes | list) and not value
 
 
 def length(value: Any) -> int:
-    """How many slices `part` finds."""
+    """The number of slices that `part` finds."""
     return 0 if isinstance(value, Tensor) and value.ndim == 0 else len(value)

@@ -1,6 +1,7 @@
-"""The steps of one run that one rank takes part in: which of them run now, and the values that come for each.
+"""The steps of one run that one rank takes part in: those running now, and the values that arrive for each.
 
-The steps of a partition follow each other; partitions run side by side. What comes for a step before it begins waits.
+The steps of a partition run one after the other; partitions run side by side. Values that arrive for a step before it
+begins wait.
 """
 
 from collections import defaultdict
@@ -22,16 +23,16 @@ class Steps:
         self, plan: Plan, tables: Sequence[WalkTable], event: Started, control: Control, effects: Effects
     ) -> None:
         self.all: tuple[StepPlan, ...] = event.itinerary.steps
-        """Those of other ranks included."""
+        """All steps, including those of other ranks."""
         self.walkers: dict[int, Walker] = {}
-        """Of the steps that run now, by index."""
+        """Walkers of the running steps, by step index."""
         self.finished: set[int] = set()
         self.results: dict[tuple[int, str], Any] = {}
-        """By step and name."""
+        """Results by step and name."""
         self._plan, self._tables, self._inputs = plan, tables, event.inputs
         self._control, self._effects = control, effects
         self._waiting: dict[int, list[StepPlan]] = defaultdict(list)
-        """By partition."""
+        """Steps to come, by partition."""
         for step in self.all:
             if tables[step.walk].uses:
                 self._waiting[step.partition].append(step)
@@ -43,7 +44,7 @@ class Steps:
         return not (self.walkers or any(self._waiting.values()))
 
     def begin(self, host: Host[Walker]) -> None:
-        """The first step of each partition."""
+        """Begin the first step of each partition."""
         for partition in list(self._waiting):
             self.begin_next(partition, host)
 
@@ -72,12 +73,12 @@ class Steps:
                 self.judge(event, event.message)
 
     def end(self, index: int) -> Walker:
-        """Its walker is done."""
+        """End a step and return its walker."""
         self.finished.add(index)
         return self.walkers.pop(index)
 
     def watch(self) -> None:
-        """Other edges may be looked at from now on."""
+        """Update the edges that are probed."""
         for walker in self.walkers.values():
             walker.looked = self._control.edges(walker.step)
 
@@ -98,7 +99,7 @@ class Steps:
             self._early[message.step].append(event)
 
     def store(self, step: int, result: str, value: Any) -> None:
-        """A step's result, which goes to those that read it."""
+        """Store a step's result and feed it to the steps that read it."""
         self.results[step, result] = value
         for walker in self.walkers.values():
             for name, binding in self.all[walker.step].bindings.items():

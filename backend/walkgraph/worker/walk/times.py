@@ -1,4 +1,4 @@
-"""What a run came to on one rank: where its time went, node by node, what it read, how its loops ended."""
+"""The totals of a run on one rank: time by node, tokens read, and how its loops ended."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
 @dataclass(slots=True)
 class _NodeTime:
     calls: int = 0
-    """Of a loop: iterations."""
+    """Calls; iterations for a loop."""
     busy: float = 0.0
     queued: float = 0.0
 
 
 @dataclass(slots=True)
 class _Reads:
-    """Tokens that a node's calls added to its states, and of these what pages held already."""
+    """Tokens that a node's calls added to its states, and how many of them were found in kept pages."""
 
     read: int = 0
     found: int = 0
@@ -45,7 +45,7 @@ class Times:
         self._nodes: dict[str, _NodeTime] = defaultdict(_NodeTime)
         self._reads: dict[str, _Reads] = defaultdict(_Reads)
         self._loops: dict[tuple[str, str], _LoopTime] = defaultdict(_LoopTime)
-        """By Walk and name."""
+        """Loops by Walk and name."""
         self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
 
     def add(self, walk: str, use: UseTable, done: CallDone) -> None:
@@ -62,7 +62,8 @@ class Times:
             reads.found += done.found
 
     def add_loop(self, walk: str, table: DeviceLoopTable, calls: Sequence[int], done: CallDone) -> None:
-        """`calls` of each use inside. The time is the loop's: nothing tells apart what its uses took."""
+        """Add a device loop. `calls`: those of each use inside. The time counts for the loop as a whole, because it
+        can't be divided among its uses."""
         device_loop = table.loop
         loop = self._loops[walk, device_loop.plan.name]
         loop.calls += done.iterations
@@ -81,7 +82,7 @@ class Times:
         end.stopped = stopped
 
     def told(self, rank: Rank, run: RunId) -> RankDone:
-        # Views of one model read the same: what the one that read most did is what the run read.
+        # Views of one model read the same tokens: the largest figure is what the run read.
         read, found = max(((one.read, one.found) for one in self._reads.values()), default=(0, 0))
         return RankDone(
             rank=rank,

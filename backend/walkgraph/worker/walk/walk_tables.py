@@ -1,4 +1,4 @@
-"""A plan's tables made ready for one rank: expressions parsed, edges sorted by their ends.
+"""A plan's tables prepared for one rank: expressions parsed, edges sorted by their ends.
 
 Made once, when the plan is loaded.
 """
@@ -23,11 +23,11 @@ Evaluator = Callable[[Params, Indices], Scalar]
 class LoopTable:
     plan: LoopPlan
     times: Evaluator | None
-    """None for the loop `chunk`."""
+    """The count of iterations; None for the loop `chunk`."""
     outer: tuple[str, ...]
     """Names of the loops around it, outermost first."""
     uses: tuple[int, ...]
-    """This rank's inside."""
+    """This rank's uses inside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,48 +39,48 @@ class UseTable:
     literals: dict[str, Scalar]
     """Parameters that never change."""
     fixed: tuple[tuple[str, Evaluator], ...]
-    """Those that follow from the task's parameters alone."""
+    """Parameters that depend only on the task's parameters."""
     computed: tuple[tuple[str, Evaluator], ...]
-    """Those that change with a loop's index."""
+    """Parameters that depend on a loop's index."""
     varying: frozenset[str]
-    """Of these, the ones that read the index of the device loop that holds it."""
+    """Those of `computed` that depend on the index of the device loop that holds the use."""
     inputs: tuple[tuple[str, tuple[EdgePlan, ...]], ...]
-    """Port -> its edges: carried ones first, the one of the innermost loop leading."""
+    """Port -> its edges: carried ones first, that of the innermost loop leading."""
     streams: tuple[tuple[EdgePlan, ...], ...]
-    """Those of `inputs` that a stream feeds."""
+    """The edges of the inputs that a stream feeds."""
     outputs: tuple[EdgePlan, ...]
     paced: tuple[EdgePlan, ...]
     """Edges into streams, whose credit a call needs."""
     before: tuple[tuple[int, int], ...]
-    """(use, loops that hold both): must have passed this iteration."""
+    """(use, number of loops that hold both): uses that must have passed this iteration."""
     after: tuple[tuple[int, int], ...]
-    """(use, loops that hold both): must have finished the iteration before this one."""
+    """(use, number of loops that hold both): uses that must have finished the previous iteration."""
     neighbours: tuple[int, ...]
-    """Uses of `before` and `after`: those that may go on when this one does."""
+    """Uses in `before` and `after`, which may be able to go on when this one does."""
     judges: tuple[LoopPlan, ...]
     """Loops whose `until` is a port of this use."""
     scoped: tuple[tuple[str, int], ...]
-    """(state name, leading indices of its key) of its `iteration` states."""
+    """(state name, number of leading indices in its key) for each of its `iteration` states."""
     device_loop: "DeviceLoopTable | None" = None
-    """What is run in place of a call, where it stands for a device loop."""
+    """The device loop to run instead of a call, if the use stands for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Of a use in a device loop: all must hold, and are asked in their order."""
+    """The conditions of a use in a device loop: all must hold, and are evaluated in order."""
 
     fixed: tuple[Evaluator, ...]
-    """Those before the first that changes with the device loop's index."""
+    """Conditions before the first one that depends on the device loop's index."""
     varying: tuple[Evaluator, ...]
     loop_names: tuple[str, ...]
 
 
 class Reader(NamedTuple):
-    """A follower that is skipped at times, as an edge to it sees it."""
+    """A follower that is sometimes skipped, as an edge to it sees it."""
 
     conditions: Conditions
     later: int
-    """1 where it reads a value in the iteration after the value's own; otherwise 0."""
+    """1 if it reads a value in the iteration after the value's own; otherwise 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +88,31 @@ class DeviceLoopTable:
     loop: DeviceLoop
     lowering: Lowering
     uses: tuple[UseTable, ...]
-    """Those that it iterates: their nodes and parameters."""
+    """The uses that it iterates, with their nodes and parameters."""
     conditions: tuple[Conditions, ...]
-    """Of each use."""
+    """The conditions of each use."""
     readers: Mapping[int, Reader]
-    """By edge."""
+    """Followers that are sometimes skipped, by edge."""
     others: Mapping[int, Conditions]
-    """Of the uses in other ranks' parts."""
+    """Conditions of the uses in other ranks' parts."""
     times: Mapping[int, Evaluator]
-    """Counts of the loops inside."""
+    """Counts of the inner loops."""
     widths: Mapping[int, Evaluator]
-    """Sequences of the states that begin every iteration anew, or may have several."""
+    """Number of sequences of states that begin every iteration anew, or that may have several."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkTable:
     plan: WalkPlan
     uses: dict[int, UseTable]
-    """This rank's."""
+    """This rank's uses."""
     loops: tuple[LoopTable, ...]
     readers: dict[str, tuple[EdgePlan, ...]]
     """Walk input -> edges to this rank's uses."""
     streaming: tuple[int, ...]
     """Uses that a chunk or a credit may let go on."""
     stream_readers: dict[int, int]
-    """Stream -> how many of this rank's uses read it."""
+    """Stream -> the number of this rank's uses that read it."""
 
 
 def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
@@ -155,7 +155,7 @@ def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) ->
 
 
 def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:
-    """The use that stands for a device loop. What leaves while the loop runs is not the walker's."""
+    """The table of a standing use. Values that leave while the loop runs don't pass through the walker."""
     return replace(
         use,
         outputs=tuple(edge for edge in use.outputs if edge.leave != "each"),
@@ -183,7 +183,7 @@ def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> Devic
 
 
 def _sized(plan: Plan, loop: DeviceLoop) -> set[int]:
-    """States whose width is asked for."""
+    """States whose width an entry needs."""
     held = {state for node in loop.nodes for state in node.states.values()}
     wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
     return {*loop.anew, *(fork.states[1] for fork in loop.forks), *wide}
@@ -245,7 +245,7 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None =
 
 
 def _shared(one: UsePlan, other: UsePlan) -> int:
-    """Loops that hold both uses."""
+    """The number of loops that hold both uses."""
     count = 0
     for a, b in zip(one.loops, other.loops, strict=False):
         if a != b:
@@ -264,7 +264,7 @@ def evaluator(text: str) -> Evaluator:
 
 
 def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, frozenset[str]]:
-    """The value, and the loops whose indices it reads."""
+    """An evaluator, and the names of the loops whose indices it reads."""
     expr = parse(text)
 
     def value(params: Params, loops: Indices) -> Scalar:

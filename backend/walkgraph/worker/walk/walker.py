@@ -1,10 +1,10 @@
-"""One step of one run on one rank: which uses may be called now, and where their values go.
+"""One step of one run on one rank: decides which uses may be called now, and where their values go.
 
-Pure: no sockets, no clocks, no tensors' contents. The rules are those of `placement.tables`. Every use goes through
-its own iteration vectors in order, as far ahead as its inputs, its loops' `until` and the uses it shares a state with
-allow.
+Pure: no sockets, no clocks, no contents of tensors. The rules are those of `placement.tables`. Every use goes through
+its own iteration vectors in order, as far ahead as its inputs, the `until` of its loops and the uses that share a state
+with it allow.
 
-It doesn't know other steps, streams' contents or the network: its `Host` does.
+It knows no other steps, no contents of streams and no network; its `Host` does.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Walker:
         self.progress = Progress(table, host.params)
         self.arrived = ArrivedValues()
         self.looked: frozenset[int] = frozenset()
-        """Edges whose values are looked at."""
+        """Edges whose values are probed."""
         self._host = host
         self._leaving = LeavingValues(table, self.progress, host.stack)
         self._awake: set[int] = set(table.uses)
@@ -37,10 +37,10 @@ class Walker:
     def times(self, loop: int, prefix: Vector) -> int:
         return self.progress.times(loop, prefix)
 
-    # ── what happens ──
+    # ── events ──
 
     def feed(self, edge: int, key: Vector, value: Any) -> None:
-        """A value has come over an edge to a use of this rank."""
+        """Take a value that came over an edge to a use of this rank."""
         self.arrived.put(edge, key, value)
         self._awake.add(self.table.plan.edges[edge].target.use)
 
@@ -49,17 +49,18 @@ class Walker:
             self.feed(edge.index, (), value)
 
     def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
-        """An iteration of a loop was the last or wasn't. `closing`: of the loop `chunk`, its chunk has no new items."""
+        """Take a verdict: whether an iteration of a loop was the last. `closing`: the chunk of this iteration of the
+        loop `chunk` has no new items."""
         self.progress.judge(loop, key, stop, closing=closing)
         self._awake.update(self.table.loops[loop].uses)
 
     def verdict(self, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
-        """It is known here whether an iteration of a loop was the last: the loop's other ranks are told."""
+        """Take a verdict that was reached here, and send it to the loop's other ranks."""
         self.judge(loop, key, stop, closing=closing)
         self._host.judged(self, loop, key, stop, closing=closing)
 
     def give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
-        """A value goes out over an edge."""
+        """Send a value out over an edge."""
         if edge.index in self.looked:
             self._host.passing(self, edge, key, value)
         if edge.target.kind == "use" and edge.target.use in self.table.uses:
@@ -68,7 +69,7 @@ class Walker:
             self._host.release(self, edge, key, value)
 
     def finish(self, use: int, outputs: dict[str, Any]) -> None:
-        """A call has ended well."""
+        """Take the outputs of a successful call."""
         table, at = self.table.uses[use], self.progress.at[use]
         if at is None or self.progress.state[use] != "running":
             raise RuntimeError(f"`{table.plan.name}` finished a call it did not start")
@@ -83,7 +84,7 @@ class Walker:
         self._awake.add(use)
 
     def advance(self) -> bool:
-        """Call what may be called, until nothing more can be; True if anything moved."""
+        """Make all calls that can be made; True if anything moved."""
         moved, state = False, self.progress.state
         self._awake.update(self.table.streaming)
         while self._awake:
@@ -166,13 +167,13 @@ class Walker:
         return True
 
     def skip(self, table: UseTable, at: Vector) -> None:
-        """A call that isn't made gives nothing."""
+        """Skip a call: it gives no outputs."""
         if table.device_loop is not None:
             self._skip_loop(table.device_loop.loop, at)
         self.finish(table.plan.index, {})
 
     def _skip_loop(self, loop: DeviceLoop, at: Vector) -> None:
-        """Followers go through all iterations of a device loop that is skipped."""
+        """Let followers go through all iterations of a device loop that is skipped."""
         index = loop.plan.index
         for i in range(self.times(index, at) if loop.followed else 0):
             for edge in loop.follows:
@@ -181,7 +182,7 @@ class Walker:
                 self.verdict(index, (*at, i), stop=False)
 
     def _input(self, use: int, edges: Sequence[EdgePlan], at: Vector) -> tuple[Any, ChunkInfo | None] | None:
-        """The value of a port at this iteration, ABSENT where no edge has one; None: not there yet."""
+        """The value of a port at this iteration, ABSENT if no edge has one; None: not there yet."""
         for edge in edges:
             if edge.carried and at[edge.common - 1] == 0:
                 continue
