@@ -151,7 +151,7 @@ class Keyring:
             return row, text
 
     async def revoke(self, id_: str, act: Act) -> Key:
-        """Revokes a key and ends its open requests and sockets. Raises NotFound, or Conflict if it was revoked before."""
+        """Revokes a key and ends its open requests and sockets. Raises NotFound, Conflict if it was revoked before."""
         async with self._changing:
             entry = act.of(name=self.get(id_).name).entry("done")
             row = await self._store.write(recorded, entry, queries.revoke_key, id_, self._now())

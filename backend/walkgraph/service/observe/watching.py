@@ -52,8 +52,8 @@ class Watched:
         }
 
     def tap(self, asked: TapRequest, places: Places) -> str:
-        """Adds a tap and returns its id. Raises Unprocessable if the place doesn't exist, Conflict if there are too many
-        taps."""
+        """Adds a tap and returns its id. Raises Unprocessable if the place doesn't exist, Conflict if there are too
+        many taps."""
         _check_count(self._taps, limits.TAPS, "taps")
         _check_name("/walk", asked.walk, places.walks, f"the graph has no Walk `{asked.walk}`")
         message = f"no edge of the Walk `{asked.walk}` comes from `{asked.source}`"
