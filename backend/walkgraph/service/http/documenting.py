@@ -55,8 +55,7 @@ def _inlined(value: Any, parts: dict[str, Any]) -> Any:
 def refusals(media_type: str, kind: Any, unserved: str) -> dict[int | str, dict[str, Any]]:
     """Descriptions of the 4XX and 5XX answers. `unserved` describes the latter."""
     content = {media_type: schema_of(kind)}
-    wrong = "Says what is wrong with the request, and what to do."
-    return {"4XX": answer(wrong, content), "5XX": answer(unserved, content)}
+    return {"4XX": answer("Says what is wrong, and what to do.", content), "5XX": answer(unserved, content)}
 
 
 PROBLEMS = refusals(
