@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "turns by the server": (
         {"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"type": "server_vad"}}}}},
         "session.audio.input.turn_detection",
-        "turns are told by the client",
+        "turns are not detected here",
     ),
     "OpenAI's voice": (
         {"type": "session.update", "session": {"audio": {"output": {"voice": "marin"}}}},

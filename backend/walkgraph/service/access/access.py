@@ -54,7 +54,7 @@ SUBPROTOCOL = "bearer."
 SUBPROTOCOLS = (SUBPROTOCOL, "openai-insecure-api-key.")
 """Prefixes of subprotocols that carry a token; OpenAI's browser clients send the second."""
 REQUEST_ID = "request_id"
-"""In a request's state: the id of its run, used as `X-Request-Id` if the client sends none."""
+"""Key in a request's state for the id of its run, used as `X-Request-Id` if the client sends none."""
 
 _CLOSE_FAULT = 1011
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

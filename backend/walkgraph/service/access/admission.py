@@ -22,7 +22,7 @@ from walkgraph.service.shutdown import Shutdown
 
 MAX_RETRY_SECONDS = 30
 COUNTED = "counted"
-"""In a socket's state: its opening counted as a request, so its first run doesn't."""
+"""Key in a socket's state: its opening counted as a request, so its first run doesn't."""
 
 _READS = frozenset({"GET", "HEAD"})
 _CLOSE_POLICY = 1008

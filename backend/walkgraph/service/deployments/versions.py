@@ -43,7 +43,7 @@ _log = structlog.get_logger("walkgraph.deployments")
 
 @dataclass(frozen=True)
 class Around:
-    """What all versions of all deployments share."""
+    """The services that all versions of all deployments share."""
 
     settings: Settings
     spawn: Spawn
@@ -141,7 +141,7 @@ class Version:
 
     @property
     def places(self) -> Places | None:
-        """Where taps and breakpoints can be set; None until it is judged after the service's start."""
+        """Places for taps and breakpoints; None until it is judged after the service's start."""
         if self._places is None and self.plan is not None:
             self._places = Places(self.plan)
         return self._places

@@ -73,7 +73,7 @@ class Traces:
         return await self._store.read(kept.list_traces, deployment, task, limit)
 
     async def why(self, run: str) -> Why:
-        """Where the run's time went. Raises NotFound as `trace` does."""
+        """Analyses where the run's time went. Raises NotFound as `trace` does."""
         trace = await self.trace(run)
         return await anyio.to_thread.run_sync(why, trace, await self._places(trace))
 

@@ -23,8 +23,8 @@ from walkgraph.service.runs.runs import LiveRun
 NAME = "idempotency-key"
 HEADER = NAME.encode()
 ASKED = "asked"
-"""In a request's state: the parts of the request that are not in its first submission, such as the response format and
-stop strings. They are compared too."""
+"""Key in a request's state for the parts of the request that are not in its first submission, such as the response
+format and stop strings. They are compared too."""
 
 _HANDLE = "idempotent"
 _KEY = re.compile(rb"[\x20-\x7e]{1,255}")

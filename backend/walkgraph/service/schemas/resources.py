@@ -72,4 +72,4 @@ class RunRequest(Given):
     deployment: DocumentName
     task: DocumentName
     request: JsonObject = Field(default_factory=dict)
-    """As in the body of `POST /v1/tasks/{deployment}/{task}`."""
+    """The body of `POST /v1/tasks/{deployment}/{task}`."""
