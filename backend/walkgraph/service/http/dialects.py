@@ -75,7 +75,7 @@ _OPENAI_CODES = {
 """OpenAI's code for a fault's code. A wrong type becomes `invalid_type`; other codes stay as they are."""
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CLIENTS_FAULT = {409: 400, 422: 400}
-"""OpenAI and KServe answer 400 for every mistake of the client; their clients retry a 409."""
+"""OpenAI and KServe answer 400 if the client must change its request; their clients retry a 409."""
 
 
 class Fault(msgspec.Struct, frozen=True):

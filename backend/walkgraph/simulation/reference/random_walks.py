@@ -35,7 +35,7 @@ class _At:
 
 
 def mix(name: str) -> Function:
-    """A function whose values differ for every call, port and iteration; `maybe` is absent in most calls."""
+    """A function whose values differ for every call, port and iteration; `maybe` is absent in a third of them."""
 
     def call(inputs: dict[str, Any], at: Vector) -> dict[str, Any]:
         seen = crc32(repr((name, at, sorted((p, plain(v)) for p, v in inputs.items()))).encode()) % 1_000_003

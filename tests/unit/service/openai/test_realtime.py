@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
         {"type": "session.update", "session": {"tools": [{"type": "function", "name": "f"}]}},
         "session.tools",
         "invalid_value",
-        "no tools",
+        "tools are not supported",
     ),
     "a voice": (
         TALK,
