@@ -1,4 +1,4 @@
-"""A running deployment as the control service sees it: one child process, messages both ways, and word of its death.
+"""The control service's handle of a running deployment: one child process, messages both ways, and its exit code.
 
 The service binds the socket, so that a message sent before the conductor is up waits instead of being lost.
 """
@@ -26,7 +26,7 @@ __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
 _log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 5.0
-"""What a conductor may take to stop its workers once told to."""
+"""Time that a conductor has to stop its workers after `Stop`."""
 
 
 class DeploymentProcess:
@@ -35,9 +35,9 @@ class DeploymentProcess:
 
     pid: int
     status: m.Status | None
-    """The last one told; `on_message` gets it too."""
+    """The last status received; `on_message` gets it too."""
     rejected: int
-    """Frames from the conductor that were no messages."""
+    """Malformed frames from the conductor."""
 
     @classmethod
     async def start(
@@ -47,11 +47,12 @@ class DeploymentProcess:
         on_message: Callable[[m.FromConductor], None],
         on_exit: Callable[[int], None],
     ) -> "DeploymentProcess":
-        """Write the spec into `directory` (made 0700; a short path, for sockets lie in it) and start the conductor.
+        """Writes the spec into `directory` (mode 0700, with a short path, since sockets lie in it) and starts the
+        conductor.
 
         `on_message` and `on_exit` (with the exit code) are called on this loop, one at a time, in the order of events;
-        after `on_exit` nothing follows. What is running when it is called ends with it: the caller tells its clients.
-        Raises InvalidInput when the path is too long for a socket, OSError when no process can be made.
+        nothing follows `on_exit`. Runs that are unfinished then are lost: the caller must tell their clients.
+        Raises InvalidInput if the path is too long for a socket, OSError if no process can be started.
         """
         write_spec(directory, spec)
         bind = sockets.address(directory, SERVICE_SOCKET)
@@ -89,8 +90,8 @@ class DeploymentProcess:
         return self._process.returncode is None
 
     def send(self, message: m.ToConductor) -> None:
-        """Never waits; what is sent in one turn of the loop goes together. Raises `Overloaded` if the conductor has
-        stopped reading."""
+        """Queues a message without waiting; messages of one turn of the loop are sent together. Raises `Overloaded` if
+        the conductor has stopped reading."""
         if self._looped.waiting + len(self._outbox) >= sockets.MAX_QUEUED:
             raise Overloaded("the deployment takes no more messages; try again shortly")
         if not self._outbox:
@@ -98,11 +99,11 @@ class DeploymentProcess:
         self._outbox.append(codec.encode(message))
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, let what runs finish for up to `grace` seconds, end the rest with `shutting_down`.
+        """Refuses new runs, lets the others finish for up to `grace` seconds, and ends the rest with `shutting_down`.
 
-        Returns when all processes are gone and `on_exit` was called; a second call with less grace hurries the first.
+        Returns when all processes are gone and `on_exit` was called. A second call with less grace shortens the first.
         """
-        # One that has not said a word has no runs, and may take seconds until it reads what it is told.
+        # Before its first status it has no runs, and may take seconds to read a message.
         if self.alive and self.status is not None:
             with contextlib.suppress(Overloaded):
                 self.send(m.Drain())
@@ -124,7 +125,7 @@ class DeploymentProcess:
 
     async def _watch(self) -> None:
         code = await self._process.wait()
-        # What the conductor said just before it ended still lies in the socket.
+        # Closing reads the conductor's last messages, which are still in the socket.
         self._looped.close()
         self._context.destroy(linger=0)
         self._on_exit(code)
@@ -150,5 +151,5 @@ class DeploymentProcess:
             try:
                 self._on_message(message)
             except Exception:  # noqa: BLE001 (it is logged, and ends nobody else's run)
-                # What came in the same frame is of other runs.
+                # The other messages of the frame belong to other runs.
                 _log.exception("a message of the deployment could not be handled")

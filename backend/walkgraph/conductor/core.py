@@ -1,4 +1,5 @@
-"""A conductor's core: events in, commands out. It knows topology, admission and failure; no tensor, no step of a loop.
+"""A conductor's core: events in, commands out. It knows topology, admission and failure, but no tensors and no steps of
+loops.
 
 service ──> Submit ──> Admission.admit ──> Start ──> ranks
 ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released, Probed ──> Runs ──> Output, Finished ──> service
@@ -34,7 +35,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 STOP_SECONDS = 2.0
-"""What workers may take to end themselves before they are killed."""
+"""Time that workers have to exit before they are killed."""
 GAUGE_SECONDS = 1.0
 
 State = Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
@@ -66,14 +67,14 @@ class Conductor:
         return self.handle_all((event,), now)
 
     def handle_all(self, events: Iterable[Event], now: float) -> list[Command]:
-        """What follows from several; whether more can be admitted, and the status, are looked at once."""
+        """Handles several events; checks admission and status only once after them."""
         commands: list[Command] = []
         changes = False
         for event in events:
             if self._gone:
                 continue
             commands += self._follow(event, now)
-            # An output can neither free room nor change the status.
+            # An output neither frees pages nor changes the status.
             changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit))
         if not changes:
             return commands
@@ -97,7 +98,7 @@ class Conductor:
                 return self._tick(now)
 
     def due(self) -> float:
-        """When `Tick` is worth sending, if nothing happens before."""
+        """Time of the next `Tick`, if no event comes before."""
         return min(self.ranks.due(), self.runs.due()) if self._stop_at is None else self._stop_at
 
     # ── service ──
@@ -219,7 +220,7 @@ class Conductor:
         return "degraded" if self.ranks.were_ready else "starting"
 
     def _with_status(self, commands: list[Command]) -> list[Command]:
-        """The new status before all else that follows, so that nobody is told of a ready rank's run before the rank."""
+        """Puts a changed status before the other commands, so that a rank is reported ready before its runs start."""
         if any(isinstance(command, Exit) for command in commands):
             return commands
         reason = self._failed or next((rank.reason for rank in self.ranks.status() if rank.state == "lost"), None)

@@ -1,4 +1,4 @@
-"""What goes into a conductor's core and what comes out of it. Time is an argument, never read."""
+"""Events and commands of a conductor's core. The core gets the time as an argument and never reads a clock."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class FromService:
 class FromRank:
     rank: Rank
     start: int
-    """Which start of the rank has sent it."""
+    """The number of the rank's start that sent it."""
     message: m.FromWorker
 
 
@@ -37,7 +37,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has gone on."""
+    """Time has passed."""
 
 
 Event = FromService | FromRank | Spawned | Died | Tick
@@ -64,7 +64,7 @@ class Spawn:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """With SIGKILL: it doesn't answer."""
+    """Kills the worker with SIGKILL, because it doesn't answer or must end now."""
 
     rank: Rank
 
@@ -76,7 +76,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The deployment is over and everything of it gone."""
+    """The deployment has ended, and all of its workers are gone."""
 
 
 Command = ToService | ToRank | Spawn | Kill | Tell | Exit

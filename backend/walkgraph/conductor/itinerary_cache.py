@@ -1,4 +1,4 @@
-"""Itineraries of earlier requests, remembered: most requests differ only in values that no itinerary depends on."""
+"""Caches itineraries: most requests differ only in values that no itinerary depends on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -14,8 +14,9 @@ from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
 
 REMEMBERED = 256
-"""Itineraries, each of at most so many steps:"""
+"""Cached itineraries."""
 STEPS = 256
+"""Most steps of a cached itinerary."""
 
 _TASK = "@task."
 _Key = tuple[object, ...]
@@ -26,11 +27,11 @@ class CachedItinerary(NamedTuple):
     reads: Mapping[Rank, frozenset[str]]
     """Rank -> names of the input values that its steps read."""
     tokens: dict[Rank, dict[int, int]]
-    """Rank -> paged state -> tokens kept there at most."""
+    """Rank -> paged state -> most tokens kept there."""
 
 
 class ItineraryCache:
-    """Of one graph and plan."""
+    """The cache of one graph and plan."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
         self._graph, self._plan = graph, plan
@@ -38,8 +39,9 @@ class ItineraryCache:
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
 
     def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> CachedItinerary:
-        """`params`: filled in; `given`: what `submit` gives, named. Raises as `expand` and `page_demand` do."""
-        # 1, 1.0 and True are equal, and no step takes one for the other.
+        """The itinerary of a request. `params`: with defaults; `given`: the named values of `submit`. Raises as
+        `expand` and `page_demand` do."""
+        # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
         kinds = tuple((one.name, one.input, one.modality) for one in given)
         key = (submit.task, submit.outputs, values, kinds)
@@ -59,7 +61,7 @@ class ItineraryCache:
 
 
 def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:
-    """Parameters that an itinerary may follow from: of the steps' conditions and bindings, and of the states' sizes."""
+    """Parameters that an itinerary may depend on: those in the steps' conditions and bindings, and in states' sizes."""
     names: set[str] = set()
     for at in steps_of(task):
         if at.step.when is not None:

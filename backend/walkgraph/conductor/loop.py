@@ -1,7 +1,7 @@
-"""The loop of a deployment process: it carries messages and deaths to the core, and the core's commands to processes.
+"""The loop of a deployment process: it passes messages and exits of workers to the core, and performs its commands.
 
-It waits in one place, for messages of service and workers, for a worker's end (its pidfd), for a signal, and for the
-time that the core has named.
+It waits in one place for messages of the service and workers, for a worker's exit (by its pidfd), for a signal, and for
+the time at which the core is due.
 """
 
 import contextlib
@@ -29,10 +29,11 @@ from walkgraph.wire.fault_points import FaultPoints
 _log = logging.getLogger(__name__)
 
 MOST_WAITING = 1024
-"""Messages to a service that doesn't read; beyond it the workers are not heard either."""
+"""Messages that wait for the service to read; beyond it, the workers' messages are not read either."""
 LONGEST_WAIT = 60.0
 LATE_SECONDS = 1.0
-"""Waking so much later than asked, the process itself was stopped: the workers get a moment to be heard first."""
+"""If the loop wakes so much too late, the process itself was stopped: workers' messages are read before any timeout is
+checked."""
 
 
 class ConductorLoop:
@@ -58,7 +59,7 @@ class ConductorLoop:
         self._wakeup.setblocking(False)
 
     def run(self) -> None:
-        """Until the core says `Exit`. From the main thread only: the workers die with the thread that starts them."""
+        """Runs until the core's `Exit`. Call it on the main thread: workers die with the thread that starts them."""
         signal.set_wakeup_fd(self._wakeup.fileno())
         signal.signal(signal.SIGTERM, lambda number, frame: None)
         self._perform(self._core.begin(self._clock()))
@@ -78,7 +79,7 @@ class ConductorLoop:
     # ── in ──
 
     def _wait(self) -> bool:
-        """False when it took much longer than it should."""
+        """Waits for the next event. Returns False if that took much longer than it should."""
         poller = zmq.Poller()
         poller.register(self._from_service.socket, zmq.POLLIN | (zmq.POLLOUT if self._to_service else 0))
         if len(self._to_service) < MOST_WAITING:
@@ -89,13 +90,13 @@ class ConductorLoop:
         before = self._clock()
         seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
         if any(worker.waiting for worker in self._workers.values()):
-            seconds = min(seconds, INTERVAL)  # a router doesn't say when one of its peers takes more
+            seconds = min(seconds, INTERVAL)  # a ROUTER socket doesn't signal when a peer can take more
         told = self._emitter.wait(before)
         poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
         return self._clock() - before < seconds + LATE_SECONDS
 
     def _heard(self) -> Iterator[e.Event]:
-        """All that has come meanwhile: from the workers first, for what they did came before their end."""
+        """The events since the last call. Workers' messages come before their exits, since they were sent before."""
         with contextlib.suppress(BlockingIOError):
             if self._signals.recv(64):
                 yield e.FromService(m.Stop())
@@ -136,7 +137,7 @@ class ConductorLoop:
                     self._over = True
 
     def _spawn(self, rank: Rank, start: int) -> None:
-        """One that can't be started counts as one that has ended: it is tried again after a pause."""
+        """Starts a worker. One that can't be started counts as one that has died, and is tried again after a pause."""
         try:
             if self._faults is not None and self._faults.due("open.process"):
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -160,10 +161,10 @@ class ConductorLoop:
                 except zmq.ZMQError as error:
                     if error.errno != zmq.EHOSTUNREACH:
                         raise
-                    # It hasn't said hello yet or has just ended; the latter is dealt with as its death.
+                    # It has not said hello yet, or has just exited, which comes as its own event.
                     break
                 _drop(worker.waiting, count)
-        # Last, for work has begun then of which it is told.
+        # The service comes last, so that work has begun when it hears of it.
         with contextlib.suppress(zmq.Again):
             while self._to_service:
                 count, frame = codec.together(self._to_service)

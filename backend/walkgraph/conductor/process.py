@@ -1,6 +1,6 @@
 """`python -m walkgraph.conductor.process --dir D --parent P`: the process of one deployment.
 
-It dies with its parent, however that one ends; so it is bound to it before anything that takes time to import.
+It dies with its parent, however that ends. `die_with` is called before the slow imports for that reason.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The worker processes of a deployment: started, ended, and buried when they have died."""
+"""Starts, kills and reaps the worker processes of a deployment."""
 
 import contextlib
 import os
@@ -19,25 +19,25 @@ class WorkerProcess:
     process: "subprocess.Popen[bytes]"
     pidfd: int
     start: int
-    """Counts the starts of its rank."""
+    """Number of this start of its rank."""
     waiting: deque[bytes] = field(default_factory=deque[bytes])
-    """Messages for it."""
+    """Encoded messages that wait to be sent to it."""
 
     def identity(self, rank: Rank) -> bytes:
         return f"{rank}.{self.start}".encode()
 
 
 class Processes:
-    """From the main thread only: workers die with the thread that starts them."""
+    """Use it on the main thread only: workers die with the thread that starts them."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: that of the deployment's sockets."""
+        """`directory`: the folder of the deployment's sockets."""
         self._directory = directory
         self.alive: dict[Rank, WorkerProcess] = {}
-        """Those that were not buried."""
+        """Workers that were not reaped yet."""
 
     def spawn(self, rank: Rank, start: int) -> int:
-        """The process's id."""
+        """Starts a worker; returns its process id."""
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -51,7 +51,7 @@ class Processes:
         return process.pid
 
     def buried(self) -> Iterator[tuple[Rank, int, int]]:
-        """Rank, start and exit code of those that have died since."""
+        """Reaps workers that have died: rank, start and exit code of each."""
         for rank, worker in list(self.alive.items()):
             code = worker.process.poll()
             if code is not None:
@@ -61,14 +61,14 @@ class Processes:
                 yield rank, worker.start, code
 
     def kill(self, rank: Rank) -> None:
-        """Nothing, where it is dead."""
+        """Kills a worker; does nothing if it is dead."""
         worker = self.alive.get(rank)
         if worker is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill all, and wait for their end."""
+        """Kills all workers and waits for their exit."""
         for rank, worker in self.alive.items():
             self.kill(rank)
             worker.process.wait()

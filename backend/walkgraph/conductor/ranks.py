@@ -1,10 +1,9 @@
-"""The workers' lives: started, loaded, connected, watched, restarted with growing pauses, given up. Knows nothing of
-runs.
+"""The life cycle of workers: start, load, connect, watch, restart with growing pauses, give up. Independent of runs.
 
     starting ──Hello──> loading, warming ──Ready──> connecting ──Connected──> ready
 
-A rank is ready once it and every other rank that has loaded have told that they reach each other's present start: ranks
-that are ready are connected with each other.
+A rank is ready once it and every other loaded rank have reported that they reach each other's current start. So all
+ready ranks are connected with each other.
 """
 
 from walkgraph.conductor.events import Command, Spawn, ToRank
@@ -15,7 +14,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
-"""Codes of a failed load that would fail again in the same way."""
+"""Error codes of loads that would fail again in the same way."""
 
 
 class Ranks:
@@ -26,9 +25,9 @@ class Ranks:
         self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
-        """All of them, at a time."""
+        """True once all ranks were ready at the same time."""
 
-    # ── what they are ──
+    # ── state ──
 
     def ready(self, rank: Rank) -> bool:
         return self._workers[rank].state == "ready"
@@ -42,12 +41,12 @@ class Ranks:
 
     @property
     def alive(self) -> list[Rank]:
-        """Those with a process."""
+        """Ranks that have a process."""
         return [worker.rank for worker in self._workers.values() if worker.pid is not None]
 
     @property
     def failure(self) -> str | None:
-        """Why the deployment can't go on."""
+        """Why the deployment has failed; None if it has not."""
         return next((w.reason for w in self._workers.values() if w.state == "failed"), None)
 
     def status(self) -> tuple[m.RankStatus, ...]:
@@ -65,11 +64,11 @@ class Ranks:
         )
 
     def current(self, rank: Rank, start: int) -> bool:
-        """Whether a message of this start is still of interest."""
+        """True if this is the rank's current start and its process lives; messages of other starts are ignored."""
         worker = self._workers.get(rank)
         return worker is not None and worker.start == start and worker.pid is not None
 
-    # ── what happens ──
+    # ── events ──
 
     def begin(self, now: float) -> list[Command]:
         return [self._spawn(worker, now) for worker in self._workers.values()]
@@ -80,7 +79,7 @@ class Ranks:
             worker.pid, worker.heard = pid, now
 
     def heard(self, rank: Rank, message: m.FromWorker, now: float) -> list[Command]:
-        """Any message is a sign of life; those about the worker itself move it on."""
+        """Handles a worker's message: any is a sign of life; those about the worker itself change its state."""
         worker = self._workers[rank]
         worker.heard, worker.asked = now, None
         match message:
@@ -108,7 +107,7 @@ class Ranks:
         return []
 
     def died(self, rank: Rank, start: int, code: int, now: float) -> bool:
-        """False for a start that was already known to be over."""
+        """Handles a worker's exit. Returns False if the start had ended already."""
         worker = self._workers[rank]
         if worker.start != start or worker.pid is None:
             return False
@@ -117,7 +116,7 @@ class Ranks:
         worker.pid, worker.peer, worker.asked = None, None, None
         worker.state, worker.phase, worker.fraction = "lost", "", 0.0
         worker.loaded, worker.connected = None, {}
-        self._connect()  # nobody waits for it
+        self._connect()  # ranks that waited only for it are ready now
         recent = [at for at in worker.deaths if now - at < self._limits.restart_window and not worker.served]
         worker.deaths = [*recent, now]
         if worker.hopeless or len(recent) >= self._limits.restarts:
@@ -128,7 +127,7 @@ class Ranks:
         return True
 
     def tick(self, now: float) -> list[Command]:
-        """Restarts that are due, questions to the silent, an end to those that don't answer."""
+        """Restarts workers that are due, pings silent ones, and kills those that don't answer."""
         commands: list[Command] = []
         for worker in self._workers.values():
             if worker.pid is None:
@@ -140,7 +139,7 @@ class Ranks:
         return commands
 
     def due(self) -> float:
-        """When something is to be done next."""
+        """Time of the next restart, ping or kill."""
         times = [w.retry for w in self._workers.values() if w.retry is not None]
         for worker in self._workers.values():
             if worker.pid is not None and not worker.killed:
@@ -148,7 +147,7 @@ class Ranks:
         return min(times, default=float("inf"))
 
     def give_up(self) -> None:
-        """Start nothing anew."""
+        """Ends all restarts."""
         self._given_up = True
         for worker in self._workers.values():
             worker.retry = None

@@ -1,4 +1,4 @@
-"""A deployment's life: sockets, core and loop, from `spec.json` in its directory."""
+"""Runs a deployment from `spec.json` in its folder: opens the sockets, builds the core, and runs the loop."""
 
 import secrets
 from pathlib import Path
@@ -12,9 +12,9 @@ from walkgraph.wire.fault_points import fault_points
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec
 
 SEED_BITS = 53
-"""A seed that was drawn survives JSON in every language."""
+"""Drawn seeds fit a JSON number in every language."""
 _LAST_WORDS = 1000
-"""Milliseconds for what is still to be sent at the end."""
+"""Milliseconds for unsent messages at exit."""
 
 
 def serve(directory: Path) -> None:

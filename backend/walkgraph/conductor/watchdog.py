@@ -1,4 +1,4 @@
-"""What a conductor knows of each rank's worker, and how it finds those that no longer answer."""
+"""Records of the ranks' workers, and the watchdog that finds those that no longer answer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
 
 PING_SECONDS = 0.5
-"""A worker that has loaded and was silent for so long is asked whether it still turns."""
+"""A loaded worker that was silent for so long is pinged."""
 CONNECT = "connect"
-"""Phase of a worker that has loaded and isn't ready."""
+"""Phase of a worker that has loaded and isn't ready yet."""
 CONNECT_DEADLINES = 3
-"""Times `step_deadline` in which it must be: a peer reads a greeting, and an answer, between two steps."""
+"""Deadline for connecting, in multiples of `step_deadline`: peers read greetings and answers only between steps."""
 
 State = Literal["starting", "loading", "warming", "ready", "lost", "failed"]
 
@@ -29,22 +29,22 @@ class RankRecord:
     phase: str = ""
     fraction: float = 0.0
     loaded: float | None = None
-    """When it was."""
+    """Time at which it had loaded."""
     connected: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
-    """Starts of the ranks that it reaches, and that reach it, as it says."""
+    """Rank -> start of the ranks that it reports to be connected with, in both directions."""
     reason: str | None = None
-    """Why it is not ready, or was not before."""
+    """Why it is not ready, or was not before its restart."""
     fault: str | None = None
-    """What is known of why this start ends, before it does."""
+    """The reason for this start's end, if it is known before the end."""
     heard: float = 0.0
     asked: float | None = None
-    """When the ping was sent that waits for its answer."""
+    """Time of the unanswered ping."""
     retry: float | None = None
-    """When it will be started anew."""
+    """Time of its next start."""
     deaths: list[float] = field(default_factory=list[float])
     restarts: int = 0
     served: bool = False
-    """This start has ended a run well: its death begins no loop of crashes."""
+    """True if this start has completed its part of a run, so that its death does not count as a crash loop."""
     hopeless: bool = False
     killed: bool = False
 
@@ -53,21 +53,21 @@ class RankRecord:
         return Kill(self.rank)
 
     def reaches(self, other: "RankRecord") -> bool:
-        """Each reaches the other, and both have said so."""
+        """True if both have reported that they are connected with each other's current start."""
         if self is other:
             return True
         return self.connected.get(other.rank) == other.start and other.connected.get(self.rank) == self.start
 
 
 class Watchdog:
-    """Asks silent workers whether they still turn, and kills those that don't answer or can't be connected."""
+    """Pings silent workers, and kills those that don't answer or can't be connected."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._pings = 0
 
     def due(self, worker: RankRecord) -> float:
-        """When `watch` has something to do for a worker, unless something is heard of it."""
+        """Time at which `watch` must act on a worker, unless it sends a message before."""
         return min(self._deadline(worker), self._connect_deadline(worker))
 
     def watch(self, worker: RankRecord, others: Iterable[RankRecord], now: float) -> Iterable[Command]:

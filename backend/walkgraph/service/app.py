@@ -1,4 +1,4 @@
-"""The application: routers found by file name, one mapper for errors, one middleware for access."""
+"""The application: routers that are found by file name, one error mapper, one middleware for access."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -85,7 +85,7 @@ def create_app(
 
 
 def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collector | None) -> Services:
-    """Each is given what it works with when it is made; nothing is set on it afterwards."""
+    """Wires the services: each gets its dependencies in its constructor, none later."""
     hub, shutdown, deployments = Hub(), Shutdown(), Deployments()
     keys, audit = Keyring(store), Audit(store, settings.audit_days)
     meter = Meter(settings.token_requests_per_minute, settings.token_concurrent_runs)
@@ -118,7 +118,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
 
 
 async def _start(services: Services, collector: Collector | None, stack: AsyncExitStack) -> None:
-    """What ends first is started last."""
+    """Starts the services. They close in reverse order."""
     await _bring_up_to_date(services.store)
     await services.keys.start()
     stack.push_async_callback(services.keys.close)
@@ -140,7 +140,7 @@ async def _start(services: Services, collector: Collector | None, stack: AsyncEx
 
 
 async def _bring_up_to_date(store: Store) -> None:
-    """Bundled documents become those of this package; runs that a lost service left unfinished are over."""
+    """Updates the bundled documents to this package's, and ends runs that a killed service left unfinished."""
     graphs = {name: _text(path) for name, path in resources.bundled("graphs").items()}
     placements = {name: _text(path) for name, path in resources.bundled("placements").items()}
     await store.write(queries.seed_bundled, "graph", graphs)

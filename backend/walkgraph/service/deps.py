@@ -1,4 +1,4 @@
-"""What routes are given: the services of this app, as `Annotated` names."""
+"""Dependencies of routes, as `Annotated` names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Services:
     trace_sink: TraceSink
     metrics: Metrics
     spans: SpanExporter | None
-    """Where traces are sent to, if anywhere."""
+    """Exports traces; None if no endpoint is set."""
     codes: Codes
     keys: Keyring
     audit: Audit
@@ -52,23 +52,23 @@ class Services:
 
 
 async def _services(connection: HTTPConnection) -> Services:
-    # A plain function would be run in a thread.
+    # Async, since FastAPI runs plain functions in a thread.
     return connection.app.state.services
 
 
 ServicesDep = Annotated[Services, Depends(_services)]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
-"""Of a document, deployment or task."""
+"""The name of a document, deployment or task."""
 AnyRun = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
-"""A run's id, whosever it is: for `visible` to be asked."""
+"""The id of any run; check it with `visible`."""
 FrameForm = Annotated[Literal["json", "binary"], Query()]
-"""How a socket tells media and tensors: in its messages, or in frames after them."""
+"""How a socket sends media and tensors: in its messages, or in binary frames after them."""
 IfMatch = Annotated[str | None, Header(max_length=80)]
 
 
 async def visible(services: Services, connection: HTTPConnection, run: str) -> str:
-    """The run's id. Raises NotFound where it is another caller's, and this one sees only its own, or, where the request
-    changes something, may end only its own."""
+    """The run's id. Raises NotFound if the run is another caller's and this caller may see (or, for a change, end) only
+    its own."""
     caller = caller_of(connection)
     changes = connection.scope.get("method", "GET") not in ("GET", "HEAD")
     if caller.ends_all_runs if changes else caller.sees_all_runs:
@@ -89,9 +89,9 @@ async def _other_visible(services: ServicesDep, connection: HTTPConnection, othe
 
 
 RunName = Annotated[str, Depends(_visible)]
-"""The run that a path names as `{run}`; not found where the caller may not see it."""
+"""The run that a path names as `{run}`; not found if the caller may not see it."""
 OtherRunName = Annotated[str, Depends(_other_visible)]
-"""Likewise, named as `{other}`."""
+"""The run that a path names as `{other}`, likewise."""
 
 
 def etag_given(value: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The end of the service, as all of its parts know of it."""
+"""The shutdown state that all parts of the service share."""
 
 import asyncio
 
@@ -8,15 +8,15 @@ from walkgraph.service.http.problems import Unavailable
 class Shutdown:
     def __init__(self) -> None:
         self.begun = False
-        """Nothing new is taken."""
+        """True once nothing new is accepted."""
         self.closing = asyncio.Event()
-        """Set once sockets that wait for requests are to tell their clients, and end."""
+        """Set when sockets that wait for requests must notify their clients and close."""
 
     def begin(self) -> None:
-        """May be called from a signal's handler."""
+        """Starts the shutdown. Can be called from a signal handler."""
         self.begun = True
 
     def refuse_new(self) -> None:
-        """Raises Unavailable once the service takes nothing new."""
+        """Raises Unavailable once the shutdown has begun."""
         if self.begun:
             raise Unavailable("the service is shutting down", "shutting_down")

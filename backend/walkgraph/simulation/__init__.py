@@ -1,1 +1,1 @@
-"""A deployment in simulated time: real cores and schedulers over a network, a clock and devices that a seed draws."""
+"""Deployments in simulated time: real cores and schedulers over a network, a clock and devices drawn from a seed."""

@@ -12,17 +12,17 @@ import time
 from walkgraph.simulation.schedules import SimulationReport, known_scenarios, run_schedules
 
 PROGRESS = 10_000
-"""Schedules from one line to the next."""
+"""Schedules between two lines of progress."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m walkgraph.simulation", description="Run simulated deployments.")
-    parser.add_argument("--schedules", type=int, default=10_000, help="how many worlds to run, one a seed")
+    parser.add_argument("--schedules", type=int, default=10_000, help="number of worlds to run, one per seed")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="worlds run in so many")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="number of processes")
     asked = parser.parse_args()
     logging.getLogger("walkgraph").setLevel(logging.ERROR)
-    known_scenarios()  # before the processes are forked, so that they share them
+    known_scenarios()  # before forking, so that the processes share them
     began, told = time.monotonic(), 0
 
     def tell(report: SimulationReport) -> None:

@@ -1,4 +1,4 @@
-"""The client of a simulated world: what it asks and when, what it has got, and whether that is right."""
+"""The client of a simulated world: sends requests, and checks what it receives."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -16,45 +16,45 @@ from walkgraph.worker.io import values
 
 
 class Chances(NamedTuple):
-    """How much a world is disturbed, as shares: of runs, of processes that are started again, or of worlds."""
+    """Probabilities of disturbances, per run, per restarted process or per world."""
 
-    # Of runs.
+    # Per run.
     abort: float = 0.2
     deadline: float = 0.15
     hold: float = 0.08
     pause: float = 0.12
     record: float = 0.05
     wrong: float = 0.03
-    """They ask for what there isn't."""
-    # Of processes that are started again.
+    """They name an unknown task."""
+    # Per restarted process.
     unloadable: float = 0.1
-    # Of worlds.
+    # Per world.
     breakpoint: float = 0.1
     tap: float = 0.1
     kill: float = 0.15
     hang: float = 0.02
     stall: float = 0.1
-    """A process stands still for a while."""
+    """A process stops for a while and then goes on."""
     telemetry: float = 0.25
     fail: float = 0.02
     """The first death of a process fails the deployment."""
     stop: float = 0.1
-    """The deployment is stopped once it is at rest."""
+    """The deployment is stopped after it has come to rest."""
     most_runs: int = 4
-    """Asked for by the world at first; runs of a session follow."""
+    """Most runs that a world starts with; later runs of their sessions come on top."""
 
 
 SPREAD_SECONDS = 0.4
-"""In which the runs of a world are asked."""
+"""Time within which the runs of a world are submitted."""
 TWICE = 0.02
-"""The share of runs that are submitted twice: the second time counts for nothing."""
+"""Share of runs that are submitted twice; the second message must be ignored."""
 PATIENCE_SECONDS = 0.3
-"""After which who has paused a run lets it go on."""
+"""Longest time until the client steers a run that it has paused."""
 
 
 @dataclass(slots=True)
 class AskedRun:
-    """What the client knows of one run."""
+    """The client's record of one run."""
 
     id: RunId
     request: ScenarioRequest
@@ -67,12 +67,12 @@ class AskedRun:
     twice: bool = False
     aborted: bool = False
     wrong: bool = False
-    """It asked for what there isn't."""
+    """It names an unknown task."""
     session: str | None = None
     since: float = 0.0
-    """When the first run of its session was asked for."""
+    """Time at which the first run of its session was submitted."""
     follows: bool = False
-    """It reads what earlier runs of its session have left."""
+    """It reads states that earlier runs of its session left."""
     paused: m.Paused | None = None
     was_paused: bool = False
     outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
@@ -93,17 +93,17 @@ class SimulatedClient:
         self.runs: dict[str, AskedRun] = {}
         self.status: m.Status | None = None
         self.planned = 0
-        """Acts to come."""
+        """Number of planned acts."""
         self.stopping = False
         self.crowded = False
-        """More runs wait than may."""
+        """The deployment's queue is short, so that runs may be refused."""
         self._scenario, self._chances, self._send = scenario, chances, send
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
 
-    # ── what it does ──
+    # ── acts ──
 
     def begin(self) -> None:
-        """Plan the world's runs, from now on."""
+        """Plans the world's runs from now on."""
         chance, chances = self._chance, self._chances
         if chance.random() < chances.breakpoint + chances.tap:
             self._after(0.0, self._watch)
@@ -120,7 +120,7 @@ class SimulatedClient:
         act()
 
     def _submit(self, number: int, request: ScenarioRequest, after: AskedRun | None = None) -> None:
-        """`after`: the run of a session that this one follows."""
+        """Submits a run. `after`: the previous run of its session."""
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
@@ -175,12 +175,12 @@ class SimulatedClient:
             self._steer(run.id, "resume")
 
     def _leave(self, run: AskedRun) -> None:
-        """It is over: its session goes on, or is ended."""
+        """Plans the next run of a finished run's session, or the session's end."""
         if run.session is not None:
             self._after(PATIENCE_SECONDS * self._chance.random(), lambda: self._follow(run))
 
     def _follow(self, run: AskedRun) -> None:
-        """Another run of a session, or its end. What it keeps is given back then; runs may wait for that."""
+        """Submits the next run of a session, or ends the session. Other runs may wait for the pages that this frees."""
         following = run.request.following
         if following is not None and run.finished is not None and run.finished.error is None:
             self._submit(len(self.runs) + self._chances.most_runs, following, run)
@@ -188,7 +188,7 @@ class SimulatedClient:
             self._send(m.AskSessions(number=0, end=run.session))
 
     def _watch(self) -> None:
-        """Runs are looked at, or stop, at one use of a Walk, until that is taken back."""
+        """Sets a tap or a breakpoint at one use of a Walk, and plans its removal."""
         walk = self._chance.choice(self._scenario.plan.walks)
         uses = [use.name for use in walk.uses if use.op == "call"]
         if not uses or walk.name.startswith("move:"):
@@ -212,15 +212,15 @@ class SimulatedClient:
 
     @property
     def state(self) -> str:
-        """The deployment's."""
+        """State of the deployment."""
         return self.status.state if self.status is not None else ""
 
     @property
     def over(self) -> bool:
-        """All that was planned was done, and all that was asked is over."""
+        """True once all planned acts are done and all runs have ended."""
         return not self.planned and all(run.over for run in self.runs.values())
 
-    # ── what it gets ──
+    # ── messages ──
 
     def take(self, message: m.FromConductor) -> None:
         if isinstance(message, m.Status):
@@ -272,12 +272,12 @@ class SimulatedClient:
             raise self._simulator.fail(f"`{message.name}` {message.index} comes as number {len(given)}", run.id)
         given.append(plain(values.unpack(message.value)))
 
-    # ── whether it is right ──
+    # ── checks ──
 
     def check(self, run: AskedRun, lost: Sequence[float]) -> str:
-        """The code with which a run has ended, `done` if well. `lost`: when ranks were."""
+        """Checks a finished run and returns its error code, or `done`. `lost`: times at which ranks were lost."""
         error = run.rejected or (run.finished.error if run.finished else None)
-        if not (run.follows and any(at >= run.since for at in lost)):  # what it follows may be lost
+        if not (run.follows and any(at >= run.since for at in lost)):  # the states it reads may be lost
             self._check_outputs(run, whole=error is None)
         if error is None:
             if run.request.fails:

@@ -1,4 +1,4 @@
-"""The simulated network: frames take random time, but stay in order between any two processes, as on sockets."""
+"""The simulated network: frames are delayed at random, but stay in order between two processes, as on sockets."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -8,16 +8,16 @@ from walkgraph.simulation.simulator import Simulator
 
 MEAN_SECONDS = 0.001
 LATE_SECONDS = 0.3
-"""The longest extra delay of a late frame."""
+"""Longest extra delay of a late frame."""
 LATE = 0.04
-"""The share of frames that are late."""
+"""Share of late frames."""
 
 Frames = list[bytes]
 """One message of a socket."""
 
 
 class Endpoint(NamedTuple):
-    """Where messages come from and go to: one start of a rank, or the conductor."""
+    """A sender or receiver of messages: one start of a rank, or the conductor."""
 
     rank: int
     start: int
@@ -31,7 +31,7 @@ class Network:
         self.in_flight = 0
         self._simulator, self._chance = simulator, simulator.chance
         self._last: dict[tuple[Endpoint, Endpoint], float] = {}
-        """When the last frames of a pair arrive."""
+        """Time at which the last frames of each pair arrive."""
         self._slow = defaultdict[tuple[Endpoint, Endpoint], float](lambda: self._chance.choice((1.0, 1.0, 5.0)))
 
     def send(self, source: Endpoint, target: Endpoint, frames: Frames, deliver: Callable[[Frames], None]) -> None:
@@ -42,11 +42,11 @@ class Network:
             self._simulator.at(arrives, lambda one=one: self._arrive(one, deliver))
 
     def passed(self, source: Endpoint, target: Endpoint, frames: Frames) -> Sequence[Frames]:
-        """What of the frames gets through: all. A network that loses or repeats messages overrides this."""
+        """The messages that get through: all. A network that loses or repeats messages overrides this."""
         return (frames,)
 
     def arrival(self, source: Endpoint, target: Endpoint, frames: Frames) -> float:
-        """When frames arrive: never before those that the same source sent to the same target earlier."""
+        """Time at which frames arrive: never before earlier ones from the same source to the same target."""
         pair = source, target
         seconds = self._chance.random() * 2 * MEAN_SECONDS * self._slow[pair]
         if self._chance.random() < LATE:

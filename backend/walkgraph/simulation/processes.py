@@ -1,4 +1,4 @@
-"""The processes of a simulated deployment's ranks: started and ended by its conductor, disturbed by the seed."""
+"""The rank processes of a simulated deployment: its conductor starts and ends them, and the seed disturbs them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.plan_variants import Variants
 
 DIED_SECONDS = 0.002
-"""From the death of a process until the conductor can read of it, at most."""
+"""Longest time from the death of a process until the conductor can see it."""
 STALL_SECONDS = 0.8
-"""The longest that a process stands still and then goes on: the conductor must not take it for dead."""
+"""Longest stop of a process that goes on afterwards; the conductor must not take it for dead."""
 CRASHES = 0.3
-"""The share of deaths that a process tells of before it ends."""
+"""Share of deaths that the process reports before it ends."""
 
 
 @dataclass(frozen=True)
 class WorldParts:
-    """What a world is made of."""
+    """The classes that a world is built from."""
 
     network: type[Network] = Network
     core: Callable[[Plan, Rank, Variants], CoreLike] = Core
@@ -60,10 +60,10 @@ class SimulatedProcesses:
         heard: Callable[[Endpoint, Frames], None],
         died: Callable[[c.Died], None],
     ) -> None:
-        """`heard`, `died`: called with what the conductor can read, when it can."""
+        """`heard` and `died` are called once the conductor can read a message or a death."""
         self.workers: dict[Rank, SimulatedWorker] = {}
         self.lost: list[float] = []
-        """When ranks were killed or stopped for good."""
+        """Times at which ranks were killed or stopped for good."""
         self._simulator, self._scenario, self._chances, self._parts = simulator, scenario, chances, parts
         self._heard, self._died = heard, died
         self._chance, self._counts = simulator.chance, simulator.counts
@@ -75,7 +75,7 @@ class SimulatedProcesses:
         self._tells = self._chance.random() < chances.telemetry
 
     def post(self, source: Endpoint, target: Endpoint, frames: Frames) -> bool:
-        """False if the target is no more."""
+        """Sends frames; returns False if the target no longer exists."""
         if target == CONDUCTOR:
             self.network.send(source, target, frames, partial(self._heard, source))
             return True
@@ -111,7 +111,7 @@ class SimulatedProcesses:
         return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()
 
     def _told(self, packet: bytes) -> bool:
-        """Some packets of telemetry are not taken."""
+        """Takes a telemetry packet; returns False for some, as a full socket does."""
         self._counts["packets of telemetry"] += 1
         return self._chance.random() < 0.9
 
@@ -124,7 +124,7 @@ class SimulatedProcesses:
             self._simulator.after(self._chance.random() * DIED_SECONDS, lambda: self._died(died))
 
     def disturb(self) -> None:
-        """Plan what happens to processes from now on."""
+        """Plans the disturbances of processes from now on."""
         chance = self._chance
         if self.fragile or chance.random() < self._chances.kill:
             for _ in range(chance.choice((1, 1, 2))):

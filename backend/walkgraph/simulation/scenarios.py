@@ -1,4 +1,4 @@
-"""What simulated worlds run: graphs with their plans, requests, and what each must give."""
+"""Scenarios of simulated worlds: graphs with their plans, and requests with the outputs that they must have."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -36,26 +36,26 @@ from walkgraph.worker.io import values
 from walkgraph.worker.plan_variants import Variants
 
 PAGES = 12
-"""Of a rank: fewer than a few runs take together."""
+"""Pages per rank: fewer than a few runs need together."""
 WALKS = 24
-"""Random Walks of a kind."""
+"""Random Walks per kind."""
 
 
 @dataclass(frozen=True)
 class ScenarioRequest:
-    """What a client may ask, and what it must get."""
+    """A request with its expected outputs."""
 
     task: str
     params: Mapping[str, Any]
     outputs: Mapping[str, Sequence[Any]]
-    """Every value that leaves, by output and in order."""
+    """All values of each output, in order."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fails: bool = False
-    """A node of it fails: it gives a part of its outputs."""
+    """One of its nodes fails, so that only some outputs come."""
     session: bool = False
-    """It is asked in a session of its own."""
+    """It is sent in a session of its own."""
     following: "ScenarioRequest | None" = None
-    """May be asked in the same session afterwards."""
+    """A request that may follow in the same session."""
 
     @cached_property
     def packed(self) -> dict[str, tuple[m.Value, ...]]:
@@ -73,7 +73,7 @@ class Scenario:
 
     @cached_property
     def variants(self) -> Mapping[Rank, Variants]:
-        """Made once: they hold nothing of a run."""
+        """Plan variants by rank. Made once, since they hold nothing of a run."""
         return {rank.rank: Variants(self.plan, rank.rank) for rank in self.plan.ranks}
 
     @property
@@ -106,7 +106,7 @@ def _twins(graph: Graph) -> Functions:
 
 
 def _apart(graph: Graph) -> dict[str, int]:
-    """Nodes in turn on three ranks, those that share a state on one."""
+    """Places nodes on three ranks in turn; nodes that share a state go to one rank."""
     ranks: dict[str, int] = {}
     of_state: dict[str, int] = {}
     for number, (name, node) in enumerate(graph.nodes.items()):
@@ -208,7 +208,7 @@ def _states() -> list[ScenarioRequest]:
 
 
 def _grown(tokens: Sequence[int], position: int, times: int) -> list[int]:
-    """What a cache writes from here on, one token a step."""
+    """The tokens that `times` further steps write, one per step."""
     kept, found = [*tokens], list[int]()
     for _ in range(times):
         position += 1
@@ -229,7 +229,7 @@ def _faults() -> list[ScenarioRequest]:
 
 
 def random_scenarios(count: int = WALKS) -> list[Scenario]:
-    """`count` of each kind: stepped, with loops on the device, and with nodes that follow these."""
+    """`count` of each kind: stepped, with device loops, and with device loops that host nodes follow."""
     found: list[Scenario] = []
     for seed in range(count):
         found.append(_random(f"walk {seed}", random_graph(SeededDraw(seed)), seed, CATALOGUE))
@@ -239,7 +239,7 @@ def random_scenarios(count: int = WALKS) -> list[Scenario]:
 
 
 def ferries() -> Scenario:
-    """Two ranks that send each other values through their arenas."""
+    """A loop over two ranks that send values to each other through their arenas."""
     body = [{"loop": "l", "times": "4", "body": ["a", "b"]}]
     edges = [["@in.x", "a.a"], ["a.many", "b.a"], ["b.many", "a.b"], {"from": "b.out", "to": "@out.o", "each": True}]
     nodes = {"a": {"component": "test.mix"}, "b": {"component": "test.mix"}}
@@ -249,7 +249,7 @@ def ferries() -> Scenario:
 
 
 def relay() -> Scenario:
-    """Two steps, on two ranks, that send one output: the client gets it in the order of the steps."""
+    """Two steps on two ranks that send one output, which must arrive in the order of the steps."""
     walk = {"inputs": {"x": "scalar", "xs": "tensor"}}
     nodes = {"a": {"component": "test.mix"}, "b": {"component": "test.mix"}}
     walks = {
@@ -270,14 +270,14 @@ def relay() -> Scenario:
 def _random(name: str, graph: Graph, seed: int, components: Catalogue) -> Scenario:
     draw, ranks = SeededDraw(seed), 1 + seed % 3
     split = {node: draw.integer(0, ranks - 1) for node in graph.nodes}
-    if components is RESIDENT:  # so that its loops may run on a device
+    if components is RESIDENT:  # on one rank, so that its loops can be device loops
         core = draw.integer(0, ranks - 1)
         split |= {node: core for node, made in graph.nodes.items() if made.component == "test.mix"}
     return _of_walk(f"{name}/{ranks}", graph, _placed(split, ranks), components)
 
 
 def _of_walk(name: str, graph: Graph, placement: Placement, components: Catalogue) -> Scenario:
-    """Of a graph whose one Walk is `w`."""
+    """The scenario of a graph whose only Walk is `w`."""
     walk = graph.walks["w"]
     outputs = sorted({edge.to.removeprefix("@out.") for edge in walk.edges if edge.to.startswith("@out.")})
     graph = codec.load(codec.dump(graph) | {"tasks": {"t": _task(outputs)}})
@@ -306,7 +306,7 @@ def _task(outputs: Sequence[str]) -> dict[str, Any]:
 
 
 def _fixed(functions: Mapping[str, Function]) -> Functions:
-    """Of functions that keep nothing."""
+    """`Functions` without states."""
 
     def serving(function: Function) -> Serve:
         return lambda call: dict(function(call.inputs, call.iteration))

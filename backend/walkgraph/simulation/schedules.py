@@ -1,4 +1,4 @@
-"""Many worlds, one a seed: which scenario a seed has, and a report of what they came to."""
+"""Runs many worlds, one per seed, and reports their outcomes."""
 
 import random
 import traceback
@@ -15,17 +15,17 @@ from walkgraph.simulation.simulator import Violation
 from walkgraph.simulation.world import Outcome, World
 
 BLOCK = 250
-"""Seeds that a process takes at a time."""
+"""Seeds that a process runs at a time."""
 CROWDED = Chances(most_runs=8, kill=0.05, hang=0.0)
 CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0, stall=0.0, fail=0.0)
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
-"""How much worlds are disturbed; most as by default."""
+"""Disturbances of worlds; most have the default ones."""
 MOST_FAULTS = 20
-"""In the text of a report."""
+"""Most faults in a report's text."""
 
 
 def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS) -> World:
-    """What a seed stands for: the same scenario, disturbances and order of messages whenever it is made."""
+    """The world of a seed: always the same scenario, disturbances and order of messages."""
     chance = random.Random(f"scenario {seed}")  # noqa: S311 - no secret
     return World(chance.choice(known), seed, chances=chance.choice(MOODS), parts=parts)
 
@@ -34,13 +34,13 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS) 
 class SimulationReport:
     worlds: int = 0
     ends: Counter[str] = field(default_factory=Counter[str])
-    """How runs ended."""
+    """Runs by end: `done`, or an error code."""
     counts: Counter[str] = field(default_factory=Counter[str])
-    """What happened, by kind."""
+    """Occurrences by kind."""
     seconds: float = 0.0
-    """Simulated."""
+    """Simulated seconds."""
     faults: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """Seeds, each with what went wrong."""
+    """(seed, message) of each failed world."""
 
     def add(self, outcome: Outcome) -> None:
         self.ends += outcome.ends
@@ -55,7 +55,7 @@ class SimulationReport:
         self.faults += other.faults
 
     def text(self, took: float) -> str:
-        """`took`: seconds of real time."""
+        """The report as text. `took`: seconds of real time."""
         rate = self.worlds / took if took else 0.0
         lines = [
             f"{self.worlds} schedules in {took:.1f} s, {rate:.0f} a second; {self.seconds:.0f} s of simulated time",
@@ -81,19 +81,19 @@ def known_scenarios() -> Sequence[Scenario]:
 
 
 def run_seeds(seeds: Iterable[int]) -> SimulationReport:
-    """One world a seed. A fault ends its world alone."""
+    """Runs one world per seed. A fault ends only its own world."""
     report, known = SimulationReport(), known_scenarios()
     for seed in seeds:
         report.worlds += 1
         try:
             report.add(world(known, seed).run())
-        except Exception as raised:  # noqa: BLE001 (what a core raises is a fault like others, told with its seed)
+        except Exception as raised:  # noqa: BLE001 (a core's exception is a fault too, reported with its seed)
             report.faults.append((seed, _told(seed, raised)))
     return report
 
 
 def _told(seed: int, raised: Exception) -> str:
-    """What a world raised, with its seed; an error of the product's, with the place that raised it."""
+    """The message of a failed world with its seed; for errors other than violations, with the line that raised them."""
     if isinstance(raised, Violation):
         return str(raised)
     place = traceback.extract_tb(raised.__traceback__)[-1]
@@ -103,7 +103,7 @@ def _told(seed: int, raised: Exception) -> str:
 def run_schedules(
     schedules: int, first: int, processes: int, tell: Callable[[SimulationReport], None] = lambda report: None
 ) -> SimulationReport:
-    """Seeds from `first` on, in so many processes. `tell` gets the report so far, after every block of seeds."""
+    """Runs seeds from `first` on in so many processes. `tell` gets the report so far after every block of seeds."""
     report = SimulationReport()
     begins = range(first, first + schedules, BLOCK)
     blocks = [range(begin, min(begin + BLOCK, first + schedules)) for begin in begins]

@@ -1,4 +1,4 @@
-"""What all parts of a simulated world share: its time, its random numbers, its counters, and how it reports a fault.
+"""The time, random numbers, counters and fault reports that all parts of a simulated world share.
 
 Nothing here reads a clock: simulated time passes from one planned action to the next.
 """
@@ -13,32 +13,32 @@ Action = Callable[[], None]
 
 
 class Violation(AssertionError):
-    """A world did something that must not happen. The message names the scenario, the seed, the time and the run."""
+    """Something that must not happen in a world. The message names the scenario, the seed, the time and the run."""
 
 
 class Simulator:
     def __init__(self, name: str, seed: int) -> None:
-        """`name`: of the scenario, for messages."""
+        """`name`: the scenario's, for messages."""
         self.now = 0.0
         """Seconds since the world began."""
         self.chance = random.Random(seed)  # noqa: S311 - no secret
         self.counts = Counter[str]()
-        """What happened, by kind."""
+        """Occurrences by kind."""
         self.blocked = 0
-        """Sockets that take nothing for now."""
+        """Number of sockets that take no messages at the moment."""
         self._name, self._seed = name, seed
         self._planned: list[tuple[float, int, Action]] = []
         self._numbers = count()
 
     def at(self, when: float, action: Action) -> None:
-        """Actions planned for the same time run in the order in which they were planned."""
+        """Plans an action. Those for the same time run in the order in which they were planned."""
         heappush(self._planned, (max(when, self.now), next(self._numbers), action))
 
     def after(self, seconds: float, action: Action) -> None:
         self.at(self.now + seconds, action)
 
     def step(self) -> bool:
-        """Run the next action; False if none is planned."""
+        """Runs the next action. Returns False if none is planned."""
         if not self._planned:
             return False
         self.now, _, action = heappop(self._planned)
@@ -46,6 +46,6 @@ class Simulator:
         return True
 
     def fail(self, what: str, run: str = "") -> Violation:
-        """The error to raise."""
+        """Makes the violation to raise."""
         of = f"run {run}: " if run else ""
         return Violation(f"scenario `{self._name}`, seed {self._seed}, {self.now:.4f} s: {of}{what}")

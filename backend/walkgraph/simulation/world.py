@@ -1,9 +1,9 @@
-"""A deployment in simulated time, made from a seed: it is asked for runs, disturbed, and must come to rest.
+"""A deployment in simulated time, made from a seed: it gets requests, is disturbed, and must come to rest.
 
     World(scenario, seed).run() ──> Outcome, or a Violation that names the seed
 
 The conductor's core and the workers' loops, cores, connections and schedulers are the real ones. Network, sockets,
-clock, devices and processes are simulated. All of them are arguments, so that a test can plant a fault in any.
+clock, devices and processes are simulated. All of them are arguments, so that a test can put a fault into any.
 """
 
 from collections import Counter
@@ -25,28 +25,28 @@ from walkgraph.wire.spec import Limits
 
 LIMITS = Limits(restarts=1000, backoff_first=0.1, backoff_last=0.5, step_deadline=2.0, load_deadline=3.0)
 READY_SECONDS = 5.0
-"""In which an undisturbed world is ready."""
+"""Time within which an undisturbed world is ready."""
 REST_SECONDS = 60.0
-"""In which a world must come to rest."""
+"""Time within which a world must come to rest."""
 LATE_SECONDS = 0.05
-"""After a run's deadline, in which its end must have begun."""
+"""Time after a run's deadline within which its end must have begun."""
 TURN_SECONDS = 0.0005
-"""The longest that the conductor takes until it reads what has come."""
+"""Longest time until the conductor reads its messages."""
 MANY, CROWDED = 6, 0.5
-"""Of worlds with more runs than this, the share in which few may run or wait at a time."""
+"""In this share of the worlds with more than `MANY` runs, only few may run or wait at a time."""
 MOST_TICKS = 20
-"""At one time."""
+"""Most ticks at the same simulated time."""
 
 
 class Outcome(NamedTuple):
-    """What became of a world."""
+    """The result of a world."""
 
     ends: Counter[str]
-    """How its runs ended."""
+    """Runs by end: `done`, or an error code."""
     counts: Counter[str]
-    """What happened, by kind."""
+    """Occurrences by kind."""
     seconds: float
-    """Simulated."""
+    """Simulated seconds."""
 
 
 class World:
@@ -59,9 +59,9 @@ class World:
         self._chance, self._counts = self._simulator.chance, self._simulator.counts
         self._tick_at = float("inf")
         self._ticked, self._ticks = -1.0, 0
-        """The last tick, and how many came at its time."""
+        """Time of the last tick, and number of earlier ticks at that time."""
         self._unread: list[c.Event] = []
-        """What has come and the conductor has not read."""
+        """Events that the conductor has not read yet."""
         self._exited = False
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client)
         self._processes = SimulatedProcesses(self._simulator, scenario, self._chances, parts, self._heard, self._hear)
@@ -91,7 +91,7 @@ class World:
                 raise self._simulator.fail(f"{otherwise}; {self._standing()}")
 
     def _standing(self) -> str:
-        """What keeps the world from resting."""
+        """Describes what keeps the world from resting."""
         open_ = [run.id for run in self.client.runs.values() if not run.over]
         states = {run.id: run.state for run in self._conductor.runs.table}
         left = [line for worker in self._workers.values() for line in worker.left()]
@@ -133,13 +133,13 @@ class World:
                 pass
 
     def _hear(self, *events: c.Event) -> None:
-        """To be read in the conductor's next turn, with what else has come by then."""
+        """Queues events for the conductor's next turn."""
         if not self._unread:
             self._simulator.after(self._chance.random() * TURN_SECONDS, self._turn)
         self._unread += events
 
     def _turn(self) -> None:
-        """As `ConductorLoop.turn`: workers are read first, then deaths, then the service."""
+        """One turn, as in `ConductorLoop.turn`: workers are read first, then deaths, then the service."""
         unread = sorted(self._unread, key=_reading_order)
         self._unread = []
         if not self._exited:
@@ -191,7 +191,7 @@ class World:
         self._hear(*(c.FromRank(Rank(source.rank), source.start, message) for message in messages))
 
     def _kill(self, rank: Rank) -> None:
-        """Of those that don't answer, and at the end."""
+        """Kills a process, which must be one that doesn't answer unless the deployment is ending."""
         worker = self._workers.get(rank)
         if worker is None:
             return
@@ -200,7 +200,7 @@ class World:
         self._processes.lost.append(self._simulator.now)
         self._processes.end(worker.here, -9)
 
-    # ── what must hold ──
+    # ── checks ──
 
     def _check_run(self, run: AskedRun) -> str:
         return self.client.check(run, [at + DIED_SECONDS for at in self._processes.lost])
@@ -216,7 +216,7 @@ class World:
                 raise self._simulator.fail(f"{pages} pages of rank {rank} are promised of {self._scenario.pages}")
 
     def _check_left(self) -> None:
-        """All is freed."""
+        """Checks that everything was freed."""
         core = self._conductor
         kept: list[str] = [line for worker in self._workers.values() for line in worker.left()]
         promised = core.pages.promised.items()

@@ -256,7 +256,7 @@ BAD = (
     Bad("no prompt", DRAW, {"model": "shapes", "prompt": ""}, WRONG, "prompt", "missing_required_parameter"),
     Bad("nine", DRAW, {"model": "shapes", "n": 9}, WRONG, "n", "invalid_value", "8"),
     Bad("a link", DRAW, {"model": "shapes", "response_format": "url"}, WRONG, "response_format", "invalid_value"),
-    Bad("no size", DRAW, {"model": "shapes", "size": "1024x1024"}, WRONG, "size", "invalid_value", "of its own"),
+    Bad("no size", DRAW, {"model": "shapes", "size": "1024x1024"}, WRONG, "size", "invalid_value", "fixed size"),
     Bad("too large", DRAW, {"model": "bagel", "size": "1024x1024"}, WRONG, "size", "invalid_value", "64"),
     Bad("a GIF", DRAW, {"model": "shapes", "output_format": "gif"}, WRONG, "output_format", "invalid_value", "webp"),
     Bad("quality", DRAW, {"model": "shapes", "quality": "hd"}, WRONG, "quality", "invalid_value", "steps"),

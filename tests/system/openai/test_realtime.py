@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "turns by the server": (
         {"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"type": "server_vad"}}}}},
         "session.audio.input.turn_detection",
-        "turns are told by the client",
+        "turns are not detected here",
     ),
     "OpenAI's voice": (
         {"type": "session.update", "session": {"audio": {"output": {"voice": "marin"}}}},
@@ -194,7 +194,7 @@ WRONG: dict[str, tuple[dict[str, Any], str | None, str]] = {
         "session.audio.output.format.type",
         "24000 Hz",
     ),
-    "tools": ({"type": "session.update", "session": {"tools": [{"type": "function"}]}}, "session.tools", "no tools"),
+    "tools": ({"type": "session.update", "session": {"tools": [{"type": "function"}]}}, "session.tools", "tools are"),
     "a picture": ({"type": "conversation.item.create", "item": seen("data:,")}, "item.content[0].type", "no image"),
     "sound": ({"type": "input_audio_buffer.commit"}, None, "takes no audio"),
     "no base64": ({"type": "input_audio_buffer.append", "audio": "?"}, "audio", "base64"),

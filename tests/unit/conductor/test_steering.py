@@ -222,7 +222,7 @@ def test_a_pause_that_nobody_ends_is_ended() -> None:
         assert "a" not in w.finished
         w.pass_time(PAUSED_SECONDS / 2 + 1)
         w.hear()
-    assert "stepped it" in w.finished["a"].error.message  # type: ignore[union-attr]
+    assert "not stepped" in w.finished["a"].error.message  # type: ignore[union-attr]
 
 
 def test_a_lost_rank_ends_a_paused_run() -> None:

@@ -72,7 +72,7 @@ async def test_requests_of_all_runs_are_bounded_the_oldest_go_first(
     assert shown["request"] is None
     assert shown["left_out"][0]["bytes"] > 4000
     answer = await service.http.post(f"/api/v1/runs/{runs[0]}/replay", json={})
-    assert (answer.status_code, "kept longer" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "make room" in answer.json()["detail"]) == (409, True)
     # The one that has just come stays, even if it alone is too much.
     await ask(20_000)
     asked = [service.services.runs.live(run).asked for run in runs]

@@ -140,7 +140,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, type[InvalidInput]]] = {
     "an attachment": (lambda: form(part('attachment; name="a"')), KIND, BadForm),
     "an unprintable name": (lambda: form(part('form-data; name="a\x01"')), KIND, BadForm),
     "a long name": (lambda: form(part(f'form-data; name="{"a" * 201}"')), KIND, BadForm),
-    "a name that is no UTF-8": (lambda: form(part()).replace(b'"a"', b'"\xff"'), KIND, BadForm),
+    "a name that is not UTF-8": (lambda: form(part()).replace(b'"a"', b'"\xff"'), KIND, BadForm),
     "two dispositions": (lambda: form(part(headers='content-disposition: form-data; name="b"\r\n')), KIND, BadForm),
     "base64": (lambda: form(part(headers="Content-Transfer-Encoding: base64\r\n")), KIND, BadForm),
     "nested": (lambda: form(part(headers="Content-Type: Multipart/Mixed; boundary=b\r\n")), KIND, BadForm),

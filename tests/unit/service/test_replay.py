@@ -95,7 +95,7 @@ async def test_what_can_not_be_replayed_says_why(deployed: Running, monkeypatch:
     assert "has not been accepted" in await refused(run)
     await deployed.services.runs._unsaved.join()
     del deployed.services.runs._runs[RunId(run)]
-    assert "not kept" in await refused(run)
+    assert "no longer kept" in await refused(run)
     assert (await deployed.http.post(f"/api/v1/runs/{'0' * 32}/replay", json={})).status_code == 404
 
 

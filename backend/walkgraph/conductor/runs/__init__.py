@@ -1,1 +1,1 @@
-"""Runs: admitted, ordered, steered, watched, ended."""
+"""Runs: admission, order of outputs, steering, stalls, ends."""

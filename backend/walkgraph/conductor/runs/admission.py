@@ -1,9 +1,9 @@
-"""Which runs start or go on, and which are suspended for one of higher priority.
+"""Decides which runs start or resume, and which are suspended for one of higher priority.
 
     waiting ──admit──> running ──one of higher priority lacks its pages──> suspending ──all suspended──> suspended
                           ^──────────────────────────────admit──────────────────────────────────────────────┘
 
-A run that is suspended keeps its place in the order of arrival.
+A suspended run keeps its place in the order of arrival.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from walkgraph.wire import messages as m
 
 
 class AdmissionRules(NamedTuple):
-    """What admission follows besides the runs."""
+    """The inputs of admission besides the runs."""
 
     ready: Callable[[Rank], bool]
     most_running: int
     steps: Callable[[RunId, Itinerary], bool]
-    """Whether a run that starts now must be stepped."""
+    """True if a run that starts now must be stepped."""
 
 
 class Admission:
@@ -46,13 +46,13 @@ class Admission:
         self._stalls, self._endings, self._rules = stalls, endings, rules
 
     def admit(self, now: float) -> list[Command]:
-        """Start what fits, and go on with what was suspended: higher priorities first, then in order of arrival. One
-        that waits for pages holds back those behind it, so that it isn't starved, and lets those of lower priority be
-        suspended; one that waits for its session or a rank doesn't. Only the next run of a session that already holds
-        what it needs passes: the pages that are waited for may be that session's."""
+        """Starts runs that fit and resumes suspended ones: higher priorities first, then in order of arrival. A run
+        that waits for pages holds back those behind it, so that it isn't starved, and suspends runs of lower priority;
+        one that waits for its session or a rank does neither. Only the next run of a session that already holds all
+        the pages it needs is not held back: the missing pages may be that session's."""
         commands: list[Command] = []
         waits = False
-        """One waits for pages."""
+        """True once a run waits for pages."""
         for run in self._table.queued():
             if (waits and run.session is None) or not self._can_start(run):
                 continue
@@ -73,14 +73,14 @@ class Admission:
         return commands
 
     def _can_start(self, run: RunRecord) -> bool:
-        """Whether a queued run waits for nothing but pages. One that was ended by one before it doesn't."""
+        """True if a queued run waits for nothing but pages. False if an earlier run in this pass has ended it."""
         if run.state != "waiting":
             return run.state == "suspended"
         ready = all(map(self._rules.ready, run.request.itinerary.ranks))
         return ready and (run.session is None or self._sessions.free(run.session))
 
     def _needed(self, run: RunRecord) -> tuple[Demand, Demand, str | None]:
-        """Pages of its own, and beyond those that its session holds; or why it could never start."""
+        """(its own pages, pages that its session needs beyond those it holds, why it can never start or None)."""
         if run.demand is None:
             run.demand = self._pages.demand(run.request.tokens, run.request.params, run.session is not None)
         own, lasting = run.demand
@@ -90,7 +90,7 @@ class Admission:
         return own, more, self._never_fits(run, own, lasting)
 
     def suspended(self, message: m.Suspended) -> None:
-        """A rank has moved what it keeps of a run out of the way."""
+        """Handles a rank's report that it has moved a run's states out of the way."""
         run = self._table.get(message.run)
         if run is not None and run.state == "suspending":
             run.away.add(message.rank)
@@ -100,7 +100,7 @@ class Admission:
                 self._table.queue(run)
 
     def _never_fits(self, run: RunRecord, own: Demand, lasting: Demand) -> str | None:
-        """Why the run could not start even if nothing else ran."""
+        """Why the run could not start even if nothing else ran; None if it could."""
         pool = self._pages.never_fits(own + lasting)
         if pool is not None:
             return (
@@ -116,7 +116,7 @@ class Admission:
         return f"the session may keep {kept} bytes and is given {policy.max_bytes}; ask for less or raise `max_bytes`"
 
     def _suspend_others(self, run: RunRecord, demand: Demand) -> list[Command]:
-        """Suspend runs of lower priority, unless what ends or is being suspended already gives enough."""
+        """Suspends runs of lower priority, unless runs that are ending or being suspended free enough pages."""
         coming = Demand()
         for other in self._table:
             if other.state in ("ending", "suspending"):
@@ -168,7 +168,7 @@ class Admission:
             )
             for rank in request.itinerary.ranks
         ]
-        # A task without a step has nothing to wait for.
+        # A task without steps ends at once.
         over = [] if run.holding else self._endings.end(run, None, now)
         if run.hold and run.holding:
             self._steering.begin(run.id, now)

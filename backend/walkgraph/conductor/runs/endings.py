@@ -1,6 +1,6 @@
-"""How runs end: their ranks are told to let go, their pages come back, their clients are told once.
+"""Ends runs: their ranks release them, their pages are freed, and their clients are notified once.
 
-A run that ends keeps its promise of pages until every rank that took part has freed its own.
+An ending run keeps its promised pages until every rank that took part has freed its own.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Endings:
         return [*finished, *cancels, *self.settle(run, now)]
 
     def settle(self, run: RunRecord, now: float) -> list[Command]:
-        """When no rank holds anything of it, its pages are free and it is over."""
+        """Once no rank holds the run, frees its pages and removes it."""
         if run.holding:
             return []
         self._pages.give(run.own)
@@ -41,7 +41,7 @@ class Endings:
         return self.finish(run, now)
 
     def finish(self, run: RunRecord, now: float) -> list[Command]:
-        """Its client is told, once."""
+        """Sends `Finished` to the client, once."""
         if run.finished:
             return []
         run.finished = True
@@ -58,7 +58,7 @@ class Endings:
         return [ToService(finished), run.phase("finished", now, run.error)]
 
     def released(self, message: m.Released, now: float) -> list[Command]:
-        """A rank has freed all of a run, or of a session."""
+        """Handles a rank's report that it has freed a run or a session."""
         if message.run.startswith(KEY):
             freed = self._sessions.released(message.run.removeprefix(KEY), message.rank)
             if freed:
@@ -71,7 +71,7 @@ class Endings:
         return self.settle(run, now)
 
     def free_sessions(self, sessions: Iterable[tuple[str, set[Rank]]]) -> list[Command]:
-        """What these sessions keep is freed on these ranks."""
+        """Frees the states of these sessions on these ranks."""
         commands: list[Command] = [
             ToRank(rank, m.Cancel(run=RunId(KEY + name))) for name, ranks in sessions for rank in sorted(ranks)
         ]

@@ -1,6 +1,6 @@
-"""Outputs that several ranks send, in the order of their steps: pure.
+"""Orders the outputs of several ranks by their steps. Pure.
 
-Ranks go through a run's steps each at its own pace. What a later step sends waits here until the steps before it, in
+Each rank goes through a run's steps at its own pace. Outputs of a later step wait here until the steps before it, in
 the same list, have sent all of theirs.
 """
 
@@ -12,13 +12,13 @@ from walkgraph.wire.messages import Emit
 
 
 class _Line:
-    """One output of one list of steps."""
+    """One output, sent by one list of steps."""
 
     def __init__(self, turns: Turns) -> None:
         self._steps = turns.steps
         self._turn = 0
         self._over: set[int] = set()
-        """Steps that have sent all."""
+        """Steps that have sent all of their outputs."""
         self._waiting: dict[int, list[Emit]] = defaultdict(list)
 
     def emit(self, message: Emit) -> list[Emit]:
@@ -37,7 +37,7 @@ class _Line:
 
 
 class OrderedOutputs:
-    """Those of one run."""
+    """The outputs of one run."""
 
     def __init__(self, turns: Sequence[Turns]) -> None:
         lines = [(one, _Line(one)) for one in turns]
@@ -47,10 +47,10 @@ class OrderedOutputs:
             self._by_step[step].append(line)
 
     def emit(self, message: Emit) -> list[Emit]:
-        """What may leave now."""
+        """The outputs that can be sent now."""
         line = self._by_output.get((message.name, message.step))
         return [message] if line is None else line.emit(message)
 
     def sent(self, step: int) -> list[Emit]:
-        """What may leave once a step has sent all of its outputs."""
+        """The outputs that can be sent once a step has sent all of its own."""
         return [message for line in self._by_step.get(step, ()) for message in line.sent(step)]

@@ -1,4 +1,4 @@
-"""What runs give to their clients while they run: outputs, in the order that the task's steps have."""
+"""Sends runs' outputs to their clients, in the order of the task's steps."""
 
 from walkgraph.conductor.events import Command, ToService
 from walkgraph.conductor.runs.records import RunRecord, RunTable
@@ -17,7 +17,7 @@ class Outputs:
         return [command for one in run.in_turn.emit(message) for command in _output(run, one, now)]
 
     def sent(self, message: m.Sent, now: float) -> list[Command]:
-        """A rank has sent all outputs of a step."""
+        """Handles a rank's report that it has sent all outputs of a step."""
         run = self._table.admitted(message.run)
         if run is None:
             return []

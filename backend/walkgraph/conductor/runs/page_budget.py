@@ -1,6 +1,6 @@
-"""Promises of cache pages: what admitted runs may take at most, against what each rank has.
+"""The page budget: cache pages promised to admitted runs, against those that each rank has.
 
-A run is admitted when its worst case fits, so that none dies half-way for memory.
+A run is admitted only if its worst case fits, so that none fails midway for lack of memory.
 """
 
 from collections import Counter
@@ -23,13 +23,13 @@ class PageBudget:
         self.promised = Demand()
 
     def set_pools(self, rank: Rank, pools: tuple[PoolSize, ...]) -> None:
-        """As a worker that is ready tells them."""
+        """Sets a rank's pools, as its worker reports them when it is ready."""
         self._pools[rank] = pools
 
     def demand(
         self, tokens: Mapping[Rank, Mapping[int, int]], params: Mapping[str, Scalar], session: bool
     ) -> tuple[Demand, Demand]:
-        """Pages for the most `tokens` a run keeps (rank -> state -> tokens): its own, and its session's."""
+        """(own, session's) pages for the most tokens that a run keeps. `tokens`: rank -> state -> tokens."""
         own, lasting = Demand(), Demand()
         for rank, states in tokens.items():
             for index, most in states.items():
@@ -46,12 +46,12 @@ class PageBudget:
         return all(self.promised[pool] + pages <= self.size(pool) for pool, pages in demand.items())
 
     def lacking(self, demand: Demand, coming: Demand) -> Demand:
-        """Pages that would still be missing once `coming` are given back."""
+        """Pages that are still missing after `coming` are freed."""
         missing = {pool: self.promised[pool] - coming[pool] + pages - self.size(pool) for pool, pages in demand.items()}
         return Demand({pool: pages for pool, pages in missing.items() if pages > 0})
 
     def never_fits(self, demand: Demand) -> Pool | None:
-        """A pool that is too small even if nothing else ran."""
+        """A pool that would be too small even if nothing else ran; None if all suffice."""
         return next((pool for pool, pages in demand.items() if pages > self.size(pool)), None)
 
     def size(self, pool: Pool) -> int:

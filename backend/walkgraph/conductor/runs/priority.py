@@ -1,4 +1,4 @@
-"""Who makes room for whom. Pure: a run is suspended for one of higher priority, and for nothing else."""
+"""Chooses the runs to suspend for one of higher priority; nothing else suspends a run. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,14 +13,14 @@ class Holder(NamedTuple):
     priority: int
     started: float
     order: int
-    """Of arrival: breaks ties."""
+    """Order of arrival; breaks ties."""
     pages: Demand
-    """That are free when it is suspended."""
+    """Pages that its suspension frees."""
 
 
 def to_suspend(lacking: Demand, priority: int, holders: Sequence[Holder]) -> list[str]:
-    """Of strictly lower priority, the lowest first and of those the latest started, as few as free the pages that a
-    run lacks; none where all of them together would not."""
+    """The fewest runs of strictly lower priority that free the lacking pages: the lowest priority first, then the last
+    started. Empty if all of them together would not suffice."""
     lower = [one for one in holders if one.priority < priority and any(one.pages[pool] > 0 for pool in lacking)]
     chosen: list[Holder] = []
     for one in sorted(lower, key=lambda one: (one.priority, -one.started, -one.order)):

@@ -1,4 +1,4 @@
-"""What a conductor knows of each run that isn't over, and which of them wait."""
+"""Records of unfinished runs, and the queue of those that wait."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from walkgraph.wire import messages as m
 _ADMITTED = ("running", "suspending", "suspended")
 _MESSAGES: dict[ErrorCode, str] = {
     "cancelled": "the run was cancelled",
-    "deadline_exceeded": "the run's time was over; give it a longer deadline or ask for less",
+    "deadline_exceeded": "the run's deadline has passed; give it a longer deadline or ask for less",
     "shutting_down": "the deployment is being stopped; send the request again once it is back",
     "worker_lost": "a worker of this deployment was lost; it is being started again, send the request again shortly",
 }
@@ -32,11 +32,11 @@ class RunRecord:
     state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
     started: float | None = None
     demand: tuple[Demand, Demand] | None = None
-    """Pages it may need for itself and for its session, once its ranks have told what they have."""
+    """(own, session's) pages that it may need; None until its ranks have reported their pools."""
     own: Demand = field(default_factory=Demand)
-    """Pages promised to it alone."""
+    """Pages promised to the run itself, without its session's."""
     holding: set[Rank] = field(default_factory=set[Rank])
-    """Ranks that took part and haven't released it."""
+    """Ranks that take part and have not released it."""
     away: set[Rank] = field(default_factory=set[Rank])
     """Ranks that have suspended it."""
     done: set[Rank] = field(default_factory=set[Rank])
@@ -44,15 +44,15 @@ class RunRecord:
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
     loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
     read: int = 0
-    """By the rank that read most: the others read the same, or what it made."""
+    """Tokens read on the rank that read most; the other ranks read the same tokens, or what that one generated."""
     found: int = 0
     error: ErrorInfo | None = None
     heard: float = 0.0
-    """When a rank last sent something about it, or was sent something."""
+    """Time of the last message about it from or to a rank."""
     hold: bool = False
     """It starts paused."""
     finished: bool = False
-    """The client has its `Finished`."""
+    """True once the client has been sent `Finished`."""
     in_turn: OrderedOutputs = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,12 +81,12 @@ class RunRecord:
 
 
 class RunTable:
-    """Of all runs that aren't over."""
+    """All unfinished runs."""
 
     def __init__(self) -> None:
         self._runs: dict[str, RunRecord] = {}
         self._queue: dict[str, RunRecord] = {}
-        """Of these, those that wait, for the first time or suspended."""
+        """Runs that wait for admission, for the first time or suspended."""
         self._order = 0
 
     def __contains__(self, run: str) -> bool:
@@ -104,7 +104,7 @@ class RunTable:
 
     @property
     def running(self) -> int:
-        """Those that were admitted, suspended and ending ones included."""
+        """Number of admitted runs, including suspended and ending ones."""
         return len(self._runs) - self.waiting
 
     def __getitem__(self, run: str) -> RunRecord:
@@ -114,7 +114,7 @@ class RunTable:
         return self._runs.get(run)
 
     def admitted(self, run: str) -> RunRecord | None:
-        """One that was admitted and isn't ending."""
+        """The run if it was admitted and isn't ending."""
         found = self._runs.get(run)
         return found if found is not None and found.state in _ADMITTED else None
 
@@ -135,7 +135,7 @@ class RunTable:
         del self._runs[run.id]
 
     def queued(self) -> list[RunRecord]:
-        """Higher priorities first, then in order of arrival."""
+        """Queued runs: higher priorities first, then in order of arrival."""
         return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, run.order))
 
 

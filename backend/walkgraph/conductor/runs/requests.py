@@ -1,4 +1,4 @@
-"""A client's request -> the run it becomes: parameters filled in, values named, its way through the plan fixed."""
+"""Resolves a client's request: fills in parameters, names its values, and finds its itinerary."""
 
 from dataclasses import dataclass
 
@@ -16,19 +16,19 @@ class Request:
     itinerary: Itinerary
     params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
-    """Only what each rank's steps read."""
+    """Rank -> the input values that its steps read."""
     tokens: dict[Rank, dict[int, int]]
-    """Rank -> paged state -> tokens kept there at most."""
+    """Rank -> paged state -> most tokens kept there."""
     session: SessionPolicy | None
-    """The task's, where the request names a session."""
+    """The task's policy if the request names a session."""
 
 
 def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
-    """`room`: how many more runs may wait."""
+    """The resolved request, or its rejection. `room`: number of runs that may still be queued."""
     try:
         request = resolve(graph, itineraries, submit, seed)
         if room <= 0:
-            raise Overloaded("as many runs as may are waiting already; try again later")
+            raise Overloaded("the queue of waiting runs is full; try again later")
     except WalkgraphError as error:
         pointer = error.pointer if isinstance(error, InvalidInput) else ""
         return m.Rejected(run=submit.run, error=error.info(), pointer=pointer)
@@ -36,7 +36,7 @@ def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int
 
 
 def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
-    """Where nothing is taken any more: why."""
+    """The rejection while the deployment takes no runs; None otherwise."""
     if draining:
         error = ErrorInfo(code="shutting_down", message="the deployment is being stopped", retryable=True)
         return m.Rejected(run=run, error=error)
@@ -46,7 +46,7 @@ def closed(run: RunId, draining: bool, failed: str | None) -> m.Rejected | None:
 
 
 def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int) -> Request:
-    """`seed` is used where the client gives none. Raises InvalidInput or NotFound with a pointer into the request."""
+    """Resolves a request. `seed` is used if the client gives none. Raises InvalidInput or NotFound with a pointer."""
     task = task_of(graph, submit.task)
     params = fill_params(task, {"seed": seed, **submit.params})
     given = name_inputs(task, submit.inputs, submit.parts)

@@ -1,11 +1,11 @@
-"""Runs from admission to their end. Knows which ranks take part, not what they compute.
+"""Runs from admission to their end. Independent of what the ranks compute.
 
     waiting ──admit──> running ──all ranks done──> ending ──all released──> finished
        │                  └──failed, aborted, late, a rank lost──^
        └──aborted, late, shut down──> finished
 
-A run that is suspended ends like one that runs. Its client is told when all ranks have released the run, or at once
-when it ended well or a worker was lost. Whatever comes for a run that is over is dropped.
+A suspended run ends like a running one. Its client is notified when all ranks have released the run, or at once if it
+succeeded or a worker was lost. Later messages about the run are dropped.
 """
 
 from collections import Counter
@@ -121,7 +121,8 @@ class Runs:
         return self.endings.end(run, message.error, now) if run is not None and message.rank in run.holding else []
 
     def rank_lost(self, rank: Rank, now: float) -> list[Command]:
-        """All that it held is gone: runs that were not over end, and their clients know at once."""
+        """Handles the loss of a rank and its states: unfinished runs on it fail, and their clients are notified at
+        once."""
         commands: list[Command] = []
         self._stalls.rank_lost(rank, now)
         for run in [run for run in self.table if rank in run.holding]:
@@ -145,7 +146,7 @@ class Runs:
     # ── inside ──
 
     def _quiet(self, run: RunRecord) -> QuietRun | None:
-        """None for one that isn't to make progress: it waits for its turn, for room or for who has paused it."""
+        """The run as one that should make progress; None if it is queued, suspended, paused or ending."""
         if run.state != "running" or self.steering.paused(run.id):
             return None
         return QuietRun(run.id, frozenset(run.holding), run.heard)
@@ -156,13 +157,13 @@ class Runs:
     def _too_late(self, run: RunRecord) -> ErrorInfo:
         if not self.steering.paused(run.id):
             return run_error("deadline_exceeded")
-        return run_error("deadline_exceeded", "the run was paused, and nobody stepped it for an hour; replay it")
+        return run_error("deadline_exceeded", "the run was paused and not stepped for an hour; replay it")
 
     def _supersede(self, submit: m.Submit, request: Request, now: float) -> list[Command]:
-        """Where a session takes the latest only, what still waits in it is ended."""
+        """Ends the waiting runs of a session that takes only the latest request."""
         if request.session is None or request.session.queue != "latest":
             return []
-        message = "a newer request of the session took its place"
+        message = "a newer request of the session replaced it"
         return [
             command
             for run in list(self.table)

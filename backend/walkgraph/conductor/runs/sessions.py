@@ -1,4 +1,4 @@
-"""Sessions: whose turn it is in each, which pages its states hold between runs, and when it was idle for too long."""
+"""Sessions: the run that is active in each, the pages that its states hold between runs, and its expiry."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.wire.sessions import SessionState
 
 KEY = "session:"
-"""A session's states belong to this and its name, as if it were a run."""
+"""Prefix of a session's name where it stands for a run as the owner of states."""
 
 
 @dataclass(slots=True)
@@ -19,16 +19,16 @@ class _Session:
     busy: RunId | None = None
     held: Demand = field(default_factory=Demand)
     ranks: set[Rank] = field(default_factory=set[Rank])
-    """That may hold states of it."""
+    """Ranks that may hold its states."""
     used: float = 0.0
     releasing: set[Rank] = field(default_factory=set[Rank])
-    """Asked to free its states; it is gone when all have."""
+    """Ranks that were asked to free its states and have not yet; it is gone once this is empty."""
     ended: bool = False
-    """By its client: its states are freed once nothing of it runs."""
+    """Ended by its client: its states are freed once no run is active."""
 
     @property
     def end(self) -> float:
-        """When its states are to be freed, while nothing of it runs."""
+        """Time at which its states are freed if no run is active."""
         return self.used if self.ended else self.used + self.policy.ttl_seconds
 
 
@@ -37,12 +37,12 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}
 
     def free(self, name: str) -> bool:
-        """Whether a run of the session may start."""
+        """True if a run of the session may start."""
         session = self._sessions.get(name)
         return session is None or (session.busy is None and not session.ended and not session.releasing)
 
     def missing(self, name: str, demand: Demand) -> Demand:
-        """What the session would need beyond the pages it holds."""
+        """Pages that the session needs beyond those it holds."""
         held = self.held(name)
         return Demand({pool: pages - held[pool] for pool, pages in demand.items() if pages > held[pool]})
 
@@ -63,7 +63,7 @@ class Sessions:
             session.busy, session.used = None, now
 
     def end(self, name: str) -> bool:
-        """It is over as soon as nothing of it runs. Whether there is such a session."""
+        """Ends a session once no run of it is active. Returns False if there is none."""
         session = self._sessions.get(name)
         if session is not None:
             session.ended = True
@@ -77,7 +77,8 @@ class Sessions:
                 yield name, set(session.ranks)
 
     def released(self, name: str, rank: Rank) -> Demand | None:
-        """A rank has freed the session's states; the pages that are free now that the last one has."""
+        """Handles a rank's report that it freed the session's states. After the last one, returns the session's
+        pages."""
         session = self._sessions.get(name)
         if session is None or rank not in session.releasing:
             return None
@@ -85,7 +86,8 @@ class Sessions:
         return None if session.releasing else self._sessions.pop(name).held
 
     def rank_lost(self, rank: Rank) -> Iterator[tuple[str, set[Rank]]]:
-        """Sessions that lost states with the rank: the others' are worth nothing either, and are freed there."""
+        """Sessions that lost states with the rank, with the ranks that must free theirs, which are useless without
+        them."""
         for name, session in self._sessions.items():
             if rank in session.ranks:
                 session.ranks.discard(rank)
@@ -94,7 +96,7 @@ class Sessions:
                 yield name, set(session.releasing)
 
     def take_gone(self) -> list[Demand]:
-        """Pages of sessions that no rank holds any more."""
+        """Removes sessions that no rank holds any more; returns their pages."""
         gone = [n for n, s in self._sessions.items() if not s.ranks and not s.releasing and s.busy is None]
         return [self._sessions.pop(name).held for name in gone]
 
@@ -103,7 +105,7 @@ class Sessions:
         return min(ends, default=float("inf"))
 
     def states(self, waiting: Counter[str], kept: Callable[[Demand], int], now: float) -> tuple[SessionState, ...]:
-        """`waiting`: runs by session; `kept`: bytes of pages."""
+        """The sessions as the service shows them. `waiting`: queued runs by session; `kept`: bytes of pages."""
         return tuple(
             SessionState(
                 name=name,

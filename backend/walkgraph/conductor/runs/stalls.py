@@ -1,14 +1,14 @@
-"""Runs that can't go on: found by asking their ranks, where nothing was heard of a run for some seconds.
+"""Finds stalled runs by probing their ranks after some seconds of silence.
 
     silent for QUIET_SECONDS ──> Probe to its ranks ──> Probed by all ──> at rest ──> Probe ... ──> stalled
 
-A run is at rest where no engine has anything of it that can go on, and no rank has a message to send. (What waits for
-other runs, for a batch or a row, is with an engine.) Where it was at rest in two probes, as many messages were received
-as sent, and the counts are the same in both, none was under way between them: nothing can happen any more but from
-outside. Where messages are missing, and stay so, they were lost.
+A run is at rest if no engine has work of it that can go on, and no rank has a message to send. (Work that waits for
+other runs, a batch or a row counts as the engine's.) If it is at rest in two probes, with as many messages received as
+sent and equal counts in both, no message was under way between them: only something from outside could move it. If
+messages stay missing, they were lost.
 
-A rank answers between two steps of its engine; one that is in a long call does so after it. Nothing is asked about runs
-that make progress; about silent ones, each of their ranks is asked once in a few seconds.
+A rank answers between two steps of its engine, so one in a long call answers after it. Runs that make progress are not
+probed; for silent ones, each of their ranks is probed once every few seconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.standing import Held, Probe, Standing, Wait
 
 QUIET_SECONDS = 3.0
-"""Without a word of a run before its ranks are asked, and from a probe in which it wasn't at rest to the next."""
+"""Silence of a run before its ranks are probed, and time between two probes while it isn't at rest."""
 AGAIN_SECONDS = 1.0
-"""From a probe in which a run was at rest to the next."""
+"""Time from a probe in which a run was at rest to the next."""
 PROBES = 2
-"""In which a run is at rest."""
+"""Consecutive probes at rest after which a run has stalled."""
 LOST_PROBES = 10
-"""Likewise, where messages are missing."""
+"""The same if messages are missing."""
 
 _NEVER = float("inf")
 
@@ -38,11 +38,11 @@ class QuietRun(NamedTuple):
     run: RunId
     ranks: frozenset[Rank]
     heard: float
-    """When something of it was heard last, or its ranks were told something."""
+    """Time of the last message about it from or to its ranks."""
 
 
 class _Counts(NamedTuple):
-    """Of a run's messages between its ranks, by all of them together."""
+    """Messages of a run between its ranks, summed over the ranks."""
 
     sent: int
     received: int
@@ -59,12 +59,12 @@ class _Rest(NamedTuple):
 class Stalls:
     def __init__(self) -> None:
         self._look = _NEVER
-        """When it is looked for quiet runs next."""
+        """Time of the next check for quiet runs."""
         self._number = 0
         self._asked: dict[RunId, QuietRun] = {}
-        """By the probe that is under way."""
+        """Runs of the current probe."""
         self._missing: set[Rank] = set()
-        """Ranks that have not answered it."""
+        """Ranks that have not answered the current probe."""
         self._answers: dict[Rank, m.Probed] = {}
         self._resting: dict[RunId, _Rest] = {}
 
@@ -73,12 +73,12 @@ class Stalls:
         return self._look
 
     def begin(self, now: float) -> None:
-        """A run starts, or goes on."""
+        """Notes that a run starts or goes on."""
         if not self._missing:
             self._look = min(self._look, now + QUIET_SECONDS)
 
     def tick(self, runs: Iterable[QuietRun], now: float) -> list[Command]:
-        """`runs`: those that should make progress."""
+        """Probes the ranks of quiet runs, if that is due. `runs`: those that should make progress."""
         if now < self._look:
             return []
         all_ = {run.run: run for run in runs}
@@ -93,7 +93,8 @@ class Stalls:
         return [ToRank(rank, Probe(number=self._number, runs=self._of(rank))) for rank in sorted(self._missing)]
 
     def probed(self, message: m.Probed, now: float) -> list[tuple[QuietRun, ErrorInfo]]:
-        """Runs that have stalled, each with the error that it ends with if nothing was heard of it since."""
+        """Handles a rank's answer. Returns the stalled runs, each with its error, which applies if it has still been
+        quiet since."""
         if message.number != self._number or message.rank not in self._missing:
             return []
         self._missing.discard(message.rank)
@@ -117,7 +118,7 @@ class Stalls:
         return stalled
 
     def rank_lost(self, rank: Rank, now: float) -> None:
-        """It answers no more."""
+        """Gives up the current probe if the rank has not answered it."""
         if rank in self._missing:
             self._missing.clear()
             self._look = now + QUIET_SECONDS
@@ -149,7 +150,7 @@ def _error(parts: Mapping[Rank, Standing], lost: int) -> ErrorInfo:
     where = "" if wait is None else f"; {_of_wait(wait)}"
     return ErrorInfo(
         code="stalled",
-        message=f"nothing of the run is under way, and nothing can come: {why}{where}. Ask again, and report it",
+        message=f"the run has stalled, with no work or message under way: {why}{where}. Send it again, and report it",
         use=wait.use if wait else None,
         port=wait.port or None if wait else None,
         walk=wait.walk if wait else None,
@@ -159,7 +160,7 @@ def _error(parts: Mapping[Rank, Standing], lost: int) -> ErrorInfo:
 
 
 def _first(waits: Sequence[tuple[Rank, Wait]]) -> tuple[Rank | None, Wait | None]:
-    """The one that others wait for: what it waits for waits for nothing itself."""
+    """The wait at the root of the others: its source doesn't wait for anything itself."""
     waiting = {(one.walk, one.use) for _, one in waits}
     found = [(rank, one) for rank, one in waits if (one.walk, one.source.partition(".")[0]) not in waiting]
     return next(iter(found or waits), (None, None))

@@ -1,10 +1,10 @@
-"""Paused runs: what each rank holds of them, as one list for the service; what is let pass, as gates for the ranks.
+"""Paused runs: collects the calls that ranks hold into one list for the service, and sends gates to the ranks.
 
     steer(pause), a breakpoint, held from the start ──> paused ──steer(resume)──> goes on
                                                      paused ──steer(step, iteration)──> paused
 
-A rank tells what it holds whenever that changes; what it said before it was opened, and comes after, is dropped. The
-time that a run is paused doesn't count against its deadline.
+A rank reports its held calls whenever they change; reports from before a resume that arrive after it are dropped. Time
+in pause doesn't count against a run's deadline.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from walkgraph.wire.watching import HeldCall
 Mode = Literal["close", "open", "one", "through"]
 
 PAUSED_SECONDS = 3600.0
-"""A run that is paused and not steered for so long ends: others wait for what it holds."""
+"""A run that is paused and not steered for so long ends, since others wait for its memory."""
 
 
 @dataclass(slots=True)
@@ -28,9 +28,9 @@ class _Pause:
     steered: float
     held: dict[Rank, tuple[HeldCall, ...]] = field(default_factory=dict[Rank, tuple[HeldCall, ...]])
     asked: dict[Rank, int] = field(default_factory=dict[Rank, int])
-    """The last gate that a rank was sent."""
+    """Number of the last gate sent to each rank."""
     goes: bool = False
-    """Some of its ranks' gates are open, or let an iteration pass: one that comes to a breakpoint closes them."""
+    """True if some ranks' gates are open or let an iteration pass; a rank that reaches a breakpoint closes them."""
     breakpoint: str = ""
     told: m.Paused | None = None
 
@@ -39,33 +39,33 @@ class Steering:
     def __init__(self) -> None:
         self._paused: dict[RunId, _Pause] = {}
         self._opened: dict[RunId, int] = {}
-        """Runs that were paused and go on -> their last gate."""
+        """Resumed runs -> number of their last gate."""
         self._spent: dict[RunId, float] = {}
-        """Seconds that they were paused."""
+        """Seconds that resumed runs were paused."""
         self._gates = 0
 
     def __len__(self) -> int:
-        """Runs of which something is kept."""
+        """Number of runs with any record here."""
         return len({*self._paused, *self._opened, *self._spent})
 
     def paused(self, run: RunId) -> bool:
         return run in self._paused
 
     def deadline(self, run: RunId, deadline: float) -> float:
-        """When a run ends that would have to be over at `deadline` if it were never paused."""
+        """A run's deadline, extended by its pauses."""
         pause = self._paused.get(run)
         return deadline + self._spent.get(run, 0.0) if pause is None else pause.steered + PAUSED_SECONDS
 
     def begin(self, run: RunId, now: float) -> None:
-        """It starts with its gates closed; that it is paused was told while it waited."""
+        """Records that a run starts with closed gates. The service heard of the pause while the run waited."""
         self._pause(run, now).told = m.Paused(run=run, held=())
 
     def steer(self, message: m.Steer, ranks: Iterable[Rank], now: float) -> list[Command]:
-        """`ranks`: those that take part in the run. What it isn't in a state for is left alone: the list that it was
-        asked from is an old one."""
+        """Handles a client's command. `ranks`: those that take part in the run. Ignores commands that don't fit its
+        state, since the client acted on an outdated list."""
         pause = self._paused.get(message.run)
         if message.action == "pause":
-            # Ranks of one that is paused tell anew what held calls were given: who asks has not seen it.
+            # If it is paused already, its ranks report their held calls again: the client may not have seen them.
             pause = pause or self._pause(message.run, now)
             pause.steered, pause.goes = now, False
             return [*self._gate(message.run, "close", ranks), *self._tell(message.run, pause)]
@@ -80,7 +80,7 @@ class Steering:
             return []
         mode: Mode = "through"
         if message.action == "step":
-            # Of a loop on a device there may be parts on other ranks, which wait for each other.
+            # A device loop may have parts on other ranks, which wait for each other.
             mode, ranks = "one", [*ranks] if call.loop else [call.rank]
             for rank in [rank for rank in ranks if rank in pause.held]:
                 pause.held[rank] = tuple(other for other in pause.held[rank] if not _goes(other, call))
@@ -107,7 +107,7 @@ class Steering:
         return [*commands, *self._tell(run, pause)]
 
     def forget(self, run: RunId) -> None:
-        """It is over."""
+        """Drops the records of a finished run."""
         self._paused.pop(run, None)
         self._opened.pop(run, None)
         self._spent.pop(run, None)
@@ -141,7 +141,7 @@ class Steering:
 
 
 def _goes(one: HeldCall, let: HeldCall) -> bool:
-    """Whether a held call is the one that is let pass, or a part of the same loop."""
+    """True if a held call is the one that is let pass, or another part of the same device loop."""
     same = (one.step, one.loop, one.iteration) == (let.step, let.loop, let.iteration)
     return one == let or (same and bool(let.loop))
 

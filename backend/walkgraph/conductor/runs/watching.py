@@ -1,4 +1,4 @@
-"""What is wanted to be looked at, held against a plan: what places there are, which runs must be stepped for it."""
+"""Places for taps and breakpoints in a plan, and the runs that must be stepped for them."""
 
 from collections.abc import Iterable
 
@@ -12,16 +12,17 @@ _INPUT = "@in."
 
 
 class Places:
-    """Where values leave and calls are made, by the names of the document. A Walk and its twin per chunk are one."""
+    """Sources of values and uses, by the document's names. A Walk and its chunked twin count as one."""
 
     def __init__(self, plan: Plan) -> None:
         self._sources: dict[str, dict[str, bool]] = {}
-        """Walk -> source -> whether it lies inside a loop that a device runs whole."""
+        """Walk -> source -> True if it lies in a device loop."""
         self._edges: dict[str, dict[tuple[str, str], bool]] = {}
-        """Walk -> source and target of an edge -> likewise. What leaves such a loop is seen outside."""
+        """Walk -> (source, target) of an edge -> True if both ends lie in one device loop. Values that leave a loop are
+        seen outside it."""
         self._uses: dict[str, dict[str, bool]] = {}
         self._loops: dict[str, set[str]] = {}
-        """Uses with a loop around them."""
+        """Walk -> uses inside a loop."""
         for walk in plan.walks:
             if not walk.name.startswith("move:"):
                 self._add(walk)
@@ -35,7 +36,7 @@ class Places:
         return self._sources.get(walk, {}).keys()
 
     def targets(self, walk: str, source: str) -> Iterable[str]:
-        """Where the edges from a source end."""
+        """Targets of the edges from a source."""
         return [target for one, target in self._edges.get(walk, {}) if one == source]
 
     def uses(self, walk: str) -> Iterable[str]:
@@ -52,7 +53,7 @@ class Places:
         return known and (place.iteration is None or self.in_loop(place.walk, place.use))
 
     def inside(self, place: Tap | Break) -> bool:
-        """Whether a run is seen there only when it is stepped."""
+        """True if only stepped runs can be seen there."""
         if isinstance(place, Tap) and place.to:
             return self._edges.get(place.walk, {}).get((place.source, place.to), False)
         if isinstance(place, Tap):
@@ -84,16 +85,16 @@ class Places:
 
 
 class Watching:
-    """What a conductor's service wants to see."""
+    """The taps and breakpoints that the service has set."""
 
     def __init__(self, plan: Plan) -> None:
         self.watch: m.Watch | None = None
-        """As it was last told; None: as the spec said."""
+        """The last message; None until one came, while the spec's level applies."""
         self._walks = tuple(walk.name for walk in plan.walks)
         self._places = Places(plan)
 
     def steps(self, run: RunId, itinerary: Itinerary) -> bool:
-        """Whether a run that starts now must be stepped to be seen where it is wanted to be."""
+        """True if a run that starts now must be stepped for a tap or breakpoint."""
         if self.watch is None:
             return False
         walks = {self._walks[step.walk] for step in itinerary.steps}

@@ -1,1 +1,1 @@
-"""Who may call: keys, rates, hosts, the audit."""
+"""Access control: keys, rates, hosts, the audit log."""

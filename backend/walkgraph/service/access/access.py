@@ -1,12 +1,16 @@
-"""Who may do what: one ASGI middleware for HTTP and WebSocket that denies by default.
+"""Access control: one ASGI middleware for HTTP and WebSocket that denies by default.
 
-    every request      addressed to a name of ours (421), headers within bounds (431), Origin absent or our own (403)
-    every one but six shows the bearer token or a key, or, below the studio's prefixes, the studio's cookie (401)
-    every one of these has the scope for what it asks (403), and room in its caller's rate (429); see `admission`
-    every mutation     is JSON (415), its body bounded in size (413) and time (408); where `multipart.PATHS` says so it
-                       may be a form, shown with the bearer token: a page can send forms with a cookie (403)
+    all requests       must name a host of this service (421), with headers within limits (431), and an Origin that is
+                       absent or the service's own (403)
+    all but those for `OPEN_PATHS` and `BOOTSTRAP_PATHS`
+                       must have the bearer token or a key or, below `COOKIE_PREFIXES`, the studio's cookie (401);
+                       must have the scope that they need (403), and stay within their caller's rate (429); see
+                       `admission`
+    mutations          must be JSON (415), with a body limited in size (413) and time (408). Where `multipart.PATHS`
+                       matches they may be a form, but only with the bearer token or a key: a foreign page could send
+                       a form with the cookie (403)
 
-A browser gets the cookie by the one-time code in the printed address. A WebSocket may carry the token as subprotocol
+A browser gets the cookie for the one-time code in the printed address. A WebSocket may carry the token as subprotocol
 `bearer.<token>`, since browsers can't set its headers.
 """
 
@@ -39,24 +43,24 @@ from walkgraph.telemetry import traceparent
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 BOOTSTRAP_PATHS = frozenset({"/", "/studio", "/studio/"})
-"""Answer everybody with a page that says how to get in, and a code with the cookie."""
+"""Without credentials they answer with a page that explains how to get in; with a code, with the cookie."""
 COOKIE_PREFIXES = ("/studio/", "/api/v1/", "/v1/", "/ws/v1/", "/schemas/")
 COOKIE_SECONDS = 7 * 24 * 3600
 CODE_SECONDS = 3600
 MAX_CODES = 64
 MAX_QUERY_FIELDS = 8
-"""Of an address with a code."""
+"""Query fields of an address with a code."""
 SUBPROTOCOL = "bearer."
 SUBPROTOCOLS = (SUBPROTOCOL, "openai-insecure-api-key.")
-"""With which a WebSocket shows a token; the second is what OpenAI's clients in browsers send."""
+"""Prefixes of subprotocols that carry a token; OpenAI's browser clients send the second."""
 REQUEST_ID = "request_id"
-"""In a request's state: what its answer is called, where its client doesn't say: the id of its run."""
+"""Key in a request's state for the id of its run, used as `X-Request-Id` if the client sends none."""
 
 _CLOSE_FAULT = 1011
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 # Streamlit's page starts from inline scripts, draws with WebAssembly, and shows media from blobs. The editor is a
-# module of the same origin; it calls the service, makes blobs of what it shows and records, and follows sockets.
+# module of the same origin: it calls the service, shows and records media as blobs, and opens WebSockets.
 _STUDIO_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; "
@@ -67,7 +71,7 @@ _STUDIO_PERMISSIONS = (
     "camera=(self), microphone=(self), clipboard-read=(self), clipboard-write=(self), fullscreen=(self), "
     "display-capture=(), geolocation=(), midi=(), payment=(), serial=(), usb=()"
 )
-"""The playground takes pictures and records voices; nothing else of the machine is asked for."""
+"""The playground takes pictures and records audio; it needs no other permission."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -114,12 +118,12 @@ class Codes:
 
 
 class Cookies:
-    """Cookies that need no store: an expiry with its signature, so that an open studio survives a restart."""
+    """Signed cookies with an expiry. They need no store, so an open studio survives a restart."""
 
     def __init__(self, token: str, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._key = hmac.digest(token.encode(), b"walkgraph studio cookie", "sha256")
-        # Cookies are shared by all ports of a host: two services there must not overwrite each other's.
+        # All ports of a host share cookies: two services there must not overwrite each other's.
         self.name = f"walkgraph_{_digest(token)[:8]}"
 
     def make(self) -> str:
@@ -148,8 +152,8 @@ class Access:
         origins: tuple[str, ...] = (),
         secure: bool = False,
     ) -> None:
-        """`names`: hosts, besides the loopback's, that requests may be addressed to. `secure`: browsers reach the
-        service over https alone."""
+        """`names`: host names, besides the loopback's, that requests may name. `secure`: browsers reach the service
+        only over https."""
         self._app = app
         self._token = token.encode()
         self._codes = codes
@@ -187,7 +191,7 @@ class Access:
             )
 
     def _judge(self, scope: Scope) -> Response | None:
-        """The answer that ends this request here; None lets it through."""
+        """The answer that refuses the request; None lets it through."""
         fields: list[tuple[bytes, bytes]] = scope["headers"]
         path: str = scope["path"]
         if (
@@ -236,7 +240,7 @@ class Access:
         return origins[0] == own or origins[0] in self._origins
 
     def _identified(self, scope: Scope, headers: "_Fields") -> tuple[str, Caller] | None:
-        """How the caller is known (`token`, `key`, `cookie`), and who it is."""
+        """The caller, and how it was identified (`token`, `key`, `cookie`)."""
         shown = headers.all(b"authorization")
         if len(shown) == 1 and shown[0][:7].lower() == "bearer ":
             found = self._bearer(shown[0][7:].strip())
@@ -256,7 +260,7 @@ class Access:
         return None if caller is None else ("key", caller)
 
     def _cookie_counts(self, scope: Scope, headers: "_Fields") -> bool:
-        """A cookie comes with every request a browser makes, so it counts only where our own page made it."""
+        """Accepts the cookie only for requests of our own pages: a browser sends it with every request."""
         path: str = scope["path"]
         if not path.startswith(COOKIE_PREFIXES) and path not in BOOTSTRAP_PATHS:
             return False
@@ -265,12 +269,12 @@ class Access:
             return False
         if scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS:
             return bool(headers.all(b"origin"))
-        # Another port of the same host is the same site, and gets the cookie too.
+        # Pages from another port of the same host are same-site and send the cookie too.
         return all(value in ("same-origin", "none") for value in headers.all(b"sec-fetch-site"))
 
     def _bootstrap(self, scope: Scope, *, known: bool) -> Response | None:
         query: bytes = scope["query_string"]
-        # Anybody may ask: what has more fields has no code of ours.
+        # Bounds the parsing: anyone may send this, and addresses with a code have few fields.
         few = query.count(b"&") < MAX_QUERY_FIELDS
         codes = parse_qs(query.decode("latin-1")).get("code", []) if few else []
         if len(codes) == 1 and scope["method"] == "GET" and self._codes.redeem(codes[0]):
@@ -312,8 +316,8 @@ class Access:
 
 
 async def _talk(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """A client may leave at any time: that is the end of its socket and no fault. A fault of the service closes it with
-    the code for that."""
+    """Runs the application on a WebSocket. A client that leaves just ends it; an error of the service closes it with
+    `_CLOSE_FAULT`."""
     accepted = False
 
     async def noted(message: Message) -> None:
@@ -343,7 +347,7 @@ class _Fields:
 
 
 def _is_encrypted(scope: Scope) -> bool:
-    """As far as the server, or a proxy that it trusts, says."""
+    """True if the server, or a proxy that it trusts, reports https or wss."""
     return scope.get("scheme") in ("https", "wss")
 
 
@@ -352,13 +356,13 @@ def _digest(text: str) -> str:
 
 
 def _host(headers: _Fields) -> hosts.Host | None:
-    """Of the one Host field; None where it is missing, doubled or malformed."""
+    """The host that the Host field names; None if the field is missing, repeated or malformed."""
     values = headers.all(b"host")
     return hosts.read(values[0]) if len(values) == 1 else None
 
 
 def _content_type_fault(scope: Scope, headers: _Fields) -> Response | None:
-    """Mutations are JSON: a form or a plain text is what a foreign page can send without being asked first."""
+    """Refuses mutations that are not JSON: a foreign page can send forms and plain text without a preflight."""
     if scope["type"] == "websocket" or scope["method"] in _SAFE_METHODS or scope["path"].startswith("/studio/"):
         return None
     types = headers.all(b"content-type")
@@ -395,14 +399,14 @@ def _too_large(most: int) -> str:
 
 
 def _bounds(scope: Scope) -> tuple[int, float]:
-    """(bytes, seconds) of a body that `_content_type_fault` has let through."""
+    """(bytes, seconds) that the body of an accepted request may take."""
     if _takes_forms(scope) and any(multipart.is_form(kind) for kind in _Fields(scope["headers"]).all(b"content-type")):
         return limits.FORM_BYTES, limits.FORM_SECONDS
     return limits.BODY_BYTES, limits.BODY_SECONDS
 
 
 def _bounded(scope: Scope, receive: Receive) -> Receive:
-    """Count the body as it comes, and don't wait for it for ever; once it is whole, only a disconnect can follow."""
+    """Limits a body's size and time as it comes. Once it is complete, only a disconnect can follow, without limit."""
     if scope["method"] in _SAFE_METHODS:
         return receive
     taken, whole = 0, False
@@ -429,7 +433,7 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
 
 
 def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Message], Awaitable[None]]:
-    """Add the security headers to every answer, and the span of a run that it is of; note its status."""
+    """Adds the security headers, the request id and the run's span to every answer, and records its status."""
     studio = scope["path"].startswith("/studio")
 
     async def finish(message: Message) -> None:
@@ -450,7 +454,7 @@ def _finishing(scope: Scope, send: Send, told: dict[str, Any]) -> Callable[[Mess
 
 
 def _request_id(scope: Scope) -> str:
-    """What the client calls its request, the id of the run that it started, or a new one."""
+    """The client's own request id, else the id of the run that the request started, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode("ascii")

@@ -1,6 +1,6 @@
-"""Whether a caller that is known may send this request now: its scopes, the service's end, its rate.
+"""Decides if an identified caller may send a request now: by its scopes, the service's shutdown, and its rate.
 
-What is refused is counted by reason; who tries to change what it has no scope for is told in the audit log.
+Refusals are counted by reason. Changes that a caller lacks the scope for are written to the audit log.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from walkgraph.service.shutdown import Shutdown
 
 MAX_RETRY_SECONDS = 30
 COUNTED = "counted"
-"""In a socket's state: its opening was counted as a request, so the first run over it is none."""
+"""Key in a socket's state: its opening counted as a request, so its first run doesn't."""
 
 _READS = frozenset({"GET", "HEAD"})
 _CLOSE_POLICY = 1008
@@ -31,20 +31,20 @@ _ENDED = "the key was revoked, or has expired"
 
 class Admission:
     def __init__(self, keys: Keyring, audit: Audit, meter: Meter, shutdown: Shutdown, drain_seconds: float) -> None:
-        """`meter`: of the service's own token and cookie together."""
+        """`meter`: shared by the service's own token and cookie."""
         self._keys, self._audit, self._shutdown = keys, audit, shutdown
         self._retry = max(1, min(MAX_RETRY_SECONDS, round(drain_seconds)))
         self.token = Caller("token", "", ALL, meter)
         self.studio = Caller("studio", "", ALL, meter)
         self.refused: Counter[str] = Counter()
-        """Requests, by reason: `requests_per_minute`, `concurrent_runs`, `scope`, `draining`."""
+        """Refused requests by reason: `requests_per_minute`, `concurrent_runs`, `scope`, `draining`."""
 
     def find(self, shown: str) -> Caller | None:
-        """Whose key this is."""
+        """The caller with this key; None if it isn't valid."""
         return self._keys.find(shown) if shown.startswith(PREFIX) else None
 
     def judge(self, scope: Scope, caller: Caller) -> Response | None:
-        """The answer that ends this request here; None lets it through, counted."""
+        """The answer that refuses the request; None counts it and lets it through."""
         path: str = scope["path"]
         method: str = SOCKET if scope["type"] == "websocket" else scope["method"]
         if caller.scopes is not ALL:
@@ -69,7 +69,8 @@ class Admission:
         return None
 
     async def told(self, scope: Scope, caller: Caller, answer: Response) -> None:
-        """To be called for what was refused: a change that the caller has no scope for is told."""
+        """Called with the answer to a refused request. Writes an audit entry if it was a change beyond the caller's
+        scopes."""
         method: str = scope.get("method", SOCKET)
         if answer.status_code == 403 and method not in _READS and method != SOCKET:
             scopes = " or ".join(f"`{name}`" for name in needed(method, scope["path"]))
@@ -78,7 +79,7 @@ class Admission:
             await self._audit.denied(attempt, f"it needs the scope {scopes}")
 
     async def hold(self, scope: Scope, receive: Receive, send: Send, go: Callable[[Send], Awaitable[None]]) -> None:
-        """Answer a request of a key, for as long as the key is valid."""
+        """Answers a request with a key, for as long as the key is valid."""
         caller: Caller = scope["state"]["caller"]
         last: Message | None = None
 
@@ -99,15 +100,15 @@ class Admission:
 
 
 def count_run(connection: HTTPConnection, caller: Caller) -> None:
-    """Before a run is begun: raises RateLimited where the caller may not begin one now. Runs over a socket are requests
-    of their own, but for the first."""
+    """Called before a run is started. Raises RateLimited if the caller may not start one now. On a socket every run but
+    the first counts as a request."""
     if connection.scope["type"] == "websocket" and not connection.scope["state"].pop(COUNTED, False):
         caller.meter.take()
     caller.meter.admit()
 
 
 def _goes_on(method: str, path: str) -> bool:
-    """While the service drains: what is under way can be followed, looked at and ended."""
+    """True for requests that are served while the service drains: following, reading and ending what is under way."""
     if method == SOCKET:
         return path.startswith("/ws/v1/runs/")
     if method in _READS:
@@ -118,13 +119,13 @@ def _goes_on(method: str, path: str) -> bool:
 def _lacking(scopes: tuple[str, ...], path: str) -> Response:
     wanted = " or ".join(f"`{name}`" for name in scopes)
     shown = f'Bearer error="insufficient_scope", scope="{" ".join(scopes)}"'
-    detail = f"this key has not the scope for it: {wanted} is needed"
+    detail = f"this key lacks the scope for it: {wanted} is needed"
     return problem(403, "refused", detail, path=path, headers={"WWW-Authenticate": shown})
 
 
 async def _cut(scope: Scope, receive: Receive, send: Send, last: Message | None) -> None:
-    """End an answer wherever it was; `last` is what was sent of it. One that has begun gets no end, by which its client
-    knows that some of it is missing."""
+    """Ends an answer early; `last` is its last message so far. An answer that has begun gets no regular end, so that
+    the client knows that it is incomplete."""
     kind = last["type"] if last is not None else None
     with contextlib.suppress(RuntimeError, OSError):
         if scope["type"] == "websocket":

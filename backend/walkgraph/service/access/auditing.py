@@ -1,7 +1,7 @@
-"""Who changed what, when, and from where: rows that are added, and never changed.
+"""The audit log: who changed what, when, and from where. Rows are added and never changed.
 
-What is written into the store is told in the same transaction (`recorded`), so neither is there without the other. An
-attempt that was refused is told right after it.
+A change of the store and its entry are written in one transaction (`recorded`), so neither exists without the other.
+A refused attempt gets its entry right after it.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ Outcome = Literal["begun", "done", "refused", "failed"]
 PRUNE_SECONDS = 3600.0
 DAY = 86_400.0
 REFUSALS_PER_MINUTE = 120
-"""Of callers without the scope, that are told; of more, the log of the process alone tells."""
+"""Limit of entries for callers that lack a scope; beyond it, only the process's log shows the requests."""
 _REASON = 500
-"""Characters."""
+"""Characters of a reason."""
 
 _log = structlog.get_logger("walkgraph.audit")
 
 
 @dataclass(frozen=True)
 class Act:
-    """What somebody is about to change."""
+    """A change that somebody is about to make."""
 
     caller: Caller
     address: str
     action: str
     target: str
     details: tuple[tuple[str, Any], ...] = ()
-    """Names, etags, numbers: nothing that is secret, nothing long."""
+    """Names, etags, numbers; nothing secret, nothing long."""
 
     def of(self, **details: Any) -> "Act":
         return replace(self, details=(*self.details, *details.items()))
@@ -66,13 +66,13 @@ class Act:
 
 
 def act(connection: HTTPConnection, action: str, target: str, **details: Any) -> Act:
-    """What the caller of a route is about to do."""
+    """An act of a route's caller."""
     address = connection.client.host if connection.client else ""
     return Act(caller_of(connection), address, action, target, tuple(details.items()))
 
 
 def own(action: str, target: str) -> Act:
-    """What the service does by itself."""
+    """An act of the service itself."""
     return Act(SERVICE, "", action, target)
 
 
@@ -83,7 +83,7 @@ def recorded(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> Result:
-    """A query with its entry, in one transaction."""
+    """Runs a query and adds its entry, in one transaction."""
     found = query(session, *args, **kwargs)
     queries.add_entries(session, [entry])
     return found
@@ -106,7 +106,7 @@ class Audit:
 
     @asynccontextmanager
     async def attempt(self, act: Act) -> AsyncGenerator[None]:
-        """Inside, somebody tries to do it; where it is refused, that is told."""
+        """Encloses the attempt at an act; writes an entry if it is refused."""
         try:
             yield
         except WalkgraphError as error:
@@ -114,7 +114,7 @@ class Audit:
             raise
 
     async def denied(self, act: Act, reason: str) -> None:
-        """Somebody has not the scope for it. There may be many of these."""
+        """Writes an entry for an act whose caller lacks the scope. The rate is limited, since there may be many."""
         try:
             self._denials.take()
         except RateLimited:
@@ -122,7 +122,7 @@ class Audit:
         await self.tell(act.entry("refused", reason))
 
     async def tell(self, entry: AuditEntry) -> None:
-        """Where the store can't be written, the log tells."""
+        """Writes an entry. If the store can't be written, logs an error instead."""
         try:
             await self._store.write(queries.add_entries, [entry])
         except WalkgraphError as error:

@@ -1,11 +1,11 @@
-"""Who calls, and what it may: one table of scopes over methods and paths.
+"""Callers and their scopes, with one table of the scopes that each method and path needs.
 
-    infer    runs of its own: /v1, /v2, the sockets of tasks, sessions and runs, /api/v1/runs
-    read     all that GET shows below /api/v1, every run among it, telemetry, metrics
-    deploy   documents, deployments, what is watched in them, ending and steering any run
-    admin    everything, keys and the audit log among it
+    infer    its own runs: /v1, /v2, the sockets of tasks, sessions and runs, /api/v1/runs
+    read     every GET below /api/v1 except keys, audit and studio; all runs, telemetry, metrics
+    deploy   documents, deployments, their taps and breakpoints; ending and steering any run
+    admin    everything, including keys and the audit log
 
-The first row of `TABLE` that fits decides; a route that no row fits needs `admin`. The service's own token and the
+The first row of `TABLE` that matches decides; a route without a row needs `admin`. The service's own token and the
 studio's cookie have all scopes.
 """
 
@@ -21,12 +21,12 @@ from walkgraph.wire.answers.keys import Scope
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 SOCKET = "WS"
-"""The method of a WebSocket's opening."""
+"""Stands for the method when a WebSocket is opened."""
 
 
 @dataclass(frozen=True, eq=False)
 class Caller:
-    """Who sent a request. One object for each token or key, for as long as that is valid."""
+    """The sender of a request. There is one object for each token or key, for as long as that is valid."""
 
     id: str
     """A key's id; `token` or `studio` for the service's own token and cookie; `service` for the service itself."""
@@ -34,27 +34,28 @@ class Caller:
     scopes: frozenset[Scope]
     meter: Meter = field(default_factory=lambda: Meter(None, None))
     key: str | None = None
-    """The key's id, where it is one."""
+    """The key's id; None for other callers."""
 
     def may(self, *any_of: Scope) -> bool:
         return "admin" in self.scopes or not self.scopes.isdisjoint(any_of)
 
     @property
     def sees_all_runs(self) -> bool:
-        """Else only its own."""
+        """True if it sees the runs of others too."""
         return self.may("read", "deploy")
 
     @property
     def ends_all_runs(self) -> bool:
-        """Or steers them; else only its own."""
+        """True if it may end and steer the runs of others too."""
         return self.may("deploy")
 
     def session(self, name: str) -> str:
-        """What a session of this caller is called inside: whatever others call theirs, a key's are its own."""
+        """The internal name of a caller's session: prefixed with the key's id, so that keys don't share sessions."""
         return f"{self.key}:{name}" if self.key is not None else name
 
     def session_shown(self, inside: str) -> str | None:
-        """As the caller knows it; None where it may not see it. Sessions of others are shown by their names inside."""
+        """A session's name as the caller sees it; None if it may not see the session. Sessions of others keep their
+        internal names."""
         own = self.session("")
         if own and inside.startswith(own):
             return inside.removeprefix(own)
@@ -63,11 +64,11 @@ class Caller:
 
 ALL: frozenset[Scope] = frozenset(SCOPES)
 SERVICE = Caller("service", "", ALL)
-"""For what the service does by itself."""
+"""The caller of the service's own acts."""
 
 
 def caller_of(connection: HTTPConnection) -> Caller:
-    """As the middleware found it out."""
+    """The caller that the middleware identified."""
     found: Caller = connection.scope["state"]["caller"]
     return found
 
@@ -75,11 +76,11 @@ def caller_of(connection: HTTPConnection) -> Caller:
 @dataclass(frozen=True)
 class Row:
     methods: str
-    """With spaces between them."""
+    """Separated by spaces."""
     path: str
-    """`*` is one segment, `/**` at the end what is below, or nothing."""
+    """`*` is one segment; `/**` at the end matches the path itself and everything below."""
     scopes: tuple[Scope, ...]
-    """Any one of them is enough."""
+    """Any one of them suffices."""
 
     def fits(self) -> Callable[[str, str], bool]:
         methods = frozenset(self.methods.split())
@@ -125,7 +126,7 @@ _FITS = tuple((row.fits(), row.scopes) for row in TABLE)
 
 
 def row_for(method: str, path: str) -> tuple[Scope, ...] | None:
-    """Scopes of which one is needed; None where no row fits."""
+    """Scopes of which one is needed; None if no row matches."""
     return next((scopes for fits, scopes in _FITS if fits(method, path)), None)
 
 
@@ -134,5 +135,5 @@ def needed(method: str, path: str) -> tuple[Scope, ...]:
 
 
 def named(scopes: Iterable[str]) -> frozenset[Scope]:
-    """Of a stored list; names that this version does not know are left out."""
+    """The scopes of a stored list, without names that this version does not know."""
     return frozenset(scope for scope in SCOPES if scope in set(scopes))

@@ -1,4 +1,4 @@
-"""The names that a request may be addressed to: what a `Host` field says, read strictly, and which are ours."""
+"""Parses `Host` fields strictly, and lists the names that requests may be addressed to."""
 
 import ipaddress
 import re
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 Host = tuple[str, int | None]
-"""Name in lower case, an IPv6 address in brackets; port, None where it isn't told."""
+"""(name, port): the name in lower case, an IPv6 address in brackets; the port None if it isn't given."""
 
 _FORM = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_][a-z0-9_.\-]{0,252})(?::([1-9][0-9]{0,4}))?")
 _MOST = 65_535
 
 
 def read(value: str) -> Host | None:
-    """None for what is no host with a port, or without one."""
+    """Parses a host with an optional port; None if it is malformed."""
     found = _FORM.fullmatch(value.lower()) if value.isascii() else None
     if found is None:
         return None
@@ -27,7 +27,7 @@ def read(value: str) -> Host | None:
 
 
 def known(configured: Iterable[str]) -> frozenset[str]:
-    """The loopback's names and these, as `read` gives them; an IPv6 address may be configured without its brackets."""
+    """The loopback's names and these, as `read` returns them. IPv6 addresses may be configured without brackets."""
     return frozenset((*LOOPBACK, *(f"[{host}]" if _is_six(host) else host for host in map(str.lower, configured))))
 
 

@@ -1,8 +1,8 @@
-"""The keys of clients, all in memory: a request is judged without asking the store.
+"""Clients' keys. All are in memory: requests are judged without reading the store.
 
-A key is `wg_<8 hex digits: its id>_<secret>`. Only its SHA-256 is kept, so it is shown once, when it is made; that hash
-needs no salt and no stretching, since a secret has 256 random bits. A key that is revoked, or expires, ends what is
-open with it too.
+A key is `wg_<8 hex digits: its id>_<secret>`. Only its SHA-256 is kept, so it is shown once, when it is made. The hash
+needs no salt and no stretching, since a secret has 256 random bits. When a key is revoked or expires, its open requests
+and sockets end too.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from walkgraph.store.session import Store
 from walkgraph.store.tables import Key
 
 NOTE_SECONDS = 10.0
-"""Between two writes of when keys were used."""
+"""Time between two writes of the keys' last use."""
 PREFIX = "wg_"
 
 _FORM = re.compile(r"wg_([0-9a-f]{8})_[A-Za-z0-9_\-]{43}")
@@ -44,7 +44,7 @@ class _Held:
         meter = Meter(row.requests_per_minute, row.concurrent)
         self.caller = Caller(row.id, row.name, named(row.scopes.split(",")), meter, row.id)
         self.open: set[asyncio.Timeout] = set()
-        """Of its requests and sockets that are not over."""
+        """Timeouts of its open requests and sockets."""
 
 
 class Keyring:
@@ -54,7 +54,7 @@ class Keyring:
         self._held: dict[str, _Held] = {}
         self._former: dict[str, Key] = {}
         self._used: dict[str, float] = {}
-        """Since that was last written."""
+        """Last use of each key that is not written yet, in epoch seconds."""
         self._changing = asyncio.Lock()
         self._noting: asyncio.Task[None] | None = None
 
@@ -73,7 +73,7 @@ class Keyring:
         await self._note()
 
     def find(self, shown: str) -> Caller | None:
-        """Whose key this is; in the same time whether its id is known or not."""
+        """The caller with this key; None if it isn't valid. Takes the same time for known and unknown ids."""
         form = _FORM.fullmatch(shown)
         held = self._held.get(form[1]) if form else None
         digest = hashlib.sha256(shown.encode("utf-8", "replace")).digest()
@@ -86,7 +86,7 @@ class Keyring:
 
     @contextmanager
     def during(self, caller: Caller, limit: asyncio.Timeout) -> Generator[None]:
-        """While this goes on, the end of the caller's key ends it too: `limit` expires."""
+        """Makes `limit` expire when the caller's key ends."""
         held = self._held.get(caller.key or "")
         if held is None:
             yield
@@ -101,7 +101,7 @@ class Keyring:
             held.open.discard(limit)
 
     def listed(self) -> list[Key]:
-        """All that are remembered, oldest first, with their last use."""
+        """All keys, former ones too, oldest first, with their last use."""
         rows = [*self._former.values(), *(held.row for held in self._held.values())]
         found = [
             Key.model_validate({**row.model_dump(), "used_at": self._used.get(row.id, row.used_at)}) for row in rows
@@ -118,7 +118,7 @@ class Keyring:
         return queries.is_valid(row, self._now())
 
     def running(self, id_: str) -> int:
-        """Runs with the key that are under way."""
+        """Number of unfinished runs with the key."""
         held = self._held.get(id_)
         return held.caller.meter.running if held else 0
 
@@ -131,7 +131,7 @@ class Keyring:
         seconds: float | None,
         act: Act,
     ) -> tuple[Key, str]:
-        """A new key and its text, which is nowhere else. Raises Conflict for a name that is taken, or too many keys."""
+        """A new key and its text, which is not stored. Raises Conflict if the name is taken or there are too many."""
         async with self._changing:
             id_ = next(id_ for id_ in iter(lambda: secrets.token_hex(4), "") if id_ not in self._all())
             text = f"{PREFIX}{id_}_{secrets.token_urlsafe(32)}"
@@ -151,7 +151,7 @@ class Keyring:
             return row, text
 
     async def revoke(self, id_: str, act: Act) -> Key:
-        """It counts no more, nor for what is open with it. Raises NotFound, Conflict where it was revoked before."""
+        """Revokes a key and ends its open requests and sockets. Raises NotFound, Conflict if it was revoked before."""
         async with self._changing:
             entry = act.of(name=self.get(id_).name).entry("done")
             row = await self._store.write(recorded, entry, queries.revoke_key, id_, self._now())

@@ -1,8 +1,8 @@
-"""How much one caller may do: requests a minute, and runs at once. Pure: the clock is given.
+"""Rate limits of one caller: requests per minute, and concurrent runs. Pure: the clock is passed in.
 
 A caller may send ten seconds' worth at once (`burst`), then as many as its rate allows: in any window of `s` seconds at
-most `burst + s * per_minute / 60`. Who waits as long as `RateLimited.seconds` says is served then, if nobody else
-spends the same caller's room.
+most `burst + s * per_minute / 60`. After waiting `RateLimited.retry_after` seconds a request is served, unless the same
+caller sends others meanwhile.
 """
 
 import math
@@ -17,7 +17,7 @@ BURST_PER_MINUTE = 6
 
 
 class RateLimited(WalkgraphError):
-    """This caller has used up what it may; others have not."""
+    """This caller has reached its limit; others may go on."""
 
     code = "rate_limited"
     retryable = True
@@ -30,30 +30,30 @@ class RateLimited(WalkgraphError):
 
 
 class Meter:
-    """Of one caller. None: as many as it likes."""
+    """Counts the requests and runs of one caller. A limit of None is unlimited."""
 
     __slots__ = ("_ahead", "_interval", "_now", "concurrent", "per_minute", "running")
 
     def __init__(
         self, per_minute: int | None, concurrent: int | None, now: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        """`now`: nanoseconds that only grow."""
+        """`now`: monotonic nanoseconds."""
         self.per_minute, self.concurrent = per_minute, concurrent
         self.running = 0
-        """Runs that are not over."""
+        """Unfinished runs."""
         self._now = now
-        # Whole nanoseconds, rounded up: never more than allowed, however long it goes on.
+        # Whole nanoseconds, rounded up: the rate never exceeds the limit.
         self._interval = -(-_MINUTE // per_minute) if per_minute else 0
         self._ahead = 0
-        """When all room is there again."""
+        """Time at which the full burst is available again, in nanoseconds."""
 
     @property
     def burst(self) -> int:
-        """Requests at once."""
+        """Requests that may come at once."""
         return burst_of(self.per_minute) if self.per_minute else 0
 
     def take(self) -> None:
-        """Count a request. Raises RateLimited where there is no room for it; it is not counted then."""
+        """Counts a request. Raises RateLimited, without counting it, if it exceeds the rate."""
         if self.per_minute is None:
             return
         now = self._now()
@@ -69,7 +69,7 @@ class Meter:
         self._ahead = ahead + self._interval
 
     def admit(self) -> None:
-        """Raises RateLimited where one more run would be too many; `begun` counts it once it is under way."""
+        """Raises RateLimited if one more run would be too many. `begun` counts the run once it is under way."""
         if self.concurrent is not None and self.running >= self.concurrent:
             message = f"{self.running} runs are under way and {self.concurrent} may be at once; wait for the end of one"
             raise RateLimited(message, "concurrent_runs", 1)
@@ -82,5 +82,5 @@ class Meter:
 
 
 def burst_of(per_minute: int) -> int:
-    """Requests that may come at once: ten seconds' worth, and one at least."""
+    """Requests that may come at once: ten seconds' worth, at least one."""
     return max(1, per_minute // BURST_PER_MINUTE)

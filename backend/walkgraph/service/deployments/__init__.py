@@ -1,1 +1,1 @@
-"""Deployments, their versions and documents."""
+"""Deployments with their versions and documents."""

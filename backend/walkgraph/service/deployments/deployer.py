@@ -1,9 +1,9 @@
-"""What is wanted is in the store; the deployer brings it about and keeps it so.
+"""The deployer starts the deployments that the store lists, and keeps them running.
 
-create   judge, write the wanted state, start            (nothing is started, or written, that can't be deployed)
-switch   judge beside what runs, then hand over to `switching`; another switch takes the place of one under way.
+create   judge, write to the store, start      (what can't be deployed is neither written nor started)
+switch   judge beside the running versions, then hand over to `switching`; it replaces a switch that is under way.
          Sessions end with the version that holds them.
-delete   forget the wanted state, drain, stop, whatever versions there are, remove their folders
+delete   delete from the store, drain and stop all versions, remove their folders
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Deployer:
         spawn: Spawn,
         telemetry_address: str | None = None,
     ) -> None:
-        """`spawn` starts deployment processes, which tell their telemetry at `telemetry_address`."""
+        """`spawn` starts deployment processes, which send their telemetry to `telemetry_address`."""
         self._settings, self._store, self._runs, self._hub = settings, store, runs, hub
         self._deployments, self._shutdown = deployments, shutdown
         self._folders = Folders(settings.home)
@@ -60,7 +60,7 @@ class Deployer:
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Bring back everything that is wanted. Returns at once; each deployment shows how far it is."""
+        """Starts every deployment in the store. Returns at once; each deployment's state shows its progress."""
         rows = await self._store.read(queries.list_deployments)
         await anyio.to_thread.run_sync(self._folders.sweep, [row.id for row in rows])
         for row in rows:
@@ -69,7 +69,7 @@ class Deployer:
     async def create(
         self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None, act: Act | None = None
     ) -> Managed:
-        """Raises Unprocessable with every problem, Conflict for an id that is taken. `act`: None, the service's own."""
+        """Raises Unprocessable with all problems, Conflict if the id is taken. `act`: by default the service's own."""
         async with self._switching.changing:
             self._shutdown.refuse_new()
             if id_ in self._deployments:
@@ -77,7 +77,7 @@ class Deployer:
             judged = await self._judge(graph, placement, self._deployments.plans())
             documents = Documents(graph_name, graph, placement_name, judged.placement_document)
             row = documents.row(id_, time.time())
-            # In this order: what ends in between leaves a version more, not a deployment that nobody started.
+            # In this order: a crash in between leaves an extra version, not a deployment that was never started.
             await self._store.write(queries.add_version, "graph", graph_name, row.graph_text, f"deployed as {id_}")
             entry = _of(act or own("deployment.create", id_), documents, row).entry("done")
             await self._store.write(recorded, entry, queries.add_deployment, row)
@@ -93,10 +93,10 @@ class Deployer:
         grace: float,
         act: Act | None = None,
     ) -> Managed:
-        """Make these documents the next version; returns once it is starting. A next version that was getting ready is
-        stopped. The old one's runs may finish for `grace` seconds once the new one serves.
+        """Makes these documents the next version; returns once it is starting. An earlier next version is stopped. The
+        old version's runs may finish for `grace` seconds once the new one serves.
 
-        Raises Unprocessable with every problem; the memory of the version that serves counts as taken.
+        Raises Unprocessable with all problems; the memory of the serving version counts as taken.
         """
         async with self._switching.changing:
             managed = self._changeable(id_)
@@ -112,7 +112,7 @@ class Deployer:
             return managed
 
     async def restart(self, id_: str, grace: float, act: Act | None = None) -> Managed:
-        """A switch to the documents that serve now. Raises as `switch` does."""
+        """Switches to the same documents in a new process. Raises as `switch` does."""
         async with self._switching.changing:
             managed = self._changeable(id_)
             documents = managed.serving.documents
@@ -123,7 +123,7 @@ class Deployer:
             return managed
 
     async def forget_next(self, id_: str) -> None:
-        """Give a switch up, or take note of why it failed. Raises NotFound where there is none."""
+        """Cancels a switch, or clears one that failed. Raises NotFound if there is none."""
         async with self._switching.changing:
             managed = self._changeable(id_)
             version, managed.next, managed.changing = managed.next, None, None
@@ -132,7 +132,7 @@ class Deployer:
             self._switching.give_up(managed, version)
 
     async def delete(self, id_: str, grace: float, act: Act | None = None) -> None:
-        """Forget it, let its runs finish for up to `grace` seconds, stop it."""
+        """Removes it from the store, lets its runs finish for up to `grace` seconds, and stops it."""
         async with self._switching.changing:
             managed = self._deployments.get(id_)
             if not managed.deleted:
@@ -146,34 +146,34 @@ class Deployer:
                 self._deployments.remove(managed)
 
     async def close(self, grace: float) -> None:
-        """Stop all, still wanted."""
+        """Stops all deployments; they stay in the store."""
         self._shutdown.begin()
-        # What was begun before may still start a version; what comes after is refused.
+        # A change under way may still start a version; later ones are refused.
         async with self._switching.changing:
             managed = self._deployments.listed()
         await asyncio.gather(*(self._switching.stop(found, grace) for found in managed))
         await self.settled()
 
     async def settled(self) -> None:
-        """Returns once no switch is under way, and no former version ends."""
+        """Returns once no switch is under way and all former versions have ended."""
         await self._switching.settled()
 
     # ── runs ────────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, managed: Managed, submit: m.Submit) -> LiveRun:
-        """Hand a run over. Raises Unavailable where it isn't serving, Overloaded where its queue is full."""
+        """Submits a run. Raises Unavailable if the deployment isn't serving, Overloaded if its queue is full."""
         self._shutdown.refuse_new()
         self.refuse_if_full(managed)
         return managed.serving.submit(submit)
 
     def refuse_if_full(self, managed: Managed) -> None:
-        """Raises Overloaded where its queue is."""
+        """Raises Overloaded if the deployment's queue is full."""
         unfinished = len(managed.serving.runs)
         if unfinished >= self._settings.queue_limit:
             raise Overloaded(f"the deployment `{managed.id}` has {unfinished} unfinished runs; try again shortly")
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new; returns when no run is unfinished. After `seconds` the rest ends with `shutting_down`."""
+        """Refuses new runs and waits for the unfinished ones. After `seconds` the rest fails with `shutting_down`."""
         self._shutdown.begin()
         self._shutdown.closing.set()
         waits = [asyncio.create_task(_ended(run)) for run in self._runs.unfinished]
@@ -181,14 +181,14 @@ class Deployer:
             _, late = await asyncio.wait(waits, timeout=seconds)
             for task in late:
                 task.cancel()
-        # While their clients are still connected: they are told why.
+        # Now, while their clients are still connected and can receive the error.
         for managed in self._deployments.listed():
             for version in managed.versions:
                 version.runs.lose(shutting_down=True)
-            # Who waits for its next change waits no longer.
+            # Wakes requests that wait for its next change.
             managed.announce()
 
-    # ── how ─────────────────────────────────────────────────────────────────────────────────────
+    # ── helpers ─────────────────────────────────────────────────────────────────────────────────
 
     def _keep(self, id_: str, documents: Documents, created_at: float, judged: Judged | None) -> Managed:
         managed = Managed(id_, created_at, self._settings.telemetry, self._hub, self._shutdown)
@@ -222,7 +222,7 @@ class Deployer:
 
 
 def _of(act: Act, documents: Documents, row: Deployment) -> Act:
-    """What is told of a deployment that changes."""
+    """Adds the documents' names and etag to the audit entry of a change."""
     return act.of(graph=documents.graph_name, placement=documents.placement_name, etag=queries.etag_of(row.graph_text))
 
 

@@ -1,4 +1,4 @@
-"""The deployments that this service keeps, by id: who looks them up need not know how they are made."""
+"""The deployments by id, for code that looks them up and need not know how they are made."""
 
 from collections.abc import Iterator
 
@@ -17,11 +17,11 @@ class Deployments:
         return id_ in self._managed
 
     def listed(self) -> list[Managed]:
-        """Oldest first."""
+        """All deployments, oldest first."""
         return sorted(self._managed.values(), key=lambda managed: managed.created_at)
 
     def get(self, id_: str) -> Managed:
-        """Raises NotFound."""
+        """The deployment of this id. Raises NotFound."""
         found = self._managed.get(id_)
         if found is None:
             known = ", ".join(f"`{name}`" for name in self._managed) or "none"
@@ -29,22 +29,22 @@ class Deployments:
         return found
 
     def versions(self) -> Iterator[Version]:
-        """Those of all deployments that are not gone."""
+        """All living versions of all deployments."""
         return (version for managed in self._managed.values() for version in managed.versions)
 
     def plans(self) -> list[Plan]:
-        """Of every version that holds memory: what is loading, or grows, does not show in the free memory yet."""
+        """Plans of all versions that hold memory: free memory does not show yet what a loading version will take."""
         return [version.plan for version in self.versions() if version.plan and version.holds_memory]
 
     def telemetry_of(self, label: str) -> tuple[str, str] | None:
-        """(deployment, version) of a packet; None for one of a version that doesn't serve yet, or is gone."""
+        """(deployment, version) of a telemetry packet; None if the version doesn't serve yet, or is gone."""
         id_, _, version = label.partition(" ")
         managed = self._managed.get(id_)
         seen = [managed.serving, *managed.ending] if managed else []
         return (id_, version) if any(found.label == label for found in seen) else None
 
     def run_ended(self, run: LiveRun) -> None:
-        """Tell the deployment of a run that this is over."""
+        """Notifies the run's deployment that the run has ended."""
         managed = self._managed.get(run.deployment)
         if managed is not None:
             managed.run_ended(run.id)
@@ -53,7 +53,7 @@ class Deployments:
         self._managed[managed.id] = managed
 
     def holds(self, managed: Managed) -> bool:
-        """Whether it is this one that its id names: it may be gone, and its id be used again."""
+        """True if its id still names this object: it may be gone, and the id in use again."""
         return self._managed.get(managed.id) is managed
 
     def remove(self, managed: Managed) -> None:

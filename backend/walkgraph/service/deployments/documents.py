@@ -1,4 +1,4 @@
-"""What graphs and placements share as stored documents: list, get, put with `If-Match`, delete, versions."""
+"""Routes that graphs and placements share as stored documents: list, get, put with `If-Match`, delete, versions."""
 
 import json
 from typing import Annotated, Any, cast
@@ -28,7 +28,7 @@ _DOCUMENT: dict[int | str, dict[str, Any]] = {
 
 
 def router(kind: DocumentKind) -> APIRouter:
-    """The routes that every kind has, under `/api/v1/<kind>s`."""
+    """The routes of one kind, under `/api/v1/<kind>s`."""
     found = APIRouter(prefix=f"/api/v1/{kind}s", tags=[f"{kind}s"], route_class=StrictRoute)
 
     @found.get("")
@@ -37,7 +37,7 @@ def router(kind: DocumentKind) -> APIRouter:
 
     @found.get("/{name}", response_class=Response, responses=_DOCUMENT)
     async def get(services: ServicesDep, name: Name) -> Response:
-        """The document as it was given; its `ETag` is what `If-Match` wants."""
+        """The document as it was given. Send its `ETag` as `If-Match` to replace it."""
         row = await services.store.read(queries.get_document, kind, name)
         return Response(row.text, headers=etag_header(row.etag), media_type="application/json")
 
@@ -50,7 +50,7 @@ def router(kind: DocumentKind) -> APIRouter:
         document: Annotated[dict[str, Any], Body()],
         if_match: IfMatch = None,
     ) -> Answer[Document]:
-        """Save a draft, whatever it holds. To replace one, send its etag in `If-Match`; to make one, send none."""
+        """Save a draft, valid or not. To replace one, send its etag in `If-Match`; to create one, send none."""
         text = _text(document)
         attempt = act(caller, f"{kind}.put", name, etag=queries.etag_of(text), over=etag_given(if_match))
         async with services.audit.attempt(attempt):
@@ -62,12 +62,12 @@ def router(kind: DocumentKind) -> APIRouter:
 
     @found.patch("/{name}")
     async def patch(services: ServicesDep, name: Name, request: TagsRequest) -> Answer[Document]:
-        """Set its tags; the document itself, and its etag, stay. Bundled ones can be tagged too."""
+        """Set the tags. The document and its etag don't change. Bundled documents can be tagged too."""
         return _shown(await services.store.write(queries.set_tags, kind, name, request.tags))
 
     @found.delete("/{name}", status_code=204)
     async def delete(services: ServicesDep, caller: Request, name: Name, if_match: IfMatch = None) -> None:
-        """Of a draft over a bundled document, the bundled one comes back."""
+        """Delete a document. If it replaced a bundled one, the bundled one comes back."""
         path = resources.bundled(_FOLDERS[kind]).get(name)
         original = None if path is None else path.read_text(encoding="utf-8")
         attempt = act(caller, f"{kind}.delete", name, etag=etag_given(if_match))
@@ -77,7 +77,7 @@ def router(kind: DocumentKind) -> APIRouter:
             )
 
     _add_versions(found, kind)
-    # Reached through the router alone.
+    # Only the router refers to them.
     _ = (list_all, get, put, patch, delete)
     return found
 
@@ -85,12 +85,12 @@ def router(kind: DocumentKind) -> APIRouter:
 def _add_versions(found: APIRouter, kind: DocumentKind) -> None:
     @found.get("/{name}/versions")
     async def versions(services: ServicesDep, name: Name) -> list[Answer[Version]]:
-        """Newest first."""
+        """The kept versions, newest first."""
         return [_version(row) for row in await services.store.read(queries.list_versions, kind, name)]
 
     @found.post("/{name}/versions", status_code=201)
     async def keep(services: ServicesDep, name: Name, request: VersionRequest) -> Answer[Version]:
-        """Keep the draft as it is now."""
+        """Keep the current draft as a version."""
         row = await services.store.read(queries.get_document, kind, name)
         return _version(await services.store.write(queries.add_version, kind, name, row.text, request.note))
 
@@ -103,7 +103,7 @@ def _add_versions(found: APIRouter, kind: DocumentKind) -> None:
 
 
 def _text(document: Any) -> str:
-    """As it is stored: what was given, without spaces. Raises BodyTooLarge for more than a document may have."""
+    """The document as it is stored: as given, without spaces. Raises BodyTooLarge if it is too large."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if len(text.encode()) > limits.DOCUMENT_BYTES:
         raise BodyTooLarge(f"a document may have {limits.DOCUMENT_BYTES} bytes")

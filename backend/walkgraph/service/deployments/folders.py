@@ -1,6 +1,6 @@
-"""Folders of deployments' processes, below the home: what they are started from, their sockets, their log.
+"""Folders of deployment processes below the home: their specs, sockets and logs.
 
-A version has one of its own while it lives; the slots of a deployment are used again. They go with the deployment.
+Each living version has a folder of its own. A deployment reuses its folders, and they are removed with it.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 _SLOTS = 32
-"""Of one deployment; it has rarely more than three versions at a time."""
+"""Folders per deployment; it rarely has more than three versions at a time."""
 _NAME = re.compile(r"[0-9a-f]{10}")
 
 _log = structlog.get_logger("walkgraph.deployments")
@@ -24,17 +24,17 @@ class Folders:
         self._root = home / "d"
 
     def free(self, id_: str, taken: Container[Path]) -> Path:
-        """The first one of a deployment that no other version of it has; it may not be there yet."""
+        """The deployment's first folder that no other version uses; it may not exist yet."""
         return next(path for path in (self._of(id_, slot) for slot in count()) if path not in taken)
 
     def remove(self, id_: str) -> None:
-        """Those of a deployment. None of its processes may live."""
+        """Removes the folders of a deployment. None of its processes may be alive."""
         for slot in range(_SLOTS):
             _remove(self._of(id_, slot))
 
     def sweep(self, wanted: Iterable[str]) -> None:
-        """Remove all but those of these deployments. To be called before any process is started; what a killed service
-        left behind has died with it."""
+        """Removes the folders of all other deployments. Call it before any process is started: processes that a killed
+        service started died with it."""
         kept = {self._of(id_, slot).name for id_ in wanted for slot in range(_SLOTS)}
         if not self._root.is_dir():
             return
@@ -43,12 +43,12 @@ class Folders:
                 _remove(found)
 
     def _of(self, id_: str, slot: int) -> Path:
-        # Short, whatever the id: unix sockets lie in it.
+        # Short for any id: the folder holds unix sockets, whose paths are limited.
         return self._root / hashlib.sha256(f"{id_} {slot}".encode()).hexdigest()[:10]
 
 
 def _remove(path: Path) -> None:
-    """With what is in it; links are never followed, and one in its place is left alone."""
+    """Removes a folder with its contents. Links are never followed, and a link in its place stays."""
     if path.is_symlink() or not path.is_dir():
         return
     try:

@@ -1,7 +1,7 @@
-"""What there is to start from: every stored graph with its tasks, and whether it could be deployed on this machine.
+"""The gallery: every stored graph with its tasks, and whether it could be deployed on this machine.
 
-Judged with everything on one rank while nothing else runs, so that the answer stays what it is until the graph changes,
-and is remembered by etag. What lacks weights is judged anew each time: they may have come.
+A graph is judged with everything on one rank of an otherwise idle machine. The result holds until the graph changes,
+so it is cached by etag. Graphs without their weights are judged each time: the weights may have arrived.
 """
 
 import json
@@ -24,10 +24,10 @@ class Gallery:
         """`roots`: the folders of `checkpoint:` sources."""
         self._roots = tuple(roots)
         self._known: dict[str, GalleryEntry] = {}
-        """By etag; what a row says besides its text is filled in each time."""
+        """Entries by etag; name, tags and `bundled` are filled in from the row each time."""
 
     def entries(self, rows: Iterable[Document]) -> list[GalleryEntry]:
-        """Takes a while for graphs that weren't judged before: not for the event loop."""
+        """Slow for graphs that weren't judged before: don't call it on the event loop."""
         rows = list(rows)
         host: Hardware | None = None
         known: dict[str, GalleryEntry] = {}
@@ -45,7 +45,7 @@ class Gallery:
         return found
 
     def _judged(self, document: object, host: Hardware) -> tuple[GalleryEntry, bool]:
-        """The entry, and whether it stays true."""
+        """The entry, and True if it can be cached."""
         judged = judge(document, None, (), self._roots, host)
         why, codes = None, set[str]()
         try:

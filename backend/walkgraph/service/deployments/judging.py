@@ -1,4 +1,4 @@
-"""Drafts are judged here, off the event loop: `check` and `plan` with this host's catalogue and hardware."""
+"""Judges drafts off the event loop: `check` and `plan` with this host's catalogue and hardware."""
 
 import json
 import re
@@ -33,7 +33,7 @@ class Judged:
     graph: Graph | None
     placement: Placement | None
     plan: Plan | None
-    """None where a problem is an error."""
+    """None if a problem is an error."""
     graph_problems: tuple[Problem, ...]
     placement_problems: tuple[Problem, ...]
     deployable: bool
@@ -41,7 +41,7 @@ class Judged:
     copies: tuple[Copy, ...] = ()
     """States that Walks carry between ranks."""
     budgeted: Plan | None = None
-    """The plan with what its ranks need, also where that doesn't fit."""
+    """The plan with the memory budgets of its ranks, even if they don't fit."""
     capacities: Mapping[Rank, int] = field(default_factory=dict[Rank, int])
     """Rank -> bytes that it may fill."""
 
@@ -55,7 +55,7 @@ def check_graph(value: Any) -> Report:
 
 
 def check_here(value: Any, roots: Sequence[Path]) -> Report:
-    """`check`, and what of the graph's weights isn't on this machine. `roots`: the folders of `checkpoint:` sources."""
+    """`check`, plus problems for weights that aren't on this machine. `roots`: the folders of `checkpoint:` sources."""
     report = check_graph(value)
     return replace(report, problems=(*report.problems, *_absent(report.graph, roots)))
 
@@ -71,9 +71,9 @@ def judge(
     roots: Sequence[Path] = (),
     host: Hardware | None = None,
 ) -> Judged:
-    """Check, then plan on what the running plans leave free. Without a placement everything goes on one rank.
+    """Checks, then plans with the memory that the running plans leave free. The default placement is one rank.
 
-    `roots`: the folders of `checkpoint:` sources. `host`: None is this one.
+    `roots`: the folders of `checkpoint:` sources. `host`: by default this machine.
     """
     report = check_here(graph, roots)
     hardware = reserve(host or find_hardware(), running)
@@ -100,7 +100,7 @@ def judge(
 
 
 def deployable(judged: Judged) -> Plan:
-    """The plan. Raises Unprocessable with the errors; where there are none, with what keeps a plan from being run."""
+    """The plan. Raises Unprocessable with the errors, or with the problems that keep a valid plan from running."""
     faults = [
         Fault(prefix + problem.pointer, problem.code, problem.message)
         for prefix, problems in (("/graph", judged.graph_problems), ("/placement", judged.placement_problems))
@@ -108,7 +108,7 @@ def deployable(judged: Judged) -> Plan:
         if (problem.severity == "error" if judged.plan is None else problem.code in UNDEPLOYABLE)
     ]
     if judged.plan is None:
-        raise Unprocessable("this can't be deployed; mend what `errors` lists", faults)
+        raise Unprocessable("this can't be deployed; fix what `errors` lists", faults)
     if not judged.deployable:
         codes = " and ".join(f"`{code}`" for code in sorted({fault.code for fault in faults}))
         message = f"this can be planned, not deployed ({codes}); use components that have networks, and weights"
@@ -129,7 +129,7 @@ class Resolved(NamedTuple):
 
 
 async def resolve(store: Store, kind: DocumentKind, given: Any) -> Resolved:
-    """A document by its name in the store, or as it was given; None stays None. Raises NotFound."""
+    """The stored document of that name, or the document as given; None stays None. Raises NotFound."""
     if given is None:
         return Resolved("default", None)
     if isinstance(given, str):

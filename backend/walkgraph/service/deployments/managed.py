@@ -1,4 +1,4 @@
-"""One wanted deployment: the version that serves, the one that may follow it, and what is watched in them."""
+"""One deployment: the version that serves, a next one, and the taps and breakpoints in them."""
 
 import asyncio
 import contextlib
@@ -19,28 +19,28 @@ from walkgraph.wire.watching import Level
 
 class Managed:
     def __init__(self, id_: str, created_at: float, level: Level, hub: Hub, shutdown: Shutdown) -> None:
-        """`level`: of its telemetry."""
+        """`level`: of the deployment's telemetry."""
         self.id = id_
         self.created_at = created_at
         self.watched = Watched(level)
         self.serving: Version
         self.next: Version | None = None
-        """Getting ready, or failed."""
+        """The version of a switch that is starting, or has failed."""
         self.grace = 0.0
-        """Seconds that the runs of the version before have once `next` serves."""
+        """Seconds that the old version's runs may go on once `next` serves."""
         self.changing: Act | None = None
-        """Whose change `next` is, until it was told how that ended."""
+        """The act that made `next`, until the audit log has its outcome."""
         self.ending: list[Version] = []
-        """Former versions that are not gone yet."""
+        """Former versions that have not ended yet."""
         self.deleted = False
         self.changed = asyncio.Event()
-        """Set, and replaced, at every change of what `public` tells."""
+        """Set and replaced at every change of what `public` returns."""
         self.revision = 0
         """Counts the changes."""
         self._hub = hub
         self._shutdown = shutdown
         self._expiry: asyncio.TimerHandle | None = None
-        """When the next tap or breakpoint goes by itself."""
+        """Removes the next tap or breakpoint that expires."""
 
     @property
     def state(self) -> str:
@@ -48,29 +48,29 @@ class Managed:
 
     @property
     def graph(self) -> Graph | None:
-        """None until it was judged on this start."""
+        """None until the graph is judged after the service's start."""
         return self.serving.graph
 
     @property
     def versions(self) -> list[Version]:
-        """All that are not gone."""
+        """All versions that have not ended."""
         return [self.serving, *([self.next] if self.next else []), *self.ending]
 
     async def changed_after(self, revision: int, seconds: float) -> None:
-        """Returns once there was a change after `revision`, or after `seconds`."""
+        """Returns once the revision is above `revision`, or after `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.revision <= revision:
                     await self.changed.wait()
 
     def judged_graph(self) -> Graph:
-        """Raises Unavailable before it was judged on this start."""
+        """The graph. Raises Unavailable until it is judged after the service's start."""
         if self.graph is None:
             raise self.serving.not_serving()
         return self.graph
 
     def tasks(self) -> dict[str, Task]:
-        """As `judged_graph`."""
+        """The graph's tasks. Raises as `judged_graph`."""
         return self.judged_graph().tasks
 
     def public(self) -> answers.Deployment:
@@ -93,16 +93,16 @@ class Managed:
         }
 
     def announce(self) -> None:
-        """Tell everybody who follows it that it has changed."""
+        """Publishes a change to everyone who follows the deployment."""
         self.revision += 1
         self.changed.set()
         self.changed = asyncio.Event()
         self._hub.publish(self.id, {"type": "deployment", **self.public()})
 
-    # ── what is watched ─────────────────────────────────────────────────────────────────────────
+    # ── taps and breakpoints─────────────────────────────────────────────────────────────────────
 
     def rewatch(self) -> None:
-        """Tell its processes and its followers that what is watched has changed."""
+        """Sends the taps, breakpoints and level to its processes and followers, and schedules the next expiry."""
         for version in self.versions:
             version.tell_watched()
         self._hub.publish(self.id, {"type": "watch", **self.watched.public(self.serving.places)})
@@ -112,18 +112,18 @@ class Managed:
             self._expiry = asyncio.get_running_loop().call_later(max(0.0, end - time.time()), self._expire)
 
     def run_ended(self, run: str) -> None:
-        """Watch no more what was watched of this run alone."""
+        """Removes the taps and breakpoints of this run."""
         if self.watched.run_ended(run):
             self.rewatch()
 
     def stop_expiry(self) -> None:
-        """Nothing that is watched goes by itself any more."""
+        """Cancels the expiry of taps and breakpoints."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
     def _expire(self) -> None:
-        # The two clocks may differ by a little.
+        # The wall clock may be slightly behind the loop's clock.
         self.watched.expire(time.time())
         self.rewatch()
 
@@ -141,7 +141,7 @@ def _next(version: Version) -> answers.Next:
 
 
 def _ranks(version: Version) -> list[dict[str, Any]]:
-    """How the ranks of a version are, with the devices that its plan gives them."""
+    """Status of a version's ranks, with the devices that its plan gives them."""
     devices = {entry.rank: entry.device for entry in version.plan.ranks} if version.plan else {}
     found = [msgspec.to_builtins(rank) | {"device": devices.get(rank.rank)} for rank in version.status.ranks]
     for rank in found:

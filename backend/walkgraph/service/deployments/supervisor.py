@@ -1,4 +1,4 @@
-"""Keeps one process running: one that ends is restarted after 0.5 s, doubling to 8 s, at most five times a minute."""
+"""Keeps a process running: it is restarted after 0.5 s, doubling to 8 s, at most five times a minute."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ MAX_RESTARTS = 5
 RESTART_WINDOW = 60.0
 
 State = Literal["starting", "failed", "stopped"]
-"""What a version becomes without a word of its conductor."""
+"""States that the supervisor sets; all others come from the conductor."""
 
 _log = structlog.get_logger("walkgraph.deployments")
 
@@ -42,7 +42,7 @@ Spawn = Callable[[Path, DeploymentSpec, Callable[[m.FromConductor], None], Calla
 
 
 class Supervised(Protocol):
-    """Whose process it is."""
+    """The owner of a process: a version."""
 
     id: str
 
@@ -50,17 +50,17 @@ class Supervised(Protocol):
     def state(self) -> str: ...
 
     async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
-        """Start a process; `exited` is called with its exit code. Raises WalkgraphError where there can be none."""
+        """Starts a process; `exited` is called with its exit code. Raises WalkgraphError if that is impossible."""
         ...
 
     def started(self, spec: DeploymentSpec) -> None:
-        """The process of this spec runs."""
+        """Called once the process of this spec runs."""
 
     def ended(self) -> None:
-        """The process has."""
+        """Called once the process has ended."""
 
     def tell(self, state: State, reason: str) -> None:
-        """How the supervisor left it."""
+        """Called when the supervisor changes the state."""
 
 
 class Supervisor:
@@ -76,13 +76,13 @@ class Supervisor:
         return not self._unwanted.is_set()
 
     def start(self, after: Awaitable[None] | None = None) -> None:
-        """Begin to keep it running; returns at once. `after` is waited for first."""
+        """Starts to keep the process running; returns at once. Waits for `after` first."""
         self._task = asyncio.create_task(self._supervise(after), name=f"deployment {self._supervised.id}")
         self._task.add_done_callback(self._ended)
 
     async def stop(self, grace: float) -> None:
-        """Let its runs finish for up to `grace` seconds, then end it."""
-        # The task is not cancelled: it may be about to start the process, and then stops it itself.
+        """Lets the runs finish for up to `grace` seconds, then ends the process."""
+        # The task is not cancelled: it may be starting the process, and then stops it itself.
         self._unwanted.set()
         if self.process is not None:
             await self.process.stop(grace)
@@ -90,11 +90,11 @@ class Supervisor:
             await asyncio.wait([self._task])
 
     def give_up(self) -> None:
-        """Start it no more; it is for the caller to stop it."""
+        """Ends the restarts. The caller must stop the process."""
         self._unwanted.set()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A defect of the service ends the task: nobody may wait for the process any more."""
+        """Reports a failure if a bug of the service ended the task, so that nobody waits for the process."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("deployment not kept running", deployment=self._supervised.id, exc_info=error)
@@ -123,7 +123,7 @@ class Supervisor:
                 await asyncio.wait_for(self._unwanted.wait(), backoff)
 
     async def _serve(self) -> int | None:
-        """Start it and wait for its end; the exit code, or None where it can't be started."""
+        """Starts the process and waits for its end. Returns the exit code, or None if it can't be started."""
         supervised = self._supervised
         exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:

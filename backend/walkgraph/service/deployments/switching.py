@@ -1,6 +1,6 @@
-"""Versions that take each other's place: the next one starts beside the one that serves, and once it is ready, it is
-what is wanted and what serves; the former one's runs may finish before it ends. A next version that fails leaves the
-one that serves as it is, and says why.
+"""Switches a deployment to its next version. That starts beside the serving one. Once it is ready, it is stored and
+serves, and the former version's runs may finish before it ends. If the next version fails, the serving one goes on,
+and the failure is shown.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ _log = structlog.get_logger("walkgraph.deployments")
 class Switching:
     def __init__(self, around: Around, folders: Folders, store: Store, shutdown: Shutdown) -> None:
         self.changing = asyncio.Lock()
-        """Held by whoever changes what is wanted."""
+        """Held while the stored deployments change."""
         self._around, self._folders, self._store, self._shutdown = around, folders, store, shutdown
         self._tasks: set[asyncio.Task[None]] = set()
-        """Switches under way, and ends of former versions."""
+        """Switches under way, and shutdowns of former versions."""
 
     def first(self, managed: Managed, documents: Documents, judged: Judged | None) -> None:
-        """Start its only version."""
+        """Starts a deployment's first version."""
         managed.serving = self._version(managed, documents, judged, [])
         managed.serving.start()
 
     def prepare(self, managed: Managed, documents: Documents, judged: Judged, grace: float, act: Act) -> None:
-        """Begin a next version, in place of the one that there may be, once that one is gone."""
+        """Starts a next version. If there is one already, it is ended first."""
         managed.changing = act
         replaced, managed.next, managed.grace = managed.next, None, grace
         gone = self._end(managed, replaced, 0.0) if replaced else None
@@ -48,12 +48,12 @@ class Switching:
         managed.announce()
 
     def give_up(self, managed: Managed, version: Version) -> None:
-        """End a next version; `managed` knows it no more."""
+        """Ends a former next version, which `managed` no longer names."""
         managed.announce()
         self._begin(self._end(managed, version, 0.0))
 
     async def stop(self, managed: Managed, grace: float) -> None:
-        """End all of its versions; the runs of the one that serves may finish for `grace` seconds."""
+        """Ends all versions. The serving and former versions' runs may finish for `grace` seconds."""
         managed.stop_expiry()
         reason = "the service is shutting down" if self._shutdown.begun else "undeployed"
         ends = [managed.serving.stop(grace, reason), *(former.stop(grace, None) for former in managed.ending)]
@@ -62,7 +62,7 @@ class Switching:
         await asyncio.gather(*ends)
 
     async def settled(self) -> None:
-        """Returns once no switch is under way, and no former version ends."""
+        """Returns once no switch is under way and all former versions have ended."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -76,7 +76,7 @@ class Switching:
             if version.state == "ready":
                 self._begin(self._promote(managed, version))
             elif version.state == "failed" and version.process is not None:
-                # It won't recover, and holds memory.
+                # It won't recover, and it holds memory.
                 self._begin(version.stop(0, None))
         if version is managed.next and version.state == "failed" and managed.changing is not None:
             self._begin(self._tell(managed.changing.entry("failed", version.status.reason or "")))
@@ -85,14 +85,14 @@ class Switching:
             managed.announce()
 
     async def _tell(self, entry: AuditEntry) -> None:
-        """Of what was not written into the store."""
+        """Writes the audit entry of a failed switch, which has no other write."""
         try:
             await self._store.write(add_entries, [entry])
         except WalkgraphError as error:
             _log.error("not recorded", action=entry.action, target=entry.target, reason=str(error))
 
     async def _promote(self, managed: Managed, version: Version) -> None:
-        """The next version is ready: from now on it is what is wanted, and what serves."""
+        """Makes the next version, which is ready, the stored and serving one."""
         async with self.changing:
             ready = version.state == "ready" and version.process is not None
             if managed.deleted or self._shutdown.begun or managed.next is not version or not ready:
@@ -101,7 +101,7 @@ class Switching:
             try:
                 await self._record(managed, version, managed.changing)
                 if version.state == "failed":
-                    # Meanwhile; the former one goes on.
+                    # It failed during the write; the former version goes on.
                     await self._record(managed, former, own("deployment.return", managed.id))
                     return
             except WalkgraphError as error:
@@ -117,13 +117,13 @@ class Switching:
             self._begin(self._end(managed, former, managed.grace))
 
     async def _record(self, managed: Managed, version: Version, act: Act | None) -> None:
-        """Its documents are what is wanted from now on."""
+        """Stores the version's documents as the deployment's."""
         row = version.documents.row(managed.id, managed.created_at)
         entry = (act or own("deployment.replace", managed.id)).entry("done")
         await self._store.write(recorded, entry, queries.replace_deployment, row)
 
     def _end(self, managed: Managed, version: Version, grace: float) -> Coroutine[Any, Any, None]:
-        """The end of a version that is neither the serving nor the next one any more, however it comes."""
+        """The shutdown of a version that is no longer the serving or the next one."""
         managed.ending.append(version)
 
         async def end() -> None:

@@ -1,4 +1,4 @@
-"""The runs of one version of a deployment, from their hand-over to their end."""
+"""The runs of one version of a deployment, from submission to end."""
 
 import time
 from collections.abc import Callable
@@ -14,21 +14,21 @@ FromRun = m.Accepted | m.Output | m.Rejected | m.Finished | m.Paused | m.Resumed
 
 class VersionRuns:
     def __init__(self, deployment: str, runs: Runs, hub: Hub, run_ended: Callable[[LiveRun], None]) -> None:
-        """`run_ended` is called once a run is over."""
+        """`run_ended` is called once a run has ended."""
         self._deployment, self._all, self._hub, self._run_ended = deployment, runs, hub, run_ended
         self._live: dict[RunId, LiveRun] = {}
 
     def __len__(self) -> int:
-        """Those that are not over."""
+        """Number of unfinished runs."""
         return len(self._live)
 
     def submit(self, message: m.Submit, send: Callable[[m.ToConductor], None]) -> LiveRun:
-        """Hand a run over; it goes on by what is sent there."""
+        """Submits a run. Later commands of the run are sent by `send` too."""
         run = self._live[message.run] = self._all.begin(message, self._deployment, send)
         return run
 
     def take(self, message: FromRun) -> None:
-        """What the conductor says of a run; of one that is over it is nothing."""
+        """Handles a message of the conductor about a run; ignores it if the run has ended."""
         run = self._live.get(message.run)
         if run is None:
             return
@@ -42,7 +42,7 @@ class VersionRuns:
             self._note(run)
 
     def lose(self, *, shutting_down: bool) -> None:
-        """End what runs with an error that says to try again."""
+        """Ends all unfinished runs with a retryable error."""
         error = ErrorInfo(
             code="shutting_down" if shutting_down else "worker_lost",
             message="the deployment ended before this run did; try again",

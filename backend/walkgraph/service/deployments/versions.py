@@ -1,6 +1,6 @@
-"""One version of a deployment: the documents it is made from, its process, its runs.
+"""One version of a deployment: its documents, its process, its runs.
 
-A version knows nothing of other versions, nor of what is wanted: `switching` says when it starts and when it ends.
+A version knows neither the other versions nor the stored state: `switching` decides when it starts and ends.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from walkgraph.wire.fault_points import read_fault
 from walkgraph.wire.spec import DeploymentSpec, Limits
 
 ASK_SECONDS = 5.0
-"""A conductor answers what it is asked between two events."""
+"""Timeout of a question to a conductor, which answers between two events."""
 
 _numbers = count(1)
-"""Of versions and of questions to them, since this service began."""
+"""Numbers of versions and of questions to them, since the service's start."""
 
 _log = structlog.get_logger("walkgraph.deployments")
 
 
 @dataclass(frozen=True)
 class Around:
-    """What every version of every deployment works with."""
+    """The services that all versions of all deployments share."""
 
     settings: Settings
     spawn: Spawn
@@ -55,12 +55,13 @@ class Around:
     run_ended: Callable[[LiveRun], None]
     telemetry_address: str | None = None
     judging: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held from what is reserved to the plan that is reserved next: two at once would count the same memory as free."""
+    """Held from reading the reserved memory until the new plan is reserved: otherwise two plans could count on the same
+    memory."""
 
 
 @dataclass(frozen=True)
 class Documents:
-    """What a version is made from, as it was given."""
+    """The documents of a version as they were given."""
 
     graph_name: str
     graph: dict[str, Any]
@@ -98,17 +99,17 @@ class Version:
         watched: Watched,
         judged: Judged | None = None,
     ) -> None:
-        """`directory`: of its process, shared with no other living version. `changed` is called at every change of
-        `status`. `watched`: the deployment's. `judged`: None where it is still to be judged on this start of the
-        service."""
+        """`directory`: the process's folder; no other living version has it. `changed` is called at every change of
+        `status`. `watched`: the deployment's. `judged`: None if the documents are not judged yet since the service's
+        start."""
         self.id = id_
-        """The deployment's."""
+        """The deployment's id."""
         self.documents = documents
         self.directory = directory
         self.label = f"{id_} v{next(_numbers)}"
-        """What its telemetry calls it."""
+        """Its name in telemetry packets."""
         self.graph: Graph | None = judged.graph if judged else None
-        """None until it was judged on this start."""
+        """None until it is judged after the service's start."""
         self.plan: Plan | None = judged.plan if judged else None
         self.status = m.Status(state="starting", ranks=())
         self.runs = VersionRuns(id_, around.runs, around.hub, around.run_ended)
@@ -125,44 +126,44 @@ class Version:
 
     @property
     def process(self) -> Process | None:
-        """None while there is none."""
+        """Its process; None while there is none."""
         return self._supervisor.process
 
     @property
     def restarts(self) -> int:
-        """How often its process was started anew."""
+        """Restarts of its process."""
         return self._supervisor.restarts
 
     @property
     def holds_memory(self) -> bool:
-        """Or is about to."""
+        """True if it holds memory or is about to."""
         return self.state == "starting" or (self.process is not None and self.state != "failed")
 
     @property
     def places(self) -> Places | None:
-        """Where it can be looked at; None until it was judged on this start."""
+        """Places for taps and breakpoints; None until it is judged after the service's start."""
         if self._places is None and self.plan is not None:
             self._places = Places(self.plan)
         return self._places
 
     def start(self, after: Awaitable[None] | None = None) -> None:
-        """Begin to keep it running; returns at once. `after` is waited for first."""
+        """Starts to keep its process running; returns at once. Waits for `after` first."""
         self._supervisor.start(after)
 
     async def stop(self, grace: float, reason: str | None) -> None:
-        """Let its runs finish for up to `grace` seconds, then end it; `reason` None leaves its last status."""
+        """Lets its runs finish for up to `grace` seconds, then ends it. With `reason` None it keeps its last status."""
         await self._supervisor.stop(grace)
         self.runs.lose(shutting_down=True)
         if reason is not None:
             self.tell("stopped", reason)
 
     def fail(self, reason: str) -> None:
-        """Give it up; it is for the caller to stop it."""
+        """Marks it as failed. The caller must stop it."""
         self._supervisor.give_up()
         self.tell("failed", reason)
 
     def not_serving(self) -> Unavailable:
-        """What is to be raised for who asks it something."""
+        """The error for requests while it isn't serving."""
         if self.state == "failed":
             reason = (self.status.reason or "its log says why").rstrip(".")
             message = f"the deployment `{self.id}` has failed ({reason}); deploy it anew"
@@ -170,12 +171,12 @@ class Version:
         return Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
 
     def submit(self, message: m.Submit) -> LiveRun:
-        """Hand a run over. Raises Unavailable where it isn't serving."""
+        """Submits a run. Raises Unavailable if it isn't serving."""
         return self.runs.submit(message, self._serving_process().send)
 
     async def sessions(self, end: str | None = None) -> m.SessionsTold:
-        """What it keeps between runs; `end`: this one is to be over. Raises Unavailable where it isn't serving, or
-        doesn't answer."""
+        """The sessions that it keeps. `end`: a session to end. Raises Unavailable if it isn't serving, or doesn't
+        answer."""
         process = self._serving_process()
         number = next(_numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()
@@ -189,22 +190,22 @@ class Version:
             del self._asked[number]
 
     def tell_watched(self) -> None:
-        """Pass on what is wanted to be seen."""
+        """Sends the taps, breakpoints and level to its process."""
         if self.process is None or self.places is None:
             return
         try:
             self.process.send(self._watched.message(self.places))
         except WalkgraphError as error:
-            # It is told as a whole: the next change, or start, makes up for it.
+            # Each message holds the whole state: the next change or start repeats it.
             _log.warning("deployment not told what to watch", deployment=self.id, reason=str(error))
 
     # ── for its supervisor ──────────────────────────────────────────────────────────────────────
 
     async def launch(self, exited: Callable[[int], None]) -> tuple[Process, DeploymentSpec]:
-        """Start its process. Raises WalkgraphError where it can't be deployed any more."""
+        """Starts its process. Raises WalkgraphError if it can no longer be deployed."""
         around = self._around
         if self.plan is None:
-            # After a restart of the service the package, or the machine, may be another one.
+            # After a restart of the service, the package or the machine may have changed.
             documents, roots = self.documents, around.settings.checkpoint_roots
             async with around.judging:
                 reserved = around.reserved()
@@ -215,16 +216,16 @@ class Version:
         return await around.spawn(self.directory, spec, self._take, exited), spec
 
     def started(self, spec: DeploymentSpec) -> None:
-        """Tell its process what is watched, where the spec doesn't say so."""
+        """Sends the taps, breakpoints and level to its process if they differ from the spec's."""
         if self.places and self._watched.message(self.places) != m.Watch(level=spec.telemetry_level):
             self.tell_watched()
 
     def ended(self) -> None:
-        """End its runs."""
+        """Ends its runs."""
         self.runs.lose(shutting_down=self._around.shutdown.begun or not self._supervisor.wanted)
 
     def tell(self, state: State, reason: str) -> None:
-        """Change its status."""
+        """Changes its status."""
         self.status = m.Status(state=state, ranks=(), reason=reason)
         _log.info("deployment", deployment=self.id, state=state, reason=reason)
         self._changed(self)
@@ -252,7 +253,7 @@ class Version:
     def _take(self, message: m.FromConductor) -> None:
         match message:
             case m.Status():
-                # What failed stays so when its process is told to end.
+                # A failed version stays failed when its process ends.
                 if (self.state, message.state) != ("failed", "stopped"):
                     self.status = message
                     self._changed(self)

@@ -17,7 +17,7 @@ class BadJson(InvalidInput):
 
 
 class BadForm(InvalidInput):
-    """The body is no form that this service reads."""
+    """The body is not a form that this service reads."""
 
 
 class BodyTooLarge(InvalidInput):
@@ -29,7 +29,7 @@ class SlowBody(InvalidInput):
 
 
 class StrictRoute(APIRoute):
-    """Reads a JSON body itself before anything else does."""
+    """Parses a JSON body strictly before FastAPI reads it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -58,11 +58,11 @@ class _StrictRequest(Request):
 
 
 def parse(data: bytes | str, max_bytes: int = limits.BODY_BYTES) -> Any:
-    """The value of a JSON text. Raises BadJson for what is no plain JSON, BodyTooLarge for too much of it."""
+    """Parses a JSON text. Raises BadJson if it is not plain JSON, BodyTooLarge if it exceeds a limit."""
     if len(data) > max_bytes:
         raise BodyTooLarge(f"the JSON has {len(data)} bytes and may have {max_bytes}")
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    # Never fewer than the values: commas inside texts count too.
+    # An upper bound on the number of values: commas inside strings count too.
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > limits.JSON_VALUES:
         raise BodyTooLarge(f"the JSON has more than {limits.JSON_VALUES} values; split it up")
     try:
@@ -74,9 +74,9 @@ def parse(data: bytes | str, max_bytes: int = limits.BODY_BYTES) -> Any:
             parse_constant=_constant,
         )
     except UnicodeDecodeError as error:
-        raise BadJson(f"the body is no UTF-8 (byte {error.start})") from None
+        raise BadJson(f"the body is not UTF-8 (byte {error.start})") from None
     except json.JSONDecodeError as error:
-        raise BadJson(f"the body is no JSON: see line {error.lineno}, column {error.colno}") from None
+        raise BadJson(f"the body is not JSON: see line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise BadJson(f"the JSON is nested more than {limits.JSON_DEPTH} deep; flatten it") from None
     _inspect(value)
@@ -104,11 +104,11 @@ def _float(text: str) -> float:
 
 
 def _constant(_text: str) -> NoReturn:
-    raise BadJson("NaN and Infinity are no JSON numbers; send finite ones")
+    raise BadJson("NaN and Infinity are not JSON numbers; send finite ones")
 
 
 def _inspect(value: Any) -> None:
-    """Depth, and texts that could not be written out again."""
+    """Checks the depth, and that every string can be encoded again."""
     level: list[Any] = [value]
     for _ in range(limits.JSON_DEPTH + 1):
         inner: list[Any] = []

@@ -1,10 +1,10 @@
-"""How an error is written, by the path that was asked: what clients of each surface read.
+"""Writes an error in the form that clients of the requested path expect.
 
     /v1/models, /v1/chat ...        OpenAI's `{"error": {"message", "type", "param", "code"}}`
     /v2 ...                         KServe's `{"error": "..."}`
     elsewhere                       RFC 9457
 
-`problems` says what is wrong, with which status; nothing here does.
+`problems` decides the message and the status; this module only writes them.
 """
 
 import re
@@ -22,9 +22,9 @@ RETRY_SECONDS = 1
 SHOULD_RETRY = "x-should-retry"
 
 _NATIVE = frozenset({"tasks", "sessions", "runs", "limits"})
-"""What is ours below `/v1`; everything else there is, or would be, OpenAI's."""
+"""Walkgraph's own routes below `/v1`; all others there follow OpenAI's API."""
 _WITHOUT_V1 = ("/models", "/chat/", "/images/", "/audio/", "/completions", "/embeddings", "/responses", "/realtime")
-"""What OpenAI's clients ask for whose address lacks the `/v1`: they read their own dialect alone."""
+"""Paths that OpenAI's clients request when their base address lacks `/v1`: they understand only their own dialect."""
 _TOLD_FAULTS = 4
 
 TITLES: dict[int, str] = {
@@ -72,14 +72,14 @@ _OPENAI_CODES = {
     "finite_number": "invalid_value",
     "value_error": "invalid_value",
 }
-"""OpenAI's word for what a fault's code says; of the wrong type is `invalid_type`, others go as they are."""
+"""OpenAI's code for a fault's code. A wrong type becomes `invalid_type`; other codes stay as they are."""
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CLIENTS_FAULT = {409: 400, 422: 400}
-"""OpenAI and KServe have one status for what the client has to change; theirs retry a 409."""
+"""OpenAI and KServe answer 400 if the client must change its request; their clients retry a 409."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong in the caller's document."""
+    """One mistake in the caller's document."""
 
     pointer: str
     """JSON pointer into the body that was sent."""
@@ -89,7 +89,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """An error, before it is written."""
+    """An error before it is written in a dialect."""
 
     status: int
     code: str
@@ -118,7 +118,7 @@ def dialect_of(path: str) -> Dialect:
 
 
 def write(path: str, said: Said) -> Written:
-    """The answer for a request of `path`."""
+    """The error as the answer to a request for `path`."""
     headers = dict(said.headers)
     if said.retryable and said.status in (429, 503):
         headers.setdefault("Retry-After", str(RETRY_SECONDS))
@@ -135,7 +135,7 @@ def write(path: str, said: Said) -> Written:
 
 
 def openai_error(said: Said) -> dict[str, Any]:
-    """OpenAI's body, which ends a stream too."""
+    """OpenAI's error body. It also ends a stream that fails."""
     first = said.faults[0] if said.faults else None
     param = parameter(first.pointer) if first else ""
     code = _openai_code(first.code) if first else said.code
@@ -146,7 +146,7 @@ def openai_error(said: Said) -> dict[str, Any]:
 
 
 def sentence(said: Said) -> str:
-    """All of it in one text, for dialects without a list of faults."""
+    """The whole error in one text, for dialects without a list of faults."""
     if not said.faults:
         return said.detail
     told = [_told(fault, said.detail) for fault in said.faults[:_TOLD_FAULTS]]
@@ -155,7 +155,7 @@ def sentence(said: Said) -> str:
 
 
 def parameter(pointer: str) -> str:
-    """`/messages/0/content` as OpenAI names it: `messages[0].content`."""
+    """OpenAI's name for a JSON pointer: `/messages/0/content` becomes `messages[0].content`."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
     return re.sub(r"(?:^|\.)(\d+)(?=\.|$)", r"[\1]", ".".join(steps))
 
@@ -166,14 +166,14 @@ def _openai_code(code: str) -> str:
 
 
 def _told(fault: Fault, detail: str) -> str:
-    """A fault that is the whole error says by itself what it is about."""
+    """The fault's message with its parameter, unless the message already names it or is the whole error."""
     param = parameter(fault.pointer)
     named = not param or fault.message == detail or f"`{param}`" in fault.message
     return fault.message if named else f"`{param}`: {fault.message}"
 
 
 def _status(said: Said) -> int:
-    # A run that was cancelled is no mistake of the client's.
+    # A cancelled run is not the client's mistake.
     return said.status if said.code == "cancelled" else _CLIENTS_FAULT.get(said.status, said.status)
 
 

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of answers that no pydantic model makes: problems, and what has its own encoder."""
+"""OpenAPI descriptions of answers without a pydantic model: problems, and answers with an encoder of their own."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from walkgraph.service.http import dialects, problems
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """As `problems.problem` writes it."""
+    """An RFC 9457 document as `problems.problem` writes it."""
 
     type: str
     title: str
@@ -21,22 +21,22 @@ class Problem(msgspec.Struct, frozen=True):
     retryable: bool
     errors: list[problems.Fault]
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
-    """Of a run that failed."""
+    """The error of a failed run."""
 
 
 def answer(description: str, content: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A response; `content`: its JSON Schema by content type."""
+    """An OpenAPI response. `content` maps content types to JSON Schemas."""
     return {"description": description, "content": {kind: {"schema": schema} for kind, schema in content.items()}}
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """JSON Schema of a msgspec type that does not hold itself, without references."""
+    """JSON Schema of a msgspec type without references. The type must not contain itself."""
     (schema,), parts = msgspec.json.schema_components([kind], ref_template="{name}")
     return _inlined(schema, parts)
 
 
 def schema_of_model(kind: type[BaseModel]) -> dict[str, Any]:
-    """JSON Schema of a pydantic model that does not hold itself, without references."""
+    """JSON Schema of a pydantic model without references. The model must not contain itself."""
     schema = kind.model_json_schema(ref_template="{model}")
     return _inlined(schema, schema.pop("$defs", {}))
 
@@ -53,22 +53,22 @@ def _inlined(value: Any, parts: dict[str, Any]) -> Any:
 
 
 def refusals(media_type: str, kind: Any, unserved: str) -> dict[int | str, dict[str, Any]]:
-    """`unserved`: what an answer of the class 5XX says."""
+    """Descriptions of the 4XX and 5XX answers. `unserved` describes the latter."""
     content = {media_type: schema_of(kind)}
-    return {"4XX": answer("What of the request is wrong, and what to do.", content), "5XX": answer(unserved, content)}
+    return {"4XX": answer("Says what is wrong, and what to do.", content), "5XX": answer(unserved, content)}
 
 
 PROBLEMS = refusals(
-    problems.MEDIA_TYPE, Problem, "Why it could not be served; `retryable` says whether trying again can help."
+    problems.MEDIA_TYPE, Problem, "Says why the request was not served; `retryable` says whether trying again can help."
 )
-"""Of every route."""
+"""Every route can answer these."""
 
 
 class KserveError(msgspec.Struct, frozen=True):
-    """As `dialects.write` writes it below `/v2`."""
+    """KServe's error body, written by `dialects.write` below `/v2`."""
 
     error: str
     """What is wrong, and what to do."""
 
 
-KSERVE_PROBLEMS = refusals(dialects.JSON, KserveError, "Why it could not be served.")
+KSERVE_PROBLEMS = refusals(dialects.JSON, KserveError, "Says why the request could not be served.")

@@ -1,11 +1,11 @@
-"""Bytes beside a JSON message instead of base64 in it: what the binary WebSocket frames after it hold, or a form's
-parts.
+"""Carries bytes beside a JSON message instead of base64 inside it: in binary WebSocket frames after it, or in the
+parts of a form.
 
     {"frames": 2, "inputs": {"camera": {"type": "image", "frame": 0},
                              "state": {"type": "state", "frame": 1, "dtype": "float32", "shape": [2]}}}
 
-`frame` counts from 0; `frames`, at the top, says how many binary frames follow. In a request's body the bytes take the
-place of what would be base64: from there on a body is JSON in which `bytes` may stand. `plain` makes it JSON again.
+`frame` counts from 0; `frames`, at the top, is the number of binary frames that follow. In the request's body, `bytes`
+objects replace the base64 texts. `plain` turns such a body back into JSON.
 """
 
 import base64
@@ -19,7 +19,7 @@ COUNT = "frames"
 
 
 def announced(message: dict[str, Any]) -> int:
-    """How many frames follow a message. Raises InvalidInput for a number that can't be."""
+    """Number of frames that follow a message. Raises InvalidInput if it is not a valid number."""
     count = message.get(COUNT, 0)
     if type(count) is not int or not 0 <= count <= limits.WS_FRAMES:
         raise InvalidInput(f"this must be a whole number from 0 to {limits.WS_FRAMES}", f"/{COUNT}")
@@ -27,8 +27,8 @@ def announced(message: dict[str, Any]) -> int:
 
 
 def placed(given: Any, frames: Sequence[bytes]) -> Any:
-    """The body with the bytes where its values name them. Raises InvalidInput for a frame that isn't there, and for
-    one that no value names."""
+    """The body with each frame's bytes in the value that names it. Raises InvalidInput for a missing frame, and for a
+    frame that no value names."""
     if not isinstance(given, dict):
         return given
     body = {key: value for key, value in cast(dict[str, Any], given).items() if key != COUNT}
@@ -50,7 +50,7 @@ class _Placing:
         self._frames = frames
 
     def values(self, given: Any, at: str) -> Any:
-        """Of one input: a value, or a list of values."""
+        """Fills in the frames of one input, which is a value or a list of values."""
         if isinstance(given, list):
             return [self._value(value, f"{at}/{i}") for i, value in enumerate(cast(list[Any], given))]
         return self._value(given, at)
@@ -64,13 +64,13 @@ class _Placing:
             raise InvalidInput(f"{len(self._frames)} frames came with this request, counted from 0", f"{at}/frame")
         key = "base64" if "dtype" in value or "shape" in value else "data"
         if key in value:
-            raise InvalidInput(f"this is either in a frame or in `{key}`; remove one of both", f"{at}/{key}")
+            raise InvalidInput(f"this is either in a frame or in `{key}`; remove one of them", f"{at}/{key}")
         self.used.add(number)
         return {**{k: v for k, v in value.items() if k != "frame"}, key: self._frames[number]}
 
 
 def plain(value: Any) -> Any:
-    """A body without bytes: these in base64."""
+    """The body with its bytes encoded as base64."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):

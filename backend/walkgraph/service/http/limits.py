@@ -1,41 +1,41 @@
-"""What a caller may send at most: one table, served at `/v1/limits`."""
+"""Limits on what a caller may send, in one table served at `/v1/limits`."""
 
 from walkgraph.graph.reading import guard
 from walkgraph.store import keys
 
 BODY_BYTES = 32 * 1024 * 1024
 BODY_SECONDS = 15.0
-"""For all of a request's body."""
+"""Time for the whole body of a request."""
 FORM_BYTES = 64 * 1024 * 1024
-"""Of a body of `multipart/form-data`, where one is taken."""
+"""Size of a `multipart/form-data` body, on routes that accept one."""
 FORM_SECONDS = 60.0
-"""For all of it: it holds media, which come over slower lines than they are made."""
+"""Time for the whole form. Forms hold media, which may come over slow connections."""
 FORM_FILES = 256
 FORM_FIELDS = 256
 """Parts without a file name."""
 FORM_FIELD_BYTES = 4 * 1024 * 1024
-"""As many as `TEXT_CHARACTERS` can have."""
+"""The most bytes that `TEXT_CHARACTERS` characters take in UTF-8."""
 FORM_HEADERS = 8
-"""Of one part."""
+"""Headers of one part."""
 FORM_HEADER_BYTES = 4 * 1024
 HEADER_BYTES = 32 * 1024
 HEADER_FIELDS = 100
 HEAD_SECONDS = 15.0
-"""Until a request's head is whole, from its first byte, or from the connection."""
+"""Time for a request's head to arrive, from its first byte or from the opening of the connection."""
 STALL_SECONDS = 60.0
-"""In which a client takes none of the bytes that wait for it, until its connection is aborted."""
+"""A connection is aborted after its client has read none of the waiting bytes for so long."""
 PROBE_SECONDS = 4
-"""Without a word of a client, until the kernel asks whether it is there, and between two such questions."""
+"""Silence of a client before the kernel's first keepalive probe, and time between probes."""
 PROBES = 3
-"""That are not answered, until the client is held for gone: after 16 s, or a little more with bytes under way."""
+"""Unanswered probes after which the client counts as gone: after 16 s, slightly later with unacknowledged bytes."""
 CONNECTIONS = 10_000
-"""At once; fewer where the process may open fewer files. Of more, the longest idle one is closed for the new one."""
+"""Open connections; fewer if the process may open fewer files. Beyond it, a new one replaces the longest idle one."""
 SPARE_FILES = 256
-"""Of those that the process may open, kept for other things than connections."""
+"""Files that are reserved for things other than connections."""
 JSON_DEPTH = 64
 JSON_VALUES = 200_000
 TEXT_CHARACTERS = 1024 * 1024
-"""Of one string that isn't encoded media."""
+"""Length of one string that isn't encoded media."""
 DOCUMENT_BYTES = guard.MAX_BYTES
 IMAGES = 16
 PARTS = 256
@@ -45,55 +45,55 @@ WS_FRAME_BYTES = 1024 * 1024
 WS_MESSAGE_BYTES = 64 * 1024
 WS_CLIENTS = 1000
 WS_FRAMES = 64
-"""Binary frames that may follow one message; each is at most `WS_FRAME_BYTES`, as all that a socket is sent."""
+"""Binary frames that may follow one message. Each has at most `WS_FRAME_BYTES`, the limit of any WebSocket frame."""
 WS_FRAMES_BYTES = 16 * 1024 * 1024
-"""Of all frames of one message."""
+"""Total size of the frames of one message."""
 TENSOR_DIMENSIONS = 8
-"""Of a tensor that a client sends."""
+"""Dimensions of a tensor that a client sends."""
 WS_SESSION_RUNS = 32
-"""Requests of one session's socket that may be under way."""
+"""Concurrent requests on one session's socket."""
 WS_HELLO_SECONDS = 10.0
 WS_CLOSE_SECONDS = 10.0
-"""Between the end of a WebSocket and that of its connection, where the client doesn't end it."""
+"""Time between the end of a WebSocket and that of its connection, if the client doesn't close it."""
 WS_PING_SECONDS = 8.0
-"""Between two questions to a client, each of which it has to answer within `WS_PONG_SECONDS`."""
+"""Time between two pings; the client must answer each within `WS_PONG_SECONDS`."""
 WS_PONG_SECONDS = 10.0
 WS_QUIET_SECONDS = 0.5
-"""Without a word of a client that broke the protocol, until its connection is closed."""
+"""Silence after which the connection of a client that broke the protocol is closed."""
 TELEMETRY_BUFFER_BYTES = 512 * 1024
-"""Of one client; what does not fit is dropped and counted. With what lies in its socket a client that takes nothing
-holds less than a MiB."""
+"""Buffer of one client; what does not fit is dropped and counted. Including its socket, a client that reads nothing
+holds less than 1 MiB."""
 WS_SEND_BYTES = 128 * 1024
-"""Of a WebSocket's kernel buffer, which keeps the books of as much again; by itself it would grow to 4 MiB."""
+"""Kernel send buffer of a WebSocket. The kernel doubles it for bookkeeping; by default it would grow to 4 MiB."""
 TELEMETRY_STALL_SECONDS = 30.0
 RUN_OUTPUT_BYTES = 256 * 1024 * 1024
-"""Of one run, kept for whoever follows it."""
+"""Outputs of one run, kept for the clients that follow it."""
 KEPT_OUTPUT_BYTES = 512 * 1024 * 1024
-"""Of all finished runs that can still be followed."""
+"""Outputs of all finished runs that can still be followed."""
 KEPT_RUNS = 200
 TAPS = 16
-"""Of one deployment."""
+"""Taps per deployment."""
 BREAKPOINTS = 32
-"""Likewise."""
+"""Breakpoints per deployment."""
 ASKED_BYTES = 16 * 1024 * 1024
-"""Of one run's request, kept for as long as the run can be followed, to replay it."""
+"""Size of a request that is kept to replay its run, as long as the run can be followed."""
 ASKED_VALUE_BYTES = 4 * 1024 * 1024
-"""Of one of its values; larger ones are left out."""
+"""Size of one value in a kept request; larger values are left out."""
 KEPT_ASKED_BYTES = 128 * 1024 * 1024
-"""Of all runs that can be followed; of more, the oldest requests are forgotten."""
+"""Total size of kept requests; beyond it, the oldest are dropped."""
 IDEMPOTENCY_SECONDS = 600.0
-"""How long a request that is sent again with its `Idempotency-Key` gets the runs of the first."""
+"""How long an `Idempotency-Key` stands for the runs of its first request."""
 IDEMPOTENCY_KEYS = 10_000
-"""Of all callers; of more, the oldest are forgotten."""
+"""Keys of all callers; beyond it, the oldest are dropped."""
 IDEMPOTENCY_BYTES = 64 * 1024 * 1024
-"""Of outputs of runs that have ended, kept for them; likewise."""
+"""Outputs of finished runs that are kept for those keys; beyond it, the oldest are dropped."""
 
 REALTIME_ITEMS = 256
-"""Of one conversation over `/v1/realtime`."""
+"""Items of one conversation over `/v1/realtime`."""
 REALTIME_BUFFER_BYTES = 16 * 1024 * 1024
-"""Of sound that was appended and not committed: five minutes and a half of 24 kHz."""
+"""Audio that was appended and not yet committed: five and a half minutes at 24 kHz."""
 REALTIME_BYTES = 64 * 1024 * 1024
-"""Of a conversation's sounds, pictures and texts."""
+"""Total size of the audio, images and texts of one conversation."""
 
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,

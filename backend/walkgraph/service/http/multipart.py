@@ -1,12 +1,12 @@
-"""Bodies of `multipart/form-data`: bounded in every way, in memory, and taken only where `PATHS` says so.
+"""Reads `multipart/form-data` bodies in memory, within limits, on the routes that match `PATHS`.
 
     form = await multipart.read(request)          # or read_body(content_type, chunks)
     form.one("request")                           # the only part of that name, or None
     form.named("image", "image[]")                # all of these names, in their order
 
-A part is bytes with a name. Its file name is data of the client's: told, never a path. Nothing goes to a disk. The
-bytes are gathered once and handed over without another copy, so that a request holds its body's size at most, and for
-a moment a part's more.
+A part is bytes with a name. Its file name is client data and never used as a path. Nothing is written to disk. The
+bytes are gathered once and handed over without another copy: a request holds at most the size of its body, plus one
+part for a moment.
 
 A native task's form (`POST /v1/tasks/{deployment}/{task}`) has one part `request`, its JSON, and a part for each frame
 that this names: `{"type": "image", "frame": 0}` is the part called `0`.
@@ -28,13 +28,13 @@ MEDIA_TYPE = "multipart/form-data"
 PATHS = re.compile(
     r"/v1/images/(edits|variations)|/v1/audio/(transcriptions|translations)|/v1/tasks/[^/]+/[^/]+", re.ASCII
 )
-"""Where a POST may be a form, or would be, for a client to hear that there is no such route. All other mutations are
-JSON alone."""
+"""Paths on which a POST may be a form. Some have no route: they are here so that the client gets a 404. All other
+mutations accept only JSON."""
 
 _NAME_CHARACTERS = 200
 _BOUNDARY_CHARACTERS = 70
 _GATHERED_BYTES = 64 * 1024
-"""What came in smaller pieces is parsed together."""
+"""Smaller chunks are gathered to this size before they are parsed."""
 _PLAIN_ENCODINGS = (b"", b"binary", b"8bit", b"7bit")
 
 
@@ -43,37 +43,37 @@ class Part:
     name: str
     data: bytes
     filename: str | None = None
-    """As the client calls it; None: it is a field, not a file."""
+    """The client's name for the file; None for a field."""
     mime: str = ""
-    """As the client says, in lower case and without parameters; empty where it doesn't."""
+    """The client's content type in lower case without parameters; empty if it gives none."""
 
     @property
     def text(self) -> str:
-        """Raises BadForm where it is no UTF-8."""
+        """The bytes decoded. Raises BadForm if they are not UTF-8."""
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:
-            raise BadForm(f"the part `{self.name}` is no UTF-8 (byte {error.start})", f"/{self.name}") from None
+            raise BadForm(f"the part `{self.name}` is not UTF-8 (byte {error.start})", f"/{self.name}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     parts: tuple[Part, ...]
-    """In the order that they came in."""
+    """The parts in the order in which they came."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each once."""
+        """The names of all parts, each once."""
         return tuple(dict.fromkeys(part.name for part in self.parts))
 
     def named(self, *names: str) -> tuple[Part, ...]:
         return tuple(part for part in self.parts if part.name in names)
 
     def one(self, name: str) -> Part | None:
-        """Raises BadForm where there are several."""
+        """The part of that name, or None. Raises BadForm if there are several."""
         found = self.named(name)
         if len(found) > 1:
-            raise BadForm(f"the part `{name}` stands {len(found)} times; keep one", f"/{name}")
+            raise BadForm(f"the part `{name}` appears {len(found)} times; keep one", f"/{name}")
         return found[0] if found else None
 
 
@@ -82,7 +82,7 @@ def is_form(content_type: str) -> bool:
 
 
 async def read(request: Request) -> Form:
-    """The form that a request's body is. Raises BadForm for what is none, BodyTooLarge beyond a bound, and what
+    """Reads a request's body as a form. Raises BadForm if it is not one, BodyTooLarge beyond a limit, and whatever
     `Access` raises for a body that is too large or too slow."""
     return await read_body(request.headers.get("content-type", ""), request.stream())
 
@@ -113,7 +113,7 @@ def _boundary(content_type: str) -> bytes:
 
 
 class _Reader:
-    """What the parser finds, part by part, with a bound on everything that can be many or large."""
+    """Collects the parts as the parser finds them, with limits on every count and size."""
 
     def __init__(self, boundary: bytes) -> None:
         self._parts: list[Part] = []
@@ -127,7 +127,7 @@ class _Reader:
         self._files = 0
         self._room = 0
         self._part = Part("", b"")
-        """What is known of it before its bytes."""
+        """The current part, still without its bytes."""
         self._data = io.BytesIO()
         self._parser = MultipartParser(
             boundary,
@@ -153,7 +153,7 @@ class _Reader:
         try:
             self._parser.write(data)
         except FormParserError:
-            raise BadForm("the body is no multipart form; build it with a library for forms") from None
+            raise BadForm("the body is not a multipart form; build it with a library for forms") from None
 
     def form(self) -> Form:
         if not self._whole:
@@ -161,8 +161,8 @@ class _Reader:
         return Form(tuple(self._parts))
 
     def _count(self, data: bytes) -> None:
-        """A delimiter costs the parser far more than other bytes, also where it ends no part. (One that comes in two
-        pieces is missed.)"""
+        """Limits the delimiters: they cost the parser far more than other bytes, even where they end no part. (One that
+        is split between two writes is missed.)"""
         self._delimiters += data.count(self._delimiter)
         if self._delimiters > limits.FORM_FILES + limits.FORM_FIELDS + 2:
             raise BodyTooLarge(f"a form may have {limits.FORM_FILES} files and {limits.FORM_FIELDS} fields")
@@ -180,7 +180,7 @@ class _Reader:
         key, self._key = self._key.lower(), b""
         value, self._value = self._value, b""
         if key in self._headers:
-            raise BadForm("a header stands twice in one part of the form; keep one")
+            raise BadForm("a header appears twice in one part of the form; keep one")
         self._headers[key] = value
 
     def _headers_finished(self) -> None:
@@ -222,7 +222,7 @@ def _text(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise BadForm("a part's name is no UTF-8; name it in plain letters") from None
+        raise BadForm("a part's name is not UTF-8; name it in plain letters") from None
     if len(text) > _NAME_CHARACTERS or not text.isprintable():
         raise BadForm(f"a part's name may have {_NAME_CHARACTERS} printable characters")
     return text

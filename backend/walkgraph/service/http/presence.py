@@ -1,5 +1,8 @@
-"""Whether the client of a connection is still there. One that vanished says nothing: no end, no reset, no answer. One
-that takes nothing of what it asked for says as little. The connection of either is aborted, which ends its runs."""
+"""Aborts connections whose client is gone or reads nothing, which ends their runs.
+
+A client that vanished sends nothing: no end, no reset, no acknowledgement. A client that stops reading looks the same
+to the application.
+"""
 
 import asyncio
 import contextlib
@@ -18,19 +21,20 @@ _PROBES = {
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _INFO = struct.Struct("8B24I")
 _RETRANSMITS, _UNACKED, _LAST_ACK = 2, 12, 20
-"""Fields of `tcp_info`: retransmissions in a row, segments that wait for an acknowledgement, milliseconds since one."""
+"""Fields of `tcp_info`: consecutive retransmissions, unacknowledged segments, milliseconds since the last
+acknowledgement."""
 _RETRANSMITTED = 3
-"""As often at least was a segment sent again whose client is gone."""
+"""Consecutive retransmissions after which the client counts as gone."""
 
 
 class Presence:
-    """Of one connection, from its start to `stop`."""
+    """Watches one connection from its start to `stop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
         self._loop, self._transport = loop, transport
         self._socket: socket.socket | None = transport.get_extra_info("socket")
         self._waiting, self._since = 0, loop.time()
-        """Bytes that the client has yet to take, and when it last took some."""
+        """Bytes that the client has not read yet, and when it last read some."""
         self._probe()
         self._timer = loop.call_later(CHECK_SECONDS, self._check)
 
@@ -38,7 +42,7 @@ class Presence:
         self._timer.cancel()
 
     def _probe(self) -> None:
-        """While nothing is under way the kernel asks; a client that is there answers without knowing."""
+        """Turns on TCP keepalive: the kernel probes idle connections, and the client's kernel answers."""
         if self._socket is not None and self._socket.family in (socket.AF_INET, socket.AF_INET6):
             for (level, option), value in _PROBES.items():
                 self._socket.setsockopt(level, option, value)
@@ -54,8 +58,8 @@ class Presence:
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 
     def _is_unanswered(self) -> bool:
-        """Whether what was sent is acknowledged no more. The kernel by itself would try for a quarter of an hour, and
-        its `TCP_USER_TIMEOUT` doesn't tell a client that is gone from one that reads slowly."""
+        """True if sent bytes are no longer acknowledged. By default the kernel retries for a quarter of an hour, and
+        `TCP_USER_TIMEOUT` does not distinguish a client that is gone from one that reads slowly."""
         if self._socket is None or _TCP_INFO is None or self._socket.family == socket.AF_UNIX:
             return False
         with contextlib.suppress(OSError):

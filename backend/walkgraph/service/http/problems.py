@@ -1,4 +1,4 @@
-"""Errors as answers: what is wrong and with which status, in one place, from our own sentences; `dialects` writes it.
+"""Maps errors to answers: status and message, in our own sentences. `dialects` writes them.
 
 The text of a foreign exception never leaves the service.
 """
@@ -27,7 +27,7 @@ _log = structlog.get_logger("walkgraph.service")
 
 
 class Unprocessable(InvalidInput):
-    """Several faults at once."""
+    """A request with several faults."""
 
     def __init__(self, message: str, faults: Iterable[Fault]) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Unprocessable(InvalidInput):
 
 
 class Unavailable(WalkgraphError):
-    """It is there, but not serving: loading, draining, failed."""
+    """The deployment exists but does not serve: it is loading, draining, or failed."""
 
     def __init__(self, message: str, code: ErrorCode = "overloaded", *, retryable: bool = True) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ _RUN_STATUSES: dict[ErrorCode, int] = {
     "deadline_exceeded": 504,
     "worker_lost": 503,
     "out_of_memory": 503,
-    # As often as it is asked again, the same values give the same: the request, or the weights, must change.
+    # A retry gives the same result: the request or the weights must change.
     "numeric_error": 422,
     "storage_lost": 507,
     "shutting_down": 503,
@@ -87,7 +87,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Response:
-    """The answer for a request of `path`."""
+    """A problem as the answer to a request for `path`."""
     said = dialects.Said(
         status=status,
         code=code,
@@ -101,7 +101,7 @@ def problem(
 
 
 def of_run(info: ErrorInfo, path: str = "") -> Response:
-    """The answer for a run that ended with an error."""
+    """The answer for a run that failed."""
     return _response(path, said_of_run(info))
 
 
@@ -145,7 +145,7 @@ def _response(path: str, said: dialects.Said) -> Response:
 
 
 def install(app: FastAPI) -> None:
-    """The one mapper from exceptions to answers."""
+    """Installs the handlers that turn every exception into an answer."""
     handlers: dict[type[Exception], ExceptionHandler] = {
         WalkgraphError: _typed,
         RequestValidationError: _invalid,
@@ -168,7 +168,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _without_tags(found: Mapping[str, Any], body: Any) -> Mapping[str, Any]:
-    """Pydantic names members of unions on the way to a value; they are no part of the document."""
+    """Removes the names of union members from a location: pydantic adds them, but the document has no such keys."""
     where, *steps = found["loc"]
     if where != "body":
         return found
@@ -215,7 +215,7 @@ def _nothing(path: str) -> str:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     path = request.scope["path"]
-    # It is raised again, and the server writes where it came from.
+    # Starlette raises it again, and the server logs the traceback.
     _log.error("unexpected error", path=path, error=type(error).__name__)
     return problem(500, "internal_error", "the service failed on this request; its log says more", path=path)
 
@@ -255,7 +255,7 @@ _BOUNDS = {
 
 
 def validation_faults(errors: Iterable[Mapping[str, Any]], skip: int = 0) -> list[Fault]:
-    """Pydantic's findings in our words; `skip` leading parts of each location are no part of the document."""
+    """Pydantic's errors in our words. The first `skip` parts of each location are not part of the document."""
     return [_fault(error, skip) for error in errors]
 
 

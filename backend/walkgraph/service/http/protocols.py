@@ -1,4 +1,4 @@
-"""The server's ends of a connection: what its parsers leave open, and how much each may hold, is bounded here."""
+"""HTTP and WebSocket protocols of the server, with the limits on time and memory that uvicorn's parsers lack."""
 
 import asyncio
 import resource
@@ -17,11 +17,11 @@ from walkgraph.service.http.presence import Presence
 from walkgraph.service.observe.hub import CLOSE_TRY_LATER
 
 _COMPARED = 256
-"""Idle connections of which the longest idle one ends: to look at all would take longer than to take the new one."""
+"""Idle connections that are compared to find the longest idle one: comparing all would cost more than accepting."""
 
 
 def allow_files() -> None:
-    """As many as this process may have open, of which each connection is one; what it starts may have as many."""
+    """Raises this process's limit of open files to what its connections need; child processes inherit the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * limits.CONNECTIONS + limits.SPARE_FILES
     wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -30,7 +30,7 @@ def allow_files() -> None:
 
 
 def most_connections() -> int:
-    """At once: what else is opened must never fail for them."""
+    """Limit of open connections. It leaves enough files for everything else that the process opens."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return limits.CONNECTIONS
@@ -38,22 +38,21 @@ def most_connections() -> int:
 
 
 class HeadTooLarge(Exception):
-    """Ends a connection with 400: what it sends may not be anything yet."""
+    """Ends a connection with 400 before its request is complete."""
 
 
 class Http(HttpToolsProtocol):
-    """The parser in C keeps a head, a trailer, or the extension of a chunk, for as long as they go on and however long
-    they are: they are counted, and timed, as they come."""
+    """Limits the size and time of heads, trailers and chunk extensions, which the C parser buffers without limit."""
 
     _head = 0
-    """Bytes of what was read of this message's head and trailers."""
+    """Bytes read so far of this message's head and trailers."""
     _silent = 0
-    """Bytes that came since the parser told of something: it keeps them, or waits for their end."""
+    """Bytes received since the parser's last callback: it buffers them or waits for their end."""
     _late: TimerHandle | None = None
-    """Until a head is whole."""
+    """Closes the connection unless its head is complete in time."""
     _presence: Presence | None = None
     _quiet_since = 0.0
-    """When it was opened, or its last answer was whole."""
+    """When the connection was opened, or its last answer was complete."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -69,7 +68,7 @@ class Http(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        # The WebSocket has its own.
+        # The WebSocket's protocol starts its own.
         self._leave()
         super().handle_websocket_upgrade()
 
@@ -82,7 +81,7 @@ class Http(HttpToolsProtocol):
         super().data_received(data)
         if self._silent > limits.HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("Too much that is not a request yet.")
-        # What became a WebSocket isn't among the connections any more.
+        # A connection that became a WebSocket is no longer among these.
         if self._late is None and self in self.connections and not (self.cycle and not self.cycle.response_complete):
             self._late = self.loop.call_later(limits.HEAD_SECONDS, self.transport.close)
 
@@ -113,17 +112,17 @@ class Http(HttpToolsProtocol):
     def _count(self, nbytes: int) -> None:
         self._silent = 0
         self._head += nbytes
-        # `Access` refuses the larger ones of those that came at once, and says why.
+        # `Access` refuses heads over the limit that arrive whole, with a reason; this ends those that keep growing.
         if self._head > 2 * limits.HEADER_BYTES:
             raise HeadTooLarge
 
     @property
     def _is_idle(self) -> bool:
-        """Between requests, or in the head of one."""
+        """True between requests, and while a request's head arrives."""
         return not self.transport.is_closing() and not (self.cycle and not self.cycle.response_complete)
 
     def _make_room(self) -> None:
-        """For this connection: the longest idle one ends, which may be this one itself where all others are busy."""
+        """Closes the longest idle connection; this one itself if all others are busy."""
         found = (other for other in self.connections if isinstance(other, Http) and other._is_idle)
         oldest = min(islice(found, _COMPARED), key=lambda other: other._quiet_since, default=self)
         oldest.transport.abort()
@@ -140,18 +139,17 @@ class Http(HttpToolsProtocol):
 
 
 class WebSockets(WebSocketsSansIOProtocol):
-    """Each holds little for a client that takes nothing, and is gone soon after its end, whatever the client does.
+    """Buffers little for a client that reads nothing, and closes the connection soon after the WebSocket ends.
 
-    Whoever tells a client something learns by `ClientDisconnected`, and by nothing else, that there is none any more:
-    it left, broke the protocol, or was silent. The codes that a socket is closed with here: 1002, 1007 and 1009 for
-    what the client sent, `CLOSE_TRY_LATER` for one that is silent; never 1011, since none of it is a fault of the
-    service.
+    A sender learns that the client is gone only by `ClientDisconnected`: the client left, broke the protocol, or was
+    silent. Close codes: 1002, 1007 and 1009 for protocol errors of the client, `CLOSE_TRY_LATER` for silence; never
+    1011, since none of these is a fault of the service.
     """
 
     _aborting: TimerHandle | None = None
     _presence: Presence | None = None
     _deaf = False
-    """What still comes is read and forgotten."""
+    """Incoming data is read and discarded."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -175,27 +173,27 @@ class WebSockets(WebSocketsSansIOProtocol):
 
     async def send(self, message: ASGISendEvent) -> None:
         await self.writable.wait()
-        # It is closing before it is lost: what is told in between has no reader.
+        # The connection closes before it counts as lost: nobody reads what is sent in between.
         if self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
         await super().send(message)
         if self.close_sent:
-            # Of a handshake that was refused, too.
+            # Also set after a refused handshake.
             self.handshake_complete = True
             self._abort_soon()
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
             self.frames = []
-            # The frames of one reading are parsed together: after this one the client may have closed.
+            # All frames of one read are parsed together: the client may have closed after this one.
             self.conn.fail(CloseCode.INVALID_DATA)
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        """The close frame is the last that is sent. What the client still sends is read: if the connection were closed
-        before, it would be reset, and the client might never see the code."""
+        """Sends the close frame as the last one and keeps reading. Closing with unread data would reset the connection,
+        and the client might never see the code."""
         sent = self.conn.close_sent
         told = (sent.code, sent.reason) if sent is not None else (CloseCode.ABNORMAL_CLOSURE, "")
         self.queue.put_nowait({"type": "websocket.disconnect", "code": told[0], "reason": told[1]})
@@ -212,7 +210,7 @@ class WebSockets(WebSocketsSansIOProtocol):
         self._abort_soon()
 
     def keepalive_timeout(self) -> None:
-        """It is sent away as one that takes nothing; the base class would call that a fault of the service."""
+        """Closes with `CLOSE_TRY_LATER`; the base class would send 1011, a fault of the service."""
         self.pong_timer = self.pending_ping_payload = None
         if self.close_sent or self.transport.is_closing():
             return
@@ -225,7 +223,7 @@ class WebSockets(WebSocketsSansIOProtocol):
 
     def shutdown(self) -> None:
         if self.transport.is_closing():
-            # The client closes it, and no further close frame may be sent.
+            # The client is closing it, and no further close frame may be sent.
             self.stop_keepalive()
         else:
             super().shutdown()
@@ -236,7 +234,7 @@ class WebSockets(WebSocketsSansIOProtocol):
         self.close_timer = self.loop.call_later(limits.WS_QUIET_SECONDS, self.transport.close)
 
     def _abort_soon(self) -> None:
-        """A transport that closes waits until its client has taken all: this ends it once that takes nothing."""
+        """Aborts a closing transport once its client stops reading; by itself it would wait until all is read."""
         if self._aborting is None and not self.disconnected:
             left = self.transport.get_write_buffer_size()
             self._aborting = self.loop.call_later(limits.WS_CLOSE_SECONDS, self._abort_if_stuck, left)

@@ -1,4 +1,4 @@
-"""The editor as this service sees it: an ASGI application with a lifespan, mounted at `/studio`."""
+"""The studio: an ASGI application with a lifespan, mounted at `/studio`."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -17,8 +17,8 @@ class Studio(Protocol):
 
 
 class BinarySockets:
-    """Streamlit's sockets take binary messages alone, and fail on a text. Here a text closes the socket, and its
-    handler sees that the client left."""
+    """Closes a socket that receives a text message: Streamlit's handlers take only binary ones and fail on a text. The
+    handler sees a disconnect."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,6 +1,6 @@
-"""The binary extension of the Open Inference Protocol: a body that is JSON and then the bytes of its tensors.
+"""The binary extension of the Open Inference Protocol: a body of JSON, followed by the bytes of its tensors.
 
-Inference-Header-Content-Length: 187        of the JSON; each tensor says `parameters.binary_data_size`
+Inference-Header-Content-Length: 187        size of the JSON; `parameters.binary_data_size` is that of a tensor
 """
 
 import re
@@ -13,12 +13,13 @@ from walkgraph.service.http import limits
 HEADER = "inference-header-content-length"
 MEDIA_TYPE = "application/octet-stream"
 PATHS = re.compile(r"/v2/models/[^/]+(?:/versions/[^/]+)?/infer", re.ASCII)
-"""Where a POST may have such a body."""
+"""Paths on which a POST may have such a body."""
 
 
 def takes(method: str, path: str, lengths: Sequence[str], types: Sequence[str]) -> bool:
-    """Whether a request has such a body: it says how long its JSON is, which no page of another origin can; or it says
-    nothing of itself, as NVIDIA's client does of JSON. Cookies don't count below these paths."""
+    """True if a request may have such a body: it has the header with the length of its JSON, which a page of another
+    origin can't send; or it has no content type, as NVIDIA's client sends JSON. Cookies aren't accepted on these
+    paths."""
     if method != "POST" or PATHS.fullmatch(path) is None:
         return False
     if not types:
@@ -27,7 +28,7 @@ def takes(method: str, path: str, lengths: Sequence[str], types: Sequence[str]) 
 
 
 def split(raw: bytes, length: str | None) -> tuple[bytes, memoryview]:
-    """(JSON, bytes of the tensors). Raises InvalidInput for a length that can't be."""
+    """(JSON, bytes of the tensors). Raises InvalidInput if the length is invalid."""
     if length is None:
         return raw, memoryview(b"")
     if not (length.isascii() and length.isdigit()) or len(length) > 12 or not 0 < int(length) <= len(raw):
@@ -36,7 +37,7 @@ def split(raw: bytes, length: str | None) -> tuple[bytes, memoryview]:
 
 
 def elements(data: bytes, pointer: str) -> list[bytes]:
-    """Of a BYTES tensor: each with its length before it, 4 bytes little-endian."""
+    """Elements of a BYTES tensor: each is preceded by its length, 4 bytes little-endian."""
     found: list[bytes] = []
     at = 0
     while at < len(data):

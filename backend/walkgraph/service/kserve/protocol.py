@@ -1,7 +1,7 @@
 """The Open Inference Protocol (KServe v2): a deployment is a model, its tasks are the model's versions.
 
-Texts and media are BYTES tensors (media in base64 where they stand in JSON), everything else is a tensor of numbers; a
-task's parameters are the request's. What comes in becomes the body of a native request, so that one reader judges both.
+Texts and media are BYTES tensors (media in base64 inside JSON); everything else is a tensor of numbers. The request's
+parameters are the task's. A request is converted to the body of a native one, so that one reader validates both.
 """
 
 import base64
@@ -39,7 +39,7 @@ _NAMES = {dtype: datatype for datatype, dtype in DATATYPES.items()}
 _PORT_DTYPES = {"float": "FP32", "int": "INT64", "bool": "BOOL"}
 Datatype = Literal["BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BF16", "BYTES"]
 OF_REQUEST = ("session", "priority", "deadline")
-"""Parameters that are the request's own, where the task has none of that name."""
+"""Parameters that belong to the request itself, unless the task has one of that name."""
 BINARY_SIZE, BINARY, ALL_BINARY = "binary_data_size", "binary_data", "binary_data_output"
 
 Text = Annotated[str, Field(max_length=200)]
@@ -57,7 +57,7 @@ class InputTensor(Asked):
     datatype: Datatype
     parameters: Parameters = {}
     data: list[Any] | None = None
-    """Flat or nested; absent where the bytes follow the JSON."""
+    """Flat or nested; absent if the bytes follow the JSON."""
 
 
 class WantedOutput(Asked):
@@ -76,7 +76,7 @@ class TensorMeta(BaseModel):
     name: str
     datatype: Datatype
     shape: list[int]
-    """-1 where it is open."""
+    """-1 for a side of any length."""
 
 
 class ModelMeta(BaseModel):
@@ -134,7 +134,7 @@ def _output_meta(name: str, modality: str) -> TensorMeta:
 
 
 def native(task: Task, asked: InferRequest, binary: memoryview) -> dict[str, Any]:
-    """The body of a native request, with bytes in it. Raises InvalidInput for tensors that lie about their bytes."""
+    """The body of a native request, with bytes in it. Raises InvalidInput if a tensor doesn't match its bytes."""
     inputs: dict[str, Any] = {}
     taken = 0
     for number, tensor in enumerate(asked.inputs):
@@ -153,7 +153,7 @@ def native(task: Task, asked: InferRequest, binary: memoryview) -> dict[str, Any
             taken += size
         inputs[tensor.name] = _given(tensor, data, task.inputs[tensor.name].modality, at)
     if taken != len(binary):
-        raise InvalidInput(f"{len(binary) - taken} bytes follow the JSON that no tensor says are its own")
+        raise InvalidInput(f"{len(binary) - taken} bytes follow the JSON that belong to no tensor")
     params = declared_params(task)
     own = {key: value for key, value in asked.parameters.items() if key in OF_REQUEST and key not in params}
     rest = {key: value for key, value in asked.parameters.items() if key not in own and key != ALL_BINARY}
@@ -191,7 +191,7 @@ def _element(item: Any, modality: str, at: str) -> Any:
 
 
 def _flat(data: list[Any] | None, at: str) -> list[Any]:
-    """Row by row. JSON of limited depth."""
+    """The values of nested lists in row-major order. The depth of JSON is limited, so the loop ends."""
     if data is None:
         raise InvalidInput(f"`data` is missing; add it, or `parameters.{BINARY_SIZE}`", f"{at}/data")
     while data and isinstance(data[0], list):
@@ -222,7 +222,7 @@ def _numbers(data: list[Any], dtype: str, count: int, at: str) -> bytes:
 
 
 def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, Any], list[bytes]]:
-    """(JSON, bytes that follow it) of a run that is done."""
+    """(JSON, bytes that follow it) of a finished run."""
     everything = asked.parameters.get(ALL_BINARY) is True
     binary = {output.name: output.parameters.get(BINARY, everything) is True for output in asked.outputs}
     names = list(dict.fromkeys(output.name for output in asked.outputs)) or list(task.outputs)
@@ -244,8 +244,8 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
 
 
 def _entries(name: str, made: Sequence[m.Value]) -> list[tuple[dict[str, Any], bytes]]:
-    """(tensor, its bytes): one for all values of an output where they are of one sort and shape, or else one each, with
-    numbers to their names."""
+    """(tensor, its bytes). One tensor for all values of an output if they have one kind and shape; else one each, with
+    numbered names."""
     if not made:
         return []
     if all(isinstance(value, m.Small) and isinstance(value.value, str) for value in made):

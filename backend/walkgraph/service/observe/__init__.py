@@ -1,1 +1,1 @@
-"""Telemetry, traces and metrics of deployments."""
+"""Telemetry, traces and metrics."""

@@ -1,4 +1,4 @@
-"""What was told of runs whose traces are not kept yet, by the version that told it."""
+"""Drafts of traces: the telemetry of runs whose traces are not stored yet, by version of a deployment."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ from walkgraph.telemetry.keeping import Draft, Keeper
 from walkgraph.telemetry.places import Places
 
 SWEEP_SECONDS = 1.0
-"""Between two looks at runs that may be over without their conductor's word."""
+"""Time between two checks for runs whose conductor has not reported their end."""
 IDLE_SECONDS = 60.0
-"""A version that is gone, and has told nothing for so long, is forgotten."""
+"""The drafts of a version that is gone are dropped after so long without telemetry."""
 
 
 @dataclass(slots=True)
@@ -22,24 +22,25 @@ class VersionDrafts:
     deployment: str
     keeper: Keeper
     heard: float
-    """When it told something last."""
+    """Time of its last packet."""
     suspects: dict[RunId, float] = field(default_factory=dict[RunId, float])
-    """Runs that the service has seen the end of, and since when; their conductor has not told it."""
+    """Runs that have ended for the service, but whose end the conductor has not reported, with the time they were
+    noticed."""
 
 
 class Drafts:
     def __init__(self, runs: Runs, deployments: Deployments, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        """Of events."""
+        """The clock of events, in seconds."""
         self._runs, self._deployments = runs, deployments
         self._versions: dict[str, VersionDrafts] = {}
 
     def __iter__(self) -> Iterator[VersionDrafts]:
-        """Of each version that has told something."""
+        """All versions that have sent telemetry."""
         return iter(list(self._versions.values()))
 
     def take(self, packet: Packet, deployment: str, nbytes: int) -> VersionDrafts:
-        """Where it belongs."""
+        """Adds a packet to its version's drafts, and returns them."""
         now = self.clock()
         found = self._versions.get(packet.deployment)
         if found is None:
@@ -52,7 +53,7 @@ class Drafts:
         return found
 
     def find(self, run: RunId) -> tuple[Draft, str] | None:
-        """A run's draft, and its deployment."""
+        """A run's draft and its deployment."""
         for version in self._versions.values():
             draft = self.draft(version, run)
             if draft is not None:
@@ -63,25 +64,25 @@ class Drafts:
         draft, live = version.keeper.draft(run, self.clock()), self._runs.get(run)
         if draft is None or live is None:
             return draft
-        # Where telemetry is off, a recorded run has told its values, and nothing else.
+        # With telemetry off, a recorded run sends its values and nothing else.
         seen = self._seen(live)
         began = draft.began if draft.phases.keys() - {"finished"} else min(draft.began, *seen.values())
         return replace(draft, task=live.task, began=began, seen=seen)
 
     def parent(self, run: RunId) -> str:
-        """The `traceparent` that it came with."""
+        """The `traceparent` of the run's request."""
         live = self._runs.get(run)
         return live.parent if live else ""
 
     def waits(self, run: RunId) -> bool:
-        """Whether it is over, and not kept yet."""
+        """True if the run has ended and its trace is not stored yet."""
         live = self._runs.get(run)
         ended = live is not None and live.finished is not None
         keepers = [version.keeper for version in self._versions.values() if run in version.keeper]
         return any(ended or run in keeper.ending for keeper in keepers)
 
     def end_lost(self, version: VersionDrafts, run: RunId, at: float) -> None:
-        """Close the draft of a run whose conductor tells no end; `at` counts where the service has seen none."""
+        """Closes the draft of a run whose conductor reports no end. `at` is used if the service has seen no end."""
         live = self._runs.get(run)
         error = live.finished.error if live and live.finished else None
         ended_well = live is not None and live.finished is not None and error is None
@@ -90,7 +91,7 @@ class Drafts:
         version.keeper.close(run, at, None if ended_well else error.code if error else "worker_lost")
 
     def sweep(self, now: float) -> None:
-        """A conductor that died has told no end of its runs: the service has seen it."""
+        """Closes the drafts of runs whose conductor died without reporting their end, and drops idle versions."""
         living = {known.label for known in self._deployments.versions()}
         for label, version in list(self._versions.items()):
             suspects: dict[RunId, float] = {}
@@ -106,7 +107,7 @@ class Drafts:
                 del self._versions[label]
 
     def _seen(self, live: LiveRun) -> dict[str, float]:
-        """The phases of a run that is over as this service has seen them, by the clock of events."""
+        """The phases of a finished run as the service has seen them, by the clock of events."""
         end, queued = live.finished, live.created_at - (time.time() - self.clock())
         if end is None:
             return {}

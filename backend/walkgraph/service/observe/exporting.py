@@ -1,7 +1,7 @@
-"""Traces of runs that are over, sent to a collector of OpenTelemetry spans: OTLP over HTTP, as JSON.
+"""Exports the traces of finished runs to an OpenTelemetry collector: OTLP over HTTP, as JSON.
 
-Nothing waits for it: what finds no room is dropped and counted, as is what the collector does not take in a few tries.
-A run whose caller did not sample its own trace is not sent.
+Nothing waits for it: traces are dropped and counted if the queue is full, or if the collector doesn't accept them after
+a few tries. A run is not exported if its caller did not sample its own trace.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from walkgraph.telemetry.trace import Trace
 
 PATH = "/v1/traces"
 WAITING = 64
-"""Traces."""
+"""Traces in the queue."""
 TIMEOUT = httpx.Timeout(10.0)
 PAUSES = (1.0, 2.0, 4.0)
-"""Seconds before each further try."""
+"""Seconds before each retry."""
 LONGEST_PAUSE = 30.0
-"""Of those that a collector asks for."""
+"""Longest `Retry-After` of a collector that is obeyed, in seconds."""
 CLOSE_SECONDS = 2.0
-"""What is left has at the end."""
+"""Time for the queued traces when the service closes."""
 _TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 _log = structlog.get_logger("walkgraph.spans")
@@ -43,12 +43,12 @@ class SpanExporter:
         transport: httpx.AsyncBaseTransport | None = None,
         pauses: tuple[float, ...] = PAUSES,
     ) -> None:
-        """`endpoint`: of the collector, with or without the path of traces."""
+        """`endpoint`: the collector's URL, with or without the path of traces."""
         base = endpoint.rstrip("/")
         self.url = base if base.endswith(PATH) else base + PATH
         self.exported = 0
         self.dropped = 0
-        """Traces, both."""
+        """Both count traces."""
         self._headers, self._transport, self._pauses = dict(headers), transport, pauses
         self._waiting: asyncio.Queue[Trace] = asyncio.Queue(WAITING)
         self._task: asyncio.Task[None] | None = None
@@ -67,7 +67,7 @@ class SpanExporter:
         self.dropped += self._waiting.qsize()
 
     def offer(self, trace: Trace) -> None:
-        """Never waits."""
+        """Queues a trace. Never waits."""
         caller = traceparent.parse(trace.parent)
         if caller is not None and not caller.sampled:
             return
@@ -89,7 +89,7 @@ class SpanExporter:
                     self._waiting.task_done()
 
     def _client(self) -> httpx.AsyncClient:
-        # The machine's proxies are for what lies outside; a collector is mostly beside the service.
+        # Ignores the machine's proxies: they are for the outside, and a collector usually runs near the service.
         headers = {**self._headers, "Content-Type": otlp.MEDIA_TYPE}
         return httpx.AsyncClient(headers=headers, timeout=TIMEOUT, transport=self._transport, trust_env=False)
 
@@ -112,7 +112,7 @@ class SpanExporter:
         return False
 
     def _tell(self, *, reached: bool, reason: str) -> None:
-        """Into the log, where it has changed."""
+        """Logs a change: spans are refused, or accepted again."""
         if self._reached and not reached:
             _log.warning("spans not taken", url=self.url, reason=reason)
         elif reached and not self._reached:
@@ -121,7 +121,7 @@ class SpanExporter:
 
 
 def _asked_pause(answer: httpx.Response | None) -> float:
-    """Seconds from a `Retry-After`, a number or a date; 0 for none."""
+    """Seconds of a `Retry-After`, which is a number or a date; 0 without one."""
     asked = answer.headers.get("retry-after", "") if answer is not None else ""
     try:
         seconds = float(asked)

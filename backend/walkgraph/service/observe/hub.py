@@ -1,8 +1,8 @@
-"""Telemetry fans out to WebSockets here. A slow reader loses frames, is told how many, and never slows anybody else.
+"""Sends telemetry to WebSockets. A slow reader loses frames and learns how many; it never slows anyone else.
 
-Every frame is encoded once and carries `seq`, counted over this hub; `boot` tells one hub from the next. A client that
-keeps up sees no gap. One that does not has at most `buffer_bytes` waiting; what comes on top is dropped, and where the
-gap is it gets `{"type": "dropped", "count": n}`. One that takes nothing for `stall_seconds` is closed with 1013.
+Every frame is encoded once and carries `seq`, a counter of this hub; `boot` identifies the hub. A client that keeps up
+sees no gap. For one that doesn't, at most `buffer_bytes` wait; further frames are dropped, and in their place it gets
+`{"type": "dropped", "count": n}`. One that reads nothing for `stall_seconds` is closed with 1013.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ SendText = Callable[[str], Awaitable[None]]
 
 
 class Stalled(Exception):
-    """The client took nothing for too long."""
+    """The client has read nothing for too long."""
 
 
 class Hub:
@@ -35,9 +35,9 @@ class Hub:
     ) -> None:
         self.boot = secrets.token_hex(8)
         self.seq = 0
-        """Of the last frame published."""
+        """`seq` of the last published frame."""
         self.dropped = 0
-        """Over all clients."""
+        """Frames dropped for all clients."""
         self._buffer_bytes = buffer_bytes
         self._stall_seconds = stall_seconds
         self._max_clients = max_clients
@@ -48,12 +48,12 @@ class Hub:
         return len(self._clients)
 
     def wanted(self, deployment: str) -> bool:
-        """Whether anybody reads what is published of it."""
+        """True if any client follows this deployment."""
         return any(client.deployment in (None, deployment) for client in self._clients)
 
     def publish(self, deployment: str, frame: dict[str, Any]) -> None:
-        """Never waits. `frame` is JSON with a `type` of its own; structures in it are encoded as they are, and once,
-        however many read them."""
+        """Queues a frame for its readers. Never waits. `frame` has a `type`; msgspec structures in it are encoded as
+        they are, once for all readers."""
         self.seq += 1
         if not self.wanted(deployment):
             return
@@ -63,9 +63,9 @@ class Hub:
                 self.dropped += client.offer(text)
 
     async def serve(self, send: SendText, deployment: str | None) -> None:
-        """Send every frame (of one deployment, or of all) from now on until cancelled.
+        """Sends every frame (of one deployment, or of all) from now on until cancelled.
 
-        Raises Overloaded where there are too many clients, Stalled where this one takes nothing.
+        Raises Overloaded if there are too many clients, Stalled if this one reads nothing.
         """
         if len(self._clients) >= self._max_clients:
             raise Overloaded("too many clients follow the telemetry; close some")
@@ -95,8 +95,8 @@ class _Client:
         self._some = asyncio.Event()
 
     def offer(self, text: str) -> int:
-        """Queue a frame, or count it as dropped; returns how many were dropped."""
-        # Once one is dropped, so are those after it until the client was told: the notice stands where the gap is.
+        """Queues a frame, or drops it. Returns the number of dropped frames, 0 or 1."""
+        # Once one is dropped, so are the next ones until the notice is sent: it stands exactly at the gap.
         if self._dropped or len(text) > self._room:
             self._dropped += 1
             return 1

@@ -1,7 +1,7 @@
-"""What Prometheus reads at `/metrics`: runs as this service sees them, what packets tell of the rest, and how the
-deployments are at this moment. Names and units are those that vLLM's users have dashboards for, under our prefix.
+"""Prometheus metrics at `/metrics`: runs as the service sees them, the rest from telemetry packets, and the current
+status of the deployments. Names and units follow vLLM's, for which dashboards exist, with our prefix.
 
-A deployment that is gone keeps its series for a while, so that its last runs are read too.
+A deployment that is gone keeps its series for a while, so that its last runs are scraped too.
 """
 
 import time
@@ -25,18 +25,18 @@ from walkgraph.telemetry.sinks.prometheus import FINE, FromPackets, Histogram, T
 from walkgraph.wire import messages as m
 
 KEEP_SECONDS = 900.0
-"""Series of a deployment that is gone."""
+"""How long the series of a deployment that is gone are kept."""
 MAX_NAMED = 64
-"""Versions whose names are kept at hand."""
+"""Versions whose `Places` are cached."""
 LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
-"""Seconds, of whole runs."""
+"""Histogram bounds for whole runs, in seconds."""
 
 _SERVING = ("ready", "degraded")
 _CANCELLED = "cancelled"
 
 
 class Metrics:
-    """A sink of packets, and who hears what runs say."""
+    """Counts telemetry packets and events of runs."""
 
     def __init__(
         self,
@@ -47,48 +47,57 @@ class Metrics:
         spans: SpanExporter | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`refused_requests`: by reason, as `admission` counts them. `rejected`: frames that were no packets."""
+        """`refused_requests`: counts by reason, kept by `admission`. `rejected`: number of malformed packets."""
         self._deployments, self._hub, self._rejected, self._spans, self._now = deployments, hub, rejected, spans, now
         self._packets = FromPackets(self._places, now)
         self._last_output: dict[RunId, float] = {}
         self._gone: dict[str, float] = {}
-        """Deployments that have series and are not there any more, and when that was seen."""
+        """Deployments that are gone but have series, with the time at which that was noticed."""
         self._seen: set[str] = set()
         self._named: dict[str, Places] = {}
-        """Of versions, by label."""
+        """`Places` of versions by label."""
         self._first = Histogram(
             "walkgraph_time_to_first_token_seconds", "From a run's arrival to its first output", LONG, "task"
         )
         self._between = Histogram(
             "walkgraph_inter_token_latency_seconds", "From one output of a run to its next", FINE, "task"
         )
-        self._whole = Histogram("walkgraph_e2e_request_latency_seconds", "Of a run, until its end", LONG, "task")
+        self._whole = Histogram(
+            "walkgraph_e2e_request_latency_seconds", "From a run's arrival to its end", LONG, "task"
+        )
         self._waited = Histogram(
             "walkgraph_request_queue_time_seconds", "From a run's arrival to its start", LONG, "task"
         )
-        self._success = Total("walkgraph_request_success", "Runs that ended well", "task", "finished_reason")
+        self._success = Total(
+            "walkgraph_request_success",
+            "Runs that ended without an error, or were cancelled",
+            "task",
+            "finished_reason",
+        )
         self._failure = Total("walkgraph_request_failure", "Runs that ended with an error", "task", "code")
-        self._refused = Total("walkgraph_admission_rejections", "Requests and runs that were not begun", "reason")
+        self._refused = Total(
+            "walkgraph_admission_rejections", "Requests and runs that were refused before they started", "reason"
+        )
         self._refused_requests = refused_requests
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
 
-    # ── what is heard ───────────────────────────────────────────────────────────────────────────
+    # ── counting ────────────────────────────────────────────────────────────────────────────────
 
     def take(self, packet: events.Packet, deployment: str, version: str, nbytes: int) -> None:
         self._seen.add(deployment)
         self._packets.take(packet, deployment, version, nbytes)
 
     def refused(self, deployment: str, error: WalkgraphError) -> None:
-        """A request that did not become a run. Those of deployments that don't exist are not counted: their names are
-        anybody's."""
+        """Counts a request that did not become a run. Unknown deployments are not counted: clients could invent any
+        number of names."""
         if any(managed.id == deployment for managed in self._deployments.listed()):
             self._seen.add(deployment)
             self._refused.add((deployment, error.code))
 
     def heard(self, run: LiveRun, event: Event | m.Rejected) -> None:
-        """What a run is told by its deployment, before it takes it."""
+        """Counts an event of a run, before the run takes it."""
         self._seen.add(run.deployment)
         match event:
             case m.Accepted():
@@ -121,10 +130,10 @@ class Metrics:
         else:
             self._failure.add((*key, end.error.code))
 
-    # ── what is asked ───────────────────────────────────────────────────────────────────────────
+    # ── rendering ───────────────────────────────────────────────────────────────────────────────
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The text, and its content type, in the form that an `Accept` header asks for."""
+        """(text, content type) of all metrics in the format that an `Accept` header asks for."""
         encode, kind = choose_encoder(accept)
         return encode(self._registry), kind
 
@@ -137,13 +146,15 @@ class Metrics:
             yield series.family()
         yield from self._packets.families()
         rows = [((reason,), count) for reason, count in self._refused_requests.items()]
-        yield _total("requests_refused", "Requests that their caller may not send, or not now", ("reason",), rows)
-        yield _gauge("telemetry_clients", "Pages that follow the telemetry", (), [((), float(self._hub.clients))])
-        yield _total("telemetry_frames_dropped", "Frames that slow pages did not get", (), [((), self._hub.dropped)])
-        yield _total("telemetry_rejected", "Frames that were no packets", (), [((), self._rejected())])
+        yield _total("requests_refused", "Requests that their caller may not send, or not yet", ("reason",), rows)
+        yield _gauge("telemetry_clients", "Clients that follow the telemetry", (), [((), float(self._hub.clients))])
+        yield _total("telemetry_frames_dropped", "Frames that slow clients did not get", (), [((), self._hub.dropped)])
+        yield _total("telemetry_rejected", "Malformed telemetry packets", (), [((), self._rejected())])
         if self._spans is not None:
-            yield _total("traces_exported", "Traces that the collector of spans took", (), [((), self._spans.exported)])
-            yield _total("traces_dropped", "Traces that it did not take", (), [((), self._spans.dropped)])
+            yield _total("traces_exported", "Traces that the collector accepted", (), [((), self._spans.exported)])
+            yield _total(
+                "traces_dropped", "Traces that the collector did not get or accept", (), [((), self._spans.dropped)]
+            )
 
     @property
     def _histograms(self) -> tuple[Histogram, ...]:
@@ -187,9 +198,9 @@ def _of_deployments(listed: Iterable[Managed]) -> Iterable[Metric]:
     ready = [((id_, str(rank.rank)), float(rank.state == "ready")) for id_, rank in ranks]
     yield _gauge("worker_up", "Whether a rank's worker is ready", each, ready)
     restarts = [((managed.id,), managed.serving.restarts) for managed in there]
-    yield _total("deployment_restarts", "Starts of a deployment's process after it had ended", one, restarts)
+    yield _total("deployment_restarts", "Restarts of a deployment's process", one, restarts)
     again = [((id_, str(rank.rank)), rank.restarts) for id_, rank in ranks]
-    yield _total("worker_restarts", "Starts of a rank's worker after it was lost", each, again)
+    yield _total("worker_restarts", "Restarts of a rank's worker", each, again)
 
 
 Rows = Iterable[tuple[tuple[str, ...], float]]

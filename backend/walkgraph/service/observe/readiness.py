@@ -1,11 +1,11 @@
-"""Whether what is wanted serves."""
+"""Readiness of the service and of single deployments."""
 
 from walkgraph.service.deps import Services
 
 
 def is_ready(services: Services, deployment: str | None) -> bool:
-    """Of the service while it takes requests and can save what it is told, or of one deployment: that one serves runs
-    without the database, too."""
+    """True if the service takes requests, can write its database, and a deployment serves or none exists. With
+    `deployment`, true if that one is ready: it serves runs without the database too."""
     found = services.deployments.listed()
     if services.shutdown.begun:
         return False

@@ -1,4 +1,4 @@
-"""Telemetry from the deployments: one socket that all of them push to, and sinks that what comes is handed to."""
+"""Receives the deployments' telemetry on one socket and hands it to sinks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,25 +15,24 @@ from walkgraph.wire.looped import Looped
 
 SOCKET = "telemetry"
 FRAME_BYTES = 96 * 1024
-"""Of a packet, as it came, that becomes one frame; a larger one becomes several, for a reader's buffer to hold some."""
+"""A larger packet is split into several frames, so that a reader's buffer holds at least some of it."""
 
 _log = structlog.get_logger("walkgraph.telemetry")
 
 Resolve = Callable[[str], tuple[str, str] | None]
-"""What a packet calls its deployment -> (the deployment, what tells its sources from those of its other versions); None
-where nobody should see it."""
+"""A packet's label -> (deployment, version); None if the packet should be dropped."""
 
 
 class Sink(Protocol):
-    """Where packets go. What it does is done on the event loop, and short."""
+    """Takes packets. It runs on the event loop and must be fast."""
 
     def take(self, packet: events.Packet, deployment: str, version: str, nbytes: int) -> None:
-        """`nbytes`: of the packet, as it came."""
+        """`nbytes`: encoded size of the packet."""
         ...
 
 
 class ToHub:
-    """Publishes each packet as a frame of type `events`, or several."""
+    """Publishes each packet as one or more frames of type `events`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -50,13 +49,13 @@ class ToHub:
 
 
 class Collector:
-    """Hands each packet to the sinks; what is no packet is counted and dropped."""
+    """Hands each packet to the sinks. Counts and drops malformed ones."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: where the socket lies; a short path. Raises InvalidInput for one that is too long."""
+        """`directory`: the socket's folder. Raises InvalidInput if its path is too long."""
         self.address = sockets.address(directory, SOCKET)
         self.rejected = 0
-        """Frames that were no packets, and packets that a sink could not take."""
+        """Malformed packets, and packets that a sink could not take."""
         self._directory = directory
         self._context: sockets.Context | None = None
         self._looped: Looped | None = None
@@ -90,7 +89,7 @@ class Collector:
             try:
                 sink.take(packet, deployment, version, nbytes)
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                # One that a process can't have meant (columns of unequal length) must not end the telemetry of others.
+                # A broken packet, as with columns of unequal length, must not end the telemetry of others.
                 self.rejected += 1
                 if self.rejected == 1:
                     _log.error("packet not taken", sink=type(sink).__name__, exc_info=error)

@@ -1,7 +1,7 @@
-"""Takes what deployments tell of their runs, and keeps the traces of those that are over.
+"""Collects the deployments' telemetry and stores the traces of finished runs.
 
-Everything that takes long is done off the event loop, a few runs at a time: a burst of short runs waits, or loses
-traces, before it slows down what answers clients.
+Slow work is done off the event loop, a few runs at a time: in a burst of short runs, traces wait or are dropped before
+requests slow down.
 """
 
 import asyncio
@@ -25,37 +25,37 @@ from walkgraph.telemetry.keeping import Draft
 from walkgraph.telemetry.trace import Trace
 
 TICK_SECONDS = 0.1
-"""Between two looks at runs that are over."""
+"""Time between two checks for finished runs."""
 BATCH = 16
-"""Traces made and written in one go."""
+"""Traces that are made and written together."""
 REST = 9.0
-"""How much longer than making a batch took nothing is made: traces get a tenth of the time, whatever comes."""
+"""Pause after a batch, as a multiple of the time it took: traces take at most a tenth of the time."""
 MAX_WAITING = 256
-"""Runs that are over and not kept; the oldest of more are given up."""
+"""Finished runs whose traces are not stored yet; beyond it, the oldest are dropped."""
 SETTLE_SECONDS = 3.0
-"""What a recording that is asked for right after its run's end waits for the values that are still on their way."""
+"""How long a request for the trace or recording of a run that has just ended waits for its last events."""
 
 _log = structlog.get_logger("walkgraph.traces")
 
 
 class TraceSink:
-    """A sink of telemetry."""
+    """A telemetry sink that stores traces."""
 
     def __init__(self, store: Store, drafts: Drafts, keep: int, made: Callable[[Trace], None] | None = None) -> None:
-        """`keep`: traces of one deployment. `made` is called with that of each run that is over, and must not wait."""
+        """`keep`: number of traces per deployment. `made` is called with each finished trace and must not wait."""
         self.given_up = 0
-        """Runs whose trace was not kept, as there were too many at once."""
+        """Runs whose trace was dropped because too many were waiting."""
         self._store, self._drafts, self._keep, self._made = store, drafts, keep, made
         self._some_end = asyncio.Event()
         self._some_kept = asyncio.Event()
-        """Set, and replaced, whenever traces were kept, or given up."""
+        """Set and replaced whenever traces were stored or dropped."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._tend(), name="traces")
 
     async def close(self) -> None:
-        """Keep the traces of the runs that are over, by now all."""
+        """Closes all open drafts and stores the remaining traces."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -71,7 +71,7 @@ class TraceSink:
             self._some_end.set()
 
     async def settled(self, run: RunId) -> None:
-        """Wait until the trace of a run that is over is kept."""
+        """Waits until the trace of a finished run is stored, for `SETTLE_SECONDS` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 while self._drafts.waits(run):
@@ -132,12 +132,12 @@ def _finish(drafts: Sequence[Draft], parents: Sequence[str], deployment: str) ->
     found: list[tuple[Trace, RunTrace]] = []
     for draft, parent in zip(drafts, parents, strict=True):
         try:
-            # Between two of its parts a thread lets go of the interpreter: the event loop would get it only after the
-            # 5 ms for which a thread may keep it.
+            # The thread releases the interpreter between two parts: otherwise the event loop would get it only after
+            # the switch interval of 5 ms.
             trace = assemble(draft, deployment, parent, os.sched_yield)
             found.append((trace, _row(trace, draft)))
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # A rank may have told anything: a number without a place in a column, rows of unequal length.
+            # A rank may have sent anything: a number that doesn't fit a column, rows of unequal length.
             _log.error("trace not made", run=draft.run, exc_info=error)
     return found
 

@@ -1,4 +1,4 @@
-"""Traces of runs, and what can be told from them: of those that go on, and of those that are over."""
+"""Traces of running and finished runs, and the analyses and statistics made from them."""
 
 import os
 import time
@@ -26,17 +26,17 @@ from walkgraph.telemetry.places import Places
 from walkgraph.telemetry.trace import Trace
 
 PARTIALS = 400
-"""Traces whose figures are remembered, so that they need not be read again."""
+"""Traces whose statistics are cached."""
 
 
 class Traces:
     def __init__(self, store: Store, runs: Runs, deployments: Deployments, drafts: Drafts, sink: TraceSink) -> None:
         self._store, self._runs, self._deployments, self._drafts, self._sink = store, runs, deployments, drafts, sink
         self._partials: OrderedDict[str, statistics.Partial] = OrderedDict()
-        """Of kept traces that were asked for."""
+        """Statistics of stored traces, by run, least recently used first."""
 
     async def trace(self, run: str) -> Trace:
-        """Of a run that goes on, or is over, then whole. Raises NotFound."""
+        """The trace of a run: complete if the run has ended, else so far. Raises NotFound."""
         await self._sink.settled(RunId(run))
         found = self._drafts.find(RunId(run))
         if found is not None:
@@ -50,14 +50,14 @@ class Traces:
         live = self._runs.get(run)
         if live is None:
             raise NotFound(
-                f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces took its place; "
+                f"no trace of the run `{run}` is kept: telemetry was off while it ran, or newer traces replaced it; "
                 f"the deployment's `/traces` lists those that there are"
             )
         return _untold(live)
 
     async def recording(self, run: str) -> tuple[Sample, ...] | None:
-        """The values of a run that was recorded, in the order they were told: all of them once it is over. None for
-        one that was not, or whose recording is not kept any more."""
+        """The recorded values of a run in the order in which they were reported; all of them once it has ended. None if
+        it was not recorded, or its recording is no longer stored."""
         await self._sink.settled(RunId(run))
         found = self._drafts.find(RunId(run))
         if found is not None:
@@ -69,16 +69,16 @@ class Traces:
             return None
 
     async def listed(self, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
-        """Kept ones, newest first; without their bytes."""
+        """Stored traces, newest first, without their data."""
         return await self._store.read(kept.list_traces, deployment, task, limit)
 
     async def why(self, run: str) -> Why:
-        """Raises NotFound as `trace` does."""
+        """Analyses where the run's time went. Raises NotFound as `trace` does."""
         trace = await self.trace(run)
         return await anyio.to_thread.run_sync(why, trace, await self._places(trace))
 
     async def statistics(self, deployment: str, task: str | None, runs: int) -> statistics.Statistics:
-        """Over the newest traces that are kept."""
+        """Statistics over the newest stored traces."""
         names = [row.run for row in await self.listed(deployment, task, runs)]
         for name in names:
             if name in self._partials:
@@ -100,7 +100,7 @@ class Traces:
             return None
 
     async def _places(self, trace: Trace) -> Places | None:
-        """Of the version that has them all; its own may be gone."""
+        """Places of a living version that has all of the trace's nodes; the run's own version may be gone."""
         versions = [version for version in self._deployments.versions() if version.id == trace.deployment]
         plans = [version.plan for version in versions if version.plan is not None]
         return await anyio.to_thread.run_sync(_fitting, trace, plans)
@@ -120,7 +120,7 @@ def _partial(trace: Trace, places: Places | None) -> statistics.Partial:
 
 
 def _untold(live: LiveRun) -> Trace:
-    """Of a run that nothing was told of: telemetry is off, or it has only just come."""
+    """An empty trace for a run without telemetry: it is off, or the run has just arrived."""
     seconds = live.finished.seconds if live.finished else time.time() - live.created_at
     return Trace(
         run=live.id,

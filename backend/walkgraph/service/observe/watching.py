@@ -1,5 +1,5 @@
-"""What is wanted to be seen of a deployment: the level of telemetry, and for a while each, taps and breakpoints. It
-outlives its processes, and a switch as far as the places are still there."""
+"""The telemetry level, taps and breakpoints of a deployment. Taps and breakpoints expire. They outlive the deployment's
+processes, and a switch if the new version still has their places."""
 
 import secrets
 import time
@@ -27,7 +27,7 @@ class _Armed(NamedTuple):
 
 
 class Watched:
-    """Of one deployment."""
+    """The level, taps and breakpoints of one deployment."""
 
     def __init__(self, level: Level) -> None:
         self.level: Level = level
@@ -35,7 +35,7 @@ class Watched:
         self._breaks: dict[str, _Armed] = {}
 
     def message(self, places: Places) -> m.Watch:
-        """What a version's processes are told: what it has the places for."""
+        """The message to a version's processes, with the taps and breakpoints that it has places for."""
         found = [armed.place for armed in self._all() if places.has(armed.place)]
         return m.Watch(
             level=self.level,
@@ -44,7 +44,7 @@ class Watched:
         )
 
     def public(self, places: Places | None) -> answers.Watch:
-        """`places`: of the version that serves; None while it is judged."""
+        """The answer for clients. `places`: of the serving version; None while that is judged."""
         return {
             "level": self.level,
             "taps": [answers.Tap(**_shown(armed, places)) for armed in self._taps.values()],
@@ -52,7 +52,8 @@ class Watched:
         }
 
     def tap(self, asked: TapRequest, places: Places) -> str:
-        """Its id. Raises Unprocessable for a place that isn't there, Conflict where there are too many."""
+        """Adds a tap and returns its id. Raises Unprocessable if the place doesn't exist, Conflict if there are too
+        many taps."""
         _check_count(self._taps, limits.TAPS, "taps")
         _check_name("/walk", asked.walk, places.walks, f"the graph has no Walk `{asked.walk}`")
         message = f"no edge of the Walk `{asked.walk}` comes from `{asked.source}`"
@@ -65,7 +66,7 @@ class Watched:
         return place.id
 
     def stop_at(self, asked: BreakRequest, places: Places) -> str:
-        """Its id. Raises as `tap` does."""
+        """Adds a breakpoint and returns its id. Raises as `tap` does."""
         _check_count(self._breaks, limits.BREAKPOINTS, "breakpoints")
         _check_name("/walk", asked.walk, places.walks, f"the graph has no Walk `{asked.walk}`")
         _check_name("/use", asked.use, places.uses(asked.walk), f"the Walk `{asked.walk}` has no use `{asked.use}`")
@@ -99,20 +100,20 @@ class Watched:
             raise _gone("breakpoint", id_)
 
     def keep_where(self, places: Places) -> bool:
-        """Forget what a new version has no place for; whether there was any."""
+        """Drops taps and breakpoints whose places a new version lacks. Returns True if there were any."""
         return self._keep(lambda armed: places.has(armed.place))
 
     def run_ended(self, run: str) -> bool:
-        """Forget what was asked for this run alone; whether there was any."""
+        """Drops the taps and breakpoints of this run. Returns True if there were any."""
         return self._keep(lambda armed: armed.place.run != run)
 
     def expire(self, now: float) -> bool:
-        """Forget what is over; whether there was any. `now`: seconds since 1970."""
+        """Drops expired taps and breakpoints. Returns True if there were any. `now`: seconds since 1970."""
         return self._keep(lambda armed: armed.expires_at > now)
 
     @property
     def places(self) -> int:
-        """How many taps and breakpoints there are."""
+        """Number of taps and breakpoints."""
         return len(self._taps) + len(self._breaks)
 
     @property
@@ -158,6 +159,6 @@ def _check_count(armed: Mapping[str, _Armed], most: int, kind: str) -> None:
 
 
 def _fields(asked: TapRequest | BreakRequest, kind: str) -> dict[str, Any]:
-    """Of the place that is armed, with an id of its own."""
+    """Fields of a new tap or breakpoint, with a new id."""
     run = RunId(asked.run) if asked.run else None
     return {**asked.model_dump(exclude={"seconds"}), "id": f"{kind}-{secrets.token_hex(4)}", "run": run}

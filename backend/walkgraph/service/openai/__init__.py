@@ -1,1 +1,1 @@
-"""OpenAI's routes over tasks: which a task serves, and the way from its requests and back."""
+"""OpenAI's API over tasks: which routes a task serves, and the conversion of requests and answers."""

@@ -1,8 +1,8 @@
-"""A chat completion's request as what its task is sent. Pure but for sounds, which are turned into WAV.
+"""Converts a chat completion's request to requests of its task. Pure.
 
-Texts, pictures and sounds go in their order where the task walks parts, else into its inputs. A task has no place for
-turns of an assistant or of tools: they are refused. What OpenAI's API has and the task has not is refused too, unless
-its value changes nothing.
+Texts, images and audio become parts in their order if the task walks parts, else inputs. Messages of assistants and
+tools are refused, since a task has no place for them. So are fields of OpenAI's API that the task lacks, unless their
+values have no effect.
 """
 
 import difflib
@@ -20,9 +20,9 @@ from walkgraph.service.openai.serving import Output, Resolved, Serving, unsuppor
 SYSTEM = "system_prompt"
 _SYSTEM_ROLES = ("system", "developer")
 _OURS = ("priority", "deadline")
-"""Extra fields that are no parameters of a task, but of any request."""
+"""Extra fields that belong to the native request instead of being parameters of the task."""
 _LABELS = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key"})
-"""Of OpenAI's fields those that ask for nothing."""
+"""OpenAI's fields that have no effect, whatever their values."""
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
@@ -45,25 +45,25 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "prompt_cache_options": (),
     "prompt_cache_retention": (),
 }
-"""OpenAI's fields that tasks don't have, with the values that ask for nothing."""
+"""OpenAI's fields that tasks don't have, with the values that have no effect."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What goes to a task, and where each piece of it stood in the request."""
+    """A task's requests, with the places in OpenAI's request that their values came from."""
 
     bodies: list[dict[str, Any]]
-    """One for each choice, as `POST /v1/tasks` takes them."""
+    """Native bodies of `POST /v1/tasks`, one for each choice."""
     text: Output
     audio: Output | None
     format: str
-    """Of sound."""
+    """Audio format."""
     stops: tuple[str, ...]
     origins: dict[str, str] = field(default_factory=dict[str, str])
     """Pointer into a body -> pointer into the request."""
 
     def translated(self, faults: Iterable[Fault]) -> list[Fault]:
-        """Faults of a body as faults of the request."""
+        """Faults of a native body as faults of OpenAI's request."""
         return [Fault(self._origin(fault.pointer), fault.code, fault.message) for fault in faults]
 
     def _origin(self, at: str) -> str:
@@ -76,11 +76,11 @@ class Sent:
 
 
 def send(request: ChatRequest, resolved: Resolved) -> Sent:
-    """Raises Unprocessable for what the task can't do."""
+    """Converts a request. Raises Unprocessable for anything that the task can't do."""
     serving = resolved.serving
     text = serving.output_of("text")
     if text is None:
-        raise unsupported("/model", "unsupported_route", f"`{resolved.model}` gives no text")
+        raise unsupported("/model", "unsupported_route", f"`{resolved.model}` outputs no text")
     reading = _Reading(request, resolved)
     params, more = reading.params()
     audio = reading.audio(params)
@@ -99,7 +99,7 @@ def send(request: ChatRequest, resolved: Resolved) -> Sent:
 
 
 def _with_seed(body: dict[str, Any], choice: int) -> dict[str, Any]:
-    """Choices differ by their seeds; without one each draws its own."""
+    """Adds the choice's number to the seed; without a seed every run draws its own."""
     params = body["params"]
     if choice == 0 or "seed" not in params:
         return body
@@ -116,7 +116,7 @@ class _Reading:
     # ── parameters ──────────────────────────────────────────────────────────────────────────────
 
     def params(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The task's parameters, and fields of ours beside them."""
+        """(parameters of the task, fields of the native request)."""
         found: dict[str, Any] = {}
         more: dict[str, Any] = {}
         for name in ("temperature", "top_p", "seed"):
@@ -169,7 +169,7 @@ class _Reading:
         raise unsupported(at, "unknown_parameter", f"`{self._name}` has no parameter `{name[:80]}`; {advice}")
 
     def audio(self, params: dict[str, Any]) -> Output | None:
-        """The sound that is asked for, its voice among the parameters."""
+        """The audio output, if the request asks for one; adds its voice to the parameters."""
         request, wanted = self._request, self._request.modalities or ["text"]
         if "audio" not in wanted:
             if request.audio is not None:
@@ -177,9 +177,9 @@ class _Reading:
             return None
         found = self._serving.output_of("audio")
         if found is None:
-            raise unsupported("/modalities", "unsupported_value", f'`{self._name}` gives no sound; ask for `["text"]`')
+            raise unsupported("/modalities", "unsupported_value", f'`{self._name}` has no audio; ask for `["text"]`')
         if "text" not in wanted:
-            message = 'sound comes with its text; send `"modalities": ["text", "audio"]`'
+            message = 'audio comes with its text; send `"modalities": ["text", "audio"]`'
             raise unsupported("/modalities", "unsupported_value", message)
         if request.audio is None:
             message = '`audio` is missing; send `{"voice": ..., "format": "wav"}`'
@@ -203,7 +203,7 @@ class _Reading:
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
     def inputs(self, params: dict[str, Any]) -> dict[str, Any]:
-        """`parts`, and inputs by name."""
+        """The native inputs: by name, and as `parts`."""
         said: list[tuple[str, Any, str]] = []
         system: list[tuple[str, str]] = []
         for i, message in enumerate(self._request.messages):
@@ -225,7 +225,7 @@ class _Reading:
 
     def _check(self, message: Message, at: str) -> None:
         if message.role not in (*_SYSTEM_ROLES, "user"):
-            advice = "send what the user says, in `user` messages, with earlier answers told inside where they matter"
+            advice = "send `user` messages, with earlier answers quoted in them if they matter"
             text = f"`{self._name}` has no place for messages of role `{message.role}`; {advice}"
             raise unsupported(f"{at}/role", "unsupported_value", text)
         for name in message.model_extra or {}:
@@ -237,11 +237,11 @@ class _Reading:
     def _system(self, pieces: list[tuple[str, Any, str]]) -> Iterator[tuple[str, str]]:
         for kind, value, at in pieces:
             if kind != "text":
-                raise unsupported(at, "unsupported_value", "a system message is text alone")
+                raise unsupported(at, "unsupported_value", "a system message can only be text")
             yield cast(str, value), at
 
     def _reads_system(self, params: Mapping[str, Any]) -> bool:
-        """Whether a step that runs with these parameters takes the task's system prompt."""
+        """True if a step that runs with these parameters reads the task's system prompt."""
         declared = self._serving.params
         if SYSTEM not in declared:
             return False
@@ -251,7 +251,7 @@ class _Reading:
         try:
             return any(step.when is None or evaluate(parse(step.when), filled) is True for step in reads)
         except ExpressionError:
-            # Parameters that the task refuses by itself.
+            # The task refuses such parameters itself.
             return True
 
     def _placed(self, said: list[tuple[str, Any, str]]) -> dict[str, Any]:
@@ -273,7 +273,7 @@ class _Reading:
         return {**found, "parts": parts} if parts else found
 
     def _room(self, kind: str, named: Mapping[str, list[Any]], at: str) -> str:
-        """An input for one more value: texts are joined, others need their own."""
+        """Name of an input with room for one more value. Texts share one and are joined; others need their own."""
         names = self._serving.inputs_of(kind)
         for name in names:
             if self._serving.task.inputs[name].many or name not in named:
@@ -316,5 +316,5 @@ def _json(value: Any) -> str:
 
 
 def refused(error: Unprocessable, sent: Sent) -> Unprocessable:
-    """A refusal of the task's as one of the request."""
+    """The task's error, with pointers into OpenAI's request."""
     return Unprocessable(str(error), sent.translated(error.faults))

@@ -1,5 +1,5 @@
-"""The request and the answers of chat completions, with bounds. What is not named here is a parameter of the task, or
-one of OpenAI's that no task has."""
+"""Request and answers of chat completions, with limits. Other keys are parameters of the task, or fields of OpenAI's
+that no task has."""
 
 from typing import Annotated, Any, Literal
 
@@ -65,7 +65,7 @@ Stops = Annotated[
 
 
 class Message(BaseModel):
-    # Further keys are those of an assistant's and a tool's messages, refused by their role.
+    # Other keys belong to messages of assistants and tools, which are refused by their role.
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]

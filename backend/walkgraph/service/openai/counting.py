@@ -1,5 +1,5 @@
-"""What OpenAI's answers tell of a run's end: how many tokens an output took, and whether a bound ended it. From the
-loops with an `until` that outputs leave from (`serving.Output.loops`).
+"""Counts the tokens of an output and decides if a limit ended it, for OpenAI's answers. Both follow from the loops with
+an `until` that the output leaves from (`serving.Output.loops`).
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from walkgraph.wire import messages as m
 
 
 def loops_of(end: m.Finished, *outputs: Output | None) -> list[m.LoopEnd]:
-    """Those that any of these outputs leaves from, each once. Sound leaves from none itself where it is streamed out
-    of one: it is made from all that the run wrote."""
+    """The ended loops that these outputs leave from, each once. Audio that leaves from none
+    itself is made from everything that the run generated, so all loops count."""
     wanted = [output for output in outputs if output is not None]
     if any(output.modality == "audio" and not output.loops for output in wanted):
         return list(end.loops)
@@ -23,5 +23,5 @@ def tokens(loops: Sequence[m.LoopEnd]) -> int:
 
 
 def is_cut(loops: Sequence[m.LoopEnd]) -> bool:
-    """Whether a bound ended one of them, and not what it wrote."""
+    """True if a limit ended one of them, not its `until`."""
     return not all(one.stopped for one in loops)

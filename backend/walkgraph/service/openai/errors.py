@@ -1,4 +1,4 @@
-"""What OpenAPI says of refusals below OpenAI's routes."""
+"""OpenAPI descriptions of errors on OpenAI's routes."""
 
 import msgspec
 
@@ -11,17 +11,19 @@ class Wrong(msgspec.Struct, frozen=True):
     """What is wrong, and what to do."""
     type: str
     param: str | None
-    """Of the request: `messages[0].content`."""
+    """The request's field: `messages[0].content`."""
     code: str | None
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """As `dialects.openai_error` writes it."""
+    """OpenAI's error body, written by `dialects.openai_error`."""
 
     error: Wrong
 
 
 ANSWERS = refusals(
-    dialects.JSON, Answer, "Why it could not be served; `x-should-retry` says where trying again can't help."
+    dialects.JSON,
+    Answer,
+    "Says why the request was not served; `x-should-retry: false` means that a retry can't help.",
 )
-"""For `responses` of a router."""
+"""For the `responses` of a router."""

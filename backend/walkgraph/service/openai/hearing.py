@@ -1,4 +1,4 @@
-"""Sounds that a client sends in other formats than WAV, which is what tasks take."""
+"""Converts clients' audio to WAV, the format that tasks take."""
 
 import asyncio
 import base64
@@ -12,11 +12,11 @@ from walkgraph.service.openai.serving import unsupported
 from walkgraph.service.values import sound
 
 MAX_SAMPLES = 32 * 1024 * 1024
-"""Of all sounds of a request, over all channels; a small file of silence could hold any number."""
+"""Total samples of a request, over all channels: a small file of silence could hold any number."""
 
 
 async def in_wav(request: ChatRequest) -> None:
-    """Replace what is no WAV. Raises Unprocessable for what can't be read."""
+    """Converts audio in other formats to WAV. Raises Unprocessable if it can't be read."""
     room = MAX_SAMPLES
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.content if isinstance(message.content, list) else ()):
@@ -27,19 +27,19 @@ async def in_wav(request: ChatRequest) -> None:
 
 
 def _as_wav(data: str, room: int, at: str) -> tuple[str, int]:
-    """(WAV in base64, samples), of so many at most."""
+    """(WAV in base64, number of samples). `room`: most samples."""
     library: Any = importlib.import_module("soundfile")
     try:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise unsupported(at, "invalid_value", "this is no base64") from None
+        raise unsupported(at, "invalid_value", "this is not base64") from None
     try:
         with library.SoundFile(io.BytesIO(raw)) as file:
             most = room // max(file.channels, 1)
             samples = file.read(most + 1, dtype="int16", always_2d=True)
             rate = file.samplerate
     except (library.LibsndfileError, TypeError, ValueError, OverflowError):
-        raise unsupported(at, "invalid_value", "this is no sound that can be read; send WAV, MP3 or FLAC") from None
+        raise unsupported(at, "invalid_value", "this audio can't be read; send WAV, MP3 or FLAC") from None
     if len(samples) > most:
-        raise unsupported(at, "invalid_value", f"the sounds of a request may have {MAX_SAMPLES} samples; shorten it")
+        raise unsupported(at, "invalid_value", f"the audio of a request may have {MAX_SAMPLES} samples; shorten it")
     return base64.b64encode(sound.written(sound.Sound(rate, samples))).decode(), samples.size

@@ -1,4 +1,4 @@
-"""The answer of a chat completion, from the runs of its choices: whole, or as OpenAI's chunks while they are made."""
+"""Writes the answer of a chat completion from the runs of its choices: whole, or in OpenAI's chunks as they come."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ from walkgraph.wire import messages as m
 HEARTBEAT = b": \n\n"
 DONE = b"data: [DONE]\n\n"
 SOUND_SECONDS = 3600
-"""How long a sound could be named by its id; none can be here, but clients read when that ends."""
+"""Lifetime of audio ids that answers state, since clients read it; audio can't be referred to by its id here."""
 _FORMATS = {"pcm16": "pcm"}
 
 
@@ -35,7 +35,7 @@ class Text(NamedTuple):
 
 class Heard(NamedTuple):
     data: bytes
-    """A piece of sound as the task gave it."""
+    """A piece of audio as the task output it."""
 
 
 class Ended(NamedTuple):
@@ -44,14 +44,14 @@ class Ended(NamedTuple):
     read: int
     found: int
     made: int
-    """Tokens of the text."""
+    """Tokens of the generated text."""
 
 
 Piece = Text | Heard | Ended
 
 
 async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
-    """What one choice says, to its end. Raises RunFailed."""
+    """The texts, audio and end of one choice. Raises RunFailed."""
     cutter = Cutter(sent.stops)
     counted = outside = 0
     async for event in run.follow():
@@ -84,7 +84,7 @@ async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
 
 
 def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended:
-    """By the loops that the text leaves from; `outside`: texts that came from none."""
+    """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop."""
     loops = counting.loops_of(event, text)
     if not loops:
         return Ended("stop", event.read, event.found, counted)
@@ -96,7 +96,7 @@ def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended
 
 
 async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[str, Any]:
-    """As `chat_schemas.Completion`. Raises what the first choice that failed did."""
+    """A `chat_schemas.Completion`. Raises the error of the first choice that fails."""
     told = await asyncio.gather(*(_whole(run, sent) for run in runs))
     choices: list[dict[str, Any]] = []
     for i, (run, (text, heard, ended)) in enumerate(zip(runs, told, strict=True)):
@@ -147,7 +147,7 @@ def name_of(runs: Sequence[LiveRun]) -> str:
 
 
 def usage(ends: Sequence[Ended]) -> dict[str, Any]:
-    """All choices read the same prompt: it counts once."""
+    """Token counts. All choices read the same prompt, so it counts once."""
     read, found = max(end.read for end in ends), min(end.found for end in ends)
     made = sum(end.made for end in ends)
     return {
@@ -175,7 +175,7 @@ class Chunks:
         self._queue: asyncio.Queue[tuple[int, dict[str, Any] | Ended | WalkgraphError]] = asyncio.Queue(64)
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """To the end of all choices, or the error of one."""
+        """The events until all choices have ended, or one has failed."""
         tasks = [asyncio.create_task(self._choice(i, run)) for i, run in enumerate(self._runs)]
         try:
             async with aclosing(self._merged()) as merged:
@@ -190,7 +190,7 @@ class Chunks:
         written = b""
         while len(ends) < len(self._runs):
             if self._queue.empty() and written:
-                # What has come together leaves together.
+                # Events that came together are sent in one piece.
                 yield written
                 written = b""
             try:
@@ -218,7 +218,7 @@ class Chunks:
         return _event({**self._head, "choices": [choice], **more})
 
     async def _choice(self, index: int, run: LiveRun) -> None:
-        """One choice's deltas, and its end or its error, into the queue."""
+        """Puts one choice's deltas, and its end or error, into the queue."""
         heard = sound.Stream(_FORMATS.get(self._sent.format, self._sent.format)) if self._sent.audio else None
         try:
             first = {"role": "assistant", "content": None if heard else "", "refusal": None}
@@ -253,8 +253,8 @@ def _event(value: dict[str, Any]) -> bytes:
 
 
 async def begun(run: LiveRun) -> None:
-    """Returns once a run has given something, or has taken long. Raises RunFailed for one that failed before that: its
-    answer has a status of its own."""
+    """Waits for a run's first output, at most `HEARTBEAT_SECONDS`. Raises RunFailed if the run fails before it, so that
+    the answer gets that error's status."""
     with suppress(TimeoutError):
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             async for event in run.follow():

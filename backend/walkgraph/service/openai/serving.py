@@ -1,13 +1,13 @@
-"""Which of OpenAI's routes a task serves, from its declaration alone: what goes in, what comes out, what parameters are
-called. No family has a name here.
+"""Decides which of OpenAI's routes a task serves, from its declaration alone: its inputs, outputs and names of
+parameters. Independent of model families.
 
-    chat.completions      the first output is text; text, picture or sound goes in, and nothing else is needed
-    images.generations    the first output is a picture; a text goes in, and nothing else is needed
-    images.edits          the first output is a picture; a picture goes in, and at most a text is needed besides
-    audio.speech          the first output is sound; a text goes in, and nothing else is needed
-    realtime              what serves chat or speech
+    chat.completions      the first output is text; it takes text, images or audio, and requires nothing else
+    images.generations    the first output is an image; it takes text, and requires nothing else
+    images.edits          the first output is an image; it takes an image, and requires at most a text besides
+    audio.speech          the first output is audio; it takes text, and requires nothing else
+    realtime              it serves chat or speech
 
-A task with an output that no such answer can carry (a robot's actions, a flag) serves none.
+A task serves no route if an output fits no such answer (a robot's actions, a flag).
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ ROUTES: tuple[Route, ...] = get_args(Route)
 SPOKEN = frozenset({"text", "image", "audio"})
 """Modalities that OpenAI's requests and answers can carry."""
 VOICES = ("voice", "speaker")
-"""What the field calls the parameter that says who speaks."""
+"""Usual names of the parameter that selects the voice."""
 KEPT_GRAPHS = 64
 
 
@@ -39,10 +39,10 @@ class Output:
     name: str
     modality: str
     each: bool
-    """Comes once an iteration: a preview, a text token by token. (One of a Walk that runs `per: chunk` comes many times
-    too.)"""
+    """True if it comes once per iteration: a preview, or text token by token. (Outputs of a Walk that runs `per: chunk`
+    come many times too.)"""
     loops: frozenset[tuple[str, str]]
-    """(Walk, innermost loop with an `until`) that it leaves from."""
+    """(Walk, innermost loop with an `until`) pairs that it leaves from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Serving:
     name: str
     task: Task
     outputs: tuple[Output, ...]
-    """In the order of the declaration."""
+    """In the order in which the task declares them."""
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
@@ -60,12 +60,12 @@ class Serving:
 
     @cached_property
     def params(self) -> Mapping[str, TaskParam]:
-        """`seed` included."""
+        """Parameters of the task, including `seed`."""
         return declared_params(self.task)
 
     @cached_property
     def needed(self) -> frozenset[str]:
-        """Modalities of the inputs that must be given."""
+        """Modalities of the required inputs."""
         return frozenset(i.modality for i in self.task.inputs.values() if not i.optional)
 
     @cached_property
@@ -75,22 +75,22 @@ class Serving:
 
     @cached_property
     def walked(self) -> frozenset[str]:
-        """Modalities whose values are walked in the order in which they are sent (`parts`)."""
+        """Modalities that the task walks in the order in which they are sent (`parts`)."""
         bound = by_name(self.task)
         kinds = frozenset(i.modality for name, i in self.task.inputs.items() if name not in bound)
         return kinds & self._for_parts
 
     @cached_property
     def voice(self) -> str | None:
-        """The parameter that says who speaks."""
+        """The parameter that selects the voice."""
         return next((name for name in VOICES if name in self.task.params), None)
 
     def inputs_of(self, modality: str) -> tuple[str, ...]:
-        """Names, in the order of the declaration."""
+        """Names of the inputs of a modality, in the order of their declaration."""
         return tuple(name for name, i in self.task.inputs.items() if i.modality == modality)
 
     def output_of(self, modality: str) -> Output | None:
-        """The first of a modality; of pictures the first that comes once, as previews come many times."""
+        """The first output of a modality; for images, the first that isn't a preview, if there is one."""
         fitting = [output for output in self.outputs if output.modality == modality]
         if modality == "image":
             fitting.sort(key=lambda output: output.each)
@@ -98,7 +98,7 @@ class Serving:
 
     @cached_property
     def preview(self) -> Output | None:
-        """Pictures that come while the last one is made."""
+        """The output with previews of the image."""
         final = self.output_of("image")
         rest = (output for output in self.outputs if output.modality == "image" and output.each)
         return next((output for output in rest if output is not final), None)
@@ -126,24 +126,24 @@ class Serving:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a request's `model` names."""
+    """The deployment and task that a request's `model` names."""
 
     managed: Managed
     serving: Serving
 
     @property
     def model(self) -> str:
-        """As an answer names it."""
+        """The name in answers."""
         return f"{self.managed.id}/{self.serving.name}"
 
 
 def servings(graph: Graph) -> Mapping[str, Serving]:
-    """All tasks of a graph, in its order; worked out once for a graph."""
+    """All tasks of a graph, in its order; cached per graph."""
     return _servings(_ById(graph))
 
 
 def routes(graph: Graph) -> dict[Route, list[str]]:
-    """Route -> the tasks that serve it, the default first. Routes that none serves are left out."""
+    """Route -> the tasks that serve it, the default first. Routes without a task are left out."""
     found: dict[Route, list[str]] = {
         route: [s.name for s in servings(graph).values() if route in s.routes] for route in ROUTES
     }
@@ -151,8 +151,8 @@ def routes(graph: Graph) -> dict[Route, list[str]]:
 
 
 def find(deployments: Deployments, model: str) -> tuple[Managed, str | None]:
-    """The deployment, and the task where `model` is `deployment/task`. Raises NotFound, and Unavailable for one that
-    was not judged yet."""
+    """The deployment, and the task if `model` is `deployment/task`. Raises NotFound, and Unavailable if the deployment
+    is not judged yet."""
     id_, slash, task = model.partition("/")
     try:
         managed = deployments.get(id_)
@@ -167,10 +167,10 @@ def find(deployments: Deployments, model: str) -> tuple[Managed, str | None]:
 
 
 def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
-    """What serves `route` for a request's `model`: the named task, or the first of the deployment that can.
+    """The task that serves `route` for a request's `model`: the named one, or the deployment's first that can.
 
-    Raises NotFound for a name that is not there, Unavailable while it is not known yet, Unprocessable
-    (`unsupported_route`) for one that can't, with what it serves instead.
+    Raises NotFound for an unknown name, Unavailable while the deployment is not judged, Unprocessable
+    (`unsupported_route`), with the routes that it serves, if the model can't.
     """
     managed, task = find(deployments, model)
     graph = managed.judged_graph()
@@ -186,7 +186,7 @@ def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
 
 
 def unsupported(pointer: str, code: str, message: str) -> InvalidInput:
-    """400 in OpenAI's dialect, with its `param` and `code`."""
+    """An error with status 400, `param` and `code` in OpenAI's dialect."""
     return Unprocessable(message, [Fault(pointer, code, message)])
 
 
@@ -203,7 +203,7 @@ def _refusal(name: str, route: Route, graph: Graph, task: str | None) -> str:
 
 
 class _ById:
-    """A graph as a key: the same object, not an equal one."""
+    """A cache key that compares graphs by identity."""
 
     __slots__ = ("graph",)
 
@@ -224,7 +224,7 @@ def _servings(key: _ById) -> Mapping[str, Serving]:
 
 
 def _outputs(graph: Graph, task: Task) -> Iterator[Output]:
-    """Those of the declaration, as the edges of the task's Walks make them."""
+    """The declared outputs, with what the edges of the task's Walks say about them."""
     walks = dict.fromkeys(at.step.walk for at in steps_of(task))
     made: dict[str, list[tuple[WalkStructure, Edge]]] = {}
     for walk in walks:

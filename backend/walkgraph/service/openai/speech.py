@@ -1,6 +1,6 @@
-"""`POST /v1/audio/speech`: OpenAI's request as one of a task, and the task's sound as an answer while it is made.
+"""`POST /v1/audio/speech`: converts OpenAI's request to a task's, and streams the task's audio as the answer.
 
-Nothing is sent before the first piece of sound is there, so that what goes wrong until then has its status.
+Nothing is sent before the first piece of audio, so that earlier errors set the status.
 """
 
 import base64
@@ -27,17 +27,17 @@ from walkgraph.service.values import sound
 from walkgraph.wire import messages as m
 
 INSTRUCTIONS = ("instructions", "system_prompt")
-"""What the field calls the parameter that says how to speak."""
+"""Usual names of the parameter that says how to speak."""
 NAME_CHARACTERS = 129
-"""Of a deployment's and a task's name with a slash between them."""
+"""Most characters of `deployment/task`."""
 RATE_HEADER = "x-audio-rate"
-"""Samples a second: `pcm` has no header that would say so."""
+"""The sample rate, since `pcm` has no header that states it."""
 
 _log = structlog.get_logger("walkgraph.service")
 
 
 def bare_voice(voice: Any) -> Any:
-    """OpenAI's `{"id": "tara"}` is `"tara"`."""
+    """Replaces OpenAI's `{"id": "tara"}` with `"tara"`."""
     if isinstance(voice, dict):
         given = cast(dict[str, Any], voice)
         return given["id"] if set(given) == {"id"} else given
@@ -54,7 +54,7 @@ _VOICE_ID: dict[str, JsonValue] = {
 
 
 class SpeechRequest(BaseModel):
-    """OpenAI's body. Further keys are parameters of the task: `temperature`, `seed`, `max_tokens`."""
+    """OpenAI's body. Other keys are parameters of the task: `temperature`, `seed`, `max_tokens`."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
@@ -64,18 +64,18 @@ class SpeechRequest(BaseModel):
         default=None,
         min_length=1,
         max_length=256,
-        description="One of the task's, or `{\"id\": ...}` of one; without it the task's own.",
+        description="One of the task's voices, or `{\"id\": ...}` with one; by default the task's default voice.",
         json_schema_extra={"anyOf": [_VOICE, _VOICE_ID, {"type": "null"}]},
     )
     response_format: str = Field(
         default="mp3", max_length=16, json_schema_extra={"enum": list(sound.FORMATS)}, description="OpenAI's default."
     )
     stream_format: Literal["audio", "sse"] = "audio"
-    speed: float = Field(default=1.0, ge=0.25, le=4.0, description="Only 1.0 is spoken.")
+    speed: float = Field(default=1.0, ge=0.25, le=4.0, description="Only 1.0 is supported.")
     instructions: str | None = Field(
         default=None,
         max_length=limits.TEXT_CHARACTERS,
-        description="How to speak, where the task has a parameter for it.",
+        description="How to speak, if the task has a parameter for it.",
     )
 
 
@@ -83,11 +83,11 @@ class SpeechRequest(BaseModel):
 
 
 def task_body(asked: SpeechRequest, serving: Serving) -> dict[str, Any]:
-    """The body of the native request. Raises InvalidInput, with the pointer into OpenAI's."""
+    """The body of the native request. Raises InvalidInput with a pointer into OpenAI's body."""
     if asked.response_format not in sound.FORMATS:
         raise _wrong("/response_format", f"there are {_listed(sound.FORMATS)}")
     if asked.speed != 1.0:
-        raise _wrong("/speed", "this service speaks at speed 1.0; leave this out, and let the player be faster")
+        raise _wrong("/speed", "only speed 1.0 is supported; leave this out, and let the player change it")
     params: dict[str, Any] = dict(asked.model_extra or {})
     if asked.instructions is not None:
         params[_instructions(serving)] = asked.instructions
@@ -101,13 +101,13 @@ def task_body(asked: SpeechRequest, serving: Serving) -> dict[str, Any]:
 
 
 def voice_param(serving: Serving, voice: str, pointer: str) -> dict[str, str]:
-    """The task's parameter for OpenAI's `voice`. Raises InvalidInput that lists the choices."""
+    """The task's parameter for OpenAI's `voice`. Raises InvalidInput, which lists the choices."""
     name = serving.voice
     if name is None:
         raise _wrong(pointer, f"task `{serving.name}` has one voice; leave this out")
     choices = serving.params[name].choices
     if choices and voice not in choices:
-        raise _wrong(pointer, f"this voice is not here; there are {_listed(choices)}")
+        raise _wrong(pointer, f"there is no such voice; there are {_listed(choices)}")
     return {name: voice}
 
 
@@ -119,7 +119,7 @@ def _instructions(serving: Serving) -> str:
 
 
 def in_openai_terms(error: WalkgraphError, serving: Serving) -> WalkgraphError:
-    """A refusal of the native request, whose pointers are those of OpenAI's body."""
+    """The native request's error, with pointers into OpenAI's body."""
     if not isinstance(error, Unprocessable):
         return error
     text = serving.inputs_of("text")[0]
@@ -145,15 +145,15 @@ def _listed(names: Any) -> str:
 
 
 class Speech:
-    """The sound of one run as a stream of encoded bytes."""
+    """The audio of one run as a stream of encoded bytes."""
 
     def __init__(self, run: LiveRun, form: str, output: Output | None) -> None:
-        """`output`: the task's, that is the sound."""
+        """`output`: the task's audio output."""
         self.run, self._output = run, output
         self.sound = sound.Stream(form)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Bytes as they are ready, none of them empty. Raises RunFailed where the run does, and as `Stream.feed`."""
+        """Non-empty bytes as they become ready. Raises RunFailed if the run fails, and as `Stream.feed`."""
         async for event in self.run.follow():
             if isinstance(event, m.Output) and isinstance(event.value, m.Blob):
                 data = await self.sound.feed(event.value.data)
@@ -162,13 +162,13 @@ class Speech:
             elif isinstance(event, m.Finished) and event.error is not None:
                 raise RunFailed(event.error)
         if not self.sound.rate:
-            raise RunFailed(ErrorInfo(code="node_error", message="the model gave no sound; try another text or seed"))
+            raise RunFailed(ErrorInfo(code="node_error", message="the model output no audio; try another text or seed"))
         last = await self.sound.finish()
         if last:
             yield last
 
     def usage(self) -> dict[str, int]:
-        """Once it is over."""
+        """Token counts, once the run has ended."""
         end = self.run.finished
         read = end.read if end else 0
         made = counting.tokens(counting.loops_of(end, self._output)) if end else 0
@@ -176,9 +176,10 @@ class Speech:
 
 
 async def answer(request: Request, run: LiveRun, serving: Serving, form: str, *, events: bool) -> Response:
-    """The run's sound. Raises what ends it before the first byte; 499 where the client has left by then.
+    """Answers with the run's audio. Raises the run's error if it comes before the first byte; 499 if the client has
+    left by then.
 
-    `events`: as server-sent events. The run ends with the client.
+    `events`: as server-sent events. The run ends if the client leaves.
     """
     speech = Speech(run, form, serving.output_of("audio"))
     pieces = speech.pieces()
@@ -205,8 +206,7 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncGenerator[b
 
 
 class _Sound(Streamed):
-    """A failure on the way leaves it without an end, by which a client knows that some of it is missing: a chunked
-    answer that is cut off is an error to it."""
+    """Ends without the final chunk if the run fails, so that the client sees that the answer is incomplete."""
 
     async def stream_response(self, send: Send) -> None:
         try:

@@ -1,12 +1,12 @@
-"""Stop sequences: a text that comes in pieces, cut before the first of them."""
+"""Stop sequences: cuts a text, which comes in pieces, before the first of them."""
 
 from collections.abc import Sequence
 
 
 class Cutter:
-    """Gives a text's pieces back as soon as no stop sequence can begin in them.
+    """Returns the pieces of a text as soon as no stop sequence can begin in them.
 
-    The first stop is the one that is complete first; of two that end together, the one that began first.
+    The first stop is the one that is complete first; of two that end together, the one that began earlier.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -15,7 +15,7 @@ class Cutter:
         self.stopped = False
 
     def feed(self, piece: str) -> str:
-        """What may be told by now. Nothing any more once it has stopped."""
+        """Adds a piece; returns the text that can be sent by now. Empty after a stop."""
         if self.stopped:
             return ""
         if not self._stops:
@@ -30,12 +30,12 @@ class Cutter:
         return text[: len(text) - kept]
 
     def finish(self) -> str:
-        """What was held, and is no stop after all."""
+        """The text that was held back and turned out not to be a stop."""
         held, self._held = self._held, ""
         return held
 
     def _beginning(self, text: str) -> int:
-        """Characters at the end of a text that a stop may begin with."""
+        """Number of characters at the end of a text with which a stop may begin."""
         longest = min(max(len(stop) for stop in self._stops) - 1, len(text))
         return next(
             (n for n in range(longest, 0, -1) if any(stop.startswith(text[len(text) - n :]) for stop in self._stops)), 0

@@ -1,4 +1,4 @@
-"""Who changed what. It needs the scope `admin`."""
+"""The audit log. It needs the scope `admin`."""
 
 import json
 from typing import Annotated
@@ -27,8 +27,8 @@ async def entries(
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[Answer[AuditEntry]]:
-    """Newest first. `action`: one (`deployment.create`), or all of a kind (`deployment`); `since`: seconds since 1970;
-    `before`: the `id` of the last one of the page before."""
+    """Entries, newest first. `action`: one action (`deployment.create`), or all of a kind (`deployment`). `since`:
+    seconds since 1970. `before`: the `id` of the previous page's last entry."""
     rows = await services.store.read(
         queries.list_entries,
         action=action,

@@ -1,4 +1,4 @@
-"""What runs, and what is wanted to run."""
+"""Deployments: create, read, switch, restart, delete."""
 
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ async def list_all(services: ServicesDep) -> list[dict[str, Any]]:
 
 @router.post("", status_code=202)
 async def create(services: ServicesDep, caller: Request, request: DeploymentRequest) -> dict[str, Any]:
-    """Start a deployment; it is ready once its `state` says so."""
+    """Start a deployment. It serves once its `state` is `ready`."""
     named = request.graph if isinstance(request.graph, str) else ""
     attempt = act(caller, "deployment.create", request.name or named)
     async with services.audit.attempt(attempt):
@@ -44,7 +44,7 @@ async def get(
     after: int | None = None,
     wait: float = Query(default=20.0, ge=0, le=30),
 ) -> dict[str, Any]:
-    """How it is. With `after` (a `revision`) the answer waits for a later one, for `wait` seconds at most."""
+    """The deployment's status. With `after`, a `revision`, waits up to `wait` seconds for a later revision."""
     managed = services.deployments.get(deployment)
     if after is not None:
         await managed.changed_after(after, wait)
@@ -53,7 +53,7 @@ async def get(
 
 @router.get("/{deployment}/graph")
 async def graph(services: ServicesDep, deployment: Name) -> dict[str, Any]:
-    """The document it was made from."""
+    """The graph document that it was made from."""
     return services.deployments.get(deployment).serving.documents.graph
 
 
@@ -66,9 +66,9 @@ async def placement(services: ServicesDep, deployment: Name) -> dict[str, Any]:
 async def switch(
     services: ServicesDep, caller: Request, deployment: Name, request: SwitchRequest, grace: SwitchGrace = 60.0
 ) -> dict[str, Any]:
-    """Switch to another graph, or placement, without a pause: the new version starts beside the old one, which serves
-    until the new one is ready; then its runs may finish for `grace` seconds. `next` tells how far the new one is, or
-    why it failed: the old one then goes on. Sessions end with the old version. A switch under way is replaced."""
+    """Switch to another graph or placement without a pause. The new version starts beside the old one, which serves
+    until the new one is ready; then its runs may finish for `grace` seconds. `next` shows the new version's progress,
+    or why it failed; the old one then goes on. Sessions end with the old version. Replaces a switch under way."""
     attempt = act(caller, "deployment.replace", deployment)
     async with services.audit.attempt(attempt):
         graph = await resolve(services.store, "graph", request.graph)
@@ -83,7 +83,7 @@ async def switch(
 async def restart(
     services: ServicesDep, caller: Request, deployment: Name, grace: SwitchGrace = 60.0
 ) -> dict[str, Any]:
-    """A switch to the same documents."""
+    """Switch to the same documents in a new process."""
     attempt = act(caller, "deployment.restart", deployment)
     async with services.audit.attempt(attempt):
         managed = await services.deployer.restart(deployment, grace, attempt)
@@ -92,7 +92,7 @@ async def restart(
 
 @router.delete("/{deployment}/next", status_code=204, response_class=Response)
 async def forget_next(services: ServicesDep, caller: Request, deployment: Name) -> Response:
-    """Give up the switch that is under way, or clear one that failed; the version that serves goes on."""
+    """Cancel the switch that is under way, or clear one that failed. The serving version goes on."""
     attempt = act(caller, "deployment.forget", deployment)
     async with services.audit.attempt(attempt):
         await services.deployer.forget_next(deployment)
@@ -104,7 +104,7 @@ async def forget_next(services: ServicesDep, caller: Request, deployment: Name) 
 async def delete(
     services: ServicesDep, caller: Request, deployment: Name, grace: float = Query(default=5.0, ge=0, le=600)
 ) -> Response:
-    """Undeploy; its runs may finish for up to `grace` seconds. Answers when it is gone."""
+    """Undeploy. Runs may finish for up to `grace` seconds. Answers when the deployment is gone."""
     attempt = act(caller, "deployment.delete", deployment)
     async with services.audit.attempt(attempt):
         await services.deployer.delete(deployment, grace, attempt)

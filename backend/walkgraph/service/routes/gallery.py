@@ -1,4 +1,4 @@
-"""What there is to start from."""
+"""The gallery of graphs to start from."""
 
 import anyio.to_thread
 from fastapi import APIRouter
@@ -14,6 +14,6 @@ router = APIRouter(tags=["graphs"], route_class=StrictRoute)
 
 @router.get("/api/v1/gallery")
 async def gallery(services: ServicesDep) -> list[Answer[GalleryEntry]]:
-    """Every stored graph with its tasks, and whether it could be deployed on this machine while nothing else runs."""
+    """Every stored graph with its tasks, and whether it could be deployed on this machine if nothing else ran."""
     rows = await services.store.read(queries.list_documents, "graph")
     return await anyio.to_thread.run_sync(services.gallery.entries, rows)

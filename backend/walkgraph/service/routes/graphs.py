@@ -1,4 +1,4 @@
-"""Drafts of graphs, their checks and drawings."""
+"""Graph drafts with their checks, drawings and simulations."""
 
 import json
 from dataclasses import asdict
@@ -32,14 +32,14 @@ _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictR
 
 @_extra.post("/check")
 async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answer[Check]:
-    """Everything that is wrong with a document, whatever it is, and which of its weights aren't on this machine."""
+    """All problems of a document, including weights that aren't on this machine."""
     report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots)
     return Check(ok=report.ok, problems=problems_shown(report.problems))
 
 
 @_extra.post("/python")
 async def python(services: ServicesDep, request: PythonRequest) -> Answer[Python]:
-    """The graph as a Python program that makes the same graph. Raises Unprocessable for what is not well-formed."""
+    """The graph as a Python program that builds it. Raises Unprocessable if the graph is malformed."""
     found = await resolve(services.store, "graph", request.graph)
     graph = await anyio.to_thread.run_sync(_well_formed, found.value, "/graph")
     return Python(text=await anyio.to_thread.run_sync(to_python, graph))
@@ -47,15 +47,15 @@ async def python(services: ServicesDep, request: PythonRequest) -> Answer[Python
 
 @_extra.post("/simulate")
 async def simulate(services: ServicesDep, request: SimulateRequest) -> Answer[answers.Simulation]:
-    """What a request of these parameters, inputs and parts would do: the steps taken, how often loops turn, which uses
-    are called, and why. Nothing is run."""
+    """Predicts a request with these parameters, inputs and parts: its steps, the iterations of loops, which uses are
+    called, and why. Runs nothing."""
     found = await resolve(services.store, "graph", request.graph)
     return await anyio.to_thread.run_sync(_simulated, found.value, request)
 
 
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
 async def drawing(services: ServicesDep, name: Name, walk: str | None = None) -> str:
-    """The component graph, or one Walk of it, as Mermaid text. Raises Unprocessable for what is not well-formed."""
+    """The component graph, or one of its Walks, as Mermaid text. Raises Unprocessable if the graph is malformed."""
     row = await services.store.read(queries.get_document, "graph", name)
     return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
 
@@ -82,7 +82,7 @@ def _well_formed(document: Any, prefix: str) -> Graph:
     report = check_graph(document)
     if report.graph is None:
         faults = [Fault(prefix + p.pointer, p.code, p.message) for p in report.problems]
-        raise Unprocessable("this needs a well-formed graph; mend what `errors` lists", faults)
+        raise Unprocessable("this needs a well-formed graph; fix what `errors` lists", faults)
     return report.graph
 
 

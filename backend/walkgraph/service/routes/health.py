@@ -1,5 +1,5 @@
-"""Whether the service is alive, and whether it can serve. Open to everybody, so it says little else: what an operator
-has to do where the database is lost, without its path."""
+"""Liveness and readiness. Open to everybody, so the answers say little else: only what an operator must do if the
+database is lost, without its path."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ _READY = {
         "required": ["status"],
     }
 }
-_ANSWERS: dict[int | str, dict[str, Any]] = {200: answer("It can.", _STATUS), 503: answer("Not now.", _READY)}
+_ANSWERS: dict[int | str, dict[str, Any]] = {200: answer("Ready.", _STATUS), 503: answer("Not ready.", _READY)}
 
 
-@router.get("/health/live", responses={200: answer("It is alive.", _STATUS)})
+@router.get("/health/live", responses={200: answer("Alive.", _STATUS)})
 async def live() -> JSONResponse:
     return JSONResponse({"status": "live"})
 
@@ -31,8 +31,8 @@ async def live() -> JSONResponse:
 @router.get("/health/ready", responses=_ANSWERS)
 @router.get("/health", include_in_schema=False)
 async def ready(services: ServicesDep, deployment: str | None = Query(default=None, max_length=64)) -> JSONResponse:
-    """200 once what is wanted serves (or the one deployment asked for); 503 while loading or draining, and while
-    nothing can be saved: `detail` says what to do then."""
+    """200 if any deployment serves or none exists; with `deployment`, if that one is ready. 503 while draining, and
+    without `deployment` while nothing can be saved: then `detail` says what to do."""
     if is_ready(services, deployment):
         return JSONResponse({"status": "ready"})
     told = {"status": "not ready"}

@@ -1,4 +1,4 @@
-"""Keys of clients. All of it needs the scope `admin`."""
+"""Clients' keys. All routes need the scope `admin`."""
 
 from typing import Annotated
 
@@ -20,14 +20,14 @@ KeyId = Annotated[str, Path(pattern=r"^[0-9a-f]{8}$")]
 
 @router.get("")
 async def list_all(services: ServicesDep, former: Annotated[bool, Query()] = False) -> list[Answer[Key]]:
-    """Oldest first; with `former` also those that were revoked, or have expired."""
+    """Keys, oldest first. With `former`, revoked and expired ones too."""
     rows = [row for row in services.keys.listed() if former or services.keys.is_valid(row)]
     return [_shown(services, row) for row in rows]
 
 
 @router.post("", status_code=201)
 async def add(services: ServicesDep, caller: Request, request: KeyRequest) -> Answer[KeyMade]:
-    """Make a key. Its `secret` is in this answer, and nowhere else."""
+    """Make a key. Its `secret` is shown only in this answer."""
     attempt = act(caller, "key.add", request.name)
     async with services.audit.attempt(attempt):
         row, secret = await services.keys.add(
@@ -48,7 +48,7 @@ async def get(services: ServicesDep, key: KeyId) -> Answer[Key]:
 
 @router.delete("/{key}")
 async def revoke(services: ServicesDep, caller: Request, key: KeyId) -> Answer[Key]:
-    """It counts no more, at once; what is open with it is closed, and runs that end with their client end."""
+    """Revoke a key at once. Its open requests and sockets are closed, and their runs end unless they run detached."""
     attempt = act(caller, "key.revoke", key)
     async with services.audit.attempt(attempt):
         row = await services.keys.revoke(key, attempt)

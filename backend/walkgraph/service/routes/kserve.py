@@ -42,10 +42,10 @@ _GIVEN: dict[int | str, dict[str, Any]] = {
 
 
 def _said(flag: str, *names: str) -> dict[int | str, dict[str, Any]]:
-    """The answers to whether something can serve: both tell of it in the same words."""
+    """The two answers of a readiness check, which share a schema."""
     properties = {flag: {"type": "boolean"}, **{name: {"type": "string"} for name in names}}
     schema = {"application/json": {"type": "object", "properties": properties, "required": [flag, *names]}}
-    return {200: answer("It can.", schema), 503: answer("Not now.", schema)}
+    return {200: answer("Ready.", schema), 503: answer("Not ready.", schema)}
 
 
 @router.get("")
@@ -66,7 +66,7 @@ async def ready(services: ServicesDep) -> JSONResponse:
 @router.get("/models/{model}")
 @router.get("/models/{model}/versions/{version}")
 async def metadata(services: ServicesDep, model: Name, version: Name | None = None) -> ModelMeta:
-    """What the version takes and gives; of the model, its first."""
+    """Inputs and outputs of a version; by default of the model's first one."""
     graph, task = _version(services, model, version)
     return protocol.described(model, graph, task)
 
@@ -83,7 +83,7 @@ async def model_ready(services: ServicesDep, model: Name, version: Name | None =
 @router.post("/models/{model}/infer", openapi_extra=_ASKED, responses=_GIVEN)
 @router.post("/models/{model}/versions/{version}/infer", openapi_extra=_ASKED, responses=_GIVEN)
 async def infer(services: ServicesDep, request: Request, model: Name, version: Name | None = None) -> Response:
-    """Run a task; its outputs come when all are there."""
+    """Run a task. Answers when all outputs are there."""
     graph, name = _version(services, model, version)
     task = graph.tasks[name]
     refuse_if_full(services, model, request)
@@ -114,7 +114,8 @@ def _readiness(said: dict[str, Any]) -> JSONResponse:
 
 
 def _version(services: Services, model: str, version: str | None) -> tuple[Graph, str]:
-    """Raises NotFound, and Unavailable before the deployment was judged on this start."""
+    """(graph, task) of a version. Raises NotFound, and Unavailable until the deployment is judged after the service's
+    start."""
     managed = services.deployments.get(model)
     graph = managed.judged_graph()
     name = version or next(iter(graph.tasks), "")

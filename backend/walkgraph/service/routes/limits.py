@@ -1,4 +1,4 @@
-"""What a caller may send at most."""
+"""The limits on what a caller may send."""
 
 from fastapi import APIRouter
 

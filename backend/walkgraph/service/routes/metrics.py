@@ -1,4 +1,4 @@
-"""For Prometheus: behind the bearer token, as everything."""
+"""Metrics for Prometheus. They need a token like all other routes."""
 
 from typing import Annotated
 
@@ -15,6 +15,6 @@ _TEXT = answer("The series.", {"text/plain": {"type": "string"}, "application/op
 
 @router.get("/metrics", response_class=Response, responses={200: _TEXT})
 async def metrics(services: ServicesDep, accept: Annotated[str, Header(max_length=1000)] = "") -> Response:
-    """Prometheus' text, or OpenMetrics' where that is accepted."""
+    """Metrics in Prometheus' text format, or in OpenMetrics' if the client accepts it."""
     content, kind = services.metrics.render(accept)
     return Response(content, headers={"Content-Type": kind})

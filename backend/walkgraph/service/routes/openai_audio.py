@@ -1,4 +1,4 @@
-"""Speech as OpenAI's clients ask for it."""
+"""OpenAI's route for speech."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 _BYTES = {"type": "string", "format": "binary"}
 _KINDS = {form.media_type.partition(";")[0]: _BYTES for form in sound.FORMATS.values()}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: documenting.answer("Sound, or events with it, as it is made.", {**_KINDS, "text/event-stream": _BYTES}),
+    200: documenting.answer("Audio, or events with it, as it is generated.", {**_KINDS, "text/event-stream": _BYTES}),
 }
 
 
 @router.post("/v1/audio/speech", response_class=Response, responses=_ANSWERS)
 async def speak(services: ServicesDep, request: Request, asked: SpeechRequest) -> Response:
-    """Read a text aloud. The sound leaves while it is made; a client that leaves ends it."""
+    """Read a text aloud. The audio is sent while it is generated; if the client leaves, the run ends."""
     found = serving.resolve(services.deployments, asked.model, "audio.speech")
     body = speech.task_body(asked, found.serving)
     request.scope["state"][ASKED] = asked.model_dump()

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: OpenAI's request as runs of a task, one for each choice."""
+"""`POST /v1/chat/completions`: one run of a task for each choice of OpenAI's request."""
 
 from contextlib import ExitStack
 
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/chat", tags=["openai"], route_class=StrictRoute, 
 
 @router.post("/completions", response_model=Completion, responses={200: {"content": _STREAM}})
 async def complete(services: ServicesDep, request: Request, body: ChatRequest) -> Response:
-    """Ask a task whose answer is text. Fields that are not OpenAI's are parameters of the task."""
+    """Run a task whose output is text. Fields that are not OpenAI's are parameters of the task."""
     resolved = serving.resolve(services.deployments, body.model, "chat.completions")
     if idempotency.NAME in request.headers:
         request.state.asked = body.model_dump(mode="json")

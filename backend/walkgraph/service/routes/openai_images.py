@@ -1,4 +1,4 @@
-"""OpenAI's routes for pictures."""
+"""OpenAI's routes for images."""
 
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ router = APIRouter(tags=["openai"], route_class=StrictRoute, responses=ANSWERS)
 _STREAM = {"type": "string", "description": "Server-sent events: `*.partial_image`, then `*.completed`."}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: answer(
-        "The pictures; with `stream` as they come.",
+        "The images; with `stream`, events as they come.",
         {"application/json": schema_of(PicturesShown), disconnects.EVENTS: _STREAM},
     )
 }
@@ -41,7 +41,7 @@ def _edit_content() -> dict[str, Any]:
 
 @router.post("/v1/images/generations", response_class=Response, responses=_RESPONSES)
 async def generate(services: ServicesDep, request: Request, asked: Annotated[PicturesRequest, Body()]) -> Response:
-    """Draw what a prompt says. Further keys are parameters of the task."""
+    """Generate images from a prompt. Keys that are not OpenAI's are parameters of the task."""
     resolved = pictures.resolve(services.deployments, asked.model, "images.generations")
     return await _answered(services, request, resolved, asked, None, "image_generation")
 
@@ -53,7 +53,7 @@ async def generate(services: ServicesDep, request: Request, asked: Annotated[Pic
     openapi_extra={"requestBody": {"required": True, "content": _edit_content()}},
 )
 async def edit(services: ServicesDep, request: Request) -> Response:
-    """Change pictures as a prompt says: a form with files, or JSON with `data:` URLs."""
+    """Edit images by a prompt. Takes a form with files, or JSON with `data:` URLs."""
     if multipart.is_form(request.headers.get("content-type", "")):
         form = await multipart.read(request)
         resolved = pictures.resolve(services.deployments, forms.model_of(form), "images.edits")
@@ -67,7 +67,7 @@ async def edit(services: ServicesDep, request: Request) -> Response:
 @router.post("/v1/images/variations", include_in_schema=False)
 async def vary() -> Response:
     raise NotFound(
-        "there are no variations here: draw with `/v1/images/generations` and another `seed`, or change a picture with "
+        "variations are not supported: draw with `/v1/images/generations` and another `seed`, or change a picture with "
         "`/v1/images/edits`"
     )
 
@@ -75,7 +75,7 @@ async def vary() -> Response:
 async def _answered(
     services: Services, request: Request, resolved: Resolved, asked: PicturesRequest, shown: Shown | None, kind: Kind
 ) -> Response:
-    """One run a picture."""
+    """Starts one run per image."""
     serving = resolved.serving
     bodies = pictures.task_bodies(asked, serving, shown)
     quality = 100 if asked.output_compression is None else asked.output_compression

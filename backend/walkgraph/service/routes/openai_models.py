@@ -1,4 +1,4 @@
-"""OpenAI's list of models: the deployments, and which routes their tasks serve."""
+"""OpenAI's list of models: the deployments with the routes that their tasks serve."""
 
 from typing import Annotated, Literal
 
@@ -16,13 +16,13 @@ router = APIRouter(prefix="/v1/models", tags=["openai"], route_class=StrictRoute
 
 class Model(BaseModel):
     id: str
-    """`deployment`, or `deployment/task`: what `model` of a request may be."""
+    """`deployment` or `deployment/task`, as in a request's `model`."""
     object: Literal["model"] = "model"
     created: int
     """Seconds since 1970."""
     owned_by: str = "walkgraph"
     routes: dict[serving.Route, list[str]]
-    """Which tasks serve a route; `deployment` alone means the first. Empty until the deployment is known to fit."""
+    """The tasks that serve each route; `deployment` alone means the first. Empty until the graph has been checked."""
 
 
 class Models(BaseModel):
@@ -37,7 +37,7 @@ async def list_models(services: ServicesDep) -> Models:
 
 @router.get("/{model:path}")
 async def get_model(services: ServicesDep, model: Annotated[str, Path(min_length=1, max_length=200)]) -> Model:
-    """A deployment, or one task of it."""
+    """A deployment or one of its tasks."""
     return _shown(*serving.find(services.deployments, model))
 
 

@@ -1,4 +1,4 @@
-"""Conversations as OpenAI's realtime clients hold them."""
+"""OpenAI's realtime conversations."""
 
 from typing import Any
 
@@ -17,12 +17,13 @@ from walkgraph.service.runs.submission import submit
 router = APIRouter(tags=["openai"])
 
 _PROTOCOL = "realtime"
-"""What OpenAI's clients in browsers offer beside their key, and want to be answered."""
+"""The subprotocol that OpenAI's browser clients offer beside their key and expect to be accepted."""
 
 
 @router.websocket("/v1/realtime")
 async def converse(services: ServicesDep, socket: WebSocket, model: str = "") -> None:
-    """Turn by turn, in OpenAI's events. A model that isn't there, or can't talk, refuses the handshake."""
+    """Hold a conversation in turns, with OpenAI's events. The handshake is refused if the model doesn't exist or can't
+    talk."""
 
     def resolve() -> Resolved:
         if not model:

@@ -1,4 +1,4 @@
-"""Drafts of placements."""
+"""Placement drafts."""
 
 from walkgraph.service.deployments import documents
 

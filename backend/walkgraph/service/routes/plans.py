@@ -1,4 +1,4 @@
-"""Graph + placement -> plan, without starting anything."""
+"""Plans a graph with a placement, without starting anything."""
 
 import anyio.to_thread
 from fastapi import APIRouter
@@ -23,8 +23,8 @@ router = APIRouter(prefix="/api/v1/plans", tags=["plans"], route_class=StrictRou
 
 @router.post("")
 async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Plan]:
-    """The plan, or every reason why there is none. Counts as free what running deployments leave; with `hardware`, the
-    GPUs are assumed to be there and empty."""
+    """The plan, or all reasons why there is none. Running deployments' memory counts as taken; with `hardware`, empty
+    GPUs are assumed instead."""
     graph = await resolve(services.store, "graph", request.graph)
     placement = await resolve(services.store, "placement", request.placement)
     roots = services.settings.checkpoint_roots
@@ -81,7 +81,8 @@ def _copy(plan: Plan, copy: Copy) -> answers.Copy:
 
 
 def _loops(plan: Plan) -> list[answers.Loop]:
-    """Those that the author wrote. The tables of Walks that run per chunk come after the others."""
+    """The loops that the author wrote, without the outer one that a Walk run per chunk adds. The tables of such Walks
+    come last and replace the others."""
     shown: dict[tuple[str, str], answers.Loop] = {}
     for walk in plan.walks:
         for loop in walk.loops[1:] if walk.chunked else walk.loops:

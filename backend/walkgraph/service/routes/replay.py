@@ -1,4 +1,4 @@
-"""Runs once more, and what two runs differ by."""
+"""Replays of runs, and differences between two runs."""
 
 import msgspec
 from fastapi import APIRouter
@@ -17,15 +17,15 @@ router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=Stric
 
 @router.post("/replay", status_code=202)
 async def again(services: ServicesDep, caller: Request, run: RunName, request: ReplayRequest) -> Answer[Run]:
-    """Start a run with the same inputs, parameters and seed, on the same deployment or another one. It needs no
-    client; by default it is recorded."""
+    """Start a run with the same inputs, parameters and seed, on the same deployment or another. It goes on without a
+    client, and is recorded by default."""
     started = await replay.replay(services, run, request.deployment, record=request.record, caller=caller)
     return runs.public(runs.row_of(started), started)
 
 
 @router.get("/differences/{other}", response_model=Answer[Differences])
 async def differences(services: ServicesDep, run: RunName, other: OtherRunName) -> Response:
-    """What passed inside two runs, and came out of them, value by value. Where neither was recorded, their outputs."""
+    """Compare two runs value by value, inside and at their outputs; only at their outputs if neither was recorded."""
     found = await replay.compared(services, run, other)
-    # Not by the model: numbers that aren't finite become null.
+    # Encoded directly, not by the model: non-finite numbers become null.
     return Response(msgspec.json.encode(found), media_type="application/json")

@@ -1,4 +1,4 @@
-"""Runs as a resource: they go on without their client, can be followed, cancelled, and are remembered."""
+"""Runs as a resource: they go on without their client, can be followed and cancelled, and are remembered."""
 
 import time
 from typing import Annotated, Any, Literal
@@ -24,13 +24,13 @@ router = APIRouter(tags=["runs"], route_class=StrictRoute)
 _PREFIX = "/api/v1/runs"
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _EVENTS: dict[int | str, dict[str, Any]] = {
-    200: answer("Its events, from the first one on.", {"text/event-stream": {"type": "string"}})
+    200: answer("The run's events, from the first one on.", {"text/event-stream": {"type": "string"}})
 }
 
 
 @router.post(_PREFIX, status_code=202)
 async def create(services: ServicesDep, caller: Request, request: RunRequest) -> Answer[Run]:
-    """Start a run that needs no client."""
+    """Start a run that goes on without a client."""
     run = submit(services, request.deployment, request.task, request.request, caller)
     return runs.public(runs.row_of(run), run)
 
@@ -44,8 +44,8 @@ async def list_runs(
     limit: Limit = 100,
     before: float | None = None,
 ) -> list[Answer[Run]]:
-    """Newest first; `before` is the `created_at` of the last one of the page before. Of a key with the scope `infer`
-    alone: its own."""
+    """Runs, newest first. `before`: the `created_at` of the previous page's last run. A key that has only the scope
+    `infer` sees its own runs."""
     caller = caller_of(request)
     own = None if caller.sees_all_runs else caller.key
     before = before if before is not None else time.time() + 1
@@ -63,14 +63,14 @@ async def get(services: ServicesDep, run: RunName) -> Answer[Run]:
 
 @router.get(_PREFIX + "/{run}/result")
 async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
-    """The outputs so far; all of them once the run is done."""
+    """The outputs so far; all of them once the run's `state` is `done`."""
     live = services.runs.live(run)
     return {"state": live.state, **runs.result_of(live)}
 
 
 @router.get(_PREFIX + "/{run}/request")
 async def asked(services: ServicesDep, run: RunName) -> Answer[Asked]:
-    """What its client sent, for as long as the run can be followed."""
+    """The client's request, as long as the run can be followed."""
     live = services.runs.live(run)
     found = live.asked
     return Asked(
@@ -84,7 +84,7 @@ async def asked(services: ServicesDep, run: RunName) -> Answer[Asked]:
 
 @router.get(_PREFIX + "/{run}/events", response_class=Response, responses=_EVENTS)
 async def events(services: ServicesDep, run: RunName) -> Response:
-    """Everything from the start as server-sent events; the run goes on when the client leaves."""
+    """All events from the start, as server-sent events. The run goes on if the client leaves."""
     return streaming.sse(services.runs.live(run), abort=False)
 
 

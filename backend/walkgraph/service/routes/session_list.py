@@ -1,4 +1,4 @@
-"""What a deployment keeps between the runs of its sessions."""
+"""Lists and ends the sessions of a deployment."""
 
 from typing import Annotated
 
@@ -15,13 +15,13 @@ from walkgraph.wire.answers.deployments import SessionEnds, SessionKept, Session
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute)
 SessionName = Annotated[str, Path(min_length=1, max_length=73)]
-"""64 characters of its own, and the key's that others know it by."""
+"""64 characters of the name, and the prefix with a key's id."""
 
 
 @router.get("/{deployment}")
 async def list_sessions(services: ServicesDep, request: Request, deployment: Name) -> Answer[Sessions]:
-    """The sessions of the version that serves, and the memory that they hold. A key with the scope `infer` alone sees
-    its own; where another key's are seen, they are called `KEY:NAME`."""
+    """The sessions of the serving version, and the memory that they hold. A key that has only the scope `infer` sees
+    its own; sessions of other keys are named `KEY:NAME`."""
     caller = caller_of(request)
     told = (await services.deployments.get(deployment).serving.sessions()).sessions
     named = [(caller.session_shown(session.name), session) for session in told]
@@ -37,7 +37,7 @@ async def list_sessions(services: ServicesDep, request: Request, deployment: Nam
 async def end_session(
     services: ServicesDep, request: Request, deployment: Name, session: SessionName
 ) -> Answer[SessionEnds]:
-    """Free what it keeps once nothing of it runs. A request that waits in it, or comes later, begins it anew."""
+    """End a session: free its states once none of its runs is under way. Waiting and later requests start a new one."""
     caller = caller_of(request)
     serving = services.deployments.get(deployment).serving
     others = caller.ends_all_runs and caller.key is not None

@@ -1,4 +1,4 @@
-"""Sessions: a socket on which every message is a request, and what its runs keep stays between them."""
+"""Sessions: a socket on which every message is a request, and whose runs share states."""
 
 import secrets
 from typing import Annotated, Any
@@ -25,8 +25,8 @@ async def converse(
     session: Annotated[str, Query(max_length=64)] = "",
     frames: FrameForm = "json",
 ) -> None:
-    """Every message is the body of a request to the task, with an `id` if the client likes; every answer names it as
-    `request`. A name that other sockets and requests use continues their session."""
+    """Every message is the body of a request to the task, with an optional `id` that its answers repeat as `request`.
+    Sockets and requests with the same `session` share it."""
     await streaming.accept(socket)
     try:
         if declared(services.deployments.get(deployment), task).session is None:

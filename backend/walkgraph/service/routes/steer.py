@@ -1,4 +1,4 @@
-"""Runs step by step."""
+"""Pauses and single steps of runs."""
 
 from fastapi import APIRouter
 
@@ -14,8 +14,8 @@ router = APIRouter(prefix="/api/v1/runs/{run}", tags=["runs"], route_class=Stric
 
 @router.post("/steer", status_code=202)
 async def steer(services: ServicesDep, run: RunName, request: SteerRequest) -> Answer[Steered]:
-    """Pause a run before its next calls, make one of them, go on to the next iteration, or go on. What follows is told
-    as frames `paused` and `resumed`, and by the run itself."""
+    """Pause a run before its next calls, make one call, go on to the next iteration, or resume. Telemetry sends the
+    frames `paused` and `resumed`, and the run shows its state."""
     live = services.runs.live(run)
     steering.steer(live, request)
     return Steered(run=live.id, paused=runs.paused_of(live))

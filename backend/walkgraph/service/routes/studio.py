@@ -1,4 +1,4 @@
-"""How a browser gets in."""
+"""Access for browsers."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1/studio", tags=["studio"], route_class=StrictR
 
 @router.get("/access")
 async def access(services: ServicesDep) -> Answer[Access]:
-    """Where the service's home and its token are, for code that is to be run beside it."""
+    """Paths of the service's home and token, for code examples to run on the same machine."""
     return access_of(services.settings)
 
 

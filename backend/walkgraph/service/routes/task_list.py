@@ -1,4 +1,4 @@
-"""What the tasks of a deployment take and give."""
+"""Tasks with their inputs, outputs and parameters."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 
 @router.get("/v1/tasks")
 async def list_all_tasks(services: ServicesDep) -> list[dict[str, Any]]:
-    """Of all deployments but those that are not judged yet on this start; for keys that may not list deployments."""
+    """The tasks of all deployments whose graphs are checked already; for keys that may not list deployments."""
     graphs = [(managed, managed.graph) for managed in services.deployments.listed()]
     return [_shown(managed, name, task) for managed, graph in graphs if graph for name, task in graph.tasks.items()]
 
@@ -29,7 +29,7 @@ async def list_tasks(services: ServicesDep, deployment: Name) -> list[dict[str, 
 
 @router.get("/v1/tasks/{deployment}/{task}")
 async def get_task(services: ServicesDep, deployment: Name, task: Name) -> dict[str, Any]:
-    """What the task takes: `schema` is the JSON Schema of the body that is sent here by POST."""
+    """A task. `schema` is the JSON Schema of the body for a POST to this path."""
     managed = services.deployments.get(deployment)
     return _shown(managed, task, declared(managed, task))
 

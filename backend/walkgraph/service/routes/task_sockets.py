@@ -1,4 +1,4 @@
-"""Inference over a WebSocket: one request, one run, every event as a message."""
+"""Inference over a WebSocket: one request, one run, one message per event."""
 
 from fastapi import APIRouter, WebSocket
 from starlette.websockets import WebSocketDisconnect
@@ -17,7 +17,7 @@ router = APIRouter(tags=["tasks"])
 async def run_over_websocket(
     services: ServicesDep, socket: WebSocket, deployment: Name, task: Name, frames: FrameForm = "json"
 ) -> None:
-    """The first message is the request; then every event as a message. Closing the socket ends the run."""
+    """The first message is the request; every event follows as a message. Closing the socket ends the run."""
     await streaming.accept(socket)
     try:
         body, found = await streaming.first_message(socket, limits.WS_FRAME_BYTES)

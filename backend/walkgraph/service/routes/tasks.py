@@ -22,8 +22,8 @@ router = APIRouter(tags=["tasks"], route_class=StrictRoute)
     openapi_extra=answering.REQUEST,
 )
 async def run_task(services: ServicesDep, request: Request, deployment: Name, task: Name) -> Response:
-    """Run a task and answer with its outputs; with `"stream": true`, or `Accept: text/event-stream`, as they come; with
-    another `Accept`, as bytes."""
+    """Run a task and answer with its outputs. `"stream": true` or `Accept: text/event-stream` sends them as they come;
+    other `Accept` types return an output's bytes, or a form."""
     kinds = answering.accepted(request.headers.get("accept", ""))
     if not kinds:
         return answering.refused()

@@ -18,7 +18,7 @@ router = APIRouter(tags=["telemetry"])
 async def telemetry(
     services: ServicesDep, socket: WebSocket, deployment: str | None = Query(default=None, max_length=64)
 ) -> None:
-    """First `welcome`, and how every deployment is; then frames as they come."""
+    """Sends `welcome` and the status of every deployment, then frames as they come."""
     await streaming.accept(socket)
     tell = partial(streaming.send_text, socket)
     for managed in services.deployments.listed():
@@ -33,12 +33,12 @@ async def telemetry(
 
 
 async def _listen(socket: WebSocket) -> None:
-    """Nothing is expected from the client but its leaving."""
+    """Discards the client's messages until it leaves."""
     while True:
         try:
             await streaming.receive_json(socket, limits.WS_MESSAGE_BYTES)
         except streaming.Unreadable as fault:
-            # What the hub tells are whole messages: between two of them there is room.
+            # The hub sends whole messages, so this doesn't come in the middle of one.
             await streaming.refuse(socket, fault.error, fault.code)
             return
         except WebSocketDisconnect:

@@ -1,4 +1,4 @@
-"""What runs did, when and where: traces of those that go on, and of those that are over."""
+"""Traces of running and finished runs: what they did, when and where."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -23,7 +23,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Runs = Annotated[int, Query(ge=1, le=200)]
 Task = Annotated[str | None, Query(max_length=64)]
 _FILES = [{"type": "object", "required": [key]} for key in ("traceEvents", "resourceSpans")]
-_TRACE = answer("The trace, or a file of it.", {"application/json": {"anyOf": [schema_of(Trace), *_FILES]}})
+_TRACE = answer("The trace, or its export.", {"application/json": {"anyOf": [schema_of(Trace), *_FILES]}})
 _ENCODE: dict[str, Callable[[Trace], bytes]] = {
     "json": msgspec.json.encode,
     "perfetto": perfetto.encode,
@@ -37,9 +37,9 @@ async def trace(
     run: RunName,
     format: Literal["json", "perfetto", "otlp"] = "json",  # noqa: A002
 ) -> Response:
-    """By columns, as `telemetry.trace.Trace` says; of a run that goes on, as far as it has come. Of one that nothing
-    was told of, while it can be followed: of level `off`, and empty. As `perfetto` (for ui.perfetto.dev) or `otlp`
-    (the body of an OpenTelemetry export) it is a file."""
+    """The trace by columns, as `telemetry.trace.Trace` defines them; so far, if the run is unfinished. A run without
+    telemetry has an empty trace of level `off` while it can be followed. `perfetto` (for ui.perfetto.dev) and `otlp`
+    (the body of an OpenTelemetry export) are sent as files."""
     found = await services.traces.trace(run)
     data = await anyio.to_thread.run_sync(_ENCODE[format], found)
     name = f"{run}.{format}.json"
@@ -49,13 +49,13 @@ async def trace(
 
 @router.get("/runs/{run}/why", response_model=Answer[answers.Why])
 async def why(services: ServicesDep, run: RunName) -> Response:
-    """Where its time went, and what it waited for."""
+    """Where the run's time went, and what it waited for."""
     return await _answer(await services.traces.why(run))
 
 
 @router.get("/deployments/{deployment}/statistics", response_model=Answer[answers.Statistics])
 async def statistics(services: ServicesDep, deployment: Name, task: Task = None, runs: Runs = 100) -> Response:
-    """What its nodes did, over the newest `runs` traces that are kept."""
+    """Statistics of the deployment's nodes over its newest `runs` stored traces."""
     return await _answer(await services.traces.statistics(deployment, task, runs))
 
 
@@ -63,12 +63,12 @@ async def statistics(services: ServicesDep, deployment: Name, task: Task = None,
 async def listed(
     services: ServicesDep, deployment: Name, task: Task = None, limit: Limit = 100
 ) -> list[Answer[answers.TraceListed]]:
-    """Those that are kept, newest first; they outlive the deployment."""
+    """Stored traces, newest first. They outlive the deployment."""
     shown = {"run", "task", "state", "level", "seconds", "blocks", "recorded"}
     rows = await services.traces.listed(deployment, task, limit)
     return [answers.TraceListed(**row.model_dump(include=shown), at=row.created_at) for row in rows]
 
 
 async def _answer(found: Why | Statistics) -> Response:
-    # By their own encoder, off the event loop: a path may have ten thousand pieces.
+    # Encoded by msgspec off the event loop: a path may have ten thousand pieces.
     return Response(await anyio.to_thread.run_sync(msgspec.json.encode, found), media_type="application/json")

@@ -1,4 +1,4 @@
-"""What is looked at in a deployment, and where its runs stop."""
+"""Taps, breakpoints and the telemetry level of a deployment."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ async def get(services: ServicesDep, deployment: Name) -> Answer[Watch]:
 
 @router.put("/watch/level")
 async def set_level(services: ServicesDep, deployment: Name, request: LevelRequest) -> Answer[Watch]:
-    """How much is told of what runs: nothing, sums, or every batch. It counts at once."""
+    """Set the telemetry level: nothing, sums, or every batch. It takes effect at once."""
     with _changed(services, deployment) as managed:
         managed.watched.level = request.level
     return _watched(managed)
@@ -34,8 +34,8 @@ async def set_level(services: ServicesDep, deployment: Name, request: LevelReque
 
 @router.post("/taps", status_code=201)
 async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) -> Answer[Tap]:
-    """Look at the values that leave one place. A tap `inside` a loop that a device runs whole sees the runs that start
-    from now: they are stepped while it is armed."""
+    """Sample the values that leave one place. A tap `inside` a device loop sees only runs that start from now on: their
+    loops are stepped while it is armed."""
     with _changed(services, deployment) as managed:
         places = _places(managed)
         _check_run(services, managed, request.run)
@@ -45,7 +45,7 @@ async def add_tap(services: ServicesDep, deployment: Name, request: TapRequest) 
 
 @router.patch("/taps/{tap}")
 async def change_tap(services: ServicesDep, deployment: Name, tap: Name, request: TapChange) -> Answer[Tap]:
-    """Look more often, or less; at once, and until it was to go anyway."""
+    """Change the interval of a tap. It takes effect at once; the tap still expires when it would have."""
     with _changed(services, deployment) as managed:
         places = _places(managed)
         managed.watched.change_tap(tap, request.interval)
@@ -61,8 +61,8 @@ async def remove_tap(services: ServicesDep, deployment: Name, tap: Name) -> Resp
 
 @router.post("/breakpoints", status_code=201)
 async def add_breakpoint(services: ServicesDep, deployment: Name, request: BreakRequest) -> Answer[Breakpoint]:
-    """Pause runs before the calls of a use. One `inside` a loop that a device runs whole holds the runs that start from
-    now: they are stepped while it is armed."""
+    """Pause runs before the calls of a use. A breakpoint `inside` a device loop holds only runs that start from now on:
+    their loops are stepped while it is armed."""
     with _changed(services, deployment) as managed:
         places = _places(managed)
         _check_run(services, managed, request.run)
@@ -72,7 +72,7 @@ async def add_breakpoint(services: ServicesDep, deployment: Name, request: Break
 
 @router.delete("/breakpoints/{breakpoint_}", status_code=204, response_class=Response)
 async def remove_breakpoint(services: ServicesDep, deployment: Name, breakpoint_: Name) -> Response:
-    """Runs that are paused at it stay so."""
+    """Remove a breakpoint. Runs that are paused at it stay paused."""
     with _changed(services, deployment) as managed:
         managed.watched.remove_break(breakpoint_)
     return Response(status_code=204)
@@ -100,7 +100,7 @@ def _check_run(services: Services, managed: Managed, run: str | None) -> None:
 
 @contextmanager
 def _changed(services: Services, deployment: str) -> Generator[Managed]:
-    """What is watched of a deployment counts from the end of the block."""
+    """Encloses a change of taps, breakpoints or level; it takes effect at the end of the block."""
     managed = services.deployments.get(deployment)
     yield managed
     managed.rewatch()

@@ -1,1 +1,1 @@
-"""Runs of tasks: submitted, streamed, steered, replayed."""
+"""Submits, streams, steers and replays runs."""

@@ -1,11 +1,11 @@
-"""A task's request over HTTP, as JSON or as a form, and its answer as the client accepts it.
+"""Reads a task's request over HTTP, as JSON or as a form, and writes its answer in the type that the client accepts.
 
     application/json       the result
     text/event-stream      its events as they come
-    image/png, image/*, audio/wav, text/plain, application/octet-stream ...    the one value of that type, bare
+    image/png, image/*, audio/wav, text/plain, application/octet-stream ...    the bytes of the one value of that type
     multipart/mixed, multipart/form-data    the result, and a part for each of its media and tensors
 
-The first that the `Accept` header names, by its weights, counts.
+The `Accept` header's most preferred type that fits is used.
 """
 
 import secrets
@@ -30,7 +30,7 @@ EVENTS = "text/event-stream"
 FORMS = ("multipart/mixed", multipart.MEDIA_TYPE)
 RAW = ("image/", "audio/", "video/", "text/plain", "application/octet-stream")
 _FIELDS = ("params", "outputs", "priority", "deadline", "stream", "record", "hold")
-"""Of a form, as in a request's body: JSON each."""
+"""Form fields that hold JSON, with the names that they have in a JSON body."""
 _MOST_RANGES = 16
 
 
@@ -38,18 +38,18 @@ _MOST_RANGES = 16
 
 
 async def read(request: Request, task: Callable[[], Task]) -> Any:
-    """The body, with bytes where a form has files; `task` is asked for where its inputs' names are read. Raises
-    BadJson, BadForm, InvalidInput, and as `task`."""
+    """The body, with bytes in place of a form's files. `task` is called only if the names of inputs are needed. Raises
+    BadJson, BadForm, InvalidInput, and whatever `task` raises."""
     if not multipart.is_form(request.headers.get("content-type", "")):
         return body.parse(await request.body())
     return read_form(await multipart.read(request), task)
 
 
 def read_form(form: multipart.Form, task: Callable[[], Task]) -> Any:
-    """Either a part `request` with the JSON body, and the parts `0`, `1` ... that its frames name; or a part for each
-    input, by its name, with `params` and whatever else a body has as JSON.
+    """A form has either a part `request` with the JSON body, and the parts `0`, `1` ... that its frames name; or a part
+    for each input, by its name, with `params` and the other fields of a body as JSON.
 
-    Raises BadForm for parts that stand twice, InvalidInput for those that are missing or that nothing names.
+    Raises BadForm for duplicate parts, InvalidInput for missing parts and for parts that nothing names.
     """
     request = form.one("request")
     if request is None:
@@ -87,8 +87,8 @@ def _value(part: multipart.Part, modality: str) -> Any:
 
 
 def accepted(accept: str) -> tuple[str, ...]:
-    """Content types and ranges of an `Accept` header that an answer can have, most wanted first; `*/*` is JSON. Empty
-    where there is none."""
+    """The types and ranges in an `Accept` header that an answer can have, most preferred first; `*/*` means JSON. Empty
+    if there is none."""
     if accept in ("", "*/*", JSON):
         return (JSON,)
     weighed: list[tuple[float, str]] = []
@@ -113,8 +113,8 @@ def refused() -> Response:
 
 
 def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Response:
-    """The answer of a run that is done, as the first of `kinds` that its outputs have. `outputs`: the task's, in its
-    order."""
+    """The answer of a finished run in the first of `kinds` that fits its outputs. `outputs`: the task's outputs in
+    their order."""
     for kind in kinds:
         if kind in (JSON, EVENTS):
             return Response(msgspec.json.encode(runs.result_of(run)), media_type=JSON)
@@ -129,7 +129,7 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Re
 
 
 def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
-    """The first output whose only value is of that type."""
+    """The first output that is a single value of this type, as an answer."""
     for name in outputs:
         made = values.joined([output.value for output in run.outputs if output.name == name])
         if len(made) == 1:
@@ -144,7 +144,7 @@ def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
 
 
 def _raw(value: m.Value) -> tuple[str, bytes]:
-    """(media type, bytes); no type for what is no single value."""
+    """(media type, bytes) of a value; an empty type for values that can't be sent as bytes."""
     match value:
         case m.Blob():
             return values.mime_of(value.data), value.data
@@ -159,7 +159,7 @@ def _raw(value: m.Value) -> tuple[str, bytes]:
 
 
 def _form(run: LiveRun, kind: str) -> Response:
-    """A part `result`, and the parts `0`, `1` ... that it names as frames."""
+    """The answer as a form: a part `result`, and the parts `0`, `1` ... that it names as frames."""
     found: list[bytes] = []
     shown = runs.result_of(run, found)
     told = msgspec.json.encode({frames.COUNT: len(found), **shown})
@@ -172,15 +172,15 @@ def _form(run: LiveRun, kind: str) -> Response:
     return Response(b"".join(pieces), headers={"Content-Type": f"{kind}; boundary={boundary}"})
 
 
-# ── what the OpenAPI document says of both ──────────────────────────────────────────────────────
+# ── OpenAPI descriptions of both ────────────────────────────────────────────────────────────────
 
 _OBJECT: dict[str, Any] = {"type": "object"}
 _BYTES: dict[str, Any] = {"type": "string", "format": "binary"}
 REQUEST: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "`GET` tells the schema. As a form: the part `request` and the parts that its frames name, or a "
-        "part for each input.",
+        "description": "`GET` returns the schema. As a form: the part `request` and the parts that its frames name, or "
+        "a part for each input.",
         "content": {
             JSON: {"schema": _OBJECT},
             multipart.MEDIA_TYPE: {"schema": {"type": "object", "additionalProperties": _BYTES}},
@@ -189,7 +189,7 @@ REQUEST: dict[str, Any] = {
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "As accepted: the result, its events, one of its values, or all of them in parts.",
+        "description": "In the accepted type: the result, its events, one of its values, or all of them in parts.",
         "content": {
             JSON: {"schema": _OBJECT},
             EVENTS: {"schema": {"type": "string"}},

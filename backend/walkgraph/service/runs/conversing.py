@@ -1,7 +1,7 @@
-"""A session over one WebSocket: every message a request, answered in the order of what happens.
+"""A session over one WebSocket: every message is a request, and events are sent as they happen.
 
-A policy's client sends an observation whenever it has one; where the task's session takes the latest only, those that
-wait when a newer one comes are ended, so that what is answered is never older than one run.
+A policy's client sends observations at its own pace. If the task's session takes only the latest, waiting requests end
+when a newer one comes, so that an answer is never older than one run.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from walkgraph.service.runs import streaming
 from walkgraph.service.runs.runs import LiveRun
 
 Submit = Callable[[dict[str, Any]], LiveRun]
-"""Raises WalkgraphError for a request that is refused."""
+"""Starts the run of a request. Raises WalkgraphError if the request is refused."""
 
 
 class Conversation:
@@ -26,13 +26,13 @@ class Conversation:
         self._socket, self._session, self._submit = socket, session, submit
         self._channel = streaming.Channel(socket, binary=binary)
         self._params: Any = {}
-        """Of the last request that was taken: they hold for those that have none."""
+        """Parameters of the last accepted request: defaults for later ones."""
         self._asked = 0
         self._answering: set[asyncio.Task[None]] = set()
         self._runs: dict[str, LiveRun] = {}
 
     async def hold(self) -> None:
-        """Until the client leaves; then what runs for it is aborted. The session's states stay for its time to live."""
+        """Serves the client until it leaves, then aborts its runs. The session's states stay for their time to live."""
         await self._tell({"event": "session", "session": self._session})
         try:
             while True:
@@ -49,7 +49,7 @@ class Conversation:
             await asyncio.gather(*self._answering, return_exceptions=True)
 
     async def leave(self, closing: asyncio.Event) -> None:
-        """Once the service closes: tell so, let what is under way end, and close the socket."""
+        """Waits until the service closes, then notifies the client, lets its requests finish, and closes the socket."""
         await closing.wait()
         await self._tell({"event": "closing", "error": streaming.CLOSING})
         while self._answering:
@@ -57,7 +57,7 @@ class Conversation:
         await streaming.close(self._socket, streaming.CLOSE_RESTARTS)
 
     async def _take(self, message: Any, found: list[bytes]) -> None:
-        """`{"cancel": true}` ends what is under way; anything else is the body of a request, and may have an `id`."""
+        """Handles a message: `{"cancel": true}` cancels all requests; any other is a request, with an optional `id`."""
         if message == {"cancel": True}:
             for run in self._runs.values():
                 run.abort("cancelled")
@@ -101,7 +101,7 @@ class Conversation:
 
 
 def _named(number: Any) -> str | int:
-    """What a client calls a request."""
+    """The client's id of a request. Raises InvalidInput if it is neither a text nor an integer."""
     if isinstance(number, bool) or not isinstance(number, str | int):
         raise InvalidInput("this must be a text or a whole number", "/id")
     return number

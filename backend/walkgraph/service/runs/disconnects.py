@@ -1,5 +1,5 @@
-"""Runs that are for one HTTP client end with it, whenever it leaves: while it waits for the first byte of an answer,
-before that was asked for, or in the midst of it.
+"""Ends the runs of an HTTP client when it leaves: before its answer begins, while it waits for the first byte, or in
+the middle of the answer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ EVENTS = "text/event-stream"
 
 
 class Streamed(StreamingResponse):
-    """An answer while it is made."""
+    """An answer that is sent while it is produced."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Streamed(StreamingResponse):
         media_type: str = EVENTS,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`over` is called once, however the answer ends; `body` is closed by then, and may never have begun."""
+        """`over` is called once, however the answer ends. `body` is closed by then, and may never have started."""
         super().__init__(body, headers={"X-Accel-Buffering": "no", **(headers or {})}, media_type=media_type)
         self._body, self._over = body, over
 
@@ -41,7 +41,7 @@ class Streamed(StreamingResponse):
 
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> asyncio.Future[T] | None:
-    """What has been done, or went wrong; None where the client left before that."""
+    """The finished work with its result or error; None if the client left first."""
     made = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(left(request))
     try:
@@ -53,17 +53,18 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> asyncio
 
 
 async def left(request: Request) -> None:
-    """Returns once the client has. The body must have been read."""
+    """Returns once the client has left. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def leave(runs: Iterable[LiveRun]) -> None:
-    """Their client has left, or has all of their answer. To be called once for each request and run."""
+    """Gives up one request's interest in its runs: its client has left, or has the whole answer. Call it once per
+    request and run."""
     for run in runs:
         run.abort("disconnected")
 
 
 def nobody() -> Response:
-    """For a client that has left."""
+    """The answer for a client that has left; nobody reads it."""
     return Response(status_code=499)

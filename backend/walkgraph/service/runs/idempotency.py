@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a request that is sent again gets the runs of the first one, also while they are under way.
+"""`Idempotency-Key`: a repeated request gets the runs of the first one, even while they are under way.
 
-A key counts for its caller, for ten minutes, with the request that it came with first; with another one it is refused.
-What can't be an answer any more makes room for a new start: runs whose clients had all left, and runs whose error says
-to try again. What is kept is bounded in number and in bytes; the oldest goes first.
+A key belongs to its caller for ten minutes, together with its first request; another request with it is refused. Runs
+that are no longer a useful answer are started again: those whose clients have all left, and those that failed with a
+retryable error. Entries are limited in number and in bytes; the oldest is dropped first.
 """
 
 import hashlib
@@ -23,7 +23,8 @@ from walkgraph.service.runs.runs import LiveRun
 NAME = "idempotency-key"
 HEADER = NAME.encode()
 ASKED = "asked"
-"""In a request's state: what it asks for besides what it submits first: the form of its answer, where that is cut."""
+"""Key in a request's state for the parts of the request that are not in its first submission, such as the response
+format and stop strings. They are compared too."""
 
 _HANDLE = "idempotent"
 _KEY = re.compile(rb"[\x20-\x7e]{1,255}")
@@ -38,9 +39,9 @@ class Entry:
         self.digest = digest
         self.began = began
         self.runs: list[LiveRun] = []
-        """In the order in which the request starts them."""
+        """The request's runs in the order in which it starts them."""
         self.kept = 0
-        """Bytes of their outputs, once they have ended and are counted."""
+        """Bytes of their outputs; 0 until all have ended and are counted."""
 
     @property
     def ended(self) -> bool:
@@ -48,18 +49,18 @@ class Entry:
 
     @property
     def stands(self) -> bool:
-        """It is an answer, or will be one."""
+        """True if its runs are a useful answer, or will be."""
         return not any(run.abandoned or _in_vain(run) for run in self.runs)
 
 
 class Handle:
-    """One request with a key: asks for its runs one after the other."""
+    """One request with a key. It asks for its runs one after the other."""
 
     def __init__(self, keys: "Keys", name: bytes, entry: Entry) -> None:
         self._keys, self._name, self._entry, self._next = keys, name, entry, 0
 
     def run(self, begin: Callable[[], LiveRun]) -> LiveRun:
-        """The next run of the first request with this key; begun now where that had none."""
+        """The next run of the first request with this key; `begin` starts it if there is none yet."""
         position, self._next = self._next, self._next + 1
         if position < len(self._entry.runs):
             return self._entry.runs[position].joined()
@@ -69,7 +70,7 @@ class Handle:
 
 
 class Keys:
-    """Of all callers."""
+    """The keys of all callers."""
 
     def __init__(
         self,
@@ -80,16 +81,16 @@ class Keys:
     ) -> None:
         self._now, self._seconds, self._most, self._most_bytes = now, seconds, most, most_bytes
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()
-        """Oldest first."""
+        """By digest of caller and key, oldest first."""
         self._uncounted: set[bytes] = set()
-        """Those whose runs had not ended when it was last looked."""
+        """Keys whose runs had not all ended at the last sweep."""
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def handle(self, caller: str, key: str, asked: Any) -> Handle:
-        """Raises Unprocessable (`idempotency_conflict`) for a key that came with something else before."""
+        """The handle of a request. Raises Unprocessable (`idempotency_conflict`) if another request had the key."""
         name = hashlib.sha256(msgspec.msgpack.encode((caller, key))).digest()
         digest = hashlib.sha256(msgspec.msgpack.encode(asked)).digest()
         self._sweep()
@@ -103,7 +104,7 @@ class Keys:
         return Handle(self, name, entry or Entry(digest, self._now()))
 
     def keep(self, name: bytes, entry: Entry, run: LiveRun) -> None:
-        """One more run of a request; with its first the key is taken: what is refused takes none."""
+        """Adds a run to a request. The first run takes the key: a refused request takes none."""
         entry.runs.append(run)
         if len(entry.runs) == 1:
             self._entries[name] = entry
@@ -111,7 +112,7 @@ class Keys:
             self._make_room()
 
     def _sweep(self) -> None:
-        """Count what has ended, forget what is too old."""
+        """Counts the bytes of entries whose runs have ended, and drops expired entries."""
         for name in [name for name in self._uncounted if self._entries[name].ended]:
             entry = self._entries[name]
             self._uncounted.discard(name)
@@ -125,7 +126,7 @@ class Keys:
             self._forget(name)
 
     def _make_room(self) -> None:
-        """The newest stays."""
+        """Drops the oldest entries beyond the limits; always keeps the newest."""
         while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):
             self._forget(next(iter(self._entries)))
 
@@ -135,7 +136,7 @@ class Keys:
 
 
 def handle_of(keys: Keys, connection: HTTPConnection, deployment: str, task: str, body: Any) -> Handle | None:
-    """Of a request that may start several runs; None where it has no key. Raises InvalidInput for one that is none."""
+    """The handle of a request, which may start several runs; None without a key. Raises InvalidInput for a bad key."""
     given = [value for name, value in connection.scope["headers"] if name == HEADER]
     if not given or connection.scope.get("method") != "POST":
         return None
@@ -156,6 +157,6 @@ def _caller(state: dict[str, Any]) -> str:
 
 
 def _in_vain(run: LiveRun) -> bool:
-    """It ended in a way that another try may change."""
+    """True if the run failed in a way that a retry may change."""
     error = run.finished.error if run.finished is not None and not run.sufficed else None
     return error is not None and (error.retryable or error.code == "cancelled")

@@ -1,4 +1,4 @@
-"""What a client asked for, remembered with its run: as it was sent, without values that are too large to keep."""
+"""A client's request, kept with its run as it was sent, without values that are too large."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,19 +13,20 @@ from walkgraph.service.http.problems import pointer
 @dataclass(frozen=True)
 class KeptRequest:
     body: dict[str, Any] | None
-    """Values that were too large are None; None: all of it was, or the requests that came since took its room."""
+    """None in place of values that were too large. None as a whole if the request was too large, or was dropped to make
+    room for later ones."""
     left_out: tuple[tuple[str, int], ...]
-    """(pointer, bytes)."""
+    """(pointer, bytes) of the missing values."""
     bytes: int
-    """Kept."""
+    """Bytes that are kept."""
 
     def forgotten(self) -> Self:
         return type(self)(None, (("", self.bytes + sum(count for _, count in self.left_out)),), 0)
 
 
 def remembered(body: dict[str, Any]) -> KeptRequest:
-    """Of a request's body (JSON of limited depth, with bytes where frames came with it); its texts, bytes and lists of
-    numbers are kept as they are, not copied."""
+    """Keeps a request's body (JSON of limited depth, with bytes in place of frames). Its texts, bytes and lists of
+    numbers are shared, not copied."""
     reading = _Reading()
     kept = reading.kept(body, ())
     found = KeptRequest(cast(dict[str, Any], kept), tuple(reading.left_out), reading.bytes)
@@ -38,7 +39,7 @@ class _Reading:
         self.left_out: list[tuple[str, int]] = []
 
     def kept(self, value: Any, path: tuple[str, ...]) -> Any:
-        """Texts, and lists of numbers, that are too large go whole; other containers are gone through."""
+        """Drops whole texts and lists of numbers that are too large; descends into other containers."""
         mixed = isinstance(value, list) and any(isinstance(v, dict | str) for v in cast(list[Any], value))
         if isinstance(value, dict) or mixed:
             entries = {key: self.kept(child, (*path, key)) for key, child in _children(value)}
@@ -60,7 +61,7 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _size(value: Any) -> int:
-    """As JSON, roughly."""
+    """Approximate size as JSON, in bytes."""
     if isinstance(value, bytes):
         return len(value)
     if isinstance(value, str):

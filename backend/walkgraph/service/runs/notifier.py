@@ -1,10 +1,10 @@
-"""Wakes all tasks that wait for something to happen, in the same turn of the event loop."""
+"""Wakes all waiting tasks in the same turn of the event loop."""
 
 import asyncio
 
 
 class Notifier:
-    """Of one event loop. Costs nothing while nobody waits."""
+    """Belongs to one event loop. Costs nothing while nobody waits."""
 
     __slots__ = ("_waiting",)
 
@@ -19,7 +19,7 @@ class Notifier:
             _answer(one, True)
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Whether it was notified; False after so many seconds."""
+        """Returns True once notified, False after `seconds`."""
         loop = asyncio.get_running_loop()
         mine: asyncio.Future[bool] = loop.create_future()
         self._waiting.append(mine)

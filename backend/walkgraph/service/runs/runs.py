@@ -1,6 +1,6 @@
-"""Live runs: each keeps the log of what it said, so that any number of clients can follow it from the start.
+"""Live runs. Each keeps a log of its events, so that any number of clients can follow it from the start.
 
-Finished runs stay followable while there is room; their rows in the store stay longer.
+Finished runs can be followed while there is room; their rows in the store stay longer.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Sender = Callable[[m.ToConductor], None]
 Listener = Callable[["LiveRun", Event | m.Rejected], None]
 
 SAVE_SECONDS = 0.2
-"""Between two writes: short runs are written once, when they are over, and not while they are served."""
+"""Time between two writes: short runs are written once, after they have ended, not while they are served."""
 
 _log = structlog.get_logger("walkgraph.runs")
 
@@ -41,10 +41,10 @@ def new_run_id() -> RunId:
 
 
 class LiveRun:
-    """One run as this service knows it. Its log ends with `Finished`, always."""
+    """One run as the service knows it. Its log always ends with `Finished`."""
 
     def __init__(self, submit: m.Submit, deployment: str, send: Sender, heard: Listener | None = None) -> None:
-        """`send` reaches its conductor. `heard` is told of what the run takes, before it is."""
+        """`send` sends to the run's conductor. `heard` is called with each event before the run takes it."""
         self.id = submit.run
         self.deployment = deployment
         self.task = submit.task
@@ -54,22 +54,22 @@ class LiveRun:
         self.session = submit.session
         self.recorded = submit.record
         self.paused: m.Paused | None = None
-        """As it was last told; None: it goes on."""
+        """The last pause that the conductor reported; None if the run is not paused."""
         self.first_output_at: float | None = None
-        """When its first output came, in seconds since 1970."""
+        """Time of the first output, in seconds since 1970."""
         self.finished: m.Finished | None = None
         self.asked: KeptRequest | None = None
-        """What the client sent."""
+        """The client's request."""
         self.parent = ""
-        """`traceparent` of that, where it had one."""
+        """The request's `traceparent`; empty if it had none."""
         self.caller: Caller | None = None
-        """Who asked; None: the service itself."""
+        """Who sent the request; None if the service itself did."""
         self.bytes = 0
-        """Kept outputs."""
+        """Bytes of its kept outputs."""
         self.abandoned = False
-        """All clients that it was for have left."""
+        """True once the run was cancelled, or all of its clients left, before its end."""
         self.sufficed = False
-        """It was ended because no more of it is wanted."""
+        """True if it was ended early because its client needs no more of it."""
         self._clients = 1
         self._send, self._heard = send, heard
         self._log: list[Event] = []
@@ -85,7 +85,7 @@ class LiveRun:
         return "cancelled" if self.finished.error.code == "cancelled" else "failed"
 
     def take(self, event: Event | m.Rejected) -> None:
-        """Append what the conductor said; nothing follows `Finished`."""
+        """Appends an event from the conductor. Nothing follows `Finished`."""
         if self.finished is not None:
             return
         if self._heard is not None:
@@ -110,13 +110,13 @@ class LiveRun:
             self._over.notify()
 
     def joined(self) -> Self:
-        """For one more client: it goes on until that has left too."""
+        """Adds a client: the run goes on until this one has left too."""
         self._clients += 1
         return self
 
     def abort(self, reason: str = "cancelled") -> None:
-        """Ask for the end; the log ends when it has come. A client that has left (`disconnected`) says so once, and
-        ends what nobody else waits for."""
+        """Asks the conductor to end the run; the log ends when it has. `disconnected`, sent once by each client that
+        leaves, ends the run only if no other client waits for it."""
         if reason == "disconnected":
             self._clients -= 1
             if self._clients > 0:
@@ -127,24 +127,24 @@ class LiveRun:
                 self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
 
     def suffice(self) -> None:
-        """Whoever asked has all that it wants: the rest needn't be made, and what was said stands as the answer."""
+        """Ends the run early because its client needs no more; the outputs so far are the answer."""
         if self.finished is None:
             self.sufficed = True
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id))
 
     def steer(self, message: m.Steer) -> None:
-        """Raises Overloaded where the conductor has stopped reading."""
+        """Passes a pause or step on. Raises Overloaded if the conductor has stopped reading."""
         self._send(message)
 
     async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
-        """All that was said from that place of the log on, once there is something; nothing after so many seconds."""
+        """The log from `position` on, once there is something there; empty after `seconds`."""
         if position >= len(self._log):
             await self._more.wait(seconds)
         return self._log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
-        """Everything from the start to the end."""
+        """All events from the start to `Finished`."""
         position = 0
         while True:
             for event in await self.after(position):
@@ -154,7 +154,7 @@ class LiveRun:
                     return
 
     async def over(self, seconds: float) -> bool:
-        """Whether it has ended, after so long at most."""
+        """True once the run has ended; False if it has not after `seconds`."""
         return self.finished is not None or await self._over.wait(seconds)
 
     async def ended(self) -> m.Finished:
@@ -166,7 +166,7 @@ class LiveRun:
 
     @property
     def kept(self) -> int:
-        """Bytes, of outputs and of what was asked."""
+        """Bytes of its outputs and its request."""
         return self.bytes + (self.asked.bytes if self.asked else 0)
 
     @property
@@ -190,17 +190,17 @@ class LiveRun:
 
 
 class Runs:
-    """The live runs of all deployments, and their way into the store."""
+    """The live runs of all deployments. Writes their rows to the store."""
 
     def __init__(self, store: Store, heard: Listener | None = None) -> None:
-        """`heard` is told of what each run takes, before it is."""
+        """`heard` is called with each event before its run takes it."""
         self._store, self._heard = store, heard
         self._runs: dict[RunId, LiveRun] = {}
         self._asked: dict[RunId, int] = {}
-        """Bytes of what was asked, where that is remembered; the oldest first."""
+        """Bytes of each kept request, oldest first."""
         self._asked_bytes = 0
         self._over: dict[RunId, int] = {}
-        """Bytes of outputs of those that have ended, in that order."""
+        """Bytes of the outputs of each finished run, in the order in which they ended."""
         self._over_bytes = 0
         self._unsaved: asyncio.Queue[LiveRun] = asyncio.Queue()
         self._saver: asyncio.Task[None] | None = None
@@ -210,19 +210,19 @@ class Runs:
         self._saver = asyncio.create_task(self._save())
 
     async def close(self) -> None:
-        """Write what is left. No run may be added afterwards."""
+        """Writes the remaining rows. No run may be added afterwards."""
         self._closing.set()
         if self._saver is None:
             return
         written = asyncio.ensure_future(self._unsaved.join())
-        # Where all tasks were cancelled, nobody is left who would write.
+        # If the saver was cancelled, the queue is never emptied.
         await asyncio.wait([written, self._saver], return_when=asyncio.FIRST_COMPLETED)
         for task in (written, self._saver):
             task.cancel()
         await asyncio.gather(written, self._saver, return_exceptions=True)
 
     def begin(self, submit: m.Submit, deployment: str, send: Sender) -> LiveRun:
-        """Hand a run over by `send`, and keep it. Raises what `send` does."""
+        """Submits a run by `send` and keeps it. Raises whatever `send` raises."""
         run = LiveRun(submit, deployment, send, self._heard)
         send(submit)
         self.add(run)
@@ -233,7 +233,7 @@ class Runs:
         self._unsaved.put_nowait(run)
 
     def remember(self, run: LiveRun, body: dict[str, Any]) -> None:
-        """What its client sent."""
+        """Keeps the client's request, to replay the run."""
         run.asked = remembered(body)
         if run.id not in self._runs:
             return
@@ -243,7 +243,7 @@ class Runs:
             self._forget_asked(self._runs[next(iter(self._asked))])
 
     def ended(self, run: LiveRun) -> None:
-        """To be called once a run's log is complete, and only then."""
+        """Must be called once, when the run's log is complete."""
         if run.caller is not None:
             run.caller.meter.ended()
         self._unsaved.put_nowait(run)
@@ -258,15 +258,15 @@ class Runs:
     def live(self, id_: str) -> LiveRun:
         found = self.get(id_)
         if found is None:
-            advice = "it was never here, or is over since long; `/api/v1/runs` lists those that are remembered"
+            advice = "it is unknown, or ended long ago; `/api/v1/runs` lists those that are remembered"
             raise NotFound(f"there is no run `{id_[:64]}` that can be followed: {advice}")
         return found
 
     def newest(
         self, stored: Sequence[Run], deployment: str | None, state: str | None, before: float, caller: str | None = None
     ) -> list[Run]:
-        """Rows of the store with those of live runs over them, newest first: the store is written behind, a run is
-        listed from the moment that it is answered. `caller`: those with that key alone."""
+        """Rows of the store, overridden by those of live runs, newest first: the store is written late, but a run is
+        listed from the moment it is accepted. `caller`: only runs with that key."""
         rows = {row.id: row for row in stored}
         rows |= {run.id: row_of(run) for run in self._runs.values() if run.created_at < before}
         wanted = (
@@ -281,7 +281,7 @@ class Runs:
         return [run for run in self._runs.values() if run.finished is None]
 
     def _forget_oldest(self) -> None:
-        """Of those that have ended, until the rest has room."""
+        """Drops the oldest finished runs until the rest is within the limits."""
         while self._over and (
             len(self._over) > limits.KEPT_RUNS or self._over_bytes + self._asked_bytes > limits.KEPT_OUTPUT_BYTES
         ):
@@ -290,12 +290,12 @@ class Runs:
             self._forget_asked(self._runs.pop(oldest))
 
     def _forget_asked(self, run: LiveRun) -> None:
-        """Of a run that others may hold for longer: for those who ask again with its key."""
+        """Drops a run's request. The run itself may live on under its Idempotency-Key."""
         self._asked_bytes -= self._asked.pop(run.id, 0)
         run.asked = run.asked.forgotten() if run.asked else None
 
     async def _save(self) -> None:
-        """Write-behind, all that has gathered in one transaction: no run waits for the disk."""
+        """Writes rows behind the runs, gathered in one transaction: no run waits for the disk."""
         saved = 0
         while True:
             batch = [await self._unsaved.get()]
@@ -322,7 +322,7 @@ def row_of(run: LiveRun) -> Run:
 
 
 def _columns(run: LiveRun) -> dict[str, Any]:
-    """Of its row."""
+    """The columns of the run's row."""
     end = run.finished
     return {
         "id": run.id,
@@ -341,7 +341,7 @@ def _columns(run: LiveRun) -> dict[str, Any]:
 
 
 def public(row: Run, live: LiveRun | None) -> answers.Run:
-    """`live`: of the run, while it can be followed."""
+    """A row as the API shows it. `live`: the run, if it can still be followed."""
     error = msgspec.json.decode(row.error) if row.error else None
     return answers.Run(
         **row.model_dump(exclude={"params", "error", "times"}),
@@ -353,7 +353,7 @@ def public(row: Run, live: LiveRun | None) -> answers.Run:
 
 
 def paused_of(run: LiveRun) -> answers.Paused | None:
-    """What it is paused before."""
+    """The calls at which the run is paused; None if it isn't."""
     if run.paused is None:
         return None
     held = [cast(answers.Held, _plain(call)) for call in run.paused.held]
@@ -361,7 +361,7 @@ def paused_of(run: LiveRun) -> answers.Paused | None:
 
 
 def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:
-    """(name, JSON object) of what a follower is told. `frames`: as of `values.write`."""
+    """(name, JSON object) of an event as clients receive it. `frames`: as in `values.write`."""
     match event:
         case m.Accepted():
             return "accepted", {"run": event.run, "seed": event.seed}
@@ -384,12 +384,12 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
 
 
 def usage_of(end: m.Finished) -> dict[str, Any]:
-    """What a run read, what of it was found in caches, and how its loops ended."""
+    """Tokens that a run read and found in caches, and how its loops ended."""
     return {"read": end.read, "found": end.found, "loops": [_plain(loop) for loop in end.loops]}
 
 
 def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The whole answer of a run that is done: texts and sounds joined, other values in their order. `frames`: as of
+    """The whole result of a finished run: texts and audio joined, other values in their order. `frames`: as in
     `values.write`."""
     pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:

@@ -1,7 +1,7 @@
-"""The way of requests that start runs: straight to their route's function. To find one among all routes, and to prepare
-what any function might ask for, takes the framework as long as all the rest of such a request.
+"""Passes requests that start runs straight to their route's function: FastAPI's routing and dependency injection would
+take as long as all the rest of such a request.
 
-The route is there all the same: for the document of the interface, and for names that no deployment or task can have.
+The route itself exists too: for the OpenAPI document, and for names that no deployment or task can have.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A client's word to a run: pause, step, go on."""
+"""Passes a client's commands on to a run: pause, step, continue."""
 
 from walkgraph.errors import Conflict
 from walkgraph.ids import Rank
@@ -9,14 +9,14 @@ from walkgraph.wire.watching import HeldCall
 
 
 def steer(run: LiveRun, asked: schemas.SteerRequest) -> None:
-    """Hand it over. Raises Conflict where the run is over, or isn't so that this can be done."""
+    """Sends the command to the run's conductor. Raises Conflict if the run has ended or its state doesn't allow it."""
     if run.finished is not None:
         raise Conflict(f"the run is {run.state}; replay it to step through it")
     call = _held(run, asked.call) if asked.call is not None else None
     if asked.action != "pause" and run.paused is None:
         raise Conflict("the run isn't paused; pause it first")
     if asked.action in ("step", "iteration") and run.paused is not None and not run.paused.held:
-        raise Conflict("nothing is held yet: what is under way comes to its next call first; try again shortly")
+        raise Conflict("no call is held yet: the run is still on its way to its next call; try again shortly")
     run.steer(m.Steer(run=run.id, action=asked.action, call=call))
 
 

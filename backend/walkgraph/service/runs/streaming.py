@@ -1,4 +1,4 @@
-"""A run's log on its way to one client: server-sent events, or WebSocket messages."""
+"""Streams a run's log to a client, as server-sent events or WebSocket messages."""
 
 import asyncio
 import contextlib
@@ -18,31 +18,32 @@ from walkgraph.service.runs.runs import Event, LiveRun, event_of
 from walkgraph.wire import messages as m
 
 CLOSE_RESTARTS = 1012
-"""The code of a socket that closes because its service does."""
+"""Close code of a WebSocket when the service shuts down."""
 CLOSING = ErrorInfo(
     code="shutting_down",
     message="the service is shutting down; what is under way may end, open the session again once it is back",
     retryable=True,
 )
-"""What is told on sockets that wait for requests."""
+"""Sent on sockets that wait for requests when the service shuts down."""
 HEARTBEAT_SECONDS = 10.0
 AT_ONCE = 64 * 1024
-"""Bytes of events that leave together."""
+"""Events are sent together up to so many bytes."""
 PATIENCE_SECONDS = 0.2
-"""A run that takes longer is ended with its client; a shorter one is over before that would save anything."""
+"""After so long the client is watched, and the run ends if it leaves. A shorter run ends before that would save
+anything."""
 
 
 def sse(run: LiveRun, *, abort: bool) -> Streamed:
-    """Every event of a run. `abort`: the run ends with the client."""
+    """Streams all events of a run. `abort`: the run ends if the client leaves."""
     return Streamed(_events(run), lambda: leave((run,) if abort else ()))
 
 
 async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
-    """What has come together leaves together."""
+    """Sends events that came together in one piece."""
     number, over = 0, False
     while not over:
         told = await run.after(number, HEARTBEAT_SECONDS)
-        # A comment line: shows a half-open connection, and keeps proxies from closing an idle one.
+        # A comment line as a heartbeat: it reveals a half-open connection, and keeps proxies from closing an idle one.
         written = b": \n\n" if not told else b""
         for event in told:
             number += 1
@@ -57,7 +58,7 @@ async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
 
 
 async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
-    """Wait for the end of a run; False, and the run aborted, where the client left before it."""
+    """Waits for the end of a run. If the client leaves first, aborts the run and returns False."""
     try:
         if not await run.over(PATIENCE_SECONDS):
             await until_first(lambda: _ended(run), lambda: left(request))
@@ -72,13 +73,13 @@ async def _ended(run: LiveRun) -> None:
 
 
 async def accept(socket: WebSocket) -> None:
-    """Open it; a token that came as a subprotocol is named back, as browsers demand."""
+    """Accepts the WebSocket. A subprotocol that carries a token is echoed, as browsers require."""
     offered = [protocol for protocol in socket.scope.get("subprotocols", ()) if protocol.startswith(SUBPROTOCOL)]
     await socket.accept(subprotocol=offered[0] if offered else None)
 
 
 async def send_text(socket: WebSocket, text: str) -> None:
-    """Raises WebSocketDisconnect where the client left, or whoever else tells it something has closed the socket."""
+    """Raises WebSocketDisconnect if the client has left, or another task has closed the socket."""
     _check_open(socket)
     await socket.send_text(text)
 
@@ -95,20 +96,21 @@ async def send_frame(socket: WebSocket, frame: bytes) -> None:
 
 
 async def close(socket: WebSocket, code: int = 1000) -> None:
-    """Nothing happens where the client left, or it is closed already."""
+    """Closes the socket; does nothing if the client has left or it is closed already."""
     with contextlib.suppress(WebSocketDisconnect):
         _check_open(socket)
         await socket.close(code)
 
 
 def _check_open(socket: WebSocket) -> None:
-    # Starlette raises RuntimeError for it, as for mistakes of our own.
+    # Starlette would raise RuntimeError, as it does for programming errors.
     if socket.application_state is not WebSocketState.CONNECTED:
         raise WebSocketDisconnect(1006)
 
 
 class Unreadable(WebSocketDisconnect):
-    """What a client sent can't be told from what follows: it is to be told so, and the socket closed with `code`."""
+    """A message that can't be read, so that the start of the next one is unknown. The client is sent the error, and the
+    socket is closed with `code`."""
 
     def __init__(self, error: WalkgraphError, code: int) -> None:
         super().__init__(code)
@@ -116,7 +118,7 @@ class Unreadable(WebSocketDisconnect):
 
 
 async def refuse(socket: WebSocket, error: WalkgraphError, code: int | None = None) -> None:
-    """Tell what is wrong and close. For a socket that nobody else tells something; else `Channel.refuse`."""
+    """Sends the error and closes the socket. If other tasks send on it too, use `Channel.refuse`."""
     faults = said_of(error).faults
     with contextlib.suppress(WebSocketDisconnect):
         await send_json(socket, {"event": "error", "error": error.info(), "errors": faults})
@@ -124,8 +126,8 @@ async def refuse(socket: WebSocket, error: WalkgraphError, code: int | None = No
 
 
 async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
-    """With its frames. Raises WebSocketDisconnect where none comes in time, or none that can be read, and has told so
-    by then."""
+    """The first message and its frames. If none comes in time, or it can't be read, sends the error and raises
+    WebSocketDisconnect."""
     try:
         async with asyncio.timeout(limits.WS_HELLO_SECONDS):
             return await receive_request(socket, max_bytes)
@@ -138,23 +140,23 @@ async def first_message(socket: WebSocket, max_bytes: int) -> tuple[Any, list[by
 
 
 class Channel:
-    """What one client is told. The frames of a message follow it before another message does."""
+    """Sends messages to one client. A message's frames follow it before the next message."""
 
     def __init__(self, socket: WebSocket, *, binary: bool) -> None:
-        """`binary`: media and tensors go in frames, not in base64 and lists."""
+        """`binary`: media and tensors are sent in frames, not as base64 and lists."""
         self._socket, self._binary = socket, binary
         self._sending = asyncio.Lock()
         self._refused = False
 
     async def event(self, event: Event, **more: Any) -> None:
-        """What a run said, with `more` for the client to know it by."""
+        """Sends an event of a run. `more`: fields that identify it to the client."""
         found: list[bytes] | None = [] if self._binary else None
         name, data = event_of(event, found)
         count = {frames.COUNT: len(found)} if found else {}
         await self.tell({"event": name, **more, **count, **data}, found or ())
 
     async def tell(self, value: dict[str, Any], found: Sequence[bytes] = ()) -> None:
-        """Raises WebSocketDisconnect where the client left, or was sent away."""
+        """Sends a message. Raises WebSocketDisconnect if the client has left or was refused."""
         async with self._sending:
             if self._refused:
                 raise WebSocketDisconnect(1008)
@@ -163,16 +165,16 @@ class Channel:
                 await send_frame(self._socket, frame)
 
     async def refuse(self, fault: Unreadable) -> None:
-        """After the frames of what is being told; nothing is told after it."""
+        """Sends the error after the current message's frames, and closes. Nothing is sent after it."""
         async with self._sending:
             self._refused = True
             await refuse(self._socket, fault.error, fault.code)
 
 
 async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary: bool = False) -> None:
-    """Send every event as `{"event": name, ...}`; the message `{"cancel": true}` cancels the run.
+    """Sends every event as `{"event": name, ...}`. The message `{"cancel": true}` cancels the run.
 
-    `abort`: the run ends with the client. The socket is closed at the end.
+    `abort`: the run ends if the client leaves. The socket is closed at the end.
     """
     channel = Channel(socket, binary=binary)
 
@@ -189,7 +191,7 @@ async def over_websocket(socket: WebSocket, run: LiveRun, *, abort: bool, binary
 
 
 async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:
-    """Take messages until the client leaves."""
+    """Handles messages until the client leaves."""
     while True:
         try:
             message = await receive_json(socket, limits.WS_MESSAGE_BYTES)
@@ -205,7 +207,7 @@ async def _obey(socket: WebSocket, channel: Channel, run: LiveRun) -> None:
 
 
 async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
-    """Raises WebSocketDisconnect at the end, Unreadable for what is no JSON text within bounds."""
+    """The next message. Raises WebSocketDisconnect at the end, Unreadable if it is not JSON text within the limits."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1000))
@@ -219,8 +221,8 @@ async def receive_json(socket: WebSocket, max_bytes: int) -> Any:
 
 
 async def receive_request(socket: WebSocket, max_bytes: int) -> tuple[Any, list[bytes]]:
-    """A message and the frames that it announces. Raises as `receive_json`, also for frames beyond their bounds, and
-    for those that don't come: what follows them could not be told from them."""
+    """A message and the frames that it announces. Raises as `receive_json`, and Unreadable for frames over the limits
+    or missing: the start of the next message would be unknown."""
     given = await receive_json(socket, max_bytes)
     message = cast(dict[str, Any], given) if isinstance(given, dict) else {}
     if frames.COUNT not in message:
@@ -258,7 +260,7 @@ async def _receive_frames(socket: WebSocket, count: int) -> list[bytes]:
 
 
 async def until_first(*makers: Callable[[], Awaitable[None]]) -> None:
-    """Run them side by side until one ends; what it raised, other than a disconnect, is raised."""
+    """Runs them side by side until one ends, and cancels the others. Raises its exception unless it is a disconnect."""
     tasks = [asyncio.ensure_future(make()) for make in makers]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

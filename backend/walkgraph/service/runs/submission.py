@@ -1,4 +1,4 @@
-"""From a client's JSON to a run under way: what the routes of tasks and of runs share."""
+"""Starts a run from a client's JSON, for the routes of tasks and of runs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -25,8 +25,8 @@ from walkgraph.telemetry import traceparent
 
 
 def submit(services: Services, deployment: str, task: str, body: Any, caller: HTTPConnection | None = None) -> LiveRun:
-    """Check a request and hand it over. What `caller` says of its trace is kept, and answered with the run's span and
-    id. With an `Idempotency-Key` that came before it is the run of then."""
+    """Checks a request and submits its run. Keeps the caller's trace context; the answer gets the run's span and id.
+    A repeated `Idempotency-Key` returns the earlier run."""
     try:
         handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
         if handle is not None:
@@ -47,8 +47,8 @@ def submit(services: Services, deployment: str, task: str, body: Any, caller: HT
 
 
 def refuse_if_full(services: Services, deployment: str, request: HTTPConnection) -> None:
-    """To be called before a request's body is read: what can't be taken must cost little, however large it is. Raises
-    Overloaded. A request with an `Idempotency-Key` may have been answered before, and is read."""
+    """Call it before a request's body is read, so that refusing a large request is cheap. Raises Overloaded. Requests
+    with an `Idempotency-Key` pass, since they may have an answer already."""
     if deployment not in services.deployments or NAME in request.headers:
         return
     try:
@@ -61,7 +61,7 @@ def refuse_if_full(services: Services, deployment: str, request: HTTPConnection)
 def submit_all(
     services: Services, deployment: str, task: str, bodies: Iterable[Any], caller: HTTPConnection
 ) -> list[LiveRun]:
-    """One run for each body, as `submit`: all of them, or none goes on."""
+    """Starts one run for each body, as `submit` does. If one fails, the others end."""
     begun: list[LiveRun] = []
     try:
         for body in bodies:

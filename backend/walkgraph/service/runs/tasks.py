@@ -1,4 +1,4 @@
-"""A task's request: its JSON Schema, and the way from a client's JSON to a `Submit`. Both read the same declaration."""
+"""A task's request: its JSON Schema, and its conversion to a `Submit`. Both follow the task's declaration."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +18,11 @@ from walkgraph.wire.tensors import ITEM_BYTES
 PARTS = "parts"
 _KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline", "record", "hold")
 _DRAWN = "seed"
-"""The parameter that is drawn where the client gives none."""
+"""The parameter that is drawn at random if the client gives none."""
 
 
 def part_kinds(task: Task) -> list[str]:
-    """Modalities that interleaved parts may have."""
+    """The modalities that interleaved parts may have."""
     return list(dict.fromkeys(declared.modality for declared in task.inputs.values()))
 
 
@@ -87,7 +87,7 @@ def _bare(modality: str) -> dict[str, Any]:
 
 
 def _forms(modality: str) -> list[dict[str, Any]]:
-    """Of a value that is an object."""
+    """Schemas of a value that is an object."""
     if modality in (values.TEXT, *values.MEDIA):
         return [_wrapped(modality)]
     sides = {"type": "array", "minItems": 1, "maxItems": limits.TENSOR_DIMENSIONS}
@@ -117,16 +117,16 @@ def _param_schema(param: TaskParam) -> dict[str, Any]:
 
 
 Kinds = Callable[[str], tensors.Kind | None]
-"""What the ports take that a task's input goes to."""
+"""The kind of tensor that the ports behind a task's input take."""
 
 
 def read_request(
     run: RunId, name: str, task: Task, body: Any, deadline: float, kinds: Kinds = lambda name: None
 ) -> m.Submit:
-    """The message for a client's JSON, in which `bytes` may stand for base64. Raises Unprocessable with every fault,
-    each with its pointer.
+    """The message for a client's JSON, in which `bytes` may replace base64. Raises Unprocessable with all faults and
+    their pointers.
 
-    `deadline` (seconds) holds where the client names none.
+    `deadline`: seconds, used if the client gives none.
     """
     reader = _Reader(task, kinds)
     if not isinstance(body, dict):
@@ -216,7 +216,7 @@ class _Reader:
         return tuple(value for i, item in enumerate(items) for value in self._one(name, item, f"{at}/{i}"))
 
     def _one(self, name: str, given: Any, at: str) -> tuple[m.Value, ...]:
-        """`name`: of the input."""
+        """Reads one value of the input `name`. Empty if it has a fault."""
         try:
             return (values.read(self._task.inputs[name].modality, given, at, lambda: self._kinds(name)),)
         except InvalidInput as error:
@@ -255,7 +255,7 @@ class _Reader:
         return known
 
     def _faults_of(self, declared: Mapping[str, TaskParam], given: Mapping[str, Any]) -> None:
-        """One parameter at a time, so that every fault is told."""
+        """Checks one parameter at a time, so that every fault is reported."""
         for name, param in declared.items():
             alone = self._task.model_copy(update={"params": {name: param}})
             try:

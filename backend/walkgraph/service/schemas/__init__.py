@@ -1,1 +1,1 @@
-"""Bodies of requests, and the models of answers."""
+"""Request bodies and response models."""

@@ -1,7 +1,7 @@
-"""Response models, made from the types in `wire.answers`: a field is declared there, and nowhere else.
+"""Response models, made from the types in `wire.answers`: fields are declared only there.
 
-A route says `-> Answer[Plan]`, or `-> list[Answer[Document]]`: to a type checker that is the type itself, and FastAPI
-finds the model behind it, which checks what is answered and stands in the OpenAPI document.
+A route returns `Answer[Plan]` or `list[Answer[Document]]`: to a type checker that is the type itself. FastAPI finds the
+model behind it, validates the answer with it, and puts it in the OpenAPI document.
 """
 
 from functools import cache
@@ -26,14 +26,14 @@ _NAMES: dict[Any, str] = {
     traces.TraceListed: "TraceListed",
     watching.Breakpoint: "BreakShown",
 }
-"""What the OpenAPI document calls a type that isn't called by its own name and `Shown`."""
+"""Names in the OpenAPI document; the default is the type's name with `Shown`."""
 _DEFAULTS: dict[Any, dict[str, Any]] = {
     documents.Document: {"description": ""},
     plans.Loop: {"within": None},
     runs.NodeTime: {"walk": "", "inside": Field(default_factory=dict), "spans": False},
     runs.Error: {"node": None, "port": None, "walk": None, "iteration": (), "rank": None, "retryable": False},
 }
-"""Of fields that may be missing: rows that another version has written lack them."""
+"""Defaults of fields that rows written by another version may lack."""
 
 
 class _Shown(BaseModel):
@@ -45,11 +45,11 @@ class _Open(_Shown):
 
 
 _BASES: dict[Any, type[_Shown]] = {runs.Error: _Open}
-"""Of types that show more keys than they declare: what another version wrote is passed on."""
+"""Base models of types that also pass on undeclared keys, which another version may have written."""
 
 
 class _Model:
-    """Has pydantic use the model of the type that this annotates."""
+    """Makes pydantic use the model of the annotated type."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler.generate_schema(model_of(source))
@@ -61,7 +61,7 @@ Answer = Annotated[T, _Model()]
 
 @cache
 def model_of(kind: Any) -> type[BaseModel]:
-    """The model of a `TypedDict`, with those of the types that it holds."""
+    """The model of a `TypedDict`, including models of the types that it holds."""
     defaults = _DEFAULTS.get(kind, {})
     hints = get_type_hints(kind)
     fields: dict[str, Any] = {name: (_modelled(hint), defaults.get(name, ...)) for name, hint in hints.items()}
@@ -70,7 +70,7 @@ def model_of(kind: Any) -> type[BaseModel]:
 
 
 def _modelled(hint: Any) -> Any:
-    """A type hint with the models of the types that it holds."""
+    """A type hint with every `TypedDict` replaced by its model."""
     if is_typeddict(hint):
         return model_of(hint)
     origin, inner = get_origin(hint), get_args(hint)

@@ -1,4 +1,4 @@
-"""What is asked for about keys."""
+"""Bodies of requests about keys."""
 
 from typing import Annotated
 
@@ -12,11 +12,11 @@ MAX_SECONDS = 10 * 365 * 86_400
 
 class KeyRequest(Given):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@\-]{0,63}$")]
-    """For people; no other valid key has it."""
+    """A name for people, unique among valid keys."""
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=8)]
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """null: as many as it likes. A sixth of it may come at once."""
+    """null: unlimited. A sixth of it may come at once."""
     concurrent: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """Runs under way at once; null: as many as it likes."""
+    """Concurrent runs; null: unlimited."""
     expires_in: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = None
-    """Seconds; null: it holds until it is revoked."""
+    """Seconds; null: the key is valid until it is revoked."""

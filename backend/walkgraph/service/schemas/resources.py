@@ -1,4 +1,4 @@
-"""Bodies of requests, as pydantic models that FastAPI documents and checks them by."""
+"""Request bodies, as pydantic models for FastAPI's validation and OpenAPI document."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ DocumentName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")]
 
 
 class Given(BaseModel):
-    """What a client sends; unknown keys are refused."""
+    """Base of request bodies; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -22,7 +22,7 @@ class PlanRequest(Given):
     placement: DocumentName | JsonObject | None = None
     """None: everything on one rank, the GPU with the most free memory or the CPU."""
     hardware: Annotated[str, Field(max_length=40)] | None = None
-    """GPUs that need not be here, all empty (`3x141GB`); None: this machine with what is free."""
+    """Assumed GPUs, all empty (`3x141GB`); None: this machine with its free memory."""
 
 
 class PythonRequest(Given):
@@ -36,9 +36,9 @@ class SimulateRequest(Given):
     task: Annotated[str, Field(max_length=64)]
     params: Annotated[dict[str, Scalar], Field(max_length=256)] = Field(default_factory=dict)
     inputs: Annotated[dict[str, int], Field(max_length=256)] = Field(default_factory=dict)
-    """Input -> how many values it is given."""
+    """Number of values by input."""
     parts: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(default_factory=list)
-    """Modalities of the interleaved parts, in their order."""
+    """Modalities of the interleaved parts, in order."""
 
 
 Tag = Annotated[
@@ -58,7 +58,7 @@ class DeploymentRequest(Given):
     graph: DocumentName | JsonObject
     placement: DocumentName | JsonObject | None = None
     name: DocumentName | None = None
-    """By default the graph's name."""
+    """Name of the deployment; by default the graph's."""
 
 
 class SwitchRequest(Given):
@@ -67,9 +67,9 @@ class SwitchRequest(Given):
 
 
 class RunRequest(Given):
-    """A task's request, with what it is asked of."""
+    """A task's request, with the deployment and task to run."""
 
     deployment: DocumentName
     task: DocumentName
     request: JsonObject = Field(default_factory=dict)
-    """As in the body of `POST /v1/tasks/{deployment}/{task}`."""
+    """The body of `POST /v1/tasks/{deployment}/{task}`."""

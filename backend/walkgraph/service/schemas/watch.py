@@ -1,4 +1,4 @@
-"""Bodies of requests about what is looked at and where runs stop."""
+"""Bodies of requests about taps, breakpoints and steering."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from walkgraph.wire.watching import Level
 RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PlaceName = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=1, le=86_400, strict=False)]
-"""Until it goes by itself."""
+"""Seconds until it expires."""
 
 
 class LevelRequest(Given):
@@ -18,20 +18,20 @@ class LevelRequest(Given):
 
 
 Interval = Annotated[float, Field(ge=0.05, le=60, strict=False)]
-"""Seconds between two samples of a rank, at least."""
+"""Minimum seconds between two samples of one rank."""
 
 
 class TapRequest(Given):
     walk: PlaceName
     source: PlaceName
-    """As edges name it: `use.port`, `@in.name`."""
+    """Source of an edge: `use.port` or `@in.name`."""
     to: Annotated[str, Field(max_length=200)] = ""
-    """Where the edge ends: `use.port`, `@out.name`, `@result.name`. Then the tap sees what goes over that edge
-    alone: of one out of a loop, what leaves the loop. Empty: all values that leave the source."""
+    """Target of the edge: `use.port`, `@out.name` or `@result.name`. The tap then sees only the values on that edge;
+    on an edge out of a loop, the values that leave the loop. Empty: all values that leave the source."""
     interval: Interval = 0.25
     preview: bool = True
     run: RunId | None = None
-    """null: of all runs."""
+    """null: all runs."""
     seconds: Seconds = 1800.0
 
 
@@ -43,13 +43,13 @@ class BreakRequest(Given):
     walk: PlaceName
     use: PlaceName
     iteration: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    """Of the innermost loop around it; null: at every call."""
+    """Iteration of the innermost loop around the use; null: every call."""
     run: RunId | None = None
     seconds: Seconds = 1800.0
 
 
 class HeldCall(Given):
-    """A call that a run is paused before."""
+    """A call before which a run is paused."""
 
     rank: Annotated[int, Field(ge=0, lt=2**31)]
     walk: Annotated[str, Field(max_length=400)]
@@ -59,16 +59,16 @@ class HeldCall(Given):
     step: Annotated[int, Field(ge=0, lt=2**31)]
     iteration: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=64)]
     loop: Annotated[str, Field(max_length=400)] = ""
-    """Of a loop that the device runs whole: its name."""
+    """Name of the device loop, if the call is one."""
 
 
 class SteerRequest(Given):
     action: Literal["pause", "step", "iteration", "resume"]
     call: HeldCall | None = None
-    """For `step` and `iteration`: one of those that are held; null: the first."""
+    """The held call that `step` or `iteration` is for; null: the first."""
 
 
 class ReplayRequest(Given):
     deployment: DocumentName | None = None
-    """null: the one that the run was asked of."""
+    """null: the original run's deployment."""
     record: bool = True

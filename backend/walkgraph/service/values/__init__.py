@@ -1,1 +1,1 @@
-"""Values of clients: tensors, pictures, sound."""
+"""Values that clients send and receive: tensors, images, audio."""

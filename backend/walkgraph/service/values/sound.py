@@ -1,6 +1,6 @@
-"""Sound that a run gives in pieces, as one stream of a format that clients ask for, encoded while it is made.
+"""Encodes the pieces of audio that a run outputs as one stream in the client's format, while they are generated.
 
-Headers of streams say that the length is not known yet: `0xFFFFFFFF` bytes in WAV, 0 samples in FLAC.
+Stream headers mark the length as unknown: `0xFFFFFFFF` bytes in WAV, 0 samples in FLAC.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Samples = npt.NDArray[np.int16]
 
 _UNKNOWN = 0xFFFFFFFF
 _THREAD_SAMPLES = 65_536
-"""Fewer are copied, or written as FLAC, in a fraction of a millisecond; MP3 and Opus take that for a tenth of it."""
+"""Fewer are copied or written as FLAC in a fraction of a millisecond; MP3 and Opus need that for a tenth of them."""
 _OGG_PAGE_LATENCY_MS = 0x1302
 """libsndfile's `SFC_SET_OGG_PAGE_LATENCY_MS`."""
 _PAGE_MS = 50.0
@@ -30,11 +30,11 @@ class Format(NamedTuple):
     name: str
     media_type: str
     rates: tuple[int, ...] = ()
-    """Samples a second that it can have; empty: any."""
+    """Sample rates that it supports; empty for any."""
     channels: int = 8
-    """At most."""
+    """Most channels that it supports."""
     slow: bool = False
-    """Takes more than a millisecond for a tenth of a second of sound, on a slow core."""
+    """Encoding a tenth of a second of audio takes over a millisecond on a slow core."""
 
 
 FORMATS: dict[str, Format] = {
@@ -50,7 +50,7 @@ FORMATS: dict[str, Format] = {
 
 
 class BadSound(RunFailed):
-    """A model gave what is no sound, or not the sound that it began with."""
+    """A model's output is not audio, or its format changed in the middle."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorInfo(code="node_error", message=message))
@@ -58,7 +58,7 @@ class BadSound(RunFailed):
 
 class Sound(NamedTuple):
     rate: int
-    """Samples a second."""
+    """Samples per second."""
     samples: Samples
 
     @property
@@ -71,14 +71,14 @@ class Sound(NamedTuple):
 
 
 def read(data: bytes) -> Sound:
-    """A piece as a model gives it: a file that plays by itself. Raises BadSound."""
+    """Reads a model's piece, which is a complete audio file. Raises BadSound."""
     try:
         with wave.open(io.BytesIO(data)) as file:
             if file.getsampwidth() == 2:
                 flat = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.int16, copy=False)
                 return Sound(file.getframerate(), flat.reshape(-1, file.getnchannels()))
     except (wave.Error, EOFError, ValueError, RuntimeError):
-        pass  # a chunk that reaches out of its file is a bare RuntimeError
+        pass  # a chunk that extends beyond its file raises a bare RuntimeError
     return _read_other(data)
 
 
@@ -87,17 +87,17 @@ def _read_other(data: bytes) -> Sound:
     try:
         samples, rate = library.read(io.BytesIO(data), dtype="int16", always_2d=True)
     except (library.LibsndfileError, TypeError, ValueError, OverflowError):
-        raise BadSound("the model gave what is no sound that can be read") from None
+        raise BadSound("the model's output is not audio that can be read") from None
     return Sound(rate, samples)
 
 
 def _soundfile() -> Any:
-    """It takes a tenth of a second to load, and has no types."""
+    """Imported late: it takes a tenth of a second to load. It has no types."""
     return importlib.import_module("soundfile")
 
 
 def pcm(samples: Samples) -> bytes:
-    """16 bits each, little-endian, channels in turn."""
+    """The samples as 16-bit little-endian integers, channels interleaved."""
     return samples.astype("<i2", copy=False).tobytes()
 
 
@@ -117,14 +117,14 @@ def written(sound: Sound) -> bytes:
 
 class _Writer(Protocol):
     def write(self, samples: Samples) -> bytes:
-        """The bytes that are ready by now."""
+        """Encodes samples; returns the bytes that are ready."""
         ...
 
     def close(self) -> bytes: ...
 
 
 class Stream:
-    """One stream of a format. It begins with its first piece, which says what the others must be like."""
+    """A stream in one format. The first piece sets the rate and channels of the others."""
 
     def __init__(self, name: str) -> None:
         """`name`: one of `FORMATS`."""
@@ -132,13 +132,14 @@ class Stream:
         self.rate = 0
         self.channels = 0
         self.seconds = 0.0
-        """Of sound that was taken."""
+        """Seconds of audio so far."""
         self._writer: _Writer | None = None
 
     async def feed(self, data: bytes) -> bytes:
-        """The bytes that are ready after this piece, possibly none. What takes long is done beside the event loop.
+        """The bytes that are ready after this piece, possibly none. Slow formats are encoded off the event loop.
 
-        Raises InvalidInput where the format can't hold such sound, BadSound where this is none, or another one.
+        Raises InvalidInput if the format can't hold the audio, BadSound if the piece is not audio, or has another rate
+        or number of channels.
         """
         if self.format.slow or len(data) > 2 * _THREAD_SAMPLES:
             return await asyncio.to_thread(self.write, data)
@@ -149,7 +150,7 @@ class Stream:
         return await asyncio.to_thread(self.close) if self.format.slow else self.close()
 
     def write(self, data: bytes) -> bytes:
-        """As `feed`, on this thread."""
+        """As `feed`, on the calling thread."""
         sound = read(data)
         if self._writer is None:
             self._begin(sound)
@@ -177,7 +178,7 @@ def _holds(form: Format, sound: Sound) -> bool:
 
 
 def encoded(pieces: Iterable[bytes], name: str) -> bytes:
-    """All of it at once, in one of `FORMATS`; WAV says its length. Raises as `Stream.feed`."""
+    """All pieces encoded as one file in one of `FORMATS`; a WAV states its length. Raises as `Stream.feed`."""
     sounds = [read(piece) for piece in pieces]
     if len({(sound.rate, sound.channels) for sound in sounds}) > 1:
         raise BadSound("the model changed the rate or the channels of its sound on the way")
@@ -211,8 +212,8 @@ def _wav_head(rate: int, channels: int) -> bytes:
 
 
 class _Tail(io.RawIOBase):
-    """A file for libsndfile to write into, that keeps only what was not taken yet. Corrections of what was taken, made
-    when the file is closed, are dropped."""
+    """A file that libsndfile writes to; it keeps only bytes that were not taken yet. Corrections of bytes that were
+    taken, which libsndfile makes on close, are dropped."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -254,7 +255,7 @@ class _Tail(io.RawIOBase):
 
 
 class _Encoded:
-    """By libsndfile."""
+    """Encodes with libsndfile."""
 
     def __init__(self, rate: int, channels: int, kind: str, subtype: str, **settings: Any) -> None:
         self._tail = _Tail()
@@ -273,12 +274,12 @@ class _Encoded:
 
 class _Flac(_Encoded):
     def __init__(self, rate: int, channels: int) -> None:
-        # The levels below 0.375 have blocks of 1152 samples, those above of 4096: a sixth of a second that would wait.
+        # Levels below 0.375 have blocks of 1152 samples, higher ones of 4096, which would delay a sixth of a second.
         super().__init__(rate, channels, "FLAC", "PCM_16", compression_level=0.25)
 
 
 class _Mp3(_Encoded):
-    """Of constant bitrate, by which players tell the length of what has none in its header."""
+    """MP3 with a constant bitrate, from which players estimate the length that the header lacks."""
 
     def __init__(self, rate: int, channels: int) -> None:
         super().__init__(rate, channels, "MP3", "MPEG_LAYER_III", compression_level=0.4, bitrate_mode="CONSTANT")
@@ -292,7 +293,7 @@ class _Mp3(_Encoded):
         return self._without_info(super().close())
 
     def _without_info(self, data: bytes) -> bytes:
-        """LAME leaves room for a frame of facts that it knows only at the end; empty, it would play as silence."""
+        """Removes LAME's info frame: it is filled in only at the end, and would play as silence while empty."""
         if self._skipped:
             return data
         self._head += data
@@ -309,9 +310,9 @@ _MPEG1_RATES = (44100, 48000, 32000)
 
 
 def _frame_bytes(frame: bytes) -> int:
-    """Length of a frame of MPEG layer III, by its header."""
+    """Length of an MPEG layer III frame according to its header."""
     version = frame[1] >> 3 & 3
-    # 3: MPEG 1; 2: MPEG 2, of half the rates; 0: MPEG 2.5, of a quarter.
+    # 3: MPEG 1; 2: MPEG 2, with half the rates; 0: MPEG 2.5, with a quarter.
     kbps = (_MPEG1_KBPS if version == 3 else _MPEG2_KBPS)[frame[2] >> 4]
     rate = _MPEG1_RATES[frame[2] >> 2 & 3] >> {3: 0, 2: 1, 0: 2}[version]
     return (144 if version == 3 else 72) * kbps * 1000 // rate + (frame[2] >> 1 & 1)
@@ -320,7 +321,7 @@ def _frame_bytes(frame: bytes) -> int:
 class _Opus(_Encoded):
     def __init__(self, rate: int, channels: int) -> None:
         super().__init__(rate, channels, "OGG", "OPUS")
-        # A page gathers a second of sound otherwise; the wrapper has no name for this setting of libsndfile.
+        # By default a page gathers a second of audio; the Python wrapper doesn't expose this setting of libsndfile.
         library = _soundfile()
         value = library._ffi.new("double *", _PAGE_MS)
         library._snd.sf_command(self._file._file, _OGG_PAGE_LATENCY_MS, value, library._ffi.sizeof("double"))

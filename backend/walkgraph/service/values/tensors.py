@@ -1,6 +1,6 @@
-"""Tensors as clients send them, brought to the dtype that the task's ports take: exactly, or not at all.
+"""Converts clients' tensors to the dtype of the task's ports: exactly, or not at all.
 
-What a header says is checked with Python's integers before anything is made from the bytes.
+Headers are checked with Python's integers before an array is made from the bytes.
 """
 
 from math import prod
@@ -19,18 +19,18 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
 Kind = Literal["float", "int", "bool"]
-"""What a port's type says of its numbers."""
+"""The kind of numbers in a port's type."""
 Numbers = NDArray[Any]
 
 _ENGINE_DTYPES: dict[Kind, str] = {"float": "float32", "int": "int64", "bool": "bool"}
-"""What the engine's operators take; they narrow floats to their weights' dtype themselves."""
+"""The dtypes of the engine's operators; they narrow floats to their weights' dtype themselves."""
 
 
-# ── what a task's ports take ────────────────────────────────────────────────────────────────────
+# ── types of a task's ports ─────────────────────────────────────────────────────────────────────
 
 
 def type_of(graph: Graph, task: str, name: str) -> PortType | None:
-    """Of the first port that a task's input reaches and that says what its numbers are; None where none does."""
+    """The type of the first port behind a task's input that states its kind of numbers; None if none does."""
     declared = graph.tasks[task].inputs[name]
     for at in steps_of(graph.tasks[task]):
         for inner, binding in at.step.with_.items():
@@ -42,13 +42,13 @@ def type_of(graph: Graph, task: str, name: str) -> PortType | None:
 
 
 def kind_of(graph: Graph, task: str, name: str) -> Kind | None:
-    """What the ports that a task's input reaches say of its numbers; None where they leave it open."""
+    """The kind of numbers that the ports behind a task's input take; None if they leave it open."""
     found = type_of(graph, task, name)
     return cast(Kind, found.dtype) if found is not None else None
 
 
 def _type_in(graph: Graph, name: str, inner: str) -> PortType | None:
-    """Of the input of a Walk."""
+    """The type of a Walk's input, as `type_of` finds it."""
     walk = graph.walks[name]
     types = [parse_type(walk.inputs[inner])]
     uses = structure(walk, name).uses
@@ -64,10 +64,10 @@ def _type_in(graph: Graph, name: str, inner: str) -> PortType | None:
 
 
 def read_bytes(data: bytes, dtype: Any, shape: Any, kind: Kind | None, pointer: str) -> m.InlineTensor:
-    """Little-endian numbers in C order. They are not copied where they are what is taken already.
+    """Reads little-endian numbers in C order, without a copy if they have the right dtype already.
 
-    Raises InvalidInput: for a header that does not fit its bytes, for what is not finite, and for numbers that the
-    task's ports can't hold exactly. `pointer`: of the value, with `dtype` and `shape` in it.
+    Raises InvalidInput if the header doesn't match the bytes, a number is not finite, or the task's ports can't hold it
+    exactly. `pointer`: of the value that has `dtype` and `shape`.
     """
     header = _header(dtype, shape, len(data), pointer)
     if header.dtype == "bfloat16":
@@ -84,7 +84,7 @@ def read_bytes(data: bytes, dtype: Any, shape: Any, kind: Kind | None, pointer: 
 
 
 def _header(dtype: Any, shape: Any, nbytes: int, pointer: str) -> m.TensorHeader:
-    """An unknown dtype, a wrong shape, and bytes that aren't those of the shape: nothing is computed from them."""
+    """Checks the dtype, the shape, and the number of bytes before anything is computed from them."""
     if not isinstance(dtype, str) or dtype not in ITEM_BYTES:
         known = ", ".join(f"`{name}`" for name in ITEM_BYTES)
         raise InvalidInput(f"a tensor's `dtype` must be one of {known}", f"{pointer}/dtype")
@@ -94,7 +94,7 @@ def _header(dtype: Any, shape: Any, nbytes: int, pointer: str) -> m.TensorHeader
         raise InvalidInput(message, f"{pointer}/shape")
     expected = prod(sides) * ITEM_BYTES[dtype]
     if expected != nbytes:
-        # Of a product of eight sides, each of up to 64 bits, more digits than anybody can read.
+        # The product of eight 64-bit sides has more digits than anyone can read.
         needed = f"{expected} bytes" if expected < 1 << 53 else "more bytes than there can be"
         raise InvalidInput(f"this shape and dtype need {needed}, and {nbytes} came", f"{pointer}/shape")
     return m.TensorHeader(dtype=cast(Any, dtype), shape=tuple(sides))
@@ -114,7 +114,7 @@ def _check_finite(array: Numbers, pointer: str) -> None:
 
 
 def read_list(given: Any, most: int, kind: Kind | None, pointer: str) -> m.InlineTensor:
-    """Nested lists of one shape; decimal fractions are rounded to what floats hold. Raises InvalidInput."""
+    """Reads nested lists of one shape. Decimal fractions are rounded to float32. Raises InvalidInput."""
     if isinstance(given, bool | int | float):
         given = [given]
     if not isinstance(given, list) or not given:
@@ -140,7 +140,7 @@ def read_list(given: Any, most: int, kind: Kind | None, pointer: str) -> m.Inlin
 
 
 def exactly(array: Numbers, dtype: str, given: str, pointer: str) -> Numbers:
-    """The same numbers as another dtype. Raises InvalidInput where one of them would change."""
+    """The same numbers in another dtype. Raises InvalidInput if one of them would change."""
     if array.dtype.name == dtype:
         return array
     with np.errstate(all="ignore"):
@@ -154,8 +154,8 @@ def exactly(array: Numbers, dtype: str, given: str, pointer: str) -> Numbers:
 
 
 def _same(array: Numbers, made: Numbers) -> bool:
-    """Compared where both are exact: as float64 where one side is a float that is no wider, as int64 between whole
-    numbers; a float beyond int64's range would come back as any number."""
+    """Compares in a type that holds both exactly: two floats as float64, two integers as int64. A float beyond int64's
+    range differs from every integer; the cast would return an arbitrary one."""
     ours, theirs = array.dtype.kind == "f", made.dtype.kind == "f"
     if ours and theirs:
         return bool((made.astype(np.float64) == array.astype(np.float64)).all())

@@ -1,5 +1,5 @@
-"""Values as clients write and read them: `{"type": "text", "text": ...}`, media in base64, tensors as nested
-lists or bytes; and how either looks beside binary frames that hold the bytes."""
+"""Converts values to and from clients' JSON: `{"type": "text", "text": ...}`, media in base64, tensors as nested lists
+or bytes; or with the bytes in binary frames beside the JSON."""
 
 import base64
 import binascii
@@ -41,10 +41,10 @@ def mime_of(data: bytes) -> str:
 
 
 def read(modality: str, given: Any, pointer: str, kind: Callable[[], tensors.Kind | None] = lambda: None) -> m.Value:
-    """One value of a modality, bare (`"a red circle"`, base64 text, a list) or as an object with `type`.
+    """Reads one value of a modality, bare (`"a red circle"`, base64 text, a list) or as an object with `type`.
 
-    `bytes` stand for what JSON has in base64. `kind`: asked for tensors alone, what the ports take that it is for.
-    Raises InvalidInput, with the pointer, for what is none.
+    `bytes` may replace base64. `kind` returns the kind of numbers that the value's ports take; called only for tensors.
+    Raises InvalidInput, with the pointer, if it is not such a value.
     """
     if isinstance(given, dict):
         fields = cast(dict[str, Any], given)
@@ -102,11 +102,11 @@ def _unencoded(given: Any, pointer: str) -> bytes:
     try:
         return base64.b64decode(given, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidInput("this is no base64", pointer) from None
+        raise InvalidInput("this is not base64", pointer) from None
 
 
 def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m.InlineTensor:
-    """`{"data": [...]}`, or `{"dtype": ..., "shape": [...], "base64": ...}`: both as `write` writes them."""
+    """Reads `{"data": [...]}` or `{"dtype": ..., "shape": [...], "base64": ...}`, the two forms that `write` writes."""
     _know(given, ("type", "mime", "dtype", "shape", "data", "base64"), "data", pointer)
     if ("data" in given) == ("base64" in given):
         raise InvalidInput("a tensor is numbers in `data`, or bytes in `base64` with `dtype` and `shape`", pointer)
@@ -117,7 +117,7 @@ def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m
         return tensors.read_bytes(data, given.get("dtype"), given.get("shape"), kind, pointer)
     found = tensors.read_list(given["data"], MAX_TENSOR_VALUES, kind, f"{pointer}/data")
     if "dtype" in given and given["dtype"] not in tuple(ITEM_BYTES):
-        raise InvalidInput("this is no dtype of a tensor; leave it out beside `data`", f"{pointer}/dtype")
+        raise InvalidInput("this is not a tensor's dtype; leave it out beside `data`", f"{pointer}/dtype")
     if "shape" in given and given["shape"] != list(found.shape):
         raise InvalidInput("this is not the shape of the lists in `data`; leave it out", f"{pointer}/shape")
     return found
@@ -127,8 +127,8 @@ def _tensor(given: dict[str, Any], pointer: str, kind: tensors.Kind | None) -> m
 
 
 def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The JSON object of a value that came out of a run. With `frames`, the bytes of media and tensors are added to
-    them, and the object says which is its own."""
+    """The JSON object of a run's output. With `frames`, the bytes of media and tensors are appended to them, and the
+    object holds the frame's number."""
     match value:
         case m.Small():
             return _written_small(value.value, modality)
@@ -157,8 +157,8 @@ def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
 
 
 def joined(pieces: Sequence[m.Value]) -> list[m.Value]:
-    """What came under one name, in its order: texts that follow each other as one, and sound in WAV pieces of one
-    format as one file."""
+    """The values of one output in order, with consecutive texts joined, and consecutive WAV pieces of one format joined
+    into one file."""
     found: list[m.Value] = []
     for kind, run in groupby(pieces, key=_kind):
         group = list(run)
@@ -183,7 +183,7 @@ def _kind(value: m.Value) -> str:
 
 
 def size_of(value: m.Value) -> int:
-    """Bytes it keeps."""
+    """Bytes of memory that a value keeps."""
     match value:
         case m.Blob() | m.InlineTensor():
             return len(value.data)

@@ -1,4 +1,4 @@
-"""Sound that came in pieces, each a WAV file that plays by itself, as the one file that it is."""
+"""Joins WAV files into one."""
 
 import io
 import wave
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def joined(files: Sequence[bytes]) -> bytes | None:
-    """One WAV of all samples in order; None where the files are not all PCM of one rate, width and channel count."""
+    """One WAV with all samples in order; None unless all files are PCM of one rate, width and channel count."""
     sounds: list[bytes] = []
     formats: set[tuple[int, int, int]] = set()
     try:

@@ -1,1 +1,1 @@
-"""One process of a rank: the real worker over simulated sockets, a simulated transport and a simulated device."""
+"""A rank's process: the real worker over simulated sockets, a simulated transport and a simulated device."""

@@ -1,4 +1,4 @@
-"""The calls of a simulated rank outside device loops: the real schedule and batches, served in simulated time."""
+"""Calls of a simulated rank outside device loops: the real schedule and batches, computed in simulated time."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from walkgraph.simulation.rank.device import Serve, SimulatedMark, SimulatedQueu
 from walkgraph.simulation.simulator import Simulator
 
 CALL_SECONDS = 0.002
-"""The mean duration of a batch."""
+"""Mean duration of a batch."""
 MOST_BATCHES = 4
-"""In flight."""
+"""Most batches in flight."""
 BEGUN = 0.3
-"""The share of calls whose outputs are given on while they are in flight."""
+"""Share of calls whose outputs are passed on while they are in flight."""
 
 
 class CallBatch(NamedTuple):
-    """In flight."""
+    """A batch in flight."""
 
     mark: SimulatedMark
     done: tuple[Done, ...]
@@ -30,7 +30,7 @@ class CallBatch(NamedTuple):
 
 
 class CallBatches:
-    """Those in flight, oldest first."""
+    """The batches in flight, oldest first."""
 
     def __init__(self) -> None:
         self.batches: deque[CallBatch] = deque()
@@ -43,7 +43,7 @@ class SimulatedCalls:
     def __init__(self, simulator: Simulator, queue: SimulatedQueue, functions: Mapping[str, Serve]) -> None:
         self.in_flight = CallBatches()
         self.chunks: dict[str, dict[tuple[int, int, str], list[ChunkInfo]]] = {}
-        """The chunks that uses have read of streams: by run, then by step, use and port."""
+        """Stream chunks that uses have read: by run, then by step, use and port."""
         self._simulator, self._queue, self._functions = simulator, queue, functions
         self._schedule = Schedule()
         self._begun: list[Begun] = []
@@ -63,7 +63,8 @@ class SimulatedCalls:
         self.chunks.pop(run, None)
 
     def launch(self, *, running: bool, since: int) -> bool:
-        """False if nothing waits or enough is in flight. `running`, `since`: as `engine.calls.schedule.Mix` has it."""
+        """Launches a batch; returns False if no call waits or enough are in flight. `running`, `since`: as in
+        `engine.calls.schedule.Mix`."""
         batches = self.in_flight.batches
         if len(batches) >= MOST_BATCHES or not MIX.may(running, since):
             return False

@@ -1,6 +1,6 @@
-"""The simulated transport: a few places in each rank's arena, copies that take time, arenas that die with a process.
+"""The simulated transport: a few places in each rank's arena, copies that take time, arenas that die with processes.
 
-Lists stand for tensors: they travel by tickets. All other values travel in the message.
+Lists stand for tensors and are sent by tickets. All other values travel in the message.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from walkgraph.wire import messages as m
 from walkgraph.worker.io import values
 
 PLACES = 2
-"""Values that a rank may have on their way to its peers."""
+"""Values that a rank may have under way to its peers."""
 COPY_SECONDS = 0.002
-"""The longest that a copy into or out of an arena takes."""
+"""Longest copy into or out of an arena."""
 TRANSPORT = "simulated"
 
 
@@ -25,11 +25,11 @@ class SentValue:
     value: Any
     to: Rank
     there: float
-    """When it has arrived in the arena."""
+    """Time at which it has been copied into the arena."""
 
 
 Arenas = dict[Endpoint, dict[int, SentValue]]
-"""All arenas of a world: what is on its way, by ticket."""
+"""All arenas of a world: the values under way, by ticket."""
 
 
 class SimulatedCarrier:
@@ -40,11 +40,11 @@ class SimulatedCarrier:
         self._sent = arenas[here] = {}
         self._number = 0
         self._starts: dict[Rank, int] = {}
-        """Peers whose arenas can be read here."""
+        """Starts of the peers whose arenas this rank can read."""
         self._accepted: set[Rank] = set()
         """Peers that can read this arena."""
         self._taking: dict[tuple[Endpoint, int], float] = {}
-        """When copies out of peers' arenas are over."""
+        """Times at which copies out of peers' arenas end."""
 
     # ── as a sender ──
 
@@ -99,7 +99,7 @@ class SimulatedCarrier:
     # ── peers ──
 
     def peer(self, address: str) -> m.Peer:
-        """What peers find this process by."""
+        """The record by which peers find this process."""
         return m.Peer(address=address, start=self._here.start)
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:

@@ -1,4 +1,4 @@
-"""The core of a rank, with everything that goes in and out of it checked against what was asked of the engine."""
+"""The core of a rank; checks its events and commands against the calls and loops in the engine."""
 
 from walkgraph.engine.loops.spec import Items
 from walkgraph.ids import Rank
@@ -27,7 +27,7 @@ class CheckedCore:
 
     def __init__(self, simulator: Simulator, rank: Rank, core: CoreLike, calls: SimulatedCalls) -> None:
         self.in_flight: set[Ref] = set()
-        """Calls and loops that the engine was given and has not ended."""
+        """Calls and loops that the engine has not ended yet."""
         self._simulator, self._rank, self._core, self._calls = simulator, rank, core, calls
 
     @property
@@ -81,7 +81,7 @@ class CheckedCore:
             raise self._simulator.fail(f"on rank {self._rank} something comes of {ref} after its end", ref.run)
 
     def _check_done(self, run: str) -> None:
-        """Nothing is in flight, and each stream was read to its end, which came once."""
+        """Checks that nothing is in flight, and that each stream was read to its end, which came once."""
         left = [ref for ref in self.in_flight if ref.run == run]
         if left:
             raise self._simulator.fail(f"rank {self._rank} is done with {left[0]} in flight", run)

@@ -1,4 +1,4 @@
-"""A simulated device: it computes the iterations of device loops on plain values, and they take simulated time."""
+"""A simulated device: it computes the iterations of device loops on plain values, in simulated time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,23 +15,23 @@ from walkgraph.simulation.simulator import Simulator
 
 SLOTS = 3
 STEP_SECONDS = 0.002
-"""An iteration's, on average."""
+"""Mean duration of an iteration."""
 SLOWNESS = (0.3, 1.0, 1.0, 8.0)
-"""By how much devices differ: on a slow one, more happens while something is in flight."""
+"""Factors by which devices differ: on a slow one, more happens while work is in flight."""
 
 Serve = Callable[[Call], dict[str, Any]]
-"""Serves the calls of a node; a ValueError fails one."""
+"""Computes a call of a node; the call fails on ValueError."""
 
 
 class StepWatch:
-    """Whether launches of loops are reported."""
+    """`on`: launches of loops are reported."""
 
     on = False
 
 
 @dataclass(slots=True)
 class SimulatedMark:
-    """A point of the device's work, reached at a known time."""
+    """A point in the device's work, reached at a known time."""
 
     simulator: Simulator
     at: float
@@ -47,16 +47,16 @@ class SimulatedMark:
 
 
 class SimulatedQueue:
-    """The device's work: one launch after the other."""
+    """The device's queue: launches run one after the other."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
         self._slowness = simulator.chance.choice(SLOWNESS)
         self.busy_until = 0.0
-        """When all that was launched is over."""
+        """Time at which all launches have ended."""
 
     def launch(self, seconds: float) -> SimulatedMark:
-        """`seconds`: on average."""
+        """Adds a launch. `seconds`: its mean duration."""
         simulator = self._simulator
         seconds *= 2 * simulator.chance.random() * self._slowness
         self.busy_until = max(self.busy_until, simulator.now) + seconds
@@ -64,7 +64,7 @@ class SimulatedQueue:
 
 
 class IterationForms:
-    """Which uses of a loop are called, iteration by iteration: what a launch does. Implements `forms`."""
+    """The uses of a loop that each iteration calls. Implements `forms`."""
 
     def __init__(self, call: LoopCall) -> None:
         masks = [use.active for use in call.uses]
@@ -85,7 +85,7 @@ class IterationForms:
 
 @dataclass(slots=True)
 class EnteredSlot:
-    """What a run enters a slot with."""
+    """A run's entry into a slot."""
 
     times: int
     bound: str
@@ -93,7 +93,7 @@ class EnteredSlot:
 
 
 class LaunchedValues:
-    """Of an output in a launch, by iteration and row, as tensors are."""
+    """Values of one output in a launch, indexed by iteration and row like a tensor."""
 
     def __init__(self, of: Sequence[Sequence[Any]]) -> None:
         self._of = of
@@ -121,7 +121,7 @@ class SimulatedLaunch:
 
 @dataclass(slots=True)
 class SlotContents:
-    """What a slot holds of a loop run. One that has ended changes nothing."""
+    """A loop run in a slot. Once it has ended (`live` is False), iterations don't change it."""
 
     loop: PlainLoop
     live: bool = True
@@ -188,7 +188,7 @@ class SimulatedGraphs:
                     continue
                 try:
                     contents.loop.iterate()
-                except ValueError:  # a node that is meant to fail gives no number on a device
+                except ValueError:  # on a device, a node that is meant to fail gives NaN
                     sound[k][row] = contents.live = False
                     continue
                 stops[k][row] = contents.loop.turn()

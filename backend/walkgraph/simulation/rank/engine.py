@@ -1,4 +1,4 @@
-"""The engine of a simulated rank: the real schedules of calls and of device loops, over a simulated device.
+"""The engine of a simulated rank: the real schedulers of calls and of device loops, over a simulated device.
 
 add, add_loop ──> step ──> Begun, Done, Items, LoopDone, Swapped
 """
@@ -20,12 +20,12 @@ from walkgraph.simulation.rank.swap import SimulatedSwap
 from walkgraph.simulation.simulator import Simulator
 
 Functions = Callable[[StateStore], Mapping[str, Serve]]
-"""Node -> the function that serves its calls."""
+"""Node -> the function that computes its calls."""
 Event = Begun | Done | Items | LoopDone | Stepped | Swapped
 
 
 class SimulatedLimits:
-    """Of tokens: a `StateStore` has none."""
+    """Token limits: a `StateStore` has none."""
 
     def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
 
@@ -56,7 +56,7 @@ class SimulatedEngine:
         self.holds = RunHolds(self.calls, self.loops.admission)
         self.swap = SimulatedSwap(simulator, self._queue, states, self.holds)
         self._since = 0
-        """Batches launched since the last step of the loops."""
+        """Batches launched since the last launch of loops."""
 
     # ── in ──
 
@@ -68,7 +68,7 @@ class SimulatedEngine:
         self.loops.add(call)
 
     def drop(self, run: str) -> None:
-        """Forget a run."""
+        """Drops everything of a run."""
         self.holds.forget(run)
         self.loops.cancel(run)
         self.swap.cancel(run)
@@ -84,7 +84,7 @@ class SimulatedEngine:
     # ── step ──
 
     def step(self) -> list[Event]:
-        """Launch what can be, and give what is done."""
+        """Launches what is ready, and returns the finished work."""
         while True:
             batch = self.calls.launch(running=self.loops.running, since=self._since)
             stepped = self.loops.launch()
@@ -95,18 +95,18 @@ class SimulatedEngine:
 
     @property
     def idle(self) -> bool:
-        """Nothing can be launched or collected."""
+        """True if nothing can be launched or collected."""
         return self.calls.idle and self.swap.idle and self.loops.idle
 
     def due(self) -> float:
-        """When `step` may have something to give or to launch."""
+        """Time at which `step` may have work to collect or launch."""
         marks = [batch.mark.at for batch in self.calls.in_flight.batches] + self.swap.due()
         if self.loops.launcher.busy:
             marks.append(self._queue.busy_until)
         now = self._simulator.now
         return min((at for at in marks if at > now), default=now + CALL_SECONDS)
 
-    # ── what is told of it ──
+    # ── state ──
 
     def positions(self) -> Mapping[LoopKey, int]:
         return self.loops.positions()
@@ -117,7 +117,7 @@ class SimulatedEngine:
         return Gauges(waiting, 0.0, 0, 0, free, total, 0, 0)
 
     def left(self) -> Iterable[str]:
-        """What is kept though nothing runs."""
+        """Descriptions of leaks: things that are kept although nothing runs."""
         for batch in self.calls.in_flight.batches:
             yield f"a call in flight: {batch.done[0].call}"
         if self.calls.waiting:

@@ -1,4 +1,4 @@
-"""Simulated ZeroMQ sockets: the calls that the product makes of real ones, over the simulated network."""
+"""Simulated ZeroMQ sockets: the methods that the product uses, over the simulated network."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from walkgraph.simulation.network import Endpoint, Frames
 from walkgraph.simulation.simulator import Action, Simulator
 
 CONNECT_SECONDS = 0.01
-"""The longest that a new connection takes. Until it stands a socket takes no messages."""
+"""Longest time to connect; until then a socket takes no messages."""
 FULL = 0.01
-"""The share of sends that find a full socket."""
+"""Share of sends that find a full socket."""
 FULL_SECONDS = 0.02
-"""The longest that it stays full."""
+"""Longest time that it stays full."""
 
 _AGAIN = zmq.Again()
-"""Made once: making one takes longer than all else that a simulated socket does."""
+"""Created once, since creating it takes longer than everything else in a simulated socket."""
 
 
 def address_of(process: Endpoint) -> str:
@@ -27,16 +27,16 @@ def address_of(process: Endpoint) -> str:
 
 class SimulatedSocket:
     def __init__(self, simulator: Simulator, leave: Callable[[Frames], bool], wake: Action) -> None:
-        """`leave` sends frames; False if there is no such process any more. `wake` is called when a socket that
+        """`leave` sends frames; it returns False if the target process is gone. `wake` is called when a socket that
         refused a message takes messages again."""
         self.inbox: deque[Frames] = deque()
-        """What has arrived and was not read."""
+        """Messages that have arrived and were not read."""
         self._simulator, self._leave, self._wake = simulator, leave, wake
         self._opens = 0.0
-        """Until then it takes nothing."""
+        """Time until which it takes no messages."""
 
     def connecting(self) -> None:
-        """It takes messages once the connection stands."""
+        """Refuses messages until the connection is established."""
         self._refuse_for(CONNECT_SECONDS)
 
     def send(self, frame: bytes, flags: int = 0) -> None:
@@ -69,7 +69,7 @@ class SimulatedSocket:
 
 
 class SimulatedConnection(SimulatedSocket):
-    """A PUSH socket, made by a context."""
+    """A PUSH socket that a context creates."""
 
     def __init__(self, simulator: Simulator, post: Callable[[Endpoint, Frames], bool], wake: Action) -> None:
         super().__init__(simulator, _nowhere, wake)
@@ -93,7 +93,7 @@ class SimulatedContext:
 
 
 class SimulatedPoller:
-    """Never waits: a worker takes a turn only when there is something to do."""
+    """Never waits: a simulated worker takes a turn only if there is something to do."""
 
     def __init__(self) -> None:
         self._sockets: set[Any] = set()

@@ -1,4 +1,4 @@
-"""What the runs of one simulated rank keep between calls, and the cache pages that this takes."""
+"""States of the runs of one simulated rank, and the cache pages that they take."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,10 +7,10 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.simulation.simulator import Simulator
 
 PAGE_TOKENS = 4
-"""So that small runs take several pages."""
+"""Small, so that short runs take several pages."""
 
 Contents = Mapping[str, Any]
-"""Of one state: never changed in place, so that a fork may share it."""
+"""Contents of one state; never changed in place, so that forks can share them."""
 
 
 class StateStore:
@@ -22,7 +22,7 @@ class StateStore:
         self.paged, self._simulator = paged, simulator
         self._here: dict[StateKey, Contents] = {}
         self._away: dict[str, dict[StateKey, Contents]] = {}
-        """Of suspended runs."""
+        """States of suspended runs."""
         self._taken = 0
 
     def read(self, key: StateKey) -> Contents | None:
@@ -46,17 +46,17 @@ class StateStore:
         self.drop([key for key in self._here if key.run == run])
 
     def renew(self, key: StateKey, source: StateKey | None) -> None:
-        """It begins as a copy of `source`, or empty."""
+        """Replaces a state by a copy of `source`, or empties it."""
         found = self._here.get(source) if source is not None else None
         self.drop((key,))
         if found is not None:
             self.write(key, found)
 
     def glance(self, key: StateKey) -> None:
-        """A simulated state has nothing to show."""
+        """Does nothing: a simulated state has nothing to show."""
 
     def audit(self) -> None:
-        """The books must be right whenever no run is there."""
+        """Checks that no page is taken if there is no run."""
         if not self.runs and self._taken:
             raise self._simulator.fail(f"{self._taken} pages are taken and no state holds them")
 
@@ -84,10 +84,10 @@ class StateStore:
         for key, contents in self._away.pop(run).items():
             self.write(key, contents)
 
-    # ── how much ──
+    # ── pages ──
 
     def pages(self) -> tuple[int, int]:
-        """Free, total."""
+        """(free, total) pages."""
         return self.total - self._taken, self.total
 
     @property

@@ -1,4 +1,4 @@
-"""Suspended runs of a simulated rank: what they hold moves to the host's memory and back, in simulated time.
+"""Suspended runs of a simulated rank: their states move to host memory and back, in simulated time.
 
 here ──suspend──> stopping ──nothing in flight──> leaving ──> out ──resume──> coming ──> here
 """
@@ -13,18 +13,18 @@ from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.simulator import Simulator
 
 SWAP_SECONDS = 0.01
-"""The mean duration of a move."""
+"""Mean duration of a move."""
 
 
 @dataclass(slots=True)
 class _SwappedRun:
     state: Literal["stopping", "leaving", "out", "coming"] = "stopping"
     wanted: bool = False
-    """To be here."""
+    """The run should be moved back."""
     asked: bool = True
-    """Who asked for it to be out is to be told."""
+    """The suspension has not been reported yet."""
     mark: SimulatedMark | None = None
-    """Of the move."""
+    """End of the move under way."""
 
     @property
     def over(self) -> bool:
@@ -32,7 +32,7 @@ class _SwappedRun:
 
 
 class SimulatedSwap:
-    """Does on a `StateStore` what `engine.kv.swap.Swap` does on the tables of a device."""
+    """The counterpart of `engine.kv.swap.Swap` for a `StateStore`."""
 
     def __init__(self, simulator: Simulator, queue: SimulatedQueue, states: StateStore, holds: RunHolds) -> None:
         self._simulator, self._queue, self._states, self._holds = simulator, queue, states, holds
@@ -62,17 +62,17 @@ class SimulatedSwap:
         self._suspended.pop(run, None)
 
     def advance(self) -> list[Swapped]:
-        """-> the runs that are out, or back."""
+        """Advances all moves; returns the runs that are out or back now."""
         events = (self._advance(run, one) for run, one in list(self._suspended.items()))
         return [event for event in events if event is not None]
 
     @property
     def idle(self) -> bool:
-        """No run is on its way."""
+        """True if no move is under way or wanted."""
         return all(one.state == "out" and not one.wanted and not one.asked for one in self._suspended.values())
 
     def due(self) -> list[float]:
-        """When moves are over."""
+        """Times at which moves end."""
         return [one.mark.at for one in self._suspended.values() if one.mark is not None]
 
     def _advance(self, run: str, one: _SwappedRun) -> Swapped | None:

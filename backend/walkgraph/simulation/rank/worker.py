@@ -1,4 +1,4 @@
-"""One process of a rank: the real loop, core and connections, over simulated sockets, a simulated transport and engine.
+"""A rank's process: the real loop, core and connections, over simulated sockets, a simulated transport and engine.
 
 boot ──> Hello ──Load──> loading ──> Ready ──> turn, turn, ...
 """
@@ -26,14 +26,14 @@ from walkgraph.worker.loop import WorkerLoop
 
 BOOT_SECONDS = 0.1
 LOAD_SECONDS = 0.3
-"""The longest load. Many are short, so that a rank may have loaded before others have heard of it."""
+"""Longest load. Many are short, so that a rank may have loaded before others know of it."""
 TURN_SECONDS = 0.0002
 COPYING_SECONDS = 0.0005
-"""Between two looks at copies that are under way."""
+"""Time between two checks of copies under way."""
 
 
 class WorkerParts(NamedTuple):
-    """What a worker is made of; called anew for each start."""
+    """Factories of a worker's parts, called for each start."""
 
     core: Callable[[Plan, Rank], CoreLike]
     states: Callable[[], StateStore]
@@ -54,13 +54,13 @@ class SimulatedWorker:
         *,
         loads: bool = True,
     ) -> None:
-        """`post`: (source, target, frames); False if there is no such target any more. `loads`: it can load."""
+        """`post` sends (source, target, frames); it returns False if the target is gone. `loads`: loading succeeds."""
         self.here, self.rank = here, Rank(here.rank)
         self.ended: Callable[[int], None] = lambda code: None
         """Called with the exit status when the process ends by itself."""
         self.over = False
         self.stopped = False
-        """As by SIGSTOP."""
+        """Stopped as by SIGSTOP."""
         self._simulator, self._parts, self._loads = simulator, parts, loads
         send = partial(post, here)
         self._conductor = SimulatedSocket(simulator, partial(send, CONDUCTOR), self._wake)
@@ -73,9 +73,9 @@ class SimulatedWorker:
         self._loop: WorkerLoop | None = None
         self._loading = False
         self._next = float("inf")
-        """The turn that is planned."""
+        """Time of the planned turn."""
         self._free = 0.0
-        """When it is done with what it does now."""
+        """Time at which its current turn ends."""
         simulator.after(BOOT_SECONDS * simulator.chance.random(), self._boot)
 
     # ── process ──
@@ -84,7 +84,7 @@ class SimulatedWorker:
         self.over = True
 
     def crash(self) -> None:
-        """End as after an exception, which the conductor is told of."""
+        """Ends the process as an exception does, after reporting it to the conductor."""
         error = ErrorInfo(code="worker_lost", message=f"the worker of rank {self.rank} failed", rank=self.rank)
         self._tell(m.Faulted(rank=self.rank, error=error))
         self.ended(1)
@@ -107,7 +107,7 @@ class SimulatedWorker:
 
     @property
     def resting(self) -> bool:
-        """Nothing is to be read or computed."""
+        """True if there is nothing to read or compute."""
         read = not (self._conductor.inbox or self._inbox.inbox)
         return read and self._engine.idle and self._next == float("inf")
 
@@ -141,7 +141,7 @@ class SimulatedWorker:
         if self._carrier.copying:
             self._plan_turn(self._simulator.now + COPYING_SECONDS)
 
-    # ── until it is ready, as `worker.serve` has it ──
+    # ── start, as in `worker.serve` ──
 
     def _connected(self, links: type[Links], context: SimulatedContext) -> Links:
         conductor, inbox = cast("Any", self._conductor), cast("Any", self._inbox)
@@ -195,10 +195,10 @@ class SimulatedWorker:
         self._tell(m.Ready(rank=self.rank, seconds=LOAD_SECONDS, pools=(pool,)))
         self._wake()
 
-    # ── what must hold ──
+    # ── checks ──
 
     def left(self) -> Iterable[str]:
-        """What is kept though nothing runs."""
+        """Descriptions of leaks: things that are kept although nothing runs."""
         return (f"rank {self.rank} keeps {what}" for what in (*self._kept(), *self._engine.left()))
 
     def _kept(self) -> Iterable[str]:

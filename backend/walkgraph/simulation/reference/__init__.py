@@ -1,1 +1,1 @@
-"""Plain twins that say what is right: Walks, device loops, stream chunks and components, on Python values."""
+"""Reference implementations on Python values: Walks, device loops, stream chunks and components."""

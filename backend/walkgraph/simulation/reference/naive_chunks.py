@@ -1,4 +1,4 @@
-"""What a stream's chunks are, told from its whole list of values: the naive twin of policies and streams."""
+"""Chunks of a stream, computed from its whole list of values: the naive twin of policies and streams."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 class NaiveChunk(NamedTuple):
     values: tuple[Any, ...]
-    """Context first."""
+    """The context's values come first."""
     context: int
     first: bool = False
     last: bool = False
@@ -14,7 +14,7 @@ class NaiveChunk(NamedTuple):
 
 
 def naive_chunks(policy: str, settings: Mapping[str, int], values: Sequence[Any], absent: int = 0) -> list[NaiveChunk]:
-    """Full chunks, then one with `last` that holds the rest, if there is any; `absent`: how many of these follow."""
+    """Full chunks, then a `last` one with the rest, if any. `absent`: number of absent chunks that follow."""
     first = settings.get("first")
     match policy:
         case "fixed":

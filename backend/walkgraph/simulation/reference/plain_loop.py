@@ -1,4 +1,4 @@
-"""A device loop by the book: one iteration after the other, use by use, on plain values."""
+"""Reference implementation of a device loop: iteration by iteration, use by use, on plain values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _NOTHING = object()
 _LATER = object()
 
 ChannelValues = dict[tuple[Any, ...], tuple[int, Any]]
-"""Of channels: the last iteration whose value was sent, and the value."""
+"""Channel -> (iteration of the last value sent, value)."""
 
 
 class PlainLoop:
@@ -25,19 +25,19 @@ class PlainLoop:
         channels: ChannelValues | None = None,
         begin: Callable[[], None] = lambda: None,
     ) -> None:
-        """`calls`: where calls are noted. `channels`: of all ranks. `begin`: makes the states that an iteration begins
-        with."""
+        """`calls` collects the calls. `channels`: shared by all ranks. `begin` prepares the states before each
+        iteration."""
         self.begin = begin
         self.call, self.functions, self.calls = call, functions, calls
         self.channels: ChannelValues = {} if channels is None else channels
         self.now: list[dict[str, Any]] = []
-        """Of the iteration that is under way."""
+        """Outputs of the uses in the current iteration."""
         self.ref = Ref(call.run, call.step, call.use, call.iteration)
         self.allowed = call.allowed
         self.done = 0
-        """Iterations."""
+        """Finished iterations."""
         self.told = 0
-        """Iterations that were handed out."""
+        """Iterations whose items were handed out."""
         self.before: list[dict[str, Any]] = []
         self.kept: dict[str, list[Any]] = {out.key: [] for out in call.spec.outputs}
 
@@ -46,7 +46,7 @@ class PlainLoop:
         return self.allowed is not None and self.done >= self.allowed
 
     def advance(self) -> Sequence[Items | CallDone]:
-        """One iteration, and what is to be told after it."""
+        """Computes one iteration; returns the events that follow."""
         call = self.call
         try:
             if not self.iterate():
@@ -57,7 +57,7 @@ class PlainLoop:
         stop = self.turn()
         for out in call.spec.outputs:
             if out.kind == "collect" and not self.before[out.use]:
-                continue  # of iterations that call it alone
+                continue  # collected only from iterations that call the use
             self.kept[out.key].append(self.gave(out))
         if stop or self.done == call.times:
             return [*self.items(stop), self.end(stop)]
@@ -65,20 +65,20 @@ class PlainLoop:
         return self.items(stop) if due or self.blocked else []
 
     def turn(self) -> bool:
-        """Go on to the next iteration; whether the one that is over raised `until`."""
+        """Goes on to the next iteration. Returns True if the finished one raised `until`."""
         self.before, self.now = self.now, []
         self.done += 1
         until = self.call.spec.until
         return until is not None and bool(self.before[until[0]].get(until[1]))
 
     def gave(self, out: LoopOutput) -> Any:
-        """What the iteration that is over gave for an output; None where nothing was given or wanted."""
+        """The finished iteration's value of an output; None if there is none, or it isn't wanted."""
         wanted = self.call.wanted.get(out.key) if out.kind == "each" else None
         there = wanted is None or wanted[self.done - 1]
         return self.before[out.use].get(out.port) if there else None
 
     def last(self) -> dict[str, Any]:
-        """The outputs of the last iteration that leave at the end."""
+        """Outputs that leave with the last iteration's value."""
         found = {out.key: self.gave(out) for out in self.call.spec.outputs if out.kind == "last"}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -99,7 +99,7 @@ class PlainLoop:
         return CallDone(self.ref, outputs, iterations=self.done, stopped=stop)
 
     def iterate(self) -> bool:
-        """As far as the channels' values have come; true at the end of the iteration."""
+        """Computes the iteration as far as the channels' values have arrived. Returns True at its end."""
         now = self.now
         if not now:
             self.begin()

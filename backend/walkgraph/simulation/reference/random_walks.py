@@ -1,4 +1,4 @@
-"""Random Walks that `check` accepts, with functions for their nodes: for whatever runs Walks."""
+"""Random Walks that `check` accepts, with functions for their nodes."""
 
 import random
 from collections.abc import Sequence as Choices
@@ -21,7 +21,7 @@ _MIX = Component(
 )
 CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.host", host=True)}
 RESIDENT: Catalogue = {**CATALOGUE, "test.mix": replace(_MIX, resident=True)}
-"""A `test.host` node follows where `test.mix` runs on the device."""
+"""`test.mix` can run in device loops; `test.host` nodes follow on the host."""
 OUTPUTS = ("out", "many", "maybe")
 PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
 
@@ -35,7 +35,7 @@ class _At:
 
 
 def mix(name: str) -> Function:
-    """Values that tell every other call, port and iteration apart; `maybe` is absent now and then."""
+    """A function whose values differ for every call, port and iteration; `maybe` is absent in a third of them."""
 
     def call(inputs: dict[str, Any], at: Vector) -> dict[str, Any]:
         seen = crc32(repr((name, at, sorted((p, plain(v)) for p, v in inputs.items()))).encode()) % 1_000_003
@@ -46,14 +46,14 @@ def mix(name: str) -> Function:
 
 
 def plain(value: Any) -> Any:
-    """A value without its tensors and tuples."""
+    """A value with its tensors and tuples turned into lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [plain(v) for v in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 class Draw(Protocol):
-    """What is drawn of a graph."""
+    """Random choices for a graph."""
 
     def integer(self, least: int, most: int) -> int: ...
 
@@ -94,15 +94,15 @@ def random_graph(draw: Draw) -> Graph:
 
 
 def followed_graph(draw: Draw) -> Graph:
-    """As `random_graph`: a loop, perhaps inside another, whose `c` nodes run on the device where these may lie on one
-    rank, and whose `f` nodes, on the host, follow. The use `end` comes after it."""
+    """As `random_graph`, with one loop, perhaps inside another. Its `c` nodes can run in a device loop if they are on
+    one rank; its `f` nodes follow on the host. The use `end` comes after the loop."""
     whens = [None, None, "off", "n > 1", "@loop.index % 3 == 2", "@loop.index > 0 and n > 1"]
     cores = [f"c{i}" for i in range(draw.integer(1, 3))]
     names = draw.shuffled([*cores, *(f"f{i}" for i in range(draw.integer(1, 3)))])
     order = {name: i for i, name in enumerate(names)}
     least = min(cores, key=order.__getitem__)
     always = {least} | {name for name in cores if draw.flag()}
-    """What is carried in the core, and what ends the loop, can't be skipped."""
+    """Uses that feed carried edges or end the loop can't be skipped."""
     sources = ["core", "core", "core", "in", "each", "index", "none"]
     edges: list[Edge] = []
     for name in names:
@@ -202,7 +202,7 @@ class _Builder:
         return tuple(found)
 
     def into(self, target: _At, name: str) -> list[Edge]:
-        """At most one plain edge into a port, and carried ones of different depths."""
+        """Edges into a port: at most one plain edge, and carried ones of different depths."""
         found: list[Edge] = []
         to = f"{target.use}.{name}"
         before = [at for at in self.uses if at.position < target.position and not _siblings(at, target)]
@@ -254,6 +254,6 @@ def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
 
 
 def _siblings(a: _At, b: _At) -> bool:
-    """In different branches of one `parallel`."""
+    """True if both are in different branches of one `parallel`."""
     mine = dict(a.branches)
     return any(number in mine and mine[number] != branch for number, branch in b.branches)

@@ -1,10 +1,10 @@
-"""A Walk run by the book, in one thread, on plain Python values: what every faster way of running it must agree with.
+"""Reference implementation of Walks: one thread, plain Python values. Every faster implementation must agree with it.
 
-It reads the document alone and knows neither `graph.structure` nor the plan's tables: bodies are walked recursively,
-and a port's value is looked up in the record of all calls so far.
+It reads only the document, not `graph.structure` or the plan's tables: it walks bodies recursively, and looks up the
+values of ports in the record of all calls so far.
 
-What DESIGN leaves open, and this fixes: a skipped use counts as a call without outputs; a value that leaves a loop is
-that of the source's last call there, so none if that one was skipped; collected values are those that are there, flat.
+It also defines: a skipped use counts as a call without outputs; the value that leaves a loop is that of the source's
+last call there, so there is none if that call was skipped; collected values are the present ones, in a flat list.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +17,9 @@ from walkgraph.graph.language.expressions import evaluate, parse
 
 Vector = tuple[int, ...]
 Function = Callable[[dict[str, Any], Vector], Mapping[str, Any]]
-"""(port -> value, iteration) -> port -> value; an absent value is not in the mapping."""
+"""(port -> value, iteration) -> (port -> value). Absent values are not in the mapping."""
 Out = tuple[Vector, Any]
-"""(iteration, value); the iteration is empty but for an `each` edge."""
+"""(iteration, value). The iteration is empty except for `each` edges."""
 
 
 def run_walk(
@@ -29,7 +29,7 @@ def run_walk(
     inputs: Mapping[str, Any],
     fork: Callable[[str, str], None] = lambda source, target: None,
 ) -> tuple[dict[str, list[Out]], dict[str, Any]]:
-    """Outputs by name, in order, and results by name; `functions` by node. Inputs that a stream gives are not known."""
+    """(outputs by name, in order; results by name). `functions`: by node. Inputs from streams are not supported."""
     run = _Run(walk, functions, params, inputs, fork)
     run.items(walk.body, (), on=True)
     outs: dict[str, list[Out]] = {}
@@ -108,7 +108,8 @@ class _Run:
     # ── values ──
 
     def port(self, use: str, port: str, at: Vector) -> Any:
-        """Of the carried edges that have an iteration before them, that of the innermost loop; else the plain edge."""
+        """The value of a port: from the carried edge of the innermost loop with a previous iteration, else from the
+        plain edge."""
         best: tuple[int, Edge] | None = None
         plain: Edge | None = None
         for edge in self.walk.edges:
@@ -139,14 +140,14 @@ class _Run:
         )
 
     def carried(self, edge: Edge, use: str) -> int:
-        """The number of loops that hold both ends of a carried edge; 0 for the others."""
+        """Number of loops around both ends of a carried edge; 0 for other edges."""
         owner = edge.from_.split(".")[0]
         if owner.startswith("@") or self.places[use][0] > self.places[owner][0]:
             return 0
         return self.common(owner, use)
 
     def of(self, edge: Edge, prefix: Vector) -> Any:
-        """What the source gave under these outer indices, leaving the rest of its loops."""
+        """The source's value at these outer indices, as it leaves its other loops."""
         return self.left(edge.from_, prefix, collect=edge.collect)
 
     def left(self, source: str, prefix: Vector, *, collect: bool) -> Any:

@@ -9,7 +9,7 @@ from walkgraph.simulation.rank.states import StateStore
 
 
 def twins(graph: Graph, states: StateStore) -> dict[str, Callable[[Call], dict[str, Any]]]:
-    """Node -> function, for a graph of synthetic components; what they keep is in `states`."""
+    """Node -> function, for a graph of synthetic components. Their states are kept in `states`."""
 
     def counter(call: Call) -> dict[str, Any]:
         key = call.states["count"]

@@ -78,7 +78,7 @@ async def test_refusals_are_openais(service: Running) -> None:
     assert (await error(EDITS, 400, content=b"", headers={"Content-Type": "application/json"}))["message"]
     assert (await error(EDITS, 400, content=b"x", headers={"Content-Type": "multipart/form-data"}))["message"]
     assert (await error(GENERATIONS, 400, json={"prompt": "x", "steps": 0}))["param"] == "steps"
-    assert (await error("/v1/images/variations", 404, json={}))["message"].startswith("there are no variations")
+    assert (await error("/v1/images/variations", 404, json={}))["message"].startswith("variations are not")
     large = {"image": ("x.png", PNG + b"x" * limits.FORM_BYTES, "image/png")}
     assert (await error(EDITS, 413, files=large, data={"prompt": "x"}))["message"]
 

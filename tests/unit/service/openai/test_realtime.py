@@ -78,14 +78,14 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
         {"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"type": "server_vad"}}}}},
         "session.audio.input.turn_detection",
         "invalid_value",
-        "turns are told by the client",
+        "turns are not detected here",
     ),
     "turns as the beta had them": (
         TALK,
         {"type": "session.update", "session": {"turn_detection": {"type": "server_vad"}}},
         "session.turn_detection",
         "invalid_value",
-        "turns are told by the client",
+        "turns are not detected here",
     ),
     "another sound": (
         TALK,
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
         {"type": "session.update", "session": {"tools": [{"type": "function", "name": "f"}]}},
         "session.tools",
         "invalid_value",
-        "no tools",
+        "tools are not supported",
     ),
     "a voice": (
         TALK,
@@ -120,7 +120,7 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
         {"type": "session.update", "session": {"max_output_tokens": 5}},
         "session.max_output_tokens",
         "invalid_value",
-        "no such bound",
+        "no such limit",
     ),
     "instructions": (
         SPEAK,

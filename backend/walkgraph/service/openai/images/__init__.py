@@ -1,1 +1,1 @@
-"""OpenAI's routes of images."""
+"""OpenAI's image routes."""

@@ -1,7 +1,7 @@
-"""The pictures of runs as OpenAI's answers: all at once, or as they come.
+"""Writes the images of runs as OpenAI's answers: all at once, or as they come.
 
-`usage` counts what is known: `input_tokens` are those that were read of texts and pictures, `output_tokens` the
-picture's patches of 16 by 16 pixels and the tokens of texts that were written for it.
+In `usage`, `input_tokens` counts the tokens read of texts and images, and `output_tokens` the image's patches of 16 by
+16 pixels plus the tokens of texts that were generated for it.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ class TokenDetails(msgspec.Struct, frozen=True):
 
 class Usage(msgspec.Struct, frozen=True):
     input_tokens: int
-    """Of texts and pictures that were read."""
+    """Tokens read of texts and images."""
     input_tokens_details: TokenDetails
-    """Of a request with pictures all count as theirs: texts and pictures are not told apart."""
+    """All are image tokens if the request has images: those of texts are not counted separately."""
     output_tokens: int
     output_tokens_details: TokenDetails
-    """The picture's patches of 16 by 16 pixels, and tokens of texts that were written for it."""
+    """The image's patches of 16 by 16 pixels, and the tokens of texts that were generated for it."""
     total_tokens: int
 
 
@@ -56,7 +56,7 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
     seed: int | None = None
     revised_prompt: str | None = None
-    """What the task wrote before it drew."""
+    """Text that the task generated before the image."""
 
 
 class PicturesShown(msgspec.Struct, frozen=True):
@@ -64,21 +64,21 @@ class PicturesShown(msgspec.Struct, frozen=True):
     background: Literal["opaque"]
     output_format: str
     size: str
-    """`WIDTHxHEIGHT`, of the first."""
+    """`WIDTHxHEIGHT` of the first image."""
     data: list[Picture]
     usage: Usage
 
 
 @dataclass(frozen=True)
 class Look:
-    """How pictures leave."""
+    """How images are encoded and sent."""
 
     kind: Kind
     form: str
     """One of `FORMATS`."""
     quality: int
     previews: int
-    """At most."""
+    """Most previews of an image."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Encoded:
 
 
 class _Answer:
-    """One run's."""
+    """The answer of one run."""
 
     def __init__(self, run: LiveRun, serving: Serving, look: Look) -> None:
         self.run = run
@@ -104,7 +104,7 @@ class _Answer:
         self._final = serving.output_of("image")
 
     async def partial(self, output: m.Output) -> dict[str, Any] | None:
-        """The event of a preview; None where it is none, or one too many."""
+        """The event of a preview; None if the output is not one, or enough were sent."""
         preview = self._serving.preview
         if preview is None or output.name != preview.name or self._told >= self._look.previews:
             return None
@@ -114,12 +114,12 @@ class _Answer:
         return {**self._event("partial_image", encoded), "partial_image_index": number}
 
     async def completed(self) -> dict[str, Any]:
-        """The event of the end. Raises RunFailed."""
+        """The event of the finished image. Raises RunFailed."""
         encoded = await self.picture()
         return {**self._event("completed", encoded), "usage": self.usage(encoded), **self._ours()}
 
     async def shown(self) -> tuple[Picture, _Encoded]:
-        """Raises RunFailed."""
+        """The finished image for the answer. Raises RunFailed."""
         encoded = await self.picture()
         return Picture(b64_json=encoded.text, **self._ours()), encoded
 
@@ -129,7 +129,7 @@ class _Answer:
             raise RunFailed(end.error)
         made = [o for o in self.run.outputs if self._final is not None and o.name == self._final.name]
         if not made:
-            raise _broken("the run ended without a picture; see it in `/api/v1/runs`")
+            raise _broken("the run ended without an image; see it in `/api/v1/runs`")
         return await self._encoded(made[-1].value)
 
     def usage(self, encoded: _Encoded) -> Usage:
@@ -164,28 +164,28 @@ class _Answer:
         }
 
     async def _encoded(self, value: m.Value) -> _Encoded:
-        """Off the event loop."""
+        """Encodes an image off the event loop."""
         if not isinstance(value, m.Blob):
-            raise _broken("the task's picture has no encoding; put a `media.picture_out` before its output")
+            raise _broken("the task's image is not encoded; put a `media.picture_out` before its output")
         return await anyio.to_thread.run_sync(encode, value.data, self._look.form, self._look.quality)
 
 
 def encode(data: bytes, form: str, quality: int) -> _Encoded:
-    """A picture that a run made, in another format if it has to be. Raises RunFailed for what is none."""
+    """A run's image, converted to another format if necessary. Raises RunFailed if it is not an image."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(data), formats=[name.upper() for name in FORMATS]) as picture:
             width, height = picture.size
             if width * height > _MOST_PIXELS:
-                raise _broken("the run's picture is too large to be encoded")
+                raise _broken("the run's image is too large to be encoded")
             if not (form == "png" and data.startswith(_SIGNED)):
                 made = io.BytesIO()
                 options = {} if form == "png" else {"quality": max(1, quality)}
                 picture.convert("RGB").save(made, form.upper(), **options)
                 data = made.getvalue()
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError):
-        raise _broken("the run's picture could not be read") from None
+        raise _broken("the run's image could not be read") from None
     return _Encoded(base64.b64encode(data).decode(), width, height)
 
 
@@ -193,7 +193,8 @@ def encode(data: bytes, form: str, quality: int) -> _Encoded:
 
 
 async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, look: Look) -> Response:
-    """Raises RunFailed for the first run that fails; 499 where the client has left. The runs end with it."""
+    """Answers with all images. Raises RunFailed for the first run that fails; 499 if the client has left. All runs end
+    with the answer."""
     try:
         ended = await unless_left(request, _all_done(runs))
     finally:
@@ -216,7 +217,7 @@ async def whole(request: Request, runs: Sequence[LiveRun], serving: Serving, loo
 
 
 async def _all_done(runs: Sequence[LiveRun]) -> None:
-    """Raises RunFailed as soon as one has failed."""
+    """Returns once all have ended; raises RunFailed as soon as one has failed."""
     await asyncio.gather(*map(_done, runs))
 
 
@@ -246,7 +247,7 @@ def _sum(usages: Sequence[Usage]) -> Usage:
 
 
 class Coming:
-    """What of several runs comes, in its order."""
+    """The events of several runs, merged in the order in which they come."""
 
     def __init__(self, runs: Sequence[LiveRun], serving: Serving, look: Look) -> None:
         self._runs = runs
@@ -266,7 +267,7 @@ class Coming:
         return None
 
     def close(self) -> None:
-        """The client has all of it, or has left; to be called once."""
+        """Call it once, when the client has the whole answer or has left."""
         for pump in self._pumps:
             pump.cancel()
         leave(self._runs)
@@ -277,8 +278,8 @@ class Coming:
 
 
 async def stream(request: Request, runs: Sequence[LiveRun], serving: Serving, look: Look) -> Response:
-    """Server-sent events. What goes wrong before the first of them, or soon, has its status; 499 where the client left.
-    The runs end with it."""
+    """Answers with server-sent events. An error before the first event sets the status, if it comes soon; 499 if the
+    client has left. The runs end with the answer."""
     coming = Coming(runs, serving, look)
     with ExitStack() as leaving:
         leaving.callback(coming.close)
@@ -293,7 +294,7 @@ async def stream(request: Request, runs: Sequence[LiveRun], serving: Serving, lo
 
 
 async def told(coming: Coming, first: "asyncio.Future[dict[str, Any] | None]") -> AsyncGenerator[bytes]:
-    """The events as they are sent. One that can't be is the last, and says why."""
+    """The encoded events. An error is sent as the last one."""
     upcoming = first
     try:
         while True:

@@ -1,4 +1,4 @@
-"""A form of `POST /v1/images/edits`: its pictures, and its fields as the JSON that they stand for."""
+"""Reads forms of `POST /v1/images/edits`: their images, and their fields as JSON values."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _WORDS = {"true": True, "True": True, "1": True, "false": False, "False": False,
 
 
 def edit_of_json(value: Any) -> tuple[PicturesRequest, Shown]:
-    """Raises Unprocessable."""
+    """Reads a JSON body. Raises Unprocessable."""
     try:
         asked = EditRequest.model_validate(value)
     except ValidationError as error:
@@ -36,8 +36,8 @@ def model_of(form: Form) -> str | None:
 
 
 def edit_of_form(form: Form, serving: Serving) -> tuple[PicturesRequest, Shown]:
-    """Fields are texts: each becomes what OpenAI's body, or the task's parameter, says that it is. Raises BadForm and
-    Unprocessable."""
+    """Reads a form. Its fields are texts; each is converted to the type in OpenAI's body or of the task's parameter.
+    Raises BadForm and Unprocessable."""
     mask = form.one(MASK)
     images = form.named(*IMAGES)
     shown = Shown(
@@ -56,9 +56,9 @@ def edit_of_form(form: Form, serving: Serving) -> tuple[PicturesRequest, Shown]:
 
 
 def _value(part: Part, param: TaskParam | None) -> Any:
-    """What can't be read as it should be stays a text, which the schema then refuses with its sentence."""
+    """Converts a field. A text that can't be converted stays as it is, and the schema refuses it."""
     if part.filename is not None:
-        raise BadForm(f"the part `{part.name}` is a file; send a picture as `image`", f"/{part.name}")
+        raise BadForm(f"the part `{part.name}` is a file; send an image as `image`", f"/{part.name}")
     text = part.text
     kind = param.type if param is not None else ""
     if part.name in _FLAGS or kind == "boolean":
@@ -69,7 +69,7 @@ def _value(part: Part, param: TaskParam | None) -> Any:
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
-    """Numbers as JSON has them, and no others."""
+    """Parses a JSON number of this kind; other texts stay texts."""
     try:
         found = body.parse(text)
     except BadJson:
@@ -80,10 +80,10 @@ def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
 
 
 def _unprocessable(error: ValidationError) -> Unprocessable:
-    # The pictures themselves would be in what pydantic tells, and which of their forms it tried.
+    # Replaces pydantic's errors about images: they would list the union's members that were tried.
     found = error.errors(include_url=False, include_input=False)
     faults = validation_faults(one for one in found if one["loc"][:1] not in _PICTURES)
-    message = f"send a `data:` URL or base64; of pictures up to {limits.IMAGES} in a list"
+    message = f"send a `data:` URL or base64; a list may have up to {limits.IMAGES} images"
     wrong = dict.fromkeys(pointer(one["loc"][:1]) for one in found if one["loc"][:1] in _PICTURES)
     faults += [Fault(at, "bad_value", message) for at in wrong]
     return Unprocessable("some fields of the request are wrong", faults)

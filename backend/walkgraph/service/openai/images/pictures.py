@@ -1,7 +1,7 @@
-"""`POST /v1/images/generations` and `/edits`: OpenAI's request as one of a task.
+"""Converts requests of `POST /v1/images/generations` and `/edits` to requests of a task.
 
-What OpenAI's body says and a task can't do is refused with a sentence. Further keys are parameters of the task, or its
-other texts (`steps`, `seed`, `negative_prompt`).
+Settings of OpenAI's that a task can't follow are refused with an explanation. Other keys are parameters of the task or
+its other text inputs (`steps`, `seed`, `negative_prompt`).
 """
 
 import difflib
@@ -28,31 +28,32 @@ PREVIEW_EVERY = "preview_every"
 STEPS = "steps"
 SIDES = ("width", "height")
 MASK = "mask"
-"""What the field calls the parameters of a preview's distance, of iterations and of a picture's size, and the input of
-what may change."""
+"""Usual names of the parameters for the iterations between previews, the number of iterations and the image's size,
+and of the input with the area to edit."""
 OURS = ("priority", "deadline")
-"""Keys of a native request that may stand beside OpenAI's."""
+"""Keys of a native request that are allowed beside OpenAI's."""
 PICTURES = {"image", "images", "mask"}
-"""Keys of OpenAI's body."""
+"""Keys of OpenAI's body that hold images."""
 N = 8
 PARTIAL = 3
 
 _NEUTRAL = {
     "response_format": (
         ("b64_json",),
-        "no files are kept to link to; leave `response_format` out, or ask for `b64_json`",
+        "images are not stored, so there is nothing to link to; leave `response_format` out, or ask for `b64_json`",
     ),
-    "output_format": (FORMATS, "pictures come as `png`, `jpeg` or `webp`"),
+    "output_format": (FORMATS, "images can be `png`, `jpeg` or `webp`"),
     "quality": (
         ("auto", "standard"),
-        "there are no levels of `quality` here; leave it out, and set the task's `steps`",
+        "`quality` is not supported; leave it out, and set the task's `steps`",
     ),
-    "background": (("auto", "opaque"), "pictures are opaque here; leave `background` out"),
-    "moderation": (("auto", "low"), "nothing is moderated here; leave `moderation` out"),
+    "background": (("auto", "opaque"), "images are always opaque; leave `background` out"),
+    "moderation": (("auto", "low"), "moderation is not supported; leave `moderation` out"),
     "style": ((), "leave `style` out, and describe it in the prompt"),
     "input_fidelity": ((), "leave `input_fidelity` out, and set the task's parameters"),
 }
-"""What OpenAI's settings may be here, and what else to do. A task's parameter of the same name goes before."""
+"""Allowed values of OpenAI's settings, with advice for other values. A task's parameter of the same name overrides
+them."""
 
 _SIZE = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", re.ASCII)
 
@@ -61,34 +62,34 @@ Word = Annotated[str, Field(max_length=64)]
 
 
 def _choice(name: str) -> Any:
-    """One of the neutral values is needed, unless the task has such a parameter, so the schema names no more."""
+    """A field for a setting. The schema allows any value, since the task may have a parameter of that name."""
     allowed, advice = _NEUTRAL[name]
     told = f"One of {', '.join(allowed)}. " if allowed else ""
     return Field(default=None, max_length=64, description=f"{told}Otherwise: {advice}.")
 
 
 class PicturesRequest(BaseModel):
-    """OpenAI's body. Further keys are parameters of the task."""
+    """OpenAI's body. Other keys are parameters of the task."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
     model: Annotated[str, Field(min_length=1, max_length=129)] | None = Field(
-        default=None, description="`deployment`, or `deployment/task`; not needed where one deployment alone can."
+        default=None, description="`deployment` or `deployment/task`; optional if only one deployment serves this."
     )
-    prompt: Text | None = Field(default=None, description="What the picture shows, or what is to change.")
-    n: int | None = Field(default=None, ge=1, le=N, description="Pictures; each has a seed of its own.")
+    prompt: Text | None = Field(default=None, description="What the image should show, or what should change.")
+    n: int | None = Field(default=None, ge=1, le=N, description="Number of images; each has its own seed.")
     size: str | None = Field(
         default=None,
         max_length=16,
-        description="`auto`: the task's own. `WIDTHxHEIGHT` where the task has parameters for them; the answer says "
-        "what it made of that.",
+        description="`auto`: the task's default. `WIDTHxHEIGHT` if the task has parameters for them; the answer has "
+        "the actual size.",
     )
     response_format: str | None = _choice("response_format")
     output_format: str | None = _choice("output_format")
     output_compression: int | None = Field(default=None, ge=0, le=100, description="Quality of `jpeg` and `webp`.")
     stream: bool | None = None
     partial_images: int | None = Field(
-        default=None, ge=0, le=PARTIAL, description="How many earlier pictures to stream, where the task has previews."
+        default=None, ge=0, le=PARTIAL, description="Previews to stream, if the task has them."
     )
     quality: str | None = _choice("quality")
     background: str | None = _choice("background")
@@ -104,27 +105,27 @@ class PicturesRequest(BaseModel):
 
     @property
     def previews(self) -> int:
-        """How many are asked for."""
+        """Number of previews asked for."""
         return (self.partial_images or 0) if self.stream else 0
 
 
 class ImageReference(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    image_url: str = Field(max_length=limits.BODY_BYTES, description="A `data:` URL; no addresses are fetched.")
+    image_url: str = Field(max_length=limits.BODY_BYTES, description="A `data:` URL; images are not downloaded.")
 
 
 Image = Annotated[str, Field(max_length=limits.BODY_BYTES)] | ImageReference
 
 
 class EditRequest(PicturesRequest):
-    """OpenAI's body as JSON: pictures are `data:` URLs or base64."""
+    """OpenAI's body as JSON: images are `data:` URLs or base64."""
 
     image: Image | Annotated[list[Image], Field(max_length=limits.IMAGES)] | None = None
     images: Annotated[list[Image], Field(max_length=limits.IMAGES)] | None = Field(
         default=None, description="Another name of `image`."
     )
-    mask: Image | None = Field(default=None, description="For tasks with such an input.")
+    mask: Image | None = Field(default=None, description="The area to edit, for tasks that have a `mask` input.")
 
     def shown(self) -> "Shown":
         one = self.image if isinstance(self.image, list) or self.image is None else [self.image]
@@ -139,18 +140,18 @@ def _data(entry: Image) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """Pictures that come with a request, encoded: bytes, or text with them."""
+    """A request's encoded images, as bytes or base64 text."""
 
     images: tuple[tuple[str, bytes | str], ...] = ()
     """(pointer, data)."""
     mask: bytes | str | None = None
 
 
-# ── what is asked ───────────────────────────────────────────────────────────────────────────────
+# ── the request ─────────────────────────────────────────────────────────────────────────────────
 
 
 def resolve(deployments: Deployments, model: str | None, route: Route) -> Resolved:
-    """As `serving.resolve`; without a model the only deployment that serves the route."""
+    """As `serving.resolve`; without a model, the only deployment that serves the route."""
     if model is not None:
         return serving.resolve(deployments, model, route)
     able = [m.id for m in deployments.listed() if m.graph is not None and route in serving.routes(m.graph)]
@@ -162,10 +163,10 @@ def resolve(deployments: Deployments, model: str | None, route: Route) -> Resolv
 
 
 def task_bodies(asked: PicturesRequest, serving: Serving, shown: Shown | None = None) -> list[dict[str, Any]]:
-    """The bodies of the native requests, one a picture. Raises Unprocessable, with pointers into OpenAI's."""
+    """The bodies of the native requests, one per image. Raises Unprocessable, with pointers into OpenAI's body."""
     final = serving.output_of("image")
     if final is None:
-        raise NotFound(f"task `{serving.name}` makes no picture", "/model")
+        raise NotFound(f"task `{serving.name}` outputs no image", "/model")
     ours, params, inputs = _extras(asked, serving)
     _judge_compression(asked)
     params |= _settings(asked, serving) | _sides(asked, serving, params)
@@ -181,7 +182,7 @@ def task_bodies(asked: PicturesRequest, serving: Serving, shown: Shown | None = 
 
 
 def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Any], dict[str, Scalar], dict[str, Any]]:
-    """(ours, parameters, texts) that OpenAI has no word for."""
+    """(native fields, parameters, text inputs) among the keys that are not OpenAI's."""
     texts = serving.inputs_of("text")
     ours: dict[str, Any] = {}
     params: dict[str, Scalar] = {}
@@ -204,7 +205,7 @@ def _extras(asked: PicturesRequest, serving: Serving) -> tuple[dict[str, Any], d
 
 
 def _settings(asked: PicturesRequest, serving: Serving) -> dict[str, Scalar]:
-    """Those of OpenAI's settings that are parameters of the task."""
+    """OpenAI's settings that are parameters of the task."""
     found: dict[str, Scalar] = {}
     for name, (allowed, advice) in _NEUTRAL.items():
         given: str | None = getattr(asked, name)
@@ -219,14 +220,14 @@ def _settings(asked: PicturesRequest, serving: Serving) -> dict[str, Scalar]:
 
 def _judge_compression(asked: PicturesRequest) -> None:
     if asked.form == "png" and asked.output_compression not in (None, 100):
-        raise _wrong("/output_compression", "a `png` loses nothing; leave `output_compression` out, or ask for `jpeg`")
+        raise _wrong("/output_compression", "`png` is lossless; leave `output_compression` out, or ask for `jpeg`")
 
 
 def _sides(asked: PicturesRequest, serving: Serving, given: Iterable[str]) -> dict[str, Scalar]:
     if asked.size is None or asked.size == "auto":
         return {}
     if not all(name in serving.params for name in SIDES):
-        raise _wrong("/size", f"task `{serving.name}` draws in a size of its own; leave `size` out")
+        raise _wrong("/size", f"task `{serving.name}` has a fixed size; leave `size` out")
     found = _SIZE.fullmatch(asked.size)
     if found is None:
         raise _wrong(
@@ -243,7 +244,7 @@ def _sides(asked: PicturesRequest, serving: Serving, given: Iterable[str]) -> di
 
 
 def _sizes(serving: Serving) -> str:
-    """In words."""
+    """The allowed sizes in words."""
     told: list[str] = []
     for name in SIDES:
         param = serving.params[name]
@@ -253,13 +254,13 @@ def _sizes(serving: Serving) -> str:
 
 
 def _distance(count: int, serving: Serving, params: dict[str, Scalar]) -> dict[str, Scalar]:
-    """So that about `count` previews come before the picture; what the client says goes before."""
+    """The distance that gives about `count` previews before the image; the client's own value overrides it."""
     if PREVIEW_EVERY not in serving.params or PREVIEW_EVERY in params or STEPS not in serving.params:
         return {}
     steps = params.get(STEPS, serving.params[STEPS].default)
     if not isinstance(steps, int) or isinstance(steps, bool):
         return {}
-    # One timestep fewer is computed than there are.
+    # One iteration fewer runs than there are timesteps.
     every = max(1, -(-(steps - 1) // (count + 1)))
     most = serving.params[PREVIEW_EVERY].max
     return {PREVIEW_EVERY: every if most is None else min(every, int(most))}
@@ -278,7 +279,7 @@ def _prompt(asked: PicturesRequest, serving: Serving) -> dict[str, Any]:
 
 
 def prompt_input(serving: Serving) -> str:
-    """The text that is needed, or the first."""
+    """The required text input, or the first."""
     texts = serving.inputs_of("text")
     return next((name for name in texts if not serving.task.inputs[name].optional), texts[0])
 
@@ -288,11 +289,11 @@ def _images(serving: Serving, shown: Shown) -> dict[str, Any]:
     if not shown.images:
         raise _wrong("/image", "an `image` is needed", "missing")
     if len(shown.images) > limits.IMAGES:
-        raise _wrong("/image", f"send at most {limits.IMAGES} pictures", "too_long")
+        raise _wrong("/image", f"send at most {limits.IMAGES} images", "too_long")
     many = serving.task.inputs[names[0]].many
     room = limits.IMAGES if many else len(names)
     if len(shown.images) > room:
-        raise _wrong("/image", f"task `{serving.name}` takes {room} picture{'s' * (room > 1)}", "too_long")
+        raise _wrong("/image", f"task `{serving.name}` takes {room} image{'s' * (room > 1)}", "too_long")
     found: dict[str, Any] = {}
     pictures = [_picture(at, data) for at, data in shown.images]
     if many:
@@ -310,16 +311,16 @@ def _images(serving: Serving, shown: Shown) -> dict[str, Any]:
 def _picture(at: str, data: bytes | str) -> dict[str, Any]:
     if isinstance(data, bytes):
         if not data:
-            raise _wrong(at, "this picture is empty")
+            raise _wrong(at, "this image is empty")
         if not values.mime_of(data).startswith("image/"):
-            raise _wrong(at, "this picture is no PNG, JPEG or WebP, whatever its name says", "invalid_image_format")
+            raise _wrong(at, "this image is not a PNG, JPEG or WebP file, whatever its name", "invalid_image_format")
     elif data.startswith(("http:", "https:")):
-        raise _wrong(at, "this service fetches no addresses; send the picture itself, as a `data:` URL", "invalid_url")
+        raise _wrong(at, "this service downloads no images; send the image itself, as a `data:` URL", "invalid_url")
     return {"type": "image", "data": data}
 
 
 def _seeds(seed: Scalar | None, count: int, serving: Serving) -> Sequence[dict[str, Scalar]]:
-    """Each picture has its own; drawn where the client gives none."""
+    """A different seed for each image; the runs draw theirs if the client gives none."""
     if seed is None:
         return [dict[str, Scalar]() for _ in range(count)]
     if not isinstance(seed, int) or isinstance(seed, bool):
@@ -328,11 +329,11 @@ def _seeds(seed: Scalar | None, count: int, serving: Serving) -> Sequence[dict[s
     return [{"seed": seed + k if most is None or seed + k <= most else seed - k} for k in range(count)]
 
 
-# ── what is refused ─────────────────────────────────────────────────────────────────────────────
+# ── errors ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def in_openai_terms(error: WalkgraphError, serving: Serving) -> WalkgraphError:
-    """A refusal of the native request, whose pointers are those of OpenAI's body."""
+    """The native request's error, with pointers into OpenAI's body."""
     if not isinstance(error, Unprocessable):
         return error
     return Unprocessable(str(error), [Fault(_place(f.pointer, serving), f.code, f.message) for f in error.faults])

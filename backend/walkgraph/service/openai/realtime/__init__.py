@@ -1,1 +1,1 @@
-"""OpenAI's realtime socket."""
+"""OpenAI's realtime API."""

@@ -1,4 +1,4 @@
-"""One response of `/v1/realtime`: a run told in OpenAI's events, in their order, whatever way it ends."""
+"""One response of `/v1/realtime`: a run as OpenAI's events, complete and in order however the run ends."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -18,11 +18,11 @@ from walkgraph.wire import messages as m
 Tell = Callable[..., Awaitable[None]]
 """`tell(type, **fields)` sends an event."""
 DELTA_BYTES = 96 * 1024
-"""Of sound in one event: clients take messages of a MiB."""
+"""Audio in one event; clients accept messages of up to 1 MiB."""
 
 
 class Answer:
-    """Of one run; `conversation` is None for a response that is no part of it."""
+    """The response of one run. `conversation` is None if the response is not added to it."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Answer:
         metadata: dict[str, str] | None,
         over: Callable[[], None],
     ) -> None:
-        """`over` is called just before the last event: by then another response may be asked for."""
+        """`over` is called just before the last event, after which the client may ask for another response."""
         self.id = new_id("resp")
         self.run = run
         self._tell_all = tell
@@ -45,10 +45,10 @@ class Answer:
         self._part = Part("audio", "", bytearray()) if self._kind == "audio" else Part("text")
         self._item: Item | None = None
         self._fault: ErrorInfo | None = None
-        """What this service found wrong with the run's sound."""
+        """The error if the run's audio can't be sent."""
 
     async def hold(self) -> None:
-        """Until the run is over."""
+        """Sends the events until the run has ended."""
         await self._tell_all("response.created", response=self._shown("in_progress"))
         async for event in self.run.follow():
             match event:
@@ -59,7 +59,7 @@ class Answer:
                 case m.Accepted():
                     pass
 
-    # ── on the way ──────────────────────────────────────────────────────────────────────────────
+    # ── outputs ─────────────────────────────────────────────────────────────────────────────────
 
     async def _take(self, output: m.Output) -> None:
         match output.value:
@@ -84,7 +84,7 @@ class Answer:
         return found.name if found else None
 
     def _heard(self, data: bytes) -> bytes:
-        """PCM of a piece; nothing, and the run is ended, where it can't be that of a session."""
+        """PCM of an audio piece. If a session can't send its format, ends the run and returns nothing."""
         try:
             found = sound.read(data)
             if (found.rate, found.channels) != (RATE, 1):
@@ -105,7 +105,7 @@ class Answer:
             self._part.text += text
 
     async def _begin(self) -> None:
-        """The item, once there is something to put into it."""
+        """Opens the item with the first content."""
         if self._item is not None:
             return
         self._item = Item(new_id("item"), "assistant", "in_progress")
@@ -117,7 +117,7 @@ class Answer:
         await self._tell("response.content_part.added", part=self._part_shown())
 
     async def _tell(self, kind: str, **fields: Any) -> None:
-        """An event of the content part."""
+        """Sends an event of the content part."""
         item = self._item.id if self._item else ""
         await self._tell_all(kind, response_id=self.id, item_id=item, output_index=0, content_index=0, **fields)
 
@@ -153,7 +153,7 @@ class Answer:
         await self._tell_all("response.output_item.done", response_id=self.id, output_index=0, item=item.shown())
 
     def _ended(self, end: m.Finished) -> tuple[str, dict[str, Any]]:
-        """Status and its details."""
+        """(status, status details) of the response."""
         error = self._fault or end.error
         if error is None:
             if is_cut(loops_of(end, self._serving.output_of(self._kind))):

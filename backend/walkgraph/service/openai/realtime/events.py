@@ -1,5 +1,5 @@
-"""What a client of `/v1/realtime` may send: OpenAI's events, with the fields that have a meaning here, and those that
-its clients send as a matter of course where they are empty."""
+"""The events that a client of `/v1/realtime` may send: OpenAI's, with the supported fields. Other fields that clients
+send by default are accepted while they are empty."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
@@ -12,7 +12,7 @@ from walkgraph.service.http.problems import Unprocessable, validation_faults
 from walkgraph.service.openai.speech import bare_voice
 
 RATE = 24_000
-"""Samples a second of `audio/pcm`, one channel, 16 bits, both ways."""
+"""Sample rate of `audio/pcm` in both directions; one channel, 16 bits."""
 PCM = {"type": "audio/pcm", "rate": RATE}
 Modality = Literal["text", "audio"]
 
@@ -52,14 +52,14 @@ class Audio(_Closed):
 
 
 class Asked(BaseModel):
-    """What a session and a response have in common. Further keys are parameters of the task."""
+    """The fields that a session and a response share. Other keys are parameters of the task."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     instructions: _Text | None = None
     output_modalities: _Modalities | None = None
     modalities: _Modalities | None = None
-    """As clients of the beta call it."""
+    """The name that clients of the beta use."""
     audio: Audio | None = None
     voice: _Voice = None
     input_audio_format: Literal["pcm16"] | None = None
@@ -85,7 +85,7 @@ class Asked(BaseModel):
         return inner or self.voice
 
     def says(self, name: str) -> bool:
-        """Whether the client sent this field."""
+        """True if the client sent this field."""
         return name in self.model_fields_set
 
 
@@ -177,18 +177,18 @@ KINDS: dict[str, type[Event]] = {
 }
 
 _ADVICE = {
-    "turn_detection": "turns are told by the client here: set this to null, and send `input_audio_buffer.commit` and "
-    "`response.create` at the end of one",
-    "transcription": "what is heard is not written down here; leave this out",
-    "noise_reduction": "sound goes to the model as it is; leave this out",
-    "tools": "there are no tools here; leave this out",
-    "tool_choice": "there are no tools here; leave this out",
-    "prompt": "there are no stored prompts here; send `instructions`",
-    "tracing": "runs are traced by the service itself; leave this out",
-    "format": "sound is `audio/pcm` of 24000 Hz, one channel and 16 bits, both ways",
-    "input_audio_format": "sound is `pcm16` of 24000 Hz both ways",
-    "output_audio_format": "sound is `pcm16` of 24000 Hz both ways",
-    "speed": "this service speaks at speed 1.0; let the player be faster",
+    "turn_detection": "turns are not detected here: set this to null, and send `input_audio_buffer.commit` and "
+    "`response.create` at the end of each",
+    "transcription": "input audio is not transcribed here; leave this out",
+    "noise_reduction": "audio goes to the model as it is; leave this out",
+    "tools": "tools are not supported; leave this out",
+    "tool_choice": "tools are not supported; leave this out",
+    "prompt": "stored prompts are not supported; send `instructions`",
+    "tracing": "the service traces all runs itself; leave this out",
+    "format": "audio is `audio/pcm` with 24000 Hz, one channel and 16 bits, in both directions",
+    "input_audio_format": "audio is `pcm16` with 24000 Hz in both directions",
+    "output_audio_format": "audio is `pcm16` with 24000 Hz in both directions",
+    "speed": "only speed 1.0 is supported; let the player change it",
 }
 
 
@@ -209,7 +209,7 @@ def read(message: Any) -> Event:
 
 
 def event_id(message: Any) -> str | None:
-    """What the client calls an event, wrong as the rest of it may be."""
+    """The client's id of an event, even if the rest of the event is invalid."""
     found = cast(dict[str, Any], message).get("event_id") if isinstance(message, dict) else None
     return found if isinstance(found, str) and len(found) <= 512 else None
 

@@ -1,4 +1,4 @@
-"""A conversation over `/v1/realtime`: its items in order, within bounds, and the sound that is not one yet."""
+"""A conversation over `/v1/realtime`: its items in order, within limits, and the buffer of uncommitted audio."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ from walkgraph.wire import messages as m
 Role = Literal["user", "assistant", "system"]
 Status = Literal["in_progress", "completed", "incomplete"]
 ROOT = "root"
-"""What an item is inserted behind to be the first."""
+"""An item that is inserted after this becomes the first."""
 _KINDS = {"input_text": "text", "input_audio": "audio", "input_image": "image", "output_text": "text", "text": "text"}
 _ALLOWED = {
     "user": ("input_text", "input_audio", "input_image"),
@@ -31,9 +31,9 @@ class Part:
     kind: str
     """`text`, `audio` or `image`."""
     text: str = ""
-    """Of sound: what it says, where that is known."""
+    """The text; for audio, its transcript if that is known."""
     data: bytes | bytearray = b""
-    """PCM as it is sent here, or a picture's file. Of an answer it grows."""
+    """PCM, or an image's file. It grows while an answer is generated."""
 
     @property
     def bytes(self) -> int:
@@ -52,7 +52,7 @@ class Item:
         return sum(part.bytes for part in self.parts)
 
     def shown(self, *, whole: bool = False) -> dict[str, Any]:
-        """As events tell it. `whole`: with its sounds and pictures."""
+        """The item as events show it. `whole`: with its audio and images."""
         return {
             "id": self.id,
             "object": "realtime.item",
@@ -109,15 +109,15 @@ def _read_part(content: Content, role: Role, taken: frozenset[str], at: str) -> 
 
 
 def pcm_of(text: str, pointer: str) -> bytes:
-    """Bytes of base64. Raises Unprocessable."""
+    """Decodes base64. Raises Unprocessable."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise wrong(pointer, "this is no base64") from None
+        raise wrong(pointer, "this is not base64") from None
 
 
 def wav_of(pcm: bytes | bytearray) -> bytes:
-    """What a model is given to hear; half a sample at the end is left out."""
+    """The audio as WAV for a model, without an incomplete sample at the end."""
     samples = np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2").astype(np.int16, copy=False)
     return sound.written(sound.Sound(RATE, samples.reshape(-1, 1)))
 
@@ -127,7 +127,7 @@ def new_id(kind: str) -> str:
 
 
 class Conversation:
-    """Items in their order."""
+    """Items in order."""
 
     def __init__(self) -> None:
         self.id = new_id("conv")
@@ -141,21 +141,22 @@ class Conversation:
         return iter(self._items)
 
     def get(self, id_: str, code: str, pointer: str = "/item_id") -> Item:
-        """Raises Unprocessable, with this code."""
+        """The item of this id. Raises Unprocessable with this code."""
         found = next((item for item in self._items if item.id == id_), None)
         if found is None:
             raise wrong(pointer, "this conversation has no item of that id", code)
         return found
 
     def add(self, item: Item, after: str | None = None) -> str | None:
-        """The id of the one before it. `after`: that, or `root`; None: the last one. Raises Unprocessable."""
+        """Inserts an item after another, `root`, or by default the last one, and returns the id of the item before it.
+        Raises Unprocessable."""
         if any(known.id == item.id for known in self._items):
             raise wrong("/item/id", "this conversation has an item of that id; leave it out, or send another one")
         self.check_room(item.bytes, 1)
         return self.insert(item, after)
 
     def insert(self, item: Item, after: str | None = None) -> str | None:
-        """As `add`, whatever room there is."""
+        """As `add`, without limits."""
         at = len(self._items)
         if after == ROOT:
             at = 0
@@ -166,14 +167,14 @@ class Conversation:
         return self._items[at - 1].id if at else None
 
     def check_room(self, count: int, items: int = 0) -> None:
-        """Raises Unprocessable where so many more bytes, or items, are too many."""
+        """Raises Unprocessable if so many more bytes or items exceed the limits."""
         if len(self._items) + items > limits.REALTIME_ITEMS:
             raise wrong("", f"a conversation may have {limits.REALTIME_ITEMS} items; delete some", "too_long")
         if self._bytes + count > limits.REALTIME_BYTES:
             raise wrong("", f"a conversation may have {limits.REALTIME_BYTES} bytes; delete items", "too_long")
 
     def grown(self, part: Part, text: str, data: bytes) -> None:
-        """Append to a part of an item of this conversation; sound beyond what there is room for is not kept."""
+        """Appends to a part of an item in this conversation. Audio over the limit is not kept."""
         part.text += text
         self._bytes += len(text)
         if isinstance(part.data, bytearray) and self._bytes + len(data) <= limits.REALTIME_BYTES:
@@ -183,36 +184,36 @@ class Conversation:
     def delete(self, id_: str) -> None:
         found = self.get(id_, "item_delete_invalid_item_id")
         if found.status == "in_progress":
-            raise wrong("/item_id", "this item is being answered with; cancel the response first")
+            raise wrong("/item_id", "this item is a response under way; cancel the response first")
         self._items.remove(found)
         self._bytes -= found.bytes
 
     def turn(self) -> list[Item]:
-        """What came since the last answer."""
+        """The items since the last answer."""
         answers = [i for i, item in enumerate(self._items) if item.role == "assistant"]
         return self._items[answers[-1] + 1 :] if answers else list(self._items)
 
 
 class Buffer:
-    """Sound that a client appends until it commits it."""
+    """Audio that a client has appended and not committed yet."""
 
     def __init__(self) -> None:
         self._pcm = bytearray()
 
     def append(self, pcm: bytes) -> None:
-        """Raises Unprocessable where it is too much."""
+        """Adds audio. Raises Unprocessable if it is too much."""
         if len(self._pcm) + len(pcm) > limits.REALTIME_BUFFER_BYTES:
             limit = limits.REALTIME_BUFFER_BYTES
-            raise wrong("/audio", f"{limit} bytes of sound may wait; commit or clear the buffer", "too_long")
+            raise wrong("/audio", f"{limit} bytes of audio may wait; commit or clear the buffer", "too_long")
         self._pcm += pcm
 
     def clear(self) -> None:
         self._pcm.clear()
 
     def take(self) -> bytes:
-        """All of it. Raises Unprocessable where there is none."""
+        """Takes all audio out of the buffer. Raises Unprocessable if it is empty."""
         if len(self._pcm) < 2:
-            message = "there is no sound in the buffer; send `input_audio_buffer.append` first"
+            message = "there is no audio in the buffer; send `input_audio_buffer.append` first"
             raise wrong("", message, "input_audio_buffer_commit_empty")
         found = bytes(self._pcm)
         self._pcm.clear()

@@ -1,4 +1,4 @@
-"""`/v1/realtime`: OpenAI's conversation over a WebSocket, turn by turn. Faults are told and leave the socket open."""
+"""`/v1/realtime`: OpenAI's conversation over a WebSocket, in turns. Errors are events; the socket stays open."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ from walkgraph.service.runs import streaming
 from walkgraph.service.runs.runs import LiveRun
 
 Submit = Callable[[Resolved, dict[str, Any]], LiveRun]
-"""Raises WalkgraphError for a request that is refused."""
+"""Starts the run of a request. Raises WalkgraphError if the request is refused."""
 
 
 class Session:
     """One socket, one conversation."""
 
     def __init__(self, socket: WebSocket, resolve: Callable[[], Resolved], submit: Submit) -> None:
-        """`resolve`: what the model's name stands for now; it may have changed since the socket was opened. Raises
+        """`resolve` finds the model by its name; the result may change while the socket is open. Raises
         WalkgraphError."""
         self._socket, self._resolve, self._submit = socket, resolve, submit
         self._found = resolve()
@@ -40,7 +40,7 @@ class Session:
         self._answering: asyncio.Task[None] | None = None
 
     async def hold(self) -> None:
-        """Until the client leaves; then what runs for it is ended."""
+        """Serves the client until it leaves, then ends its run."""
         await self._tell("session.created", session=self._shown())
         try:
             while True:
@@ -55,7 +55,7 @@ class Session:
                 await asyncio.gather(self._answering, return_exceptions=True)
 
     async def leave(self, closing: asyncio.Event) -> None:
-        """Once the service closes: tell so, let the response that is under way end, and close the socket."""
+        """Waits until the service closes, then notifies the client, lets its response finish, and closes the socket."""
         await closing.wait()
         told = dialects.openai_error(problems.said_of(RunFailed(streaming.CLOSING)))["error"]
         await self._tell("error", error={**told, "event_id": None})
@@ -64,7 +64,7 @@ class Session:
         await streaming.close(self._socket, streaming.CLOSE_RESTARTS)
 
     async def _take(self, received: Any) -> None:
-        """One message. Raises WebSocketDisconnect at the end."""
+        """Handles one message. Raises WebSocketDisconnect at the end."""
         if received["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(received.get("code", 1000))
         message: Any = None
@@ -141,7 +141,7 @@ class Session:
         self._answering = asyncio.create_task(self._answer.hold())
 
     def _given(self, items: Sequence[e.Reference | e.ItemAsked]) -> list[Item]:
-        """Of a response that is to something else than the last turn."""
+        """The items of a response whose input is not the last turn."""
         found: list[Item] = []
         for i, given in enumerate(items):
             at = f"/response/input/{i}"

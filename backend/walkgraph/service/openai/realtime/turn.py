@@ -1,8 +1,8 @@
-"""What a session of `/v1/realtime` is set to, and a turn of it as the request of a task. Which modalities there are
-comes from the task alone, so that a model that hears and speaks needs nothing here.
+"""Settings of a session of `/v1/realtime`, and the conversion of a turn to a task's request. The task alone decides the
+modalities, so that models that hear and speak need no code here.
 
-An answer is to what came since the last one. A task that keeps a session remembers what was before; others don't know
-it, and are told by `response.create` with `input`.
+A turn is the items since the last answer. A task with a session remembers earlier turns; for others, the client sends
+them in `response.create` with `input`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,18 @@ MOST = "max_tokens"
 
 @dataclass(frozen=True)
 class Setting:
-    """Of a session, or of one response."""
+    """Settings of a session, or of one response."""
 
     instructions: str
     modality: Modality
     voice: str | None
     most: int | Literal["inf"] = "inf"
-    """Output tokens."""
+    """Limit of output tokens."""
     params: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def of(cls, serving: Serving) -> Self:
-        """What a session begins with: what the task declares."""
+        """The initial settings: the task's defaults."""
         name = instructions_of(serving)
         default = serving.params[name].default if name else None
         voice = serving.params[serving.voice].default if serving.voice else None
@@ -40,7 +40,8 @@ class Setting:
         return cls(str(default or ""), "audio" if spoken_ else "text", None if voice is None else str(voice))
 
     def updated(self, asked: Asked, serving: Serving, at: str) -> Self:
-        """With what a client asks for. Raises Unprocessable, with pointers below `at`, for what the task has not."""
+        """The settings with a client's changes. Raises Unprocessable, with pointers below `at`, if the task can't
+        follow one."""
         changes: dict[str, Any] = {}
         if asked.instructions is not None and asked.instructions != self.instructions:
             if instructions_of(serving) is None:
@@ -53,7 +54,7 @@ class Setting:
             changes["voice"] = asked.asked_voice
         if asked.max_output_tokens is not None:
             if asked.max_output_tokens != "inf" and MOST not in serving.params:
-                raise wrong(f"{at}/max_output_tokens", "this model has no such bound; leave this out")
+                raise wrong(f"{at}/max_output_tokens", "this model has no such limit; leave this out")
             changes["most"] = asked.max_output_tokens
         if asked.params:
             _check_known(asked.params, serving, at)
@@ -61,19 +62,19 @@ class Setting:
         return replace(self, **changes)
 
     def shown(self, serving: Serving) -> dict[str, Any]:
-        """What sessions and responses tell of it alike."""
+        """The fields that the session and response objects share."""
         speaks = "audio" in gives(serving)
         output = {"output": {"format": PCM, **({"voice": self.voice} if self.voice else {})}} if speaks else {}
         return {"output_modalities": [self.modality], "max_output_tokens": self.most, "audio": output}
 
 
 def instructions_of(serving: Serving) -> str | None:
-    """The task's parameter for them."""
+    """The task's parameter for instructions."""
     return next((name for name in INSTRUCTIONS if name in serving.params), None)
 
 
 def gives(serving: Serving) -> tuple[Modality, ...]:
-    """Modalities of the outputs that a client can have."""
+    """Modalities of the task's outputs that a client can ask for."""
     known: tuple[Modality, ...] = ("text", "audio")
     return tuple(modality for modality in known if serving.output_of(modality) is not None)
 
@@ -103,13 +104,13 @@ def session_shown(id_: str, model: str, setting: Setting, serving: Serving) -> d
 
 
 def _modality(asked: Asked, serving: Serving, at: str) -> Modality:
-    """`audio` comes with its text where there is one, as OpenAI's does."""
+    """The modality of the answer. `audio` includes its text if there is one, as in OpenAI's API."""
     wanted: Modality = "audio" if "audio" in (asked.asked_modalities or ()) else "text"
     able = gives(serving)
     key = "output_modalities" if asked.output_modalities else "modalities"
     if wanted not in able:
         told = " or ".join(f'`["{one}"]`' for one in able)
-        raise wrong(f"{at}/{key}", f"this model can't answer so; it can by {told}")
+        raise wrong(f"{at}/{key}", f"this model can't answer in that modality; it can in {told}")
     return wanted
 
 
@@ -128,13 +129,13 @@ def _check_known(params: Mapping[str, Any], serving: Serving, at: str) -> None:
 
 
 def check_item(item: Item, serving: Serving, at: str) -> None:
-    """Raises Unprocessable for an item that the task has no place for."""
+    """Raises Unprocessable if the task has no place for the item."""
     if item.role == "system" and instructions_of(serving) is None:
         raise wrong(f"{at}/role", "this model takes no instructions; say it in an item of role `user`")
 
 
 def body_of(items: Sequence[Item], setting: Setting, serving: Serving, session: str) -> dict[str, Any]:
-    """The native request of a turn. `session`: its name, for tasks that keep one. Raises Unprocessable."""
+    """The native request of a turn. `session`: its name, for tasks that have one. Raises Unprocessable."""
     parts = spoken(items)
     if not parts:
         raise wrong("", "there is nothing to answer; send an item of role `user` first", "missing")
@@ -161,7 +162,7 @@ def _params(items: Sequence[Item], setting: Setting, serving: Serving) -> dict[s
 
 
 def _inputs(parts: Sequence[Part], serving: Serving) -> dict[str, Any]:
-    """In their order where the task walks them so, else by name."""
+    """The native inputs: parts in their order if the task walks parts, else inputs by name."""
     walked: list[dict[str, Any]] = []
     named: dict[str, list[Any]] = {}
     for part in parts:
@@ -186,7 +187,7 @@ def _one(name: str, given: list[Any], serving: Serving) -> Any:
 
 
 def in_realtime_terms(error: Unprocessable, serving: Serving, at: str) -> Unprocessable:
-    """A refusal of the native request, whose pointers are those of an event's session or response."""
+    """The native request's error, with pointers into the event's session or response."""
     places = {f"/params/{MOST}": f"{at}/max_output_tokens"}
     name = instructions_of(serving)
     if name:
