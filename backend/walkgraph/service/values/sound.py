@@ -21,6 +21,8 @@ Samples = npt.NDArray[np.int16]
 _UNKNOWN = 0xFFFFFFFF
 _THREAD_SAMPLES = 65_536
 """Fewer are copied or written as FLAC in a fraction of a millisecond; MP3 and Opus need that for a tenth of them."""
+_PIECE_FRAMES = 1 << 18
+"""Read at a time from a compressed file."""
 _OGG_PAGE_LATENCY_MS = 0x1302
 """libsndfile's `SFC_SET_OGG_PAGE_LATENCY_MS`."""
 _PAGE_MS = 50.0
@@ -85,10 +87,14 @@ def read(data: bytes) -> Sound:
 def _read_other(data: bytes) -> Sound:
     library = _soundfile()
     try:
-        samples, rate = library.read(io.BytesIO(data), dtype="int16", always_2d=True)
+        with library.SoundFile(io.BytesIO(data)) as file:
+            # A damaged header may claim terabytes, so memory is taken only for frames that are there.
+            pieces = [file.read(_PIECE_FRAMES, dtype="int16", always_2d=True)]
+            while len(pieces[-1]):
+                pieces.append(file.read(_PIECE_FRAMES, dtype="int16", always_2d=True))
+            return Sound(file.samplerate, np.concatenate(pieces))
     except (library.LibsndfileError, TypeError, ValueError, OverflowError):
         raise BadSound("the model's output is not audio that can be read") from None
-    return Sound(rate, samples)
 
 
 def _soundfile() -> Any:
