@@ -54,6 +54,13 @@ def test_clashes_are_refused(text: str) -> None:
         infer(parse(text), RANGES)
 
 
+@pytest.mark.parametrize("text", ["k / n", "k // n", "k % n"])
+def test_a_range_without_values_bounds_nothing(text: str) -> None:
+    """A document may name a `max` below its `min`; that is a problem of its own."""
+    empty = {"n": Range("integer", 1, 0), "k": Range("integer", 0, 9)}
+    assert infer(parse(text), empty).high == float("inf")
+
+
 def test_range_of_a_parameter() -> None:
     assert range_of(TaskParam(type="integer", min=2)) == Range("integer", 2)
     assert range_of(TaskParam(type="string")) == STRING

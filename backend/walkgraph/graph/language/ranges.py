@@ -117,9 +117,9 @@ def _arithmetic(op: str, a: Range, b: Range) -> Range:
             return Range(kind, a.low - b.high, a.high - b.low)
         case "*":
             return _corners(kind, [_times(x, y) for x in (a.low, a.high) for y in (b.low, b.high)])
-        case "%" if b.low > 0:
+        case "%" if 0 < b.low <= b.high:
             return Range(kind, 0, b.high)
-        case "/" | "//" if b.low > 0:
+        case "/" | "//" if 0 < b.low <= b.high:
             found = _corners(kind, [_over(x, y) for x in (a.low, a.high) for y in (b.low, b.high)])
             return Range(kind, _floor(found.low), _floor(found.high)) if op == "//" else found
         case _:
