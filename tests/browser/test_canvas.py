@@ -211,7 +211,9 @@ def test_what_runs_is_seen_on_the_canvas(person: Person) -> None:
     person.open("shapes")
     person.canvas("Draw with guidance")
     person.tab("Play")
-    page.get_by_role("textbox", name=re.compile("^steps$", re.IGNORECASE)).fill("30")
+    # Longer than any machine needs to show it; it is cancelled when the page closes.
+    page.get_by_role("textbox", name=re.compile("^steps$", re.IGNORECASE)).fill("200")
+    page.get_by_role("textbox", name=re.compile("^preview.every$", re.IGNORECASE)).fill("5")
     page.get_by_role("textbox", name="Prompt").fill("a red circle on white")
     page.get_by_role("button", name=re.compile("^Run")).last.click()
     person.tab("Graph")
