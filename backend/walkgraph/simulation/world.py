@@ -107,6 +107,8 @@ class World:
             return False
         if self._failed:
             return not self._workers
+        if len(self._workers) < len(self._scenario.plan.ranks):
+            return False  # the conductor has not heard of a death yet
         return all(worker.resting and worker.loaded for worker in self._workers.values())
 
     @property

@@ -44,7 +44,19 @@ TOKEN_BYTES = 16
 
 
 class BadTicket(WalkgraphError):
-    """A ticket is invalid: forged, torn, used twice, or from a worker that is gone."""
+    """A ticket is invalid: forged, torn, or used twice."""
+
+
+class SenderLost(BadTicket):
+    """A ticket is of a worker that is gone. Others may hear of it before the conductor does."""
+
+    code = "worker_lost"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a worker that sends values was lost; it is being started again, send the request again shortly"
+        )
 
 
 class TooLarge(WalkgraphError):
@@ -211,11 +223,11 @@ class FileHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def open_file(handle: FileHandle) -> mmap.mmap:
-    """Map a peer's `MemoryFile` read-only. Raises BadTicket if it is missing or another file."""
+    """Map a peer's `MemoryFile` read-only. Raises SenderLost if it is missing, BadTicket if it is another file."""
     try:
         found = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise BadTicket("a peer's arena can't be opened; it has probably ended") from error
+        raise SenderLost from error
     try:
         if os.fstat(found).st_size != handle.nbytes:
             raise BadTicket("a peer's arena is not the one that its handle names")
@@ -261,7 +273,7 @@ class PeerArenas(Generic[A]):
         check_header(ticket, ticket.nbytes)
         peer = self.open.get(ticket.owner)
         if peer is None:
-            raise BadTicket("a ticket is of a worker that is gone")
+            raise SenderLost
         return peer.read(ticket)
 
     def drop(self, rank: Rank) -> None:

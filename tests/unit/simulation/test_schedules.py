@@ -52,6 +52,20 @@ def test_every_run_of_every_schedule_ends_right_and_frees_all(request: pytest.Fi
     assert {kind for kind in HAPPENED if not report.counts[kind]} == set()
 
 
+@pytest.mark.parametrize(
+    ("seed", "fault"),
+    [
+        (1005217, "a value of a worker that was just killed ended its run with `internal_error`"),
+        (1050451, "a value of a worker that was just killed ended its run with `internal_error`"),
+        (1058193, "a value of a worker that was just killed ended its run with `internal_error`"),
+        (1006221, "a world was at rest before its conductor had heard of a death"),
+        (1033918, "a world was at rest before its conductor had noticed a hung process"),
+    ],
+)
+def test_a_schedule_that_found_a_fault_finds_none(seed: int, fault: str) -> None:
+    assert run_seeds(range(seed, seed + 1)).faults == [], fault
+
+
 def test_a_seed_makes_the_same_world_every_time() -> None:
     first, second = run_seeds(range(7, 15)), run_seeds(range(7, 15))
     assert (first.ends, first.counts, first.seconds) == (second.ends, second.counts, second.seconds)

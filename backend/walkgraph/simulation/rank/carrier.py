@@ -9,7 +9,7 @@ from typing import Any, cast
 from walkgraph.ids import Rank
 from walkgraph.simulation.network import Endpoint
 from walkgraph.simulation.simulator import Simulator
-from walkgraph.transports.base import BadTicket
+from walkgraph.transports.base import BadTicket, SenderLost
 from walkgraph.wire import messages as m
 from walkgraph.worker.io import values
 
@@ -104,7 +104,7 @@ class SimulatedCarrier:
 
     def connect(self, rank: Rank, peer: m.Peer) -> None:
         if Endpoint(rank, peer.start) not in self._arenas:
-            raise BadTicket("a peer's arena can't be opened; it has probably ended")
+            raise SenderLost
         self._starts[rank] = peer.start
 
     def disconnect(self, rank: Rank) -> None:
@@ -132,8 +132,10 @@ class SimulatedCarrier:
     def _get(self, ticket: m.Ticket) -> Any:
         source = self._source(ticket)
         found = self._arenas.get(source, {}).get(ticket.id)
+        if source not in self._arenas:
+            raise SenderLost
         if found is None or found.to != self._here.rank:
-            raise BadTicket("a ticket is of a worker that is gone")
+            raise BadTicket("a ticket names no value that is addressed here")
         if self._simulator.now < found.there:
             raise self._simulator.fail(f"ticket {ticket.id} of rank {ticket.owner} is read before its value is there")
         self._taking[source, ticket.id] = self._copied()

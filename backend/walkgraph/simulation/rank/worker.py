@@ -107,7 +107,9 @@ class SimulatedWorker:
 
     @property
     def resting(self) -> bool:
-        """True if there is nothing to read or compute."""
+        """True if there is nothing to read or compute. A stopped process never rests: the conductor must notice it."""
+        if self.stopped:
+            return False
         read = not (self._conductor.inbox or self._inbox.inbox)
         return read and self._engine.idle and self._next == float("inf")
 

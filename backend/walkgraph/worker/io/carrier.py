@@ -19,7 +19,7 @@ from walkgraph.ids import Rank
 from walkgraph.memory.cuda import CudaMemory
 from walkgraph.memory.device import DeviceMemory, Unavailable
 from walkgraph.placement.transports import PACKAGE, TransportDeclaration
-from walkgraph.transports.base import AddressableTransport, BadTicket, Transport
+from walkgraph.transports.base import AddressableTransport, BadTicket, SenderLost, Transport
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import FaultPoints
 from walkgraph.worker.io import values
@@ -153,7 +153,7 @@ class Carrier:
                 continue
             try:
                 if self._faults is not None and self._faults.due("open.peer"):
-                    raise BadTicket("a peer's arena can't be opened; it has probably ended")
+                    raise SenderLost
                 one.connect(rank, peer.handles[name])
             except BadTicket:
                 self.disconnect(rank)
