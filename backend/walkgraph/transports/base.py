@@ -54,9 +54,7 @@ class SenderLost(BadTicket):
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__(
-            "a worker that sends values was lost; it is being started again, send the request again shortly"
-        )
+        super().__init__("the worker of a value was lost; it is being started again, send the request again shortly")
 
 
 class TooLarge(WalkgraphError):
