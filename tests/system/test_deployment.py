@@ -349,10 +349,13 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     marker = tmp_path / "executed"
     pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
     chance, frames = random.Random(1), scale(300, 1000)
-    sockets = [path for path in (tmp_path / "d").iterdir() if path.is_socket() and path.name != "service"]
-    assert len(sockets) == 3
+    sockets = [path for path in (tmp_path / "d").iterdir() if path.is_socket()]
+    assert len(sockets) == 4
+    senders = {"workers": zmq.DEALER, "service": zmq.PAIR}
     for path in sockets:
-        sender = context.socket(zmq.DEALER if path.name == "workers" else zmq.PUSH)
+        sender = context.socket(senders.get(path.name, zmq.PUSH))
+        if path.name == "service":  # it has its peer, and takes nobody else: the frames stay with their sender
+            sender.setsockopt(zmq.SNDHWM, frames)
         sender.connect(f"ipc://{path}")
         for number in range(frames):
             frame = pickled if number % 2 else chance.randbytes(chance.randrange(200))
@@ -370,6 +373,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     await process.stop(0)
     telemetry.close(linger=0)
     context.term()
+    assert process.rejected == 0
     gauges = [event for packet in packets for event in packet.events if isinstance(event, t.RankGauge)]
     assert max((gauge.rejected for gauge in gauges), default=0) >= frames
     figure("frames refused on each socket of a deployment", frames, at_least=1000)

@@ -79,7 +79,7 @@ class DeploymentProcess:
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
         self._context: sockets.Context = zmq.Context()
-        self._looped = Looped(sockets.dealer_for(self._context, bind), self._take)
+        self._looped = Looped(sockets.pair_for(self._context, bind), self._take)
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
         self._idle = asyncio.Event()

@@ -22,7 +22,7 @@ def serve(directory: Path) -> None:
     core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS))
     faults = fault_points(spec.fault, directory, "conductor")
     context = sockets.context(faults)
-    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
     ConductorLoop(directory, core, service, workers, _emitter(spec, context), faults=faults).run()
     context.destroy(linger=_LAST_WORDS)

@@ -55,16 +55,20 @@ def router(context: Context, bind: str) -> Socket:
     return _bound(socket, bind)
 
 
-def dealer(context: Context, connect: str, identity: bytes | None = None) -> Socket:
+def dealer(context: Context, connect: str, identity: bytes) -> Socket:
     socket = _made(context, zmq.DEALER)
-    if identity is not None:
-        socket.setsockopt(zmq.IDENTITY, identity)
+    socket.setsockopt(zmq.IDENTITY, identity)
     return _connected(socket, connect)
 
 
-def dealer_for(context: Context, bind: str) -> Socket:
-    """A socket for one peer, which connects."""
-    return _bound(_made(context, zmq.DEALER), bind)
+def pair_for(context: Context, bind: str) -> Socket:
+    """A socket for one peer, which connects. Nobody else's connection is taken while the peer's lasts: it would get a
+    share of the messages."""
+    return _bound(_made(context, zmq.PAIR), bind)
+
+
+def pair(context: Context, connect: str) -> Socket:
+    return _connected(_made(context, zmq.PAIR), connect)
 
 
 def pull(context: Context, bind: str) -> Socket:

@@ -47,7 +47,7 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
     bind = sockets.address(tmp_path, "service")
     process = DeploymentProcess(lasting, bind, take, lambda code: exited.set())
     context: sockets.Context = zmq.Context()
-    conductor = sockets.dealer(context, bind)
+    conductor = sockets.pair(context, bind)
     count, frame = codec.together([codec.encode(message) for message in finished])
     assert count == len(finished)
     conductor.send(frame)

@@ -46,10 +46,10 @@ def test_both_ways_at_once_nothing_is_lost_and_order_stays(tmp_path: Path, conte
         chance = random.Random(seed)
         address = sockets.address(tmp_path, "s")
         seen = {"here": Seen(), "there": Seen()}
-        here = Looped(sockets.dealer_for(context, address), seen["here"].take)
+        here = Looped(sockets.pair_for(context, address), seen["here"].take)
         # Nobody is there yet: it waits.
         assert here.send(b"first")
-        there = Looped(sockets.dealer(context, address), seen["there"].take)
+        there = Looped(sockets.pair(context, address), seen["there"].take)
         sent: dict[str, list[bytes]] = {"here": [b"first"], "there": []}
         for number in range(MESSAGES):
             name = chance.choice(["here", "there"])
@@ -111,11 +111,11 @@ def test_too_many_that_wait_are_refused_and_what_lies_there_at_the_end_is_taken(
 ) -> None:
     async def talk() -> None:
         address, seen = sockets.address(tmp_path, "s"), Seen()
-        socket = sockets.dealer_for(context, address)
+        socket = sockets.pair_for(context, address)
         looped = Looped(socket, seen.take)
         assert all(looped.send(b"x") for _ in range(sockets.MAX_QUEUED))
         assert not looped.send(b"x")
-        peer = sockets.dealer(context, address)
+        peer = sockets.pair(context, address)
         peer.send(b"last words")
         # The loop has no turn meanwhile.
         assert socket.poll(1000 * int(LONG), zmq.POLLIN)

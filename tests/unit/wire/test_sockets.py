@@ -14,7 +14,11 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.spec import DeploymentSpec, read_spec, write_spec
 
 
-@pytest.mark.parametrize("make", [sockets.router, sockets.dealer, sockets.pull, sockets.push])
+def dealer(context: sockets.Context, connect: str) -> sockets.Socket:
+    return sockets.dealer(context, connect, b"0")
+
+
+@pytest.mark.parametrize("make", [sockets.router, dealer, sockets.pair_for, sockets.pair, sockets.pull, sockets.push])
 def test_no_socket_keeps_a_default_that_bites(make, tmp_path: Path) -> None:
     context = zmq.Context()
     socket = make(context, sockets.address(tmp_path, "s"))

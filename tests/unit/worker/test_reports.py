@@ -21,9 +21,9 @@ Pair = tuple[Reports, sockets.Socket]
 def pair(tmp_path: Path) -> Iterator[Pair]:
     context: sockets.Context = zmq.Context()
     address = sockets.address(tmp_path, "reports")
-    conductor = sockets.dealer_for(context, address)
+    conductor = sockets.pair_for(context, address)
     conductor.setsockopt(zmq.RCVTIMEO, 5000)
-    yield Reports(sockets.dealer(context, address)), conductor
+    yield Reports(sockets.pair(context, address)), conductor
     context.destroy(linger=0)
 
 
@@ -66,12 +66,12 @@ def test_nothing_is_lost_while_the_other_end_takes_nothing(tmp_path: Path, monke
     monkeypatch.setattr(codec, "MOST_TOGETHER", 1)
     context: sockets.Context = zmq.Context()
     address = sockets.address(tmp_path, "reports")
-    told = Reports(sockets.dealer(context, address))
+    told = Reports(sockets.pair(context, address))
     for number in range(10):
         told.send(emit(number))
         told.flush()
     assert told.blocked
-    conductor = sockets.dealer_for(context, address)
+    conductor = sockets.pair_for(context, address)
     conductor.setsockopt(zmq.RCVTIMEO, 5000)
     flushed(told)
     heard = [codec.from_worker.decode(conductor.recv()) for _ in range(10)]
