@@ -37,6 +37,7 @@ from walkgraph.service.observe.telemetry import Collector
 from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, prepare_home, write_private
 from walkgraph.store import queries
 from walkgraph.store.session import Store
+from walkgraph.wire.process import one_heap
 
 STARTER = "shapes"
 """The graph that the first start deploys."""
@@ -67,6 +68,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     `starter`: deploy the starter graph if this is the first start. Raises Conflict where this home is being served
     already, Refused where the port is taken.
     """
+    one_heap()
     os.umask(0o077)
     protocols.allow_files()
     prepare_home(settings)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -16,9 +16,10 @@ from typing import NamedTuple
 from tests.support.deployment import shared_memory
 from tests.support.serving import children
 
-_PAGE = 4096
 _MOST = 300
 """Samples of which all pairs are compared."""
+_HEAP = 1 << 26
+"""Bytes of address space that glibc reserves for the heap of a thread, at a multiple of as many."""
 
 
 class Held(NamedTuple):
@@ -27,7 +28,7 @@ class Held(NamedTuple):
     at: float
     """Seconds since the sampling began."""
     memory: float
-    """Megabytes, resident."""
+    """Megabytes, resident, without the pages of files: the kernel takes those back and reads them again as it likes."""
     files: int
     threads: int
 
@@ -44,10 +45,21 @@ class Samples:
 def of_process(pid: int, at: float) -> Held | None:
     """None where it is gone."""
     try:
-        memory = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        memory = sum(1024 * int(status.get(kind, "0").split()[0]) for kind in ("RssAnon", "RssShmem")) / 1e6
         return Held(at, memory, _entries(pid, "fd"), _entries(pid, "task"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def thread_heaps(pid: int) -> int:
+    """How many heaps a process has besides that of its first thread: a used and an unused part, one after the other."""
+    mapped = [line.split(maxsplit=5)[:2] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    parts = [(*(int(end, 16) for end in span.split("-")), may) for span, may in mapped]
+    return sum(
+        (used, unused) == ("rw-p", "---p") and middle == follows and start % _HEAP == 0 and end - start == _HEAP
+        for (start, middle, used), (follows, end, unused) in pairwise(parts)
+    )
 
 
 def _entries(pid: int, folder: str) -> int:

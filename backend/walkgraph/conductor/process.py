@@ -6,7 +6,7 @@ It dies with its parent, however that ends. `die_with` is called before the slow
 import argparse
 from pathlib import Path
 
-from walkgraph.wire.process import die_with
+from walkgraph.wire.process import die_with, one_heap
 
 
 def main() -> None:
@@ -15,6 +15,7 @@ def main() -> None:
     arguments.add_argument("--parent", type=int, required=True)
     given = arguments.parse_args()
     die_with(given.parent)
+    one_heap()
 
     from walkgraph.conductor.serve import serve
 

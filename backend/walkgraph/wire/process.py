@@ -1,4 +1,5 @@
-"""Common behaviour of a deployment's processes: they die with their parent, and leave Ctrl-C to it."""
+"""Common behaviour of the service's processes: they keep one heap. Those of a deployment die with their parent, and
+leave Ctrl-C to it."""
 
 import ctypes
 import os
@@ -6,6 +7,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_M_ARENA_MAX = -8
 
 
 def die_with(parent: int) -> None:
@@ -14,3 +16,11 @@ def die_with(parent: int) -> None:
     if os.getppid() != parent:
         sys.exit("the parent is gone")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def one_heap() -> None:
+    """Have all threads allocate from one heap. By default glibc gives each of up to eight per core its own, and none can
+    use what another has free, so that the process grows for hours. Call it before threads start."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
