@@ -188,6 +188,16 @@ class Keeper:
         return [run for run, found in self._runs.items() if found.over_heard is None]
 
     @property
+    def waiting(self) -> int:
+        """Number of runs that are over and not forgotten."""
+        return len(self._ending)
+
+    @property
+    def sources(self) -> int:
+        """Number of the processes, and starts of them, whose events are counted."""
+        return len(self._sources)
+
+    @property
     def ending(self) -> Sequence[RunId]:
         """Runs that are over and not forgotten, in the order of their ends."""
         return tuple(self._ending)
@@ -225,12 +235,20 @@ class Keeper:
 
     def _count(self, packet: e.Packet) -> _Source:
         source = self._sources.get(packet.source)
+        if source is None:
+            self._forget_starts(packet.source)
         if source is None or packet.first < source.expected:
             # A restarted process counts from the beginning.
             source = self._sources[packet.source] = _Source()
         self.lost += packet.first - source.expected
         source.expected = packet.first + len(packet.events)
         return source
+
+    def _forget_starts(self, source: str) -> None:
+        """Forget the starts of a source's rank before this one. The last of them stays: its packets may still come."""
+        rank = source.partition(".")[0]
+        for start in [name for name in self._sources if name.partition(".")[0] == rank][:-1]:
+            del self._sources[start]
 
     def _phase(self, event: e.RunPhase, wall: float, now: float) -> None:
         found = self._known(event.run, event.at, wall)

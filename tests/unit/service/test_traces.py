@@ -13,7 +13,7 @@ import structlog
 from tests.support.telling import A, activity, forward, packet, phase, sample
 from tests.unit.service.conftest import Running
 from walkgraph.ids import RunId
-from walkgraph.service.observe.trace_sink import BATCH, MAX_WAITING
+from walkgraph.service.observe.trace_sink import BATCH, MAX_ENDED, MAX_WAITING
 from walkgraph.store.tables import RunTrace
 from walkgraph.store.traces import save_traces
 from walkgraph.telemetry import events as e
@@ -204,6 +204,15 @@ async def test_traces_of_another_version_are_as_if_there_were_none(service: Runn
     assert (await service.http.get(f"/api/v1/runs/{A}/trace")).status_code == 404
     assert await service.services.traces.recording(A) is None
     assert (await service.http.get("/api/v1/deployments/shapes/statistics")).json()["runs"] == 0
+
+
+async def test_runs_that_end_while_a_batch_is_made_are_bounded_at_every_moment(service: Running) -> None:
+    await service.deploy()
+    now, sink = time.monotonic(), service.services.trace_sink
+    for number in range(MAX_ENDED + 25):
+        told = [phase(RunId(f"{number:032x}"), what, now + number) for what in ("queued", "finished")]
+        tell(service, "conductor", *told, first=2 * number)
+        assert sink.given_up == max(0, number + 1 - MAX_ENDED)
 
 
 @pytest.mark.parametrize(("runs", "given_up"), [(MAX_WAITING, 0), (MAX_WAITING + 40, 40)])

@@ -231,6 +231,19 @@ def test_a_source_that_is_silent_is_waited_for_only_a_while() -> None:
     assert (world.trace(A).state, world.trace(A).error) == ("failed", "out_of_memory")
 
 
+def test_earlier_starts_of_a_rank_are_forgotten_but_the_last_of_them() -> None:
+    """Its packets may come after the first one of the next start, and aren't lost."""
+    world = World()
+    world.tell("conductor", phase(A, "queued", 1.0), now=1.0)
+    for start in range(1, 50):
+        for rank in (0, 1):
+            world.tell(f"rank {rank}.{start}", gauge(rank, 1.0 + start), now=1.0 + start)
+    assert world.keeper.sources == 5
+    world.tell("rank 0.48", gauge(0, 51.0), now=51.0)
+    world.tell("rank 0.49", gauge(0, 51.0), now=51.0)
+    assert (world.keeper.sources, world.keeper.lost) == (5, 0)
+
+
 def test_a_run_whose_conductor_died_is_closed_by_who_knows() -> None:
     world = begun()
     assert world.keeper.open == [A]

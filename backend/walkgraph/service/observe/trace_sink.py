@@ -21,7 +21,7 @@ from walkgraph.store.tables import RunTrace
 from walkgraph.telemetry import columns
 from walkgraph.telemetry.assembling import assemble
 from walkgraph.telemetry.events import Packet
-from walkgraph.telemetry.keeping import Draft
+from walkgraph.telemetry.keeping import Draft, Keeper
 from walkgraph.telemetry.trace import Trace
 
 TICK_SECONDS = 0.1
@@ -32,6 +32,8 @@ REST = 9.0
 """Pause after a batch, as a multiple of the time it took: traces take at most a tenth of the time."""
 MAX_WAITING = 256
 """Finished runs whose traces are not stored yet; beyond it, the oldest are dropped."""
+MAX_ENDED = 2 * MAX_WAITING
+"""The same, with those whose last events may still come: a bound at every moment, however long a batch takes."""
 SETTLE_SECONDS = 3.0
 """How long a request for the trace or recording of a run that has just ended waits for its last events."""
 
@@ -67,8 +69,11 @@ class TraceSink:
                 await self._store_some(version, over[at : at + BATCH])
 
     def take(self, packet: Packet, deployment: str, version: str, nbytes: int) -> None:
-        if self._drafts.take(packet, deployment, nbytes).keeper.ending:
+        keeper = self._drafts.take(packet, deployment, nbytes).keeper
+        if keeper.waiting:
             self._some_end.set()
+        if keeper.waiting > MAX_ENDED:
+            self._drop(keeper, keeper.ending[: keeper.waiting - MAX_ENDED])
 
     async def settled(self, run: RunId) -> None:
         """Waits until the trace of a finished run is stored, for `SETTLE_SECONDS` at most."""
@@ -91,23 +96,26 @@ class TraceSink:
             if now - swept >= SWEEP_SECONDS:
                 swept = now
                 self._drafts.sweep(now)
-                if any(version.keeper.ending for version in self._drafts):
+                if any(version.keeper.waiting for version in self._drafts):
                     self._some_end.set()
             began = clock()
             for version in self._drafts:
                 await self._keep_some(version)
             await asyncio.sleep(REST * (clock() - began))
-            if not any(version.keeper.ending for version in self._drafts):
+            if not any(version.keeper.waiting for version in self._drafts):
                 self._some_end.clear()
 
     async def _keep_some(self, version: VersionDrafts) -> None:
         due = version.keeper.due(self._drafts.clock())
-        for run in due[: max(0, len(due) - MAX_WAITING)]:
-            self.given_up += 1
-            version.keeper.forget(run)
+        self._drop(version.keeper, due[: max(0, len(due) - MAX_WAITING)])
         some = due[-MAX_WAITING:][:BATCH]
         if some:
             await self._store_some(version, some)
+
+    def _drop(self, keeper: Keeper, runs: Sequence[RunId]) -> None:
+        for run in runs:
+            self.given_up += 1
+            keeper.forget(run)
 
     async def _store_some(self, version: VersionDrafts, runs: Sequence[RunId]) -> None:
         drafts = [draft for run in runs if (draft := self._drafts.draft(version, run)) is not None]
