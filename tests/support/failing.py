@@ -8,7 +8,9 @@ with a typed error; what the round ends with is answered right; then nothing is 
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -20,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import zmq
@@ -186,9 +188,22 @@ class Client:
             again=True,
         )
 
-    def files(self) -> dict[int, int]:
-        """Process -> how many files it has open."""
-        return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in self.processes()}  # noqa: PTH208
+    def files(self) -> Counter[str]:
+        """How many files each process has open, by what it is: `conductor`, `rank0`."""
+        names = {rank.pid: f"rank{rank.rank}" for rank in self.status.ranks} if self.status else {}
+        names[self.conductor.pid] = "conductor"
+        found = Counter[str]()
+        for pid in self.processes():
+            with contextlib.suppress(FileNotFoundError):  # it has just ended
+                found[names.get(pid, f"process {pid}")] = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+        return found
+
+    def more_files(self, sound: Counter[str]) -> Counter[str]:
+        """Those beyond what they have where nothing failed, once connections to processes that have ended are closed:
+        that takes a moment."""
+        with contextlib.suppress(TimeoutError):
+            self.until(lambda: not self.files() - sound, "files are closed", longest=5.0)
+        return self.files() - sound
 
     def processes(self) -> list[int]:
         return [self.conductor.pid, *children(self.conductor.pid)]
@@ -207,32 +222,37 @@ def free(gauge: t.RankGauge) -> bool:
     return gauge.pages_free == gauge.pages_total and not gauge.out_tickets and not gauge.runs
 
 
-def played(case: Case, fault: Fault, golden: str | None = None) -> tuple[str, list[str], list[str]]:
-    """What the first request came to; the lines of the record; what is wrong."""
-    before, wrong = shared_memory(), list[str]()
+class Played(NamedTuple):
+    first: str
+    """What the first request that did not end as without the fault came to; the golden digest where all did."""
+    lines: list[str]
+    """Of the record."""
+    files: Counter[str]
+    wrong: list[str]
+
+
+def played(case: Case, fault: Fault, sound: Played | None = None) -> Played:
+    """`sound`: the same without a fault."""
+    before, wrong, files = shared_memory(), list[str](), Counter[str]()
     folder = Path(tempfile.gettempdir()) / f"wg{secrets.token_hex(4)}"
     client = Client(folder, case, fault)
     record = folder / RECORD
     try:
         first = client.ask()
         client.all_free()
-        files = client.files()
-        second = client.ask()
-        if second != first and first == golden:
-            third = client.ask()  # the fault came later
-            wrong += [f"then {second}"] if second not in TYPED else []
-        else:
-            third = second
-        client.all_free()
-        if golden is not None:
+        last = second = client.ask()
+        if sound is not None:
+            golden = sound.first
+            if second != first and first == golden:
+                last = client.ask()  # the fault came later
+                wrong += [f"then {second}"] if second not in TYPED else []
             wrong += [f"at first {first}"] if first != golden and first not in TYPED else []
-            wrong += [f"at last {third}"] if third != golden else []
-            # A socket whose other end has died is closed a little later.
-            more = lambda: {pid: n for pid, n in client.files().items() if n > files.get(pid, n)}  # noqa: E731
-            with contextlib.suppress(TimeoutError):
-                client.until(lambda: not more(), "files are closed", longest=5.0)
-            wrong += [f"files {files} {more()}"] if more() else []
-        first = second if first == golden else first
+            wrong += [f"at last {last}"] if last != golden else []
+            first = second if first == golden else first
+        client.all_free()
+        files = client.files()
+        if sound is not None and (more := client.more_files(sound.files)):
+            wrong.append(f"files more than {dict(sound.files)}: {dict(more)}")
     except TimeoutError as error:
         first, wrong = "late", [str(error)]
     finally:
@@ -245,7 +265,16 @@ def played(case: Case, fault: Fault, golden: str | None = None) -> tuple[str, li
             path.unlink()
         folder.rmdir()
     wrong += ["shared memory is left"] if shared_memory() != before else []
-    return first, lines, wrong
+    return Played(first, lines, files, wrong)
+
+
+def prepare(case: Case) -> None:
+    """Import what its ranks run, and keep all that is there from garbage collections: processes that are forked now
+    have it at once, and share its pages."""
+    for node in case.plan.nodes:
+        importlib.import_module(node.network.partition(":")[0])
+    gc.collect()
+    gc.freeze()
 
 
 def passages(lines: list[str]) -> dict[tuple[str, str], int]:
@@ -262,17 +291,18 @@ def faults_of(lines: list[str]) -> list[Fault]:
 def main(name: str, size: int, most: int = 0, only: str = "") -> None:
     """`most`: so many faults, drawn; 0: all. `only`: those of `rank0:send`."""
     case = CASES[name](size)
-    golden, lines, wrong = played(case, SOUND)
-    print(json.dumps({"golden": golden, "wrong": wrong}), flush=True)
-    faults = [fault for fault in faults_of(lines) if only in ("", f"{fault.process}:{fault.point}")]
+    prepare(case)
+    sound = played(case, SOUND)
+    print(json.dumps({"golden": sound.first, "wrong": sound.wrong}), flush=True)
+    faults = [fault for fault in faults_of(sound.lines) if only in ("", f"{fault.process}:{fault.point}")]
     for fault in random.Random(most).sample(faults, min(most or len(faults), len(faults))) if most else faults:
         began = time.monotonic()
-        end, found, wrong = played(case, fault, golden)
+        found = played(case, fault, sound)
         told = {
             "fault": f"{fault.process}:{fault.point}:{fault.number}",
-            "failed": any(line.endswith("failed") for line in found),
-            "end": "right" if end == golden else end,
-            "wrong": wrong,
+            "failed": any(line.endswith("failed") for line in found.lines),
+            "end": "right" if found.first == sound.first else found.first,
+            "wrong": found.wrong,
             "seconds": round(time.monotonic() - began, 2),
         }
         print(json.dumps(told), flush=True)

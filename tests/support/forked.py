@@ -65,13 +65,16 @@ def plan_on_three() -> tuple[Graph, Plan]:
 
 
 def fork(work: Callable[[], None]) -> int:
-    """The process's id. It ends with its parent, and runs nothing of it at its end."""
+    """The process's id. It ends with its parent, runs nothing of it at its end, and has none of its files but the
+    standard ones, as a program that is started."""
     parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
     code = 1
     try:
         die_with(parent)
+        signal.set_wakeup_fd(-1)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         work()
         code = 0
     except SystemExit:
@@ -118,7 +121,6 @@ class Forks(Processes):
 
     def spawn(self, rank: Rank, start: int) -> int:
         def work() -> None:
-            signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             if self.losing:
                 serve.Links = Losing  # type: ignore[misc]  (in this process alone)

@@ -19,8 +19,8 @@ def die_with(parent: int) -> None:
 
 
 def one_heap() -> None:
-    """Have all threads allocate from one heap. By default glibc gives each of up to eight per core its own, and none can
-    use what another has free, so that the process grows for hours. Call it before threads start."""
+    """Have all threads allocate from one heap. By default glibc makes up to eight per core, and what is free in one is
+    of no use to the others, so that the process grows for hours. Call it before threads start."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
