@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.safety.plugin import Figure, Scale
 from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
 from tests.support.hearing import Hearing
+from tests.support.sampling import of_process
 from tests.support.yardstick import patience
 from walkgraph.wire import messages as m
 
@@ -39,11 +40,22 @@ def mixed(deployment: Deployment, chance: random.Random) -> str:
 
 @pytest.mark.safety("R6")
 async def test_a_storm_of_cancels_leaves_nothing(watched: Watched, scale: Scale, figure: Figure) -> None:
+    """The second storm finds warm processes, in which it leaves no memory either."""
     deployment, gauges = watched
-    chance = random.Random(4)
-    runs: list[str] = []
+    chance, number = random.Random(4), scale(150, 1000)
+    processes = [deployment.process.pid, *sorted(children(deployment.process.pid))]
+    await storm(deployment, gauges, chance, number)
+    before = memory(processes)
     began = time.monotonic()
-    for _ in range(scale(300, 1000)):
+    await storm(deployment, gauges, chance, number)
+    figure("runs cancelled", number)
+    figure("until all pages are free", time.monotonic() - began, "s", at_most=60.0)
+    figure("memory more, all processes", memory(processes) - before, "MB", at_most=2.0)
+
+
+async def storm(deployment: Deployment, gauges: Hearing, chance: random.Random, number: int) -> None:
+    runs: list[str] = []
+    for _ in range(number):
         runs.append(mixed(deployment, chance))
         if chance.random() < 0.3:
             await asyncio.sleep(0)
@@ -56,8 +68,13 @@ async def test_a_storm_of_cancels_leaves_nothing(watched: Watched, scale: Scale,
     assert {r.error.code for r in deployment.rejected.values()} <= {"overloaded"}
     assert [status.restarts for status in deployment.status.ranks] == [0, 0]
     await gauges.all_free(2)
-    figure("runs cancelled", len(runs))
-    figure("until all pages are free", time.monotonic() - began, "s", at_most=60.0)
+
+
+def memory(processes: list[int]) -> float:
+    """Megabytes."""
+    held = [of_process(pid, 0.0) for pid in processes]
+    assert None not in held, "a process is gone"
+    return sum(one.memory for one in held if one is not None)
 
 
 @pytest.mark.safety("R1")
