@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import random
@@ -15,16 +14,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.deployment import children, deployed, plan_named
-from tests.support.serving import Service, service
+from tests.support.deployment import Deployment, children, deployed, plan_named
+from tests.support.serving import Service
 from tests.support.yardstick import patience
 from tests.unit.service.conftest import Running
 from walkgraph.settings import Settings
@@ -35,9 +35,46 @@ HARMLESS = (signal.SIGCONT, signal.SIGWINCH, signal.SIGCHLD, signal.SIGURG)
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("machine") / "home") as found:
-        found.up("--no-deploy")
+    """Its output and its log are one pipe, which is full from the beginning and which nobody reads."""
+    home = tmp_path_factory.mktemp("machine") / "home"
+    reader, writer = os.pipe()
+    fill(writer)
+    command = [sys.executable, "-m", "walkgraph.cli.main", "up", "--port", "0", "--no-deploy"]
+    environment = {**os.environ, "WALKGRAPH_HOME": str(home), "WALKGRAPH_LOG_LEVEL": "debug"}
+    process = subprocess.Popen(command, stdout=writer, stderr=writer, text=True, env=environment)
+    found = Service(home, process=process)
+    try:
+        found.told = address(found)
         yield found
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+        os.close(writer)
+
+
+def address(found: Service) -> dict[str, str]:
+    """From the file that tells other programs of a service, once it serves."""
+    end = time.monotonic() + patience(60)
+    file = found.home / "service.json"
+    while not file.exists():
+        assert found.process is not None
+        assert found.process.poll() is None, "the service has ended"
+        assert time.monotonic() < end, "the service does not start"
+        time.sleep(0.05)
+    return json.loads(file.read_text())
+
+
+def fill(pipe: int) -> None:
+    """As one whose reader has stopped."""
+    while select.select([], [pipe], [], 0)[1]:
+        os.write(pipe, b"x" * select.PIPE_BUF)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def streams() -> AsyncIterator[Deployment]:
+    async with deployed(*plan_named("synthetic_streams")) as deployment:
+        yield deployment
 
 
 def open_files(pid: int) -> int:
@@ -99,38 +136,36 @@ def failed(http: httpx.Client) -> str:
 
 
 @pytest.mark.safety("R19")
-async def test_signals_in_the_middle_of_calls_change_nothing(scale: Scale, figure: Figure) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_signals_in_the_middle_of_calls_change_nothing(streams: Deployment, scale: Scale, figure: Figure) -> None:
     chance, signals, answers = random.Random(19), scale(300, 5000), set[str]()
-    async with deployed(*plan_named("synthetic_streams")) as deployment:
-        pids = [deployment.process.pid, *children(deployment.process.pid)]
-        runs = [deployment.submit("all", {"items": 20, "seed": 1}) for _ in range(8)]
-        for number in range(signals):
-            os.kill(
-                chance.choice(pids), chance.choice((signal.SIGCONT, signal.SIGWINCH, signal.SIGCHLD, signal.SIGURG))
-            )
-            if number % 10 == 0:
-                await asyncio.sleep(0.001)
-        for run in runs:
-            assert (await deployment.end(run)).error is None
-            answers.add(repr(sorted(deployment.outputs[run].items())))
-        assert [rank.restarts for rank in deployment.status.ranks] == [0, 0]
+    pids = [streams.process.pid, *children(streams.process.pid)]
+    runs = [streams.submit("all", {"items": 20, "seed": 1}) for _ in range(8)]
+    for number in range(signals):
+        os.kill(chance.choice(pids), chance.choice(HARMLESS))
+        if number % 10 == 0:
+            await asyncio.sleep(0.001)
+    for run in runs:
+        assert (await streams.end(run)).error is None
+        answers.add(repr(sorted(streams.outputs[run].items())))
+    assert [rank.restarts for rank in streams.status.ranks] == [0, 0]
     assert len(answers) == 1
     figure("signals that interrupted calls", signals)
 
 
 @pytest.mark.safety("R19")
-async def test_processes_that_were_stopped_go_on(scale: Scale) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_processes_that_were_stopped_go_on(streams: Deployment, scale: Scale) -> None:
     """To them the clock has jumped: nobody is taken for dead, and no run is lost."""
-    async with deployed(*plan_named("synthetic_loops")) as deployment:
-        pids = [deployment.process.pid, *children(deployment.process.pid)]
-        run = deployment.submit("spin", {"times": 2000})
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        await asyncio.sleep(scale(1.5, 30.0))
-        for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
-        assert (await deployment.end(run)).error is None
-        assert [rank.restarts for rank in deployment.status.ranks] == [0, 0]
+    pids = [streams.process.pid, *children(streams.process.pid)]
+    run = streams.submit("all", {"items": 200, "seed": 1})
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(scale(1.5, 30.0))  # how long they are stopped is what is tested
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGCONT)
+    assert (await streams.end(run)).error is None
+    assert [rank.restarts for rank in streams.status.ranks] == [0, 0]
 
 
 @pytest.mark.safety("R19")
@@ -168,40 +203,10 @@ async def drawn(running: Running) -> None:
 
 
 @pytest.mark.safety("R19")
-def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
-    """Standard error is a pipe whose reader has stopped."""
-    reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 16)
-    command = [sys.executable, "-m", "walkgraph.cli.main", "up", "--port", "0", "--json", "--no-deploy"]
-    environment = {**os.environ, "WALKGRAPH_HOME": str(tmp_path / "home"), "WALKGRAPH_LOG_LEVEL": "debug"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, text=True, env=environment)
-    try:
-        found = Service(tmp_path / "home", process=process)
-        found.told = told(process)
-        fill(writer)
-        url = found.told["url"]
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {found.token}"}, trust_env=False) as http:
-            for number in range(50):
-                assert http.get(f"/nothing/{number}", timeout=patience(10)).status_code == 404
-                assert http.get("/health/live", timeout=patience(10)).status_code == 200
-    finally:
-        process.kill()
-        process.communicate()
-        os.close(reader)
-        os.close(writer)
-
-
-def fill(pipe: int) -> None:
-    """As one whose reader has stopped."""
-    while select.select([], [pipe], [], 0)[1]:
-        os.write(pipe, b"x")
-
-
-def told(process: subprocess.Popen[str]) -> dict[str, str]:
-    assert process.stdout is not None
-    text = ""
-    while not text.endswith("}\n"):
-        line = process.stdout.readline()
-        assert line
-        text += line
-    return json.loads(text)
+def test_a_log_that_nobody_reads_holds_nothing_up(running: Service) -> None:
+    """Neither the start nor what comes then."""
+    url = running.told["url"]
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {running.token}"}, trust_env=False) as http:
+        for number in range(50):
+            assert http.get(f"/nothing/{number}", timeout=patience(10)).status_code == 404
+            assert http.get("/health/live", timeout=patience(10)).status_code == 200

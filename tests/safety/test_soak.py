@@ -16,8 +16,8 @@ import pytest
 
 from tests.safety.plugin import Figure, Scale
 from tests.support.asking import Address, address_of, ask, connected, head, request, until
-from tests.support.sampling import growth, more, sampled
-from tests.support.serving import Service, service
+from tests.support.sampling import growth, more, sampled, thread_heaps
+from tests.support.serving import Service, children, service
 
 CLIENTS = 6
 KILL_SECONDS = 60.0
@@ -140,6 +140,18 @@ async def test_a_soak_leaves_nothing(running: Service, seconds: float, figure: F
     figure("threads more, service", more([held.threads for held in samples.service]), at_most=0)
     figure("open files more, all processes", more([held.files for held in samples.family]), at_most=8)
     figure("segments of shared memory more", more(samples.shared), at_most=0)
+
+
+@pytest.mark.safety("R18")
+def test_the_threads_of_a_process_share_a_heap(running: Service) -> None:
+    """With one for each, what is free is spread over them, and the process grows for hours."""
+    assert running.process is not None
+    with running.client() as client:
+        workers = {rank["pid"] for row in client.deployments() for rank in row["ranks"]}
+    conductors = children(running.process.pid) - workers
+    heaps = {pid: thread_heaps(pid) for pid in (running.process.pid, *conductors)}
+    assert len(heaps) == 3
+    assert not any(heaps.values()), heaps
 
 
 @pytest.fixture(scope="module")

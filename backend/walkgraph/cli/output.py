@@ -4,14 +4,21 @@ terminal moves the cursor."""
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, TextIO, cast
 
 
 def as_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def line(text: str = "") -> None:
@@ -20,13 +27,44 @@ def line(text: str = "") -> None:
 
 def note(text: str) -> None:
     """Print a remark for the person at the terminal, on standard error."""
-    print(clean(text), file=sys.stderr, flush=True)
+    print(f"{clean(text)}\n", end="", file=sys.stderr, flush=True)  # as one piece, which arrives whole or not at all
 
 
 def complain(text: str, details: Iterable[str] = ()) -> None:
     note(f"walkgraph: {text}")
     for detail in details:
         note(f"  {detail}")
+
+
+def without_waiting() -> None:
+    """From now on standard error loses what its reader leaves no room for: a service waits for nobody who reads its
+    log."""
+    # Imported late: only the service needs it.
+    from walkgraph.logs import NeverWaiting
+
+    sys.stderr = cast("TextIO", NeverWaiting(sys.stderr))
+
+
+def hand_over(text: str) -> None:
+    """Print a text that must arrive, without waiting for its reader: a thread writes what a pipe has no room for."""
+    try:
+        file = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is no file of the system's
+        print(text, flush=True)
+        return
+    sys.stdout.flush()
+    data = f"{text}\n".encode(errors="backslashreplace")
+    if len(data) <= select.PIPE_BUF and select.select([], [file], [], 0)[1]:
+        _write(file, data)
+    else:
+        # Not by `print`: a thread that is stuck in it at the end of the process holds the lock of standard output.
+        threading.Thread(target=_write, args=(file, data), daemon=True).start()
+
+
+def _write(file: int, data: bytes) -> None:
+    with suppress(OSError):  # nobody will read it
+        while data:
+            data = data[os.write(file, data) :]
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> None:

@@ -35,7 +35,7 @@ RECORDED_NUMBERS = 8_000_000
 ALL_SAMPLES = 200_000
 """The most samples of all runs that are not kept yet, and the most numbers in them:"""
 ALL_NUMBERS = 32_000_000
-MAX_FORGOTTEN = 4096
+MAX_FORGOTTEN = 1024
 """The most forgotten runs that are remembered, so that late events don't create them anew."""
 MAX_SHARED = 4096
 """The most columns that are shared by forwards with equal ones."""

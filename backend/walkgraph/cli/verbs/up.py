@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,7 @@ def command(
     settings = _settings(host, port)
     if detach:
         raise typer.Exit(_detached(settings, deploy=deploy, browse=browse, as_json=as_json))
+    output.without_waiting()
     from walkgraph.launch import serve
 
     def announce(started: Started) -> None:
@@ -63,28 +65,24 @@ def _tell(status: dict[str, Any], *, as_json: bool, browse: bool, ready_fd: int 
         with os.fdopen(ready_fd, "w") as pipe:
             pipe.write(json.dumps(status))
         return
-    if as_json:
-        output.as_json(status)
-        sys.stdout.flush()
-    else:
-        _print(status)
+    output.hand_over(output.json_text(status) if as_json else output.clean("\n".join(_lines(status))))
     if browse and status["studio"]:
         import webbrowser
 
         webbrowser.open(status["studio"])
 
 
-def _print(status: dict[str, Any]) -> None:
-    output.line("Walkgraph is running.\n")
-    output.line(f"  studio   {status['studio'] or 'not installed: pip install walkgraph-editor'}")
-    output.line(f"  API      {status['url']}/v1   token in {status['token_file']}")
+def _lines(status: dict[str, Any]) -> Iterator[str]:
+    yield "Walkgraph is running.\n"
+    yield f"  studio   {status['studio'] or 'not installed: pip install walkgraph-editor'}"
+    yield f"  API      {status['url']}/v1   token in {status['token_file']}"
     if status["starter"]:
-        output.line(f"  deploying the starter graph `{status['starter']}`: see `walkgraph status`, then try")
-        output.line(f"           walkgraph run {status['starter']} text_to_image --prompt 'a red circle' -o circle.png")
+        yield f"  deploying the starter graph `{status['starter']}`: see `walkgraph status`, then try"
+        yield f"           walkgraph run {status['starter']} text_to_image --prompt 'a red circle' -o circle.png"
     if status["starter_problem"]:
-        output.line(f"  the starter graph is not deployed: {status['starter_problem']}")
+        yield f"  the starter graph is not deployed: {status['starter_problem']}"
     if status["studio"]:
-        output.line("\nThe studio's address works once, for one browser; `walkgraph open` makes another.")
+        yield "\nThe studio's address works once, for one browser; `walkgraph open` makes another."
 
 
 def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) -> int:
