@@ -120,13 +120,45 @@ class _Source:
     """Time that its events have reached."""
 
 
+class Sources:
+    """The processes whose events are counted, by name: `conductor`, or `rank 0.2`, the second start of rank 0."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        """Total events that never came."""
+        self._sources: dict[str, _Source] = {}
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def count(self, packet: e.Packet) -> _Source:
+        source = self._sources.get(packet.source)
+        if source is None:
+            self._forget_starts(packet.source)
+        if source is None or packet.first < source.expected:
+            # A restarted process counts from the beginning.
+            source = self._sources[packet.source] = _Source()
+        self.lost += packet.first - source.expected
+        source.expected = packet.first + len(packet.events)
+        return source
+
+    def all_later(self, at: float) -> bool:
+        """True if the events of every source have reached a later time."""
+        return all(source.latest > at for source in self._sources.values())
+
+    def _forget_starts(self, source: str) -> None:
+        """Forget the starts of a source's rank before this one. The last of them stays: its packets may still come."""
+        rank = source.partition(".")[0]
+        for start in [name for name in self._sources if name.partition(".")[0] == rank][:-1]:
+            del self._sources[start]
+
+
 class Keeper:
     """Keeps one version of a deployment. Not thread-safe, but the results of `draft` may be shared."""
 
     def __init__(self, places: Places, *, max_events: int = MAX_EVENTS, max_bytes: int = MAX_BYTES) -> None:
         self.places = places
-        self.lost = 0
-        """Total events that never came."""
+        self.sources = Sources()
         self._max_events, self._max_bytes = max_events, max_bytes
         self._ring: deque[Heard] = deque()
         self._events = self._bytes = 0
@@ -135,7 +167,6 @@ class Keeper:
         self._runs: dict[RunId, _Run] = {}
         self._ending: dict[RunId, None] = {}
         self._forgotten: dict[RunId, None] = {}
-        self._sources: dict[str, _Source] = {}
         self._shared: dict[object, object] = {}
         self._samples = self._numbers = 0
         """Counts of all runs' recordings."""
@@ -144,7 +175,7 @@ class Keeper:
 
     def take(self, packet: e.Packet, nbytes: int, now: float) -> None:
         """Take a packet of `nbytes` as received."""
-        source = self._count(packet)
+        source = self.sources.count(packet)
         shared: list[e.Any] = []
         for event in packet.events:
             match event:
@@ -193,11 +224,6 @@ class Keeper:
         return len(self._ending)
 
     @property
-    def sources(self) -> int:
-        """Number of the processes, and starts of them, whose events are counted."""
-        return len(self._sources)
-
-    @property
     def ending(self) -> Sequence[RunId]:
         """Runs that are over and not forgotten, in the order of their ends."""
         return tuple(self._ending)
@@ -226,29 +252,12 @@ class Keeper:
             wall=found.wall,
             heard=tuple(self._since(found.began - BEFORE_SECONDS)),
             recorded=tuple(found.recorded),
-            lost=(self.lost if found.lost is None else found.lost) - found.lost_before,
+            lost=(self.sources.lost if found.lost is None else found.lost) - found.lost_before,
             cut=found.cut or self._evicted > found.began,
             places=self.places,
         )
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────
-
-    def _count(self, packet: e.Packet) -> _Source:
-        source = self._sources.get(packet.source)
-        if source is None:
-            self._forget_starts(packet.source)
-        if source is None or packet.first < source.expected:
-            # A restarted process counts from the beginning.
-            source = self._sources[packet.source] = _Source()
-        self.lost += packet.first - source.expected
-        source.expected = packet.first + len(packet.events)
-        return source
-
-    def _forget_starts(self, source: str) -> None:
-        """Forget the starts of a source's rank before this one. The last of them stays: its packets may still come."""
-        rank = source.partition(".")[0]
-        for start in [name for name in self._sources if name.partition(".")[0] == rank][:-1]:
-            del self._sources[start]
 
     def _phase(self, event: e.RunPhase, wall: float, now: float) -> None:
         found = self._known(event.run, event.at, wall)
@@ -287,7 +296,7 @@ class Keeper:
         if found is None:
             if run in self._forgotten:
                 return None
-            found = self._runs[run] = _Run(task="", began=at, wall=wall, lost_before=self.lost)
+            found = self._runs[run] = _Run(task="", began=at, wall=wall, lost_before=self.sources.lost)
             if len(self._runs) > MAX_RUNS:
                 self.forget(next(iter(self._runs)))
         else:
@@ -296,10 +305,10 @@ class Keeper:
 
     def _complete(self, found: _Run, now: float) -> bool:
         heard, at = found.over_heard, found.phases["finished"]
-        if heard is not None and now - heard < LATE_SECONDS and any(s.latest <= at for s in self._sources.values()):
+        if heard is not None and now - heard < LATE_SECONDS and not self.sources.all_later(at):
             return False
         if found.lost is None:
-            found.lost = self.lost
+            found.lost = self.sources.lost
         return True
 
     def _keep(self, heard: Heard) -> None:

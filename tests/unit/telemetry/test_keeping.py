@@ -238,10 +238,10 @@ def test_earlier_starts_of_a_rank_are_forgotten_but_the_last_of_them() -> None:
     for start in range(1, 50):
         for rank in (0, 1):
             world.tell(f"rank {rank}.{start}", gauge(rank, 1.0 + start), now=1.0 + start)
-    assert world.keeper.sources == 5
+    assert len(world.keeper.sources) == 5
     world.tell("rank 0.48", gauge(0, 51.0), now=51.0)
     world.tell("rank 0.49", gauge(0, 51.0), now=51.0)
-    assert (world.keeper.sources, world.keeper.lost) == (5, 0)
+    assert (len(world.keeper.sources), world.keeper.sources.lost) == (5, 0)
 
 
 def test_a_run_whose_conductor_died_is_closed_by_who_knows() -> None:
