@@ -98,6 +98,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                 # Full collections need not scan these objects, which would take a tenth of a second.
                 gc.collect()
                 gc.freeze()
+                gc.enable()
                 certificate = None if settings.tls_cert is None else str(settings.tls_cert.absolute())
                 address = Address(pid=os.getpid(), url=url, certificate=certificate)
                 write_private(settings.address_file, msgspec.json.encode(address).decode())

@@ -14,9 +14,7 @@ from urllib.parse import quote
 
 import anyio.to_thread
 import structlog
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import URL, Connection, Engine, QueuePool, event, make_url
+from sqlalchemy import URL, Connection, Engine, QueuePool, event, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlmodel import Session, create_engine
@@ -28,6 +26,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+NEWEST = "0004"
+"""The newest revision in `_MIGRATIONS`."""
 _WRITE = "walkgraph_write"
 _BUSY = "the database can't be used now; try again, and see the service's log"
 _FULL = ("database or disk is full", "disk i/o error", "no space left on device")
@@ -280,8 +280,22 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _migrate(engine: Engine) -> None:
+    if _revision(engine) == NEWEST:
+        return
+    # Imported late: a service that is started again has nothing to migrate.
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     with engine.connect() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def _revision(engine: Engine) -> str | None:
+    """The schema's revision; None for a database without one."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()

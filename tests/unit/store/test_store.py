@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlmodel import Session, SQLModel
 
 from tests.safety.plugin import Figure, Scale
@@ -60,6 +62,12 @@ def test_sqlite_is_set_up_for_many_readers_and_no_loss(store: Store) -> None:
 def test_migrations_make_the_tables_that_the_code_has(store: Store) -> None:
     with store._reads.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+
+
+def test_the_store_knows_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(session._MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_heads() == [session.NEWEST]
 
 
 def test_opening_again_changes_nothing(path: Path) -> None:
