@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.unit.service.conftest import Running, serving
 from tests.unit.service.fakes import FakeDeployment, FakeFleet
 from walkgraph.placement.tables import Plan
-from walkgraph.service.deployments import supervisor, versions
+from walkgraph.service.deployments import deployer, supervisor, versions
 from walkgraph.service.deployments.judging import Judged, judge
 from walkgraph.settings import Settings
 
@@ -89,6 +90,38 @@ async def test_what_is_brought_back_together_counts_no_memory_twice(
         for name in ("one", "two", "three"):
             await service.settled(name)
     assert reserved == [0, 1, 2]
+
+
+@pytest.mark.safety("R3")
+async def test_what_is_created_during_the_restore_counts_the_memory_of_what_is_brought_back(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"graph": "shapes", "placement": "shapes_one_cpu"}
+    async with serving(settings, FakeFleet()) as service:
+        for name in ("one", "two"):
+            assert (await service.http.post("/api/v1/deployments", json={**body, "name": name})).status_code == 202
+    reserved: dict[str, list[int]] = {"restored": [], "created": []}
+    held = threading.Event()
+
+    def restored(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+        reserved["restored"].append(len(plans))
+        assert held.wait(20), "the creation has begun"
+        return judge(graph, placement, plans, roots)
+
+    def created(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+        reserved["created"].append(len(plans))
+        return judge(graph, placement, plans, roots)
+
+    monkeypatch.setattr(versions, "judge", restored)
+    monkeypatch.setattr(deployer, "judge", created)
+    async with serving(settings, FakeFleet()) as service:
+        creating = asyncio.create_task(service.http.post("/api/v1/deployments", json={**body, "name": "three"}))
+        await asyncio.wait([creating], timeout=0.2)
+        held.set()
+        assert (await creating).status_code == 202
+        for name in ("one", "two", "three"):
+            await service.settled(name)
+    assert reserved == {"restored": [0, 1], "created": [2]}
 
 
 async def test_a_fault_of_the_service_itself_is_told_and_can_be_undeployed(settings: Settings) -> None:

@@ -55,6 +55,7 @@ class Deployer:
         around = Around(
             settings, spawn, runs, hub, shutdown, deployments.plans, deployments.run_ended, telemetry_address
         )
+        self._judging = around.judging
         self._switching = Switching(around, self._folders, store, shutdown)
 
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
@@ -70,7 +71,7 @@ class Deployer:
         self, id_: str, graph_name: str, graph: Any, placement_name: str, placement: Any | None, act: Act | None = None
     ) -> Managed:
         """Raises Unprocessable with all problems, Conflict if the id is taken. `act`: by default the service's own."""
-        async with self._switching.changing:
+        async with self._switching.changing, self._judging:
             self._shutdown.refuse_new()
             if id_ in self._deployments:
                 raise Conflict(f"there is a deployment `{id_}` already; replace it (`PUT`), or choose another name")
@@ -98,7 +99,7 @@ class Deployer:
 
         Raises Unprocessable with all problems; the memory of the serving version counts as taken.
         """
-        async with self._switching.changing:
+        async with self._switching.changing, self._judging:
             managed = self._changeable(id_)
             judged = await self._judge_beside(managed, graph, placement)
             documents = Documents(graph_name, graph, placement_name, judged.placement_document)
@@ -113,7 +114,7 @@ class Deployer:
 
     async def restart(self, id_: str, grace: float, act: Act | None = None) -> Managed:
         """Switches to the same documents in a new process. Raises as `switch` does."""
-        async with self._switching.changing:
+        async with self._switching.changing, self._judging:
             managed = self._changeable(id_)
             documents = managed.serving.documents
             judged = await self._judge_beside(managed, documents.graph, documents.placement)

@@ -56,7 +56,8 @@ class Around:
     telemetry_address: str | None = None
     judging: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from reading the reserved memory until the new plan is reserved: otherwise two plans could count on the same
-    memory."""
+    memory. Waiters get it in their order: at the service's start the stored deployments come before any that is
+    created then."""
 
 
 @dataclass(frozen=True)
