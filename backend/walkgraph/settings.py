@@ -81,6 +81,9 @@ class Settings(BaseSettings):
     """Time that a deployment may take to load."""
     queue_limit: int = Field(default=256, ge=1, le=10_000)
     """The most unfinished runs of one deployment; further ones are answered with 503."""
+    spare_workers: bool = True
+    """Keep a spare worker process beside each deployment: a killed worker is then replaced without the seconds that
+    imports take. A spare holds some 170 MB of memory, and none of a GPU."""
     telemetry: Literal["off", "summary", "full"] = "summary"
     """Initial telemetry level of a deployment; it can be changed while it runs."""
     kept_traces: int = Field(default=200, ge=1, le=10_000)
@@ -251,7 +254,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def worker_environment() -> dict[str, str]:
-    """The environment of a worker process: ours, with CUDA's and OpenMP's choices made.
+    """The environment of a deployment's processes: ours, with the workers' choices of CUDA and OpenMP made.
 
     GPUs are numbered as the driver's tools number them, which is how plans name them. OpenMP threads that wait spin for
     some 10 us and then sleep: unbounded spinning beside another process on the same two cores made a step 30 times

@@ -90,7 +90,9 @@ class Service:
 
 @contextmanager
 def service(home: Path, **environment: str) -> Iterator[Service]:
-    found = Service(home, {f"WALKGRAPH_{key.upper()}": value for key, value in environment.items()})
+    """`environment`: settings by name. Spare workers, of which a test would have to know, are off unless it asks."""
+    settings = {"spare_workers": "false", **environment}
+    found = Service(home, {f"WALKGRAPH_{key.upper()}": value for key, value in settings.items()})
     try:
         yield found
     finally:

@@ -208,6 +208,45 @@ async def test_a_killed_worker_ends_its_runs_at_once_and_serves_again(
     assert shared_memory() == before
 
 
+async def spare_of(deployment: Deployment) -> int:
+    """The process without a rank, once there is one."""
+    ranks = {status.pid for status in deployment.status.ranks}
+    await soon(lambda: len(set(children(deployment.process.pid)) - ranks) == 1, 100.0)
+    (pid,) = set(children(deployment.process.pid)) - ranks
+    return pid
+
+
+@pytest.mark.safety("R1")
+async def test_a_spare_worker_takes_the_place_of_one_that_died() -> None:
+    async with deployed(*plan_named("synthetic_loops"), Limits(keep_spare=True)) as deployment:
+        spare = await spare_of(deployment)
+        os.kill(deployment.pid(1), signal.SIGKILL)
+        await deployment.until(lambda: deployment.status.state == "degraded", patience(1.0))
+        await deployment.ready()
+        assert deployment.pid(1) == spare
+        await whole(deployment)
+        # The next spare is dead when it is wanted: a worker is started as if there were none.
+        os.kill(await spare_of(deployment), signal.SIGKILL)
+        os.kill(deployment.pid(0), signal.SIGKILL)
+        await deployment.until(lambda: deployment.status.state == "degraded", patience(1.0))
+        await deployment.ready()
+        await whole(deployment)
+        await spare_of(deployment)
+        family = children(deployment.process.pid)
+        assert len(family) == 3
+        await deployment.process.stop(0)
+        assert all(map(is_gone, family))
+
+
+@pytest.mark.safety("R3")
+async def test_a_killed_conductor_takes_its_spare_worker_along() -> None:
+    async with deployed(*plan_named("synthetic_loops", 1), Limits(keep_spare=True)) as deployment:
+        spare = await spare_of(deployment)
+        os.kill(deployment.process.pid, signal.SIGKILL)
+        await soon(lambda: is_gone(spare), 1.0)
+        await deployment.until(lambda: deployment.exit_code is not None)
+
+
 @pytest.mark.safety("R1")
 async def test_runs_that_touch_no_lost_worker_go_on(loops: Deployment) -> None:
     spin = loops.submit("spin", {"times": 20_000})

@@ -16,6 +16,7 @@ from pathlib import Path
 import zmq
 
 from walkgraph.errors import Overloaded
+from walkgraph.settings import worker_environment
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.looped import Looped
@@ -61,6 +62,7 @@ class DeploymentProcess:
                 sys.executable,
                 *("-m", "walkgraph.conductor.process", "--dir", str(directory), "--parent", str(os.getpid())),
                 stdin=asyncio.subprocess.DEVNULL,
+                env=worker_environment(),
                 stdout=log,
                 stderr=log,
             )

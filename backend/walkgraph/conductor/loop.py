@@ -46,11 +46,14 @@ class ConductorLoop:
         emitter: Emitter,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
+        *,
+        keep_spare: bool = False,
     ) -> None:
+        """`keep_spare`: keep a spare worker, which the next restart takes."""
         self._core, self._emitter, self._clock = core, emitter, clock
         self._from_service = sockets.Reader(service, codec.to_conductor)
         self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
-        self._faults, self._processes = faults, Processes(directory)
+        self._faults, self._processes = faults, Processes(directory, keep_spare=keep_spare)
         self._workers = self._processes.alive
         self._to_service: deque[bytes] = deque()
         self._over = False
@@ -73,6 +76,7 @@ class ConductorLoop:
         self._perform(self._core.handle_all(self._heard(), self._clock()))
         if punctual and self._clock() >= self._core.due():
             self._handle(e.Tick())
+        self._processes.attend(self._clock())
         self._flush()
         self._emitter.flush(self._clock())
 
@@ -88,7 +92,7 @@ class ConductorLoop:
         for worker in self._workers.values():
             poller.register(worker.pidfd, zmq.POLLIN)
         before = self._clock()
-        seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
+        seconds = min(max(0.0, min(self._core.due(), self._processes.due()) - before), LONGEST_WAIT)
         if any(worker.waiting for worker in self._workers.values()):
             seconds = min(seconds, INTERVAL)  # a ROUTER socket doesn't signal when a peer can take more
         told = self._emitter.wait(before)
@@ -108,6 +112,7 @@ class ConductorLoop:
                 else:
                     self._from_workers.rejected += 1
         for rank, start, code in self._processes.buried():
+            self._processes.changed(self._clock())
             yield e.Died(rank, start, code)
         for _, message in self._from_service.drain():
             if isinstance(message, m.Watch):
@@ -142,6 +147,7 @@ class ConductorLoop:
             if self._faults is not None and self._faults.due("open.process"):
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             pid = self._processes.spawn(rank, start)
+            self._processes.changed(self._clock())
         except OSError as error:
             _log.exception("the worker of rank %d could not be started", rank)
             self._handle(e.Spawned(rank, start, 0))

@@ -24,7 +24,8 @@ def serve(directory: Path) -> None:
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ConductorLoop(directory, core, service, workers, _emitter(spec, context), faults=faults).run()
+    emitter, keep_spare = _emitter(spec, context), spec.limits.keep_spare
+    ConductorLoop(directory, core, service, workers, emitter, faults=faults, keep_spare=keep_spare).run()
     context.destroy(linger=_LAST_WORDS)
 
 

@@ -248,7 +248,9 @@ class Version:
             telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
             fault=None if settings.fault is None else read_fault(settings.fault),
-            limits=Limits(queue=settings.queue_limit, load_deadline=settings.start_timeout),
+            limits=Limits(
+                queue=settings.queue_limit, load_deadline=settings.start_timeout, keep_spare=settings.spare_workers
+            ),
         )
 
     def _take(self, message: m.FromConductor) -> None:
