@@ -123,7 +123,8 @@ class Ranks:
             worker.state, worker.retry = "failed", None
         elif not self._given_up:
             pause = min(self._limits.backoff_last, self._limits.backoff_first * 2 ** len(recent))
-            worker.retry = now + pause
+            # One that has served dies for a reason of its own, not at every start.
+            worker.retry = now if worker.served else now + pause
         return True
 
     def tick(self, now: float) -> list[Command]:
