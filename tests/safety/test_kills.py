@@ -147,7 +147,7 @@ async def test_a_worker_is_killed_under_32_streams(running: Service, scale: Scal
             async with asyncio.timeout(SECONDS):
                 for event in begun:
                     await event.wait()
-            undisturbed += await others.during(scale(16, 200))
+            undisturbed += await others.during(scale(16, 50))
             await asyncio.sleep(chance.random() * 0.2)  # a random step is what is tested
             pid = await asyncio.to_thread(worker, client)
             first = len(others.answers)
