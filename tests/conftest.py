@@ -1,8 +1,8 @@
 """What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread.
 
-Run in several processes (`-n`), a file's quick tests stay together. Of those that start processes of their own, some
-share a service: these come next, a group at a time in each process. The others, and those in a browser, are the last
-two groups. No test counts on having the machine to itself.
+Run in several processes (`-n`), files that share a service, or a page's browser, are one group, which stays in one
+process. The groups come first, those that take longest before the others, and each quick file is a group by itself
+that fills what time is left. No test counts on having the machine to itself.
 """
 
 from __future__ import annotations
@@ -26,21 +26,34 @@ TIERS = {
     "browser": "browser",
     "gpu": "gpu",
 }
-PATIENT = {
-    "openai": "test_around test_chat test_images test_realtime test_speech",
-    "documents": "test_docs test_readme",
-    "notebooks": "test_notebooks",
-    "graphs": "test_check_fuzz_long",
-    "document": "test_service_openapi test_service_fuzz test_socket_fuzz",
-    "store": "test_store_postgresql test_service_store",
-    "packages": "test_wheel test_plugin",
-    "commands": "test_cli",
-    "surfaces": "test_native test_tls",
-    "measures": "test_benchmarks",
-    "traces": "test_exports test_nested",
+TOGETHER = ("system", "safety", "browser", "gpu")
+"""Folders whose files, unless a group has them, are one group: they may share what others of their folder start."""
+GROUPS = {
+    "browser/editor": "wander canvas keyboard safety stream open markup keys",
+    "browser/runs": "draw debug trace call play live taps badges film",
+    "system/deployments": "deployment steering reliability priority streams steering_fuzz peers",
+    "system/openai": "chat images realtime speech around",
+    "system/documents": "docs readme notebooks",
+    "system/starts": "service drain request_way",
+    "safety/load": "deploys soak kills connections readers",
+    "system/published": "service_openapi service_fuzz socket_fuzz socket_storm",
+    "safety/faults": "fault_points store_kills optimized",
+    "safety/limits": "overload machine cancels media numbers paths rows lock",
+    "system/measures": "benchmarks",
+    "system/held": "debugging service_switch nested",
+    "system/surfaces": "native tls cli",
+    "system/store": "store_postgresql service_store",
+    "system/traces": "exports",
+    "system/packages": "wheel plugin",
+    "system/graphs": "check_fuzz_long",
 }
-"""Group -> files of `tests/system` that share a service, or a part of the way to it; those that take longest first."""
-_PATIENT = {stem: (place, group) for place, (group, stems) in enumerate(PATIENT.items()) for stem in stems.split()}
+"""Tier and name of a group -> its files, less `test_`. Those that take longest first: of groups, and of their files."""
+_PLACES = {
+    (group.partition("/")[0], f"test_{stem}"): (place, group)
+    for place, (group, stems) in enumerate(GROUPS.items())
+    for stem in stems.split()
+}
+_ORDER = {place: number for number, place in enumerate(_PLACES)}
 
 # Neither the time of an example nor that of drawing one says anything on a machine that does other work.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,19 +86,15 @@ def held_rounds(request: pytest.FixtureRequest) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places: dict[pytest.Item, tuple[int, int]] = {}
-    order = list(dict.fromkeys(TIERS.values()))
     for item in items:
-        tier = TIERS.get(item.path.relative_to(TESTS).parts[0])
-        if tier is not None:
-            item.add_marker(tier)
-        place, group = -1, item.path.stem
-        if tier == "system":
-            place, group = _PATIENT.get(item.path.stem, (len(PATIENT), "processes"))
-        elif tier in ("browser", "gpu"):
-            group = tier
+        path = item.path.relative_to(TESTS)
+        folder = path.parts[0]
+        if folder in TIERS:
+            item.add_marker(TIERS[folder])
+        file = (folder, path.stem)
+        place, group = _PLACES.get(file, (len(GROUPS), folder if folder in TOGETHER else str(path)))
         item.add_marker(pytest.mark.xdist_group(group))
-        places[item] = (order.index(tier) if tier is not None else 0, place)
-    # The quick tiers first: a slip in a pure core shows before processes are started.
+        places[item] = (place, _ORDER.get(file, 0))
     items.sort(key=places.__getitem__)
 
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Download, Locator, Page, expect
 from tests.support.serving import Service
 
 Point = tuple[float, float]
-PATIENCE = 20.0
-"""Seconds until anything that is to appear has appeared: CI has two cores, and a service runs on them too."""
+PATIENCE = 60.0
+"""Seconds until a test gives up on what is to appear: other tests, a service and a worker use the same cores."""
 
 
 class Person:

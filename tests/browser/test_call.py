@@ -19,7 +19,7 @@ from tests.support.serving import Service
 KEEPING = "synthetic_states"
 """A graph one of whose tasks keeps sessions."""
 TABS = ["curl", "Python", "OpenAI", "WebSocket", "Command line"]
-SECONDS = 60
+SECONDS = 300
 
 
 @pytest.fixture(scope="module")

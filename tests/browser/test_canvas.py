@@ -6,12 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person, Point
-
-pytestmark = pytest.mark.timeout(240)
 
 Walk = dict[str, Any]
 SEE = "See a picture"

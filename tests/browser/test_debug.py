@@ -38,7 +38,6 @@ def newest_replayed(page: Page, how: str) -> None:
     page.get_by_role("menuitem", name=how, exact=True).click()
 
 
-@pytest.mark.timeout(300)
 def test_a_run_on_two_ranks_is_stopped_stepped_and_replayed(person: Person) -> None:
     page = person.page
     person.open("shapes")

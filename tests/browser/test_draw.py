@@ -200,7 +200,7 @@ def play(person: Person) -> None:
     person.look("running")
     person.tab("Play")
     result = page.locator(".wg-play-result")
-    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=300_000)
+    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=600_000)
     picture = result.locator("img").first
     expect(picture).to_be_visible()
     source = picture.get_attribute("src") or ""

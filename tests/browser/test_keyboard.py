@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
@@ -18,7 +17,6 @@ MOST = 120
 """Presses of Tab that lead around a page."""
 
 
-@pytest.mark.timeout(240)
 def test_a_graph_is_edited_without_a_mouse(person: Person) -> None:
     person.copied("shapes", "keys")
     person.open("keys")

@@ -7,7 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import pytest
 from PIL import Image, ImageStat
 from playwright.sync_api import Locator, expect
 
@@ -17,7 +16,6 @@ from tests.support.serving import Service
 SIZE = (64, 64)
 
 
-@pytest.mark.timeout(400)
 def test_a_picture_is_watched_handed_on_edited_and_described(person: Person) -> None:
     page = person.page
     person.go("playground")
@@ -117,7 +115,7 @@ def status(person: Person) -> Locator:
 
 
 def done(person: Person) -> None:
-    expect(status(person).get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+    expect(status(person).get_by_text("Done", exact=True)).to_be_visible(timeout=600_000)
 
 
 def newest(frame: Locator) -> bytes:

@@ -156,7 +156,6 @@ def test_unsaved_work_survives_a_crash(person: Person) -> None:
     expect(offer).to_have_count(0)
 
 
-@pytest.mark.timeout(300)
 def test_a_graph_goes_out_and_comes_in_as_files(person: Person, repository: Any) -> None:
     """As JSON out of the library, and in a picture that the playground saved."""
     original = json.loads((repository / "graphs" / f"{GRAPH}.json").read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.person import Person
@@ -17,7 +16,6 @@ TOTALS = [20, 52, 84, 116, 140, 0]
 """Of two windows each; none is left."""
 
 
-@pytest.mark.timeout(600)
 def test_three_partitions_from_an_empty_canvas_to_numbers(person: Person) -> None:
     draw_producer(person)
     cut_the_stream(person)
@@ -149,9 +147,9 @@ def deploy(person: Person) -> None:
     person.tab("Deploy")
     page.locator(".wg-deploy").get_by_role("button", name="Deploy", exact=True).click()
     rows = page.get_by_role("region", name="The version that serves").get_by_role("row")
-    expect(rows).to_have_count(4, timeout=120_000)
+    expect(rows).to_have_count(4, timeout=600_000)
     for index in range(1, 4):
-        expect(rows.nth(index)).to_contain_text("ready", timeout=120_000)
+        expect(rows.nth(index)).to_contain_text("ready", timeout=600_000)
     person.look("deployed")
 
 
@@ -160,7 +158,7 @@ def play(person: Person) -> None:
     person.tab("Play")
     page.get_by_role("form").get_by_role("button", name="Run").click()
     result = page.locator(".wg-play-result")
-    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=120_000)
+    expect(result.get_by_text("Done", exact=True)).to_be_visible(timeout=600_000)
     for name, values in (("Windows", WINDOWS), ("Totals", TOTALS)):
         output = result.get_by_role("region", name=name)
         expect(output.get_by_role("listitem")).to_have_text([str(value) for value in values])

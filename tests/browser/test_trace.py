@@ -7,7 +7,6 @@ import random
 import re
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.person import Person
@@ -30,7 +29,6 @@ FRAMES = """async (canvas) => {
 """Zooms and moves with every frame; returns the milliseconds between frames, shortest first."""
 
 
-@pytest.mark.timeout(400)
 def test_a_run_is_watched_and_told_why_it_took_its_time(person: Person) -> None:
     page = person.page
     person.go("trace")
@@ -72,7 +70,6 @@ def test_a_run_is_watched_and_told_why_it_took_its_time(person: Person) -> None:
     assert exported(person, "Trace as JSON")["run"] == ran["run"]
 
 
-@pytest.mark.timeout(300)
 def test_two_runs_are_compared_and_the_level_says_what_is_told(person: Person) -> None:
     page = person.page
     person.go("trace")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.person import Person
@@ -17,7 +16,6 @@ BETWEEN = 14
 NAME = "wandered"
 
 
-@pytest.mark.timeout(900)
 def test_nothing_is_lost_in_two_hundred_gestures(person: Person) -> None:
     person.expected = ["ERR_INTERNET_DISCONNECTED", "WebSocket connection"]
     person.copied("shapes", NAME)

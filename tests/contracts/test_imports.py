@@ -151,7 +151,7 @@ def lint(packages: Path, repository: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         cwd=packages,
-        timeout=60,
+        timeout=300,
         check=False,
         env={"PYTHONPATH": ":".join(paths), "PATH": str(Path(sys.executable).parent), "COLUMNS": "200"},
     )
@@ -162,7 +162,7 @@ def heavy_after_importing(path: Path, modules: list[str]) -> list[str]:
         [sys.executable, "-c", IMPORT_ALL.format(modules=modules)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
         env={"PYTHONPATH": str(path), "PATH": os.defpath},
     )

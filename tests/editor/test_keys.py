@@ -85,7 +85,7 @@ class FakeKeys:
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opener:
     def open_with(client: FakeKeys, script: str = SCRIPT) -> AppTest:
         monkeypatch.setattr(session, "client", lambda: client)
-        return whole(AppTest.from_string(script, default_timeout=60).run())
+        return whole(AppTest.from_string(script, default_timeout=300).run())
 
     return open_with
 

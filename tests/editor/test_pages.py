@@ -28,7 +28,7 @@ Opener = Callable[[str, Any], AppTest]
 def studio(monkeypatch: pytest.MonkeyPatch) -> Opener:
     def open_with(page: str, client: Any) -> AppTest:
         monkeypatch.setattr(session, "client", client if not isinstance(client, FakeClient) else lambda: client)
-        app = AppTest.from_string(SCRIPT.format(page=page), default_timeout=60).run()
+        app = AppTest.from_string(SCRIPT.format(page=page), default_timeout=300).run()
         assert not app.exception
         return app
 

@@ -77,15 +77,15 @@ class Deployment:
         self.process.send(m.Submit(run=run, task=task, params=dict(params or {}), inputs=inputs, **fields))
         return run
 
-    async def ready(self, seconds: float = 100.0) -> None:
+    async def ready(self, seconds: float = 300.0) -> None:
         await self.until(lambda: self.process.status is not None and self.status.state == "ready", seconds)
 
-    async def end(self, run: str, seconds: float = 100.0) -> m.Finished:
+    async def end(self, run: str, seconds: float = 300.0) -> m.Finished:
         await self.until(lambda: run in self.finished or run in self.rejected, seconds)
         assert run not in self.rejected, self.rejected[run]
         return self.finished[run]
 
-    async def until(self, holds: Callable[[], bool], seconds: float = 100.0) -> None:
+    async def until(self, holds: Callable[[], bool], seconds: float = 300.0) -> None:
         """Wait for messages until something holds."""
         async with asyncio.timeout(seconds):
             while not holds():

@@ -21,7 +21,9 @@ from walkgraph.resources import bundled
 from walkgraph.settings import Settings
 
 ADDRESS = "127.0.0.1:8421"
-START_SECONDS = 300
+START_SECONDS = 600
+MOST_SECONDS = 600
+"""Seconds after which a block or all pages are given up; some 100 on two idle cores."""
 BIN = Path(sys.executable).parent
 PAGES = Path(__file__).with_name("pages.py")
 FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL)
@@ -74,7 +76,7 @@ class Running:
         if block.language == "python":
             command = [sys.executable, "-c", code]
         answer = subprocess.run(
-            command, cwd=folder, env=self.environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=folder, env=self.environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
         )
         where = f"{block.page}:{block.line}"
         assert answer.returncode == 0, f"{where}\n{code}\n{answer.stdout}\n{answer.stderr}"
@@ -101,7 +103,9 @@ class Running:
         source, target = folder / "pages.json", folder / "printed.json"
         source.write_text(json.dumps(told))
         command = [sys.executable, PAGES, source, target]
-        answer = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=240, check=False)
+        answer = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+        )
         assert answer.returncode == 0, answer.stderr
         printed = json.loads(target.read_text())
         return {page: [printed[f"{page}:{block.line}"] for block in blocks] for page, blocks in pages.items()}
@@ -145,7 +149,7 @@ def started(repository: Path, home: Path) -> Iterator[Running]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(30)
+            process.wait(300)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -170,7 +174,7 @@ def is_ready(address: str, home: Path) -> bool:
     token = (home / ".walkgraph" / "token").read_text().strip()
     try:
         answer = httpx.get(
-            f"http://{address}/api/v1/deployments/shapes", headers={"Authorization": f"Bearer {token}"}, timeout=10
+            f"http://{address}/api/v1/deployments/shapes", headers={"Authorization": f"Bearer {token}"}, timeout=60
         )
     except httpx.TransportError:
         return False

@@ -23,7 +23,7 @@ class Hearing:
         self._changed = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
 
-    async def all_free(self, ranks: int, seconds: float = 100.0) -> None:
+    async def all_free(self, ranks: int, seconds: float = 300.0) -> None:
         """Gauges taken from now on say that nothing is held anywhere."""
         since = time.monotonic()
         async with asyncio.timeout(seconds):

@@ -18,7 +18,7 @@ import nbformat
 FOLDER = Path(__file__).parents[2] / "examples"
 KEPT = "walkgraph"
 """The entry of a notebook's metadata that says of which cells its outputs are."""
-SECONDS = 120
+SECONDS = 600
 
 
 def names() -> list[str]:

@@ -49,7 +49,7 @@ def run(block: dict[str, Any], names: dict[str, Any]) -> str:
             exec(compile(block["code"], block["where"], "exec"), names)
         return heard.getvalue()
     command = ["bash", "-euo", "pipefail", "-c", block["code"]]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if answer.returncode:
         raise RuntimeError(f"exit code {answer.returncode}\n{answer.stdout}\n{answer.stderr}")
     return answer.stdout

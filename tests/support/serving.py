@@ -75,7 +75,7 @@ class Service:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = 150) -> int:
+    def ended(self, seconds: float = 300) -> int:
         assert self.process is not None
         code = self.process.wait(seconds)
         assert self.process.stdout is not None

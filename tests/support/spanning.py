@@ -63,7 +63,7 @@ class Node:
         """In its thread, between two steps; waits for it."""
         done = threading.Event()
         self.mail.put(lambda: (what(), done.set()))
-        assert done.wait(20), "it waits for ever"
+        assert done.wait(60), "it waits for ever"
 
     def add(self, call: LoopCall) -> None:
         self.mail.put(lambda: self.engine.add_loop(call))
@@ -89,7 +89,7 @@ class Node:
     def _live(self) -> None:
         while True:
             try:
-                mail = self.mail.get(block=self.engine.idle, timeout=20)
+                mail = self.mail.get(block=self.engine.idle, timeout=60)
             except queue.Empty:
                 mail = _nothing
             if mail is None:

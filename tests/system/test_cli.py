@@ -69,7 +69,7 @@ def walkgraph(running: Service, tmp_path: Path) -> Call:
         return subprocess.run(
             [sys.executable, "-m", "walkgraph.cli.main", *words],
             env={**os.environ, "WALKGRAPH_HOME": str(running.home), **running.environment},
-            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     return call

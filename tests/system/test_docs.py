@@ -23,7 +23,7 @@ from walkgraph.placement import document as placements
 from walkgraph.service.http import limits
 from walkgraph.settings import Settings
 
-BUILD_SECONDS = 240
+BUILD_SECONDS = 600
 """Some fifteen on an idle core."""
 
 NOT_RUN = {

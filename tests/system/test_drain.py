@@ -38,7 +38,7 @@ def under_load(found: Service, times: list[int]) -> Iterator[list[list[Event]]]:
                 for event in client.stream("loops", "spin", {"params": {"times": times[number]}}):
                     told[number].append(event)
                     if event.name == "accepted":
-                        begun.wait(60)
+                        begun.wait(300)
             except ClientError as error:
                 told[number].append(Event("broken", {"reason": str(error)}))
                 begun.abort()
@@ -46,10 +46,10 @@ def under_load(found: Service, times: list[int]) -> Iterator[list[list[Event]]]:
     threads = [threading.Thread(target=follow, args=(number,)) for number in range(len(times))]
     for thread in threads:
         thread.start()
-    begun.wait(60)
+    begun.wait(300)
     yield told
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
         assert not thread.is_alive()
 
 

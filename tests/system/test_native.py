@@ -97,7 +97,7 @@ def tensor(value: dict[str, Any], frames: list[bytes]) -> np.ndarray:
 def in_json(running: Service, task: str, body: dict[str, Any]) -> dict[str, list[np.ndarray]]:
     headers = {"Authorization": f"Bearer {running.token}"}
     answer = httpx.post(
-        f"{running.told['url']}/v1/tasks/{task}", json=body, headers=headers, timeout=60, trust_env=False
+        f"{running.told['url']}/v1/tasks/{task}", json=body, headers=headers, timeout=300, trust_env=False
     )
     assert answer.status_code == 200, answer.text
     return {name: [tensor(value, []) for value in made] for name, made in answer.json()["outputs"].items()}
@@ -213,13 +213,15 @@ def test_a_picture_of_the_world_is_a_tensor_without_base64(running: Service) -> 
     files = {"image": ("scene.png", picture(2, SIDE))}
     headers = {"Authorization": f"Bearer {running.token}", "Accept": "application/octet-stream"}
     url = f"{running.told['url']}/v1/tasks/world/encode"
-    raw = httpx.post(url, files=files, headers=headers, timeout=60, trust_env=False)
+    raw = httpx.post(url, files=files, headers=headers, timeout=300, trust_env=False)
     assert raw.status_code == 200, raw.text
     shape = tuple(int(side) for side in raw.headers["x-walkgraph-shape"].split(","))
     features = np.frombuffer(raw.content, raw.headers["x-walkgraph-dtype"]).reshape(shape)
     same({"features": [features]}, in_json(running, "world/encode", {"inputs": {"image": encoded(picture(2, SIDE))}}))
     url = f"{running.told['url']}/v2/models/world/versions/encode/infer"
     inputs = [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [encoded(picture(2, SIDE))["data"]]}]
-    kserve = httpx.post(url, json={"inputs": inputs}, headers=headers, timeout=60, trust_env=False).json()["outputs"][0]
+    kserve = httpx.post(url, json={"inputs": inputs}, headers=headers, timeout=300, trust_env=False).json()["outputs"][
+        0
+    ]
     assert (kserve["datatype"], kserve["shape"]) == ("FP32", list(shape))
     assert np.float32(kserve["data"]).tobytes() == features.tobytes()

@@ -68,9 +68,14 @@ def test_a_call_that_is_cancelled_ends_its_run(running: Service) -> None:
     async def left() -> str:
         async with AsyncClient(running.told["url"], running.token) as client:
             draw = await client.task("shapes", "text_to_image")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(draw(prompt="a", steps=200, seed=99), 0.3)
-            [newest] = await client.runs("shapes", 1)
+            before = {run["id"] for run in await client.runs("shapes")}
+            call = asyncio.create_task(draw(prompt="a", steps=200, seed=99))
+            while not (made := [run for run in await client.runs("shapes", 1) if run["id"] not in before]):
+                assert not call.done()
+            [newest] = made
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
             async for event in client.follow_run(newest["id"]):
                 last = event
             return str(last.data["error"]["code"])

@@ -74,7 +74,7 @@ def test_what_is_not_listed_is_not_there(site: Path, tmp_path: Path, repository:
 def test_one_that_is_not_installed_stops_the_start(tmp_path: Path) -> None:
     environment = {**os.environ, "WALKGRAPH_HOME": str(tmp_path / "home"), "WALKGRAPH_PLUGINS": '["egdes"]'}
     command = [sys.executable, "-m", "walkgraph.cli.main", "up", "--port", "0", "--no-deploy"]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert answer.returncode == 1
     assert "plug-in `egdes`" in answer.stderr
     assert "Traceback" not in answer.stderr

@@ -221,7 +221,7 @@ def spinning(found: Service, times: int) -> Iterator[list[Event]]:
         found.wait_ready("loops")
     thread = threading.Thread(target=follow)
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(300)
     yield events
     thread.join()
 

@@ -85,7 +85,6 @@ def wait_switched(client: Client) -> dict[str, Any]:
 
 @pytest.mark.safety("R11")
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_switch_to_what_does_not_load_changes_nothing(running: Service) -> None:
     assert running.process is not None
     with running.client() as client:
@@ -105,7 +104,6 @@ def test_a_switch_to_what_does_not_load_changes_nothing(running: Service) -> Non
 
 @pytest.mark.safety("R11")
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_switch_under_load_loses_nothing(running: Service) -> None:
     assert running.process is not None
     with running.client() as client:

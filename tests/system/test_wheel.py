@@ -27,7 +27,7 @@ print(json.dumps({
 def unpacked(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
-    answer = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=300, check=False)
+    answer = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=600, check=False)
     assert answer.returncode == 0, answer.stderr
     [wheel] = folder.glob("walkgraph-*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -42,7 +42,7 @@ def test_documents_and_starters_are_found_in_a_wheel(unpacked: Path, repository:
         env={"PYTHONPATH": str(unpacked)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=True,
     )
     found = json.loads(answer.stdout)
@@ -69,7 +69,7 @@ def test_the_command_is_declared(unpacked: Path) -> None:
 def test_the_editors_wheel_carries_its_bundle_and_streamlits_manifest(repository: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
     answer = subprocess.run(
-        command, cwd=repository / "editor", capture_output=True, text=True, timeout=300, check=False
+        command, cwd=repository / "editor", capture_output=True, text=True, timeout=600, check=False
     )
     assert answer.returncode == 0, answer.stderr
     [wheel] = tmp_path.glob("walkgraph_editor-*.whl")

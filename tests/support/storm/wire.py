@@ -14,7 +14,7 @@ End = Literal["listen", "close", "reset", "at once", "reset at once", "half"]
 """What a client does once it has sent its bytes: wait for what comes, leave, leave by a reset; the same before it has
 read the answer to its handshake; or end its own direction alone."""
 ENDS: tuple[End, ...] = ("listen", "close", "reset", "at once", "reset at once", "half")
-SECONDS = 30.0
+SECONDS = 60.0
 """No client waits longer: a bound for what hangs."""
 PATIENCE_SECONDS = 0.2
 KEY = base64.b64encode(bytes(16)).decode()

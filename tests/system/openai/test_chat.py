@@ -375,7 +375,12 @@ def test_a_client_that_leaves_ends_its_run(running: Service, client: openai.Open
 def test_a_client_without_patience(running: Service, client: openai.OpenAI) -> None:
     with running.client() as native:
         before = {row["id"] for row in native.runs("bagel")}
-        with pytest.raises(openai.APITimeoutError):
-            client.with_options(timeout=0.5).chat.completions.create(model="bagel", messages=HELLO, max_tokens=400)
-        (run,) = {row["id"] for row in native.runs("bagel")} - before
-    assert ended(running, run)["state"] == "cancelled"
+        for seconds in (0.5, 1.0, 2.0, 4.0, 8.0):
+            hasty = client.with_options(timeout=seconds)
+            with pytest.raises(openai.APITimeoutError):
+                hasty.chat.completions.create(model="bagel", messages=HELLO, max_tokens=400)
+            # On a busy machine the client may leave before its request has become a run.
+            if made := {row["id"] for row in native.runs("bagel")} - before:
+                break
+    assert made
+    assert {ended(running, run)["state"] for run in made} == {"cancelled"}

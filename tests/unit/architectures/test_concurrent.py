@@ -9,7 +9,7 @@ from walkgraph.architectures.concurrent import side_by_side
 
 
 def test_several_are_done_at_a_time_and_in_their_order() -> None:
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=60)
 
     def work(number: int) -> int:
         meeting.wait()

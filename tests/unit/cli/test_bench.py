@@ -84,7 +84,7 @@ class Service:
                 self.close_connection = True
 
             def held(self) -> None:
-                outer.wait.wait(20)
+                outer.wait.wait(60)
                 with contextlib.suppress(OSError):
                     self.good()
 

@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from tests.support.fake_service import SHAPES, FakeService
+from tests.support.yardstick import patience
 from walkgraph.cli import completing
 from walkgraph.cli.main import build
 from walkgraph.cli.show import progress
@@ -77,7 +78,7 @@ def test_names_come_from_the_service(monkeypatch: pytest.MonkeyPatch, service: F
         monkeypatch.setattr(completing, "PATIENCE", 0.1)
         began = time.monotonic()
         assert completing.deployments("") == []
-        assert time.monotonic() - began < 2, "a shell doesn't wait for a service that doesn't answer"
+        assert time.monotonic() - began < patience(2), "a shell doesn't wait for a service that doesn't answer"
 
 
 def test_files_are_offered_beside_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -51,9 +51,9 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
     count, frame = codec.together([codec.encode(message) for message in finished])
     assert count == len(finished)
     conductor.send(frame)
-    await asyncio.wait_for(all_heard.wait(), 30)
+    await asyncio.wait_for(all_heard.wait(), 60)
     assert heard == finished
     lasting.over.set()
-    await asyncio.wait_for(exited.wait(), 30)
+    await asyncio.wait_for(exited.wait(), 60)
     assert process.rejected == 0
     context.destroy(linger=0)

@@ -149,7 +149,7 @@ def test_a_run_that_is_cancelled_at_any_iteration_leaves_nothing_waiting(nodes: 
     for node in nodes:
         node.do(lambda node=node: None)
     if at < len(TIMES):
-        assert one.reached.wait(20)
+        assert one.reached.wait(60)
     for node in (nodes[1], nodes[2], nodes[0]):
         node.peers_here.parts.halt("a")
         node.do(lambda node=node: node.engine.drop("a"))
@@ -182,7 +182,7 @@ def test_a_suspended_run_leaves_its_rows_on_all_ranks_and_goes_on_from_there(
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, seed, [None, None], times) for run, seed in (("a", 20), ("b", 40))}
-    assert cut.reached.wait(20)
+    assert cut.reached.wait(60)
     for at in order:
         nodes[at].do(lambda at=at: nodes[at].engine.swap.suspend("a"))
     assert quiet(nodes, parts=False)
@@ -224,7 +224,7 @@ def test_a_peer_that_is_gone_holds_nobody_up_and_its_inboxes_are_free(nodes: lis
     never = (False,) * (len(TIMES) * 12)
     expected = given(nodes, "b", 40, [None, never], TIMES * 12)
     given(nodes, "a", 20, [None, None], TIMES * 12)
-    assert cut.reached.wait(20)
+    assert cut.reached.wait(60)
     nodes[2].deaf = True
     nodes[2].mail.put(None)
     for node in nodes[:2]:
@@ -317,7 +317,7 @@ def test_a_held_run_leaves_its_rows_whoever_hears_of_it_first(nodes: list[Node],
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
-    assert cut.reached.wait(20)
+    assert cut.reached.wait(60)
     for _ in range(3):
         for at in draw.sample(range(3), 3):
             nodes[at].do(lambda at=at: nodes[at].engine.holds.hold_loops("a"))
@@ -337,7 +337,7 @@ def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[N
     fill(nodes, {"a": 20, "b": 40})
     times = TIMES * 20
     expected = {run: given(nodes, run, at, [None, None], times) for run, at in (("a", 20), ("b", 40))}
-    assert cut.reached.wait(20)
+    assert cut.reached.wait(60)
     for node in nodes:
         node.do(lambda node=node: node.engine.holds.hold_loops("a"))
     assert quiet(nodes, parts=False)
@@ -346,7 +346,7 @@ def test_a_part_that_is_held_launches_what_its_leader_has_launched(nodes: list[N
     nodes[0].do(lambda: nodes[0].engine.holds.release_loops("a"))
     for node in nodes[1:]:
         node.do(lambda node=node: (node.engine.holds.release_loops("a"), node.engine.holds.hold_loops("a")))
-    assert cut.reached.wait(20)
+    assert cut.reached.wait(60)
     nodes[0].do(lambda: nodes[0].engine.holds.hold_loops("a"))
     if suspended:
         for node in nodes:

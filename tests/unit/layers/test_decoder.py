@@ -241,9 +241,9 @@ def in_step(shards: list[DecoderLayer], run: Callable[[int], Tensor]) -> Tensor:
     def reduce_of(rank: int) -> Callable[[Tensor], Tensor]:
         def reduce(part: Tensor) -> Tensor:
             given[rank] = part
-            meeting.wait(10)
+            meeting.wait(60)
             total = sum(given.values(), torch.zeros(()))
-            meeting.wait(10)
+            meeting.wait(60)
             return total
 
         return reduce

@@ -63,7 +63,7 @@ def loaded(*files: tuple[str, str]) -> tuple[set[str], bool]:
         [sys.executable, "-c", LOADED.format(files=files)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
         env={"PYTHONPATH": str(Path(models.__file__).parents[2])},
     )

@@ -35,7 +35,7 @@ class Socket:
 
     async def receive(self) -> Any:
         """The next message, the bytes of a binary frame, or None once closed."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             message = await self.outbox.get()
         if message["type"] == "websocket.close":
             self.close_code = message.get("code", 1000)
@@ -76,12 +76,12 @@ async def connect(
     await socket.inbox.put({"type": "websocket.connect"})
     task = asyncio.create_task(app(scope, socket.inbox.get, socket.outbox.put))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             first = await socket.outbox.get()
         if first["type"] != "websocket.accept":
             raise Refused(first.get("status", 403))
         yield socket
     finally:
         await socket.inbox.put({"type": "websocket.disconnect", "code": 1005})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.gather(task, return_exceptions=True)

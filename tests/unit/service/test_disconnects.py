@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_before_the_first_byte_ends_its_run(
 ) -> None:
     await service.deploy()
     client, fake = Leaver(path, body), service.fleet.started[0]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         asking = asyncio.create_task(service.app(client.scope, client.receive, client.send))
         run = await fake.waiting.get()
         if path in FIRST:
@@ -108,6 +108,6 @@ async def test_an_answer_is_over_once_however_it_ends(begun: bool) -> None:
             await asyncio.Event().wait()
 
     sent = asyncio.Event()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await Streamed(body(), lambda: told.append("over"))({"type": "http"}, receive, send)
     assert told == (["closed", "over"] if begun else ["over"])

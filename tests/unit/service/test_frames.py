@@ -192,7 +192,7 @@ async def test_what_cannot_be_read_is_told_after_the_frames_that_are_on_their_wa
     socket = WebSocket({"type": "websocket"}, inbox.get, send)
     inbox.put_nowait({"type": "websocket.connect"})
     await socket.accept()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         telling = asyncio.create_task(streaming.over_websocket(socket, run, abort=True, binary=True))
         await framing.wait()
         inbox.put_nowait({"type": "websocket.receive", "text": "{"})

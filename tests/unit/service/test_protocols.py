@@ -22,7 +22,7 @@ HANDSHAKE = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-SECONDS = 0.3
+SECONDS = 0.6
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -55,7 +55,7 @@ class Line:
         await self.writer.drain()
 
     async def answer(self) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             head = await self.reader.readuntil(b"\r\n\r\n")
             return head + await self.reader.readexactly(1)
 
@@ -70,7 +70,7 @@ class Line:
         return sent
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
         return b""
@@ -151,11 +151,11 @@ async def test_the_head_of_the_next_request_must_come_in_time_too(line: Line) ->
 
 async def test_a_websocket_stays(line: Line) -> None:
     await line.send(GET + HANDSHAKE)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await line.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
     await asyncio.sleep(2 * SECONDS)
     await line.send(b"\x81\x82\0\0\0\0hi")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await line.reader.readexactly(4) == b"\x81\x02hi"
 
 
@@ -185,7 +185,7 @@ async def test_a_client_that_is_silent_is_sent_away_and_not_called_a_fault() -> 
 
     async with opened(listening) as (line, state):
         await line.send(GET + HANDSHAKE)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await line.reader.readuntil(b"\r\n\r\n")
         socket_of(state).keepalive_timeout()
         told = await line.rest()
@@ -210,7 +210,7 @@ async def test_a_client_that_takes_nothing_is_gone_soon(monkeypatch: pytest.Monk
 
     async with opened(talking) as (line, state):
         await line.send(GET + HANDSHAKE)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await telling.wait()
             found = socket_of(state)
             await until(lambda: not found.writable.is_set())
@@ -236,7 +236,7 @@ async def test_who_tells_a_client_that_broke_the_protocol_learns_that_it_is_gone
     for broken in (b"\xff" * 20, b"\x83\x81\0\0\0\0x", no_text, no_text + b"\x88\x80\0\0\0\0"):
         async with opened(talking) as (line, _):
             await line.send(GET + HANDSHAKE)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await line.reader.readuntil(b"\r\n\r\n")
                 await line.send(broken)
                 assert [await left.get(), await left.get()] == ["ClientDisconnected"] * 2

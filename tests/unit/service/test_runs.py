@@ -91,5 +91,5 @@ async def test_the_end_does_not_wait_for_rows_that_nobody_writes() -> None:
     live(runs, "a", "one", 1.0)
     assert runs._saver is not None
     runs._saver.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await runs.close()

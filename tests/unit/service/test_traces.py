@@ -35,7 +35,7 @@ async def start(service: Running) -> RunId:
 
 
 async def listed(service: Running, count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             found = (await service.http.get("/api/v1/deployments/shapes/traces")).json()
             if len(found) >= count:

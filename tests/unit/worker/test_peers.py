@@ -319,7 +319,7 @@ class Deployment:
         self.chance.choice([self.hear, partial(self.say, rank), partial(self.act, rank), partial(self.act, rank)])()
 
     def until(self, holds: Callable[[], bool]) -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while not holds():
             assert time.monotonic() < end, self.ranks.status()
             self.step()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.loop_calls import WrittenUse, written
 from tests.support.worker_loop import Desk, FakeEngine, R, Trio, Worker, outside, trio
+from tests.support.yardstick import patience
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.telemetry import events as e
@@ -61,9 +62,9 @@ def test_what_waits_for_its_packet_leaves_while_the_loop_is_idle(trio: Trio) -> 
     begin(one, desk)
     one.turn()
     began = time.monotonic()
-    while len(told.events) < 3 and time.monotonic() - began < 5:
+    while len(told.events) < 3 and time.monotonic() - began < 60:
         one.turn()
-    assert time.monotonic() - began < 10 * INTERVAL
+    assert time.monotonic() - began < patience(10 * INTERVAL)
     kinds = [type(event) for event in told.events]
     assert sorted(kinds, key=str) == [e.Looping, e.Looping, e.RankGauge]
 

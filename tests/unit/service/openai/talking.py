@@ -116,7 +116,7 @@ class Peer:
         await self._inbox.put({"type": "websocket.disconnect"})
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return json.loads(await self._outbox.get())
 
     async def until(self, kind: str) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ async def talking(found: Serving = TALK) -> AsyncGenerator[Peer]:
     assert (await peer.next())["type"] == "session.created"
     yield peer
     await peer.leave()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await holding
 
 
