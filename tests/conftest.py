@@ -62,9 +62,10 @@ settings.load_profile("any load")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
-    parser.addoption("--openapi-cases", type=int, default=5000, help="requests made from the OpenAPI document, in all")
-    parser.addoption("--schedules", type=int, default=1000, help="simulated worlds that are run")
+    parser.addoption("--openapi-cases", type=int, default=2500, help="requests made from the OpenAPI document, in all")
+    parser.addoption("--schedules", type=int, default=500, help="simulated worlds that are run")
     parser.addoption("--schedule-seed", type=int, default=0, help="the seed of the first of them")
+    parser.addoption("--gestures", type=int, default=100, help="what is done at random in the editor")
     parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
     parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")
 
@@ -77,6 +78,11 @@ def storm_seconds(request: pytest.FixtureRequest) -> float:
 @pytest.fixture
 def openapi_cases(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--openapi-cases")
+
+
+@pytest.fixture
+def gestures(request: pytest.FixtureRequest) -> int:
+    return request.config.getoption("--gestures")
 
 
 @pytest.fixture

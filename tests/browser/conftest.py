@@ -52,7 +52,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service for tests that watch: `shapes` on two ranks; `guided`, the same but for its guidance; and
+    """A service for tests that watch: `shapes` on two ranks; `guided`, the same but for its guidance; `reach`; and
     `synthetic_faults`. For a file whose own `running` gives it on."""
     with service(tmp_path_factory.mktemp("across") / "home") as found:
         found.up("--no-deploy")
@@ -61,8 +61,9 @@ def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             graph["nodes"]["combine_cfg"]["params"]["text_scale"] = "=cfg_text_scale + 1"
             client.deploy("shapes", {**TWO_RANKS, "name": "two", "graph": "shapes"})
             client.deploy({**graph, "name": "guided"}, {**TWO_RANKS, "name": "two", "graph": "guided"})
-            client.deploy("synthetic_faults")
-        for name in ("shapes", "guided", "synthetic_faults"):
+            for name in ("synthetic_faults", "reach"):
+                client.deploy(name)
+        for name in ("shapes", "guided", "synthetic_faults", "reach"):
             found.wait_ready(name)
         yield found
 

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from PIL import Image
 from playwright.sync_api import Locator, expect
 
 from tests.browser.person import Person
-from tests.support.serving import Service, service
+from tests.support.serving import Service
 
 PATIENT = 600_000
 """ms: an episode on two cores that others use too."""
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with service(tmp_path_factory.mktemp("film") / "home") as found:
-        found.up("--no-deploy")
-        with found.client() as client:
-            client.deploy("reach", None, "reach")
-        found.wait_ready("reach")
-        yield found
+def running(across: Service) -> Service:
+    return across
 
 
 def test_an_episode_is_watched_seen_again_and_taken_along(person: Person) -> None:
     page = person.page
-    person.go("playground")
+    person.go("playground?deployment=reach")
     page.get_by_role("tab", name="Play an episode").click()
     expect(page.get_by_label("Instruction", exact=True)).to_have_value("reach the red ball")
     page.get_by_label("Seed", exact=True).fill("3")

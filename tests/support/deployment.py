@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,28 @@ async def deployed(
                 print(log)  # shown by pytest when the test fails
 
 
+class Standing:
+    """Deployments that tests of several files share, each started when it is first asked for.
+
+    A test leaves one as it found it: it serves, and holds nothing. The names of sessions are each test's own.
+    """
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._there: dict[tuple[str, int], Deployment] = {}
+
+    async def __call__(self, name: str, kv_bytes: int = KV_BYTES) -> Deployment:
+        """A bundled graph on two ranks, ready."""
+        if (name, kv_bytes) not in self._there:
+            graph, plan = plan_named(name)
+            ranks = tuple(msgspec.structs.replace(rank, kv_bytes=kv_bytes) for rank in plan.ranks)
+            entered = deployed(graph, msgspec.structs.replace(plan, ranks=ranks))
+            self._there[name, kv_bytes] = await self._stack.enter_async_context(entered)
+        found = self._there[name, kv_bytes]
+        await found.ready()
+        return found
+
+
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -186,6 +208,10 @@ def is_gone(pid: int) -> bool:
         return True
 
 
+FOREIGN = ("PostgreSQL.", ".org.chromium.", "sem.")
+"""How segments begin that other tests' programs make meanwhile: database servers, browsers, pools of processes."""
+
+
 def shared_memory() -> set[str]:
-    """Segments, less those of database servers that other tests start meanwhile."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("PostgreSQL.")}  # noqa: PTH208
+    """Segments that have a name."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith(FOREIGN)}  # noqa: PTH208

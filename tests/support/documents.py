@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.serving import Service
 from walkgraph.client import Client
 from walkgraph.resources import bundled
 from walkgraph.settings import Settings
@@ -109,6 +110,10 @@ class Running:
         assert answer.returncode == 0, answer.stderr
         printed = json.loads(target.read_text())
         return {page: [printed[f"{page}:{block.line}"] for block in blocks] for page, blocks in pages.items()}
+
+    def service(self) -> Service:
+        """As other tests know one: its home, and how to call it."""
+        return Service(self.home / ".walkgraph", told={"url": f"http://{self.address}"})
 
     def deploy_speech(self) -> None:
         """`orpheus` of the tiny models."""

@@ -15,7 +15,7 @@ import pytest_asyncio
 import zmq
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
+from tests.support.deployment import Deployment, Standing, children, deployed, is_gone, plan_named, shared_memory
 from tests.support.yardstick import patience
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
 from walkgraph.graph import codec
@@ -26,24 +26,17 @@ LONG = {"times": 1_000_000, "work": 1, "side": 16}
 FOREVER = {"times": 1_000_000}
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared() -> AsyncIterator[Deployment]:
-    async with deployed(*plan_named("synthetic_loops")) as deployment:
-        yield deployment
+@pytest_asyncio.fixture(loop_scope="session")
+async def loops(standing: Standing) -> AsyncIterator[Deployment]:
+    found = await standing("synthetic_loops")
+    yield found
+    await whole(found)
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def loops(shared: Deployment) -> AsyncIterator[Deployment]:
-    """One deployment for many tests; each finds it whole and leaves it whole."""
-    await shared.ready()
-    yield shared
-    await whole(shared)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def faults() -> AsyncIterator[Deployment]:
     async with deployed(*plan_named("synthetic_faults")) as deployment:
         yield deployment
@@ -99,38 +92,39 @@ async def test_many_runs_at_once_all_end_well(loops: Deployment) -> None:
     await whole(loops)
 
 
-async def test_streams_between_ranks_deliver_every_chunk() -> None:
-    graph, plan = plan_named("synthetic_streams")
+async def test_streams_between_ranks_deliver_every_chunk(standing: Standing) -> None:
+    _, plan = plan_named("synthetic_streams")
     assert plan.streams[0].producers != plan.streams[0].consumers
-    async with deployed(graph, plan) as deployment:
-        runs = [deployment.submit("windows", {"items": 11}) for _ in range(20)]
-        for run in runs:
-            assert (await deployment.end(run)).error is None
-            assert deployment.outputs[run]["windows"] == [[6.0], [14.0], [22.0], [30.0], [34.0]]
+    deployment = await standing("synthetic_streams")
+    runs = [deployment.submit("windows", {"items": 11}) for _ in range(20)]
+    for run in runs:
+        assert (await deployment.end(run)).error is None
+        assert deployment.outputs[run]["windows"] == [[6.0], [14.0], [22.0], [30.0], [34.0]]
 
 
 @pytest.mark.safety("R20")
-async def test_states_move_and_fork_across_ranks() -> None:
-    one = await _tokens(1)
-    assert await _tokens(2) == one
+async def test_states_move_and_fork_across_ranks(standing: Standing) -> None:
+    async with deployed(*plan_named("synthetic_states", 1)) as alone:
+        one = await _tokens(alone)
+    assert await _tokens(await standing("synthetic_states")) == one
 
 
-async def _tokens(ranks: int) -> list[dict[str, list[object]]]:
-    async with deployed(*plan_named("synthetic_states", ranks)) as deployment:
-        runs = [deployment.submit(task, {"prompt": 20, "seed": 5}) for task in ("write", "part_ways", "peek")]
-        ends = [await deployment.end(run) for run in runs]
-        assert [end.error for end in ends] == [None] * 3
-        return [dict(deployment.outputs[run]) for run in runs]
+async def _tokens(deployment: Deployment) -> list[dict[str, list[object]]]:
+    runs = [deployment.submit(task, {"prompt": 20, "seed": 5}) for task in ("write", "part_ways", "peek")]
+    ends = [await deployment.end(run) for run in runs]
+    assert [end.error for end in ends] == [None] * 3
+    return [dict(deployment.outputs[run]) for run in runs]
 
 
-async def test_a_session_goes_on_where_it_was() -> None:
-    async with deployed(*plan_named("synthetic_states")) as deployment:
-        runs = [deployment.submit("remember", {"first": 3}, session=name) for name in ("s", "s", "other")]
-        for run in runs:
-            assert (await deployment.end(run)).error is None
-        first, second, other = (deployment.outputs[run]["token"] for run in runs)
-        assert first == other
-        assert second != first
+async def test_a_session_goes_on_where_it_was(standing: Standing) -> None:
+    deployment = await standing("synthetic_states")
+    names = ("goes on", "goes on", "goes on elsewhere")
+    runs = [deployment.submit("remember", {"first": 3}, session=name) for name in names]
+    for run in runs:
+        assert (await deployment.end(run)).error is None
+    first, second, other = (deployment.outputs[run]["token"] for run in runs)
+    assert first == other
+    assert second != first
 
 
 # ── failure of a run ───────────────────────────────────────────────────────────────────────────
@@ -321,7 +315,7 @@ async def test_a_terminated_conductor_ends_as_if_it_was_told_to_stop() -> None:
 
 
 async def test_stop_with_grace_lets_runs_finish() -> None:
-    async with deployed(*plan_named("synthetic_loops")) as deployment:
+    async with deployed(*plan_named("synthetic_loops", 1)) as deployment:
         run = deployment.submit("spin", {"times": 3000})
         await deployment.until(lambda: deployment.status.running == 1)
         await deployment.process.stop(30)

@@ -30,7 +30,7 @@ SECONDS = 3.0
 """Of the run that is looked into, at least: what the client's clock has besides is then small against a SHARE of it."""
 SHARE = 0.02
 FEW_STEPS, MOST_STEPS = 20, 200
-ATTEMPTS = 3
+ATTEMPTS = 10
 """Another process may come between the service and its client in any single one."""
 
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from tests.support import notebooks
-from tests.support.serving import Service, service
+from tests.support.documents import Running
+from tests.support.serving import Service
 from walkgraph.client import AsyncClient, ProblemError, Unreachable
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """With what the notebooks would deploy first."""
-    with service(tmp_path_factory.mktemp("notebooks") / "home") as found:
-        found.up()
-        with found.client() as client:
-            for name in ("reach", "world"):
+def running(documented: Running) -> Service:
+    """The documentation's, with what the notebooks would deploy first."""
+    found = documented.service()
+    with found.client() as client:
+        there = {row["id"] for row in client.deployments()}
+        for name in ("reach", "world"):
+            if name not in there:
                 client.deploy(name, f"{name}_one_cpu")
-            for name in ("shapes", "reach", "world"):
-                assert client.wait_ready(name)["state"] == "ready"
-        yield found
+        for name in ("shapes", "reach", "world"):
+            assert client.wait_ready(name)["state"] == "ready"
+    return found
 
 
 @pytest.mark.parametrize("name", notebooks.names())

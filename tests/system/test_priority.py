@@ -1,26 +1,24 @@
 """With real processes, on a pool that holds one run: a run of higher priority overtakes, and neither loses anything."""
 
-from collections.abc import AsyncIterator
-
-import msgspec
 import pytest
 import pytest_asyncio
 
-from tests.support.deployment import Deployment, deployed, plan_named
+from tests.support.deployment import Deployment, Standing
 from walkgraph.wire import messages as m
 
 LOW = {"prompt": 40, "times": 1500, "first": 3}
 HIGH = {"prompt": 1400, "times": 20, "first": 5}
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def small() -> AsyncIterator[Deployment]:
-    graph, plan = plan_named("synthetic_states")
-    ranks = tuple(msgspec.structs.replace(rank, kv_bytes=1 << 15) for rank in plan.ranks)
-    async with deployed(graph, msgspec.structs.replace(plan, ranks=ranks)) as deployment:
-        yield deployment
+SMALL = 1 << 15
+"""Bytes of a pool that holds one run."""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def small(standing: Standing) -> Deployment:
+    return await standing("synthetic_states", SMALL)
 
 
 async def alone(deployment: Deployment, params: dict[str, int]) -> list[object]:

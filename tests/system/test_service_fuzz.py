@@ -23,8 +23,8 @@ from tests.unit.service.fakes import FakeFleet
 from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
-CASES = 2000
-"""Over HTTP; `check` alone judges five thousand others."""
+CASES = 1000
+"""Over HTTP; `check` alone judges thousands of others."""
 USED_CASES = 60
 MOST_SECONDS = 0.2
 """Of a processor that others use too; most take a hundredth of it."""

@@ -161,3 +161,16 @@ def test_arguments_after_the_verb_reach_it(dev: ModuleType, monkeypatch: pytest.
     monkeypatch.setattr(dev, "keep_bytecode", lambda: None)
     assert dev.main(["test", "-q", "-k", "walk", "tests/unit", "--torch-index", "x"]) == 0
     assert seen == [["-q", "-k", "walk", "tests/unit"]]
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "waiting", "wanted"),
+    [(2, 16, True, 4), (2, 8, True, 2), (2, 4, True, 2), (64, 128, True, 6), (64, 128, False, 4), (2, 16, False, 2)],
+)
+def test_tests_that_wait_get_more_processes_than_cores_where_there_is_memory(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, cores: int, gib: int, waiting: bool, wanted: int
+) -> None:
+    sizes = {"SC_PHYS_PAGES": gib << 18, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(dev.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(dev.os, "sysconf", sizes.__getitem__)
+    assert dev.processes(waiting=waiting) == wanted

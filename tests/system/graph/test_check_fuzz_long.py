@@ -1,10 +1,18 @@
-"""The same mangled documents as in the `unit` tier, until five thousand have been judged."""
+"""The same mangled documents as in the `unit` tier, until two thousand have been judged; at the long scale five."""
 
 import pytest
 
+from tests.safety.plugin import Figure, Scale
+from tests.unit.graph.test_check_fuzz import DOCUMENTS
 from tests.unit.graph.test_check_fuzz import test_mangled_documents as judge
 
+QUICK = 20
+"""Seeds that the `unit` tier judges."""
 
-@pytest.mark.parametrize("seed", range(20, 100))
-def test_more_mangled_documents(seed: int) -> None:
-    judge(seed)
+
+@pytest.mark.safety("S2")
+def test_more_mangled_documents(scale: Scale, figure: Figure) -> None:
+    seeds = range(QUICK, scale(40, 100))
+    for seed in seeds:
+        judge(seed)
+    figure("mangled documents, judged without a service", DOCUMENTS * len(seeds))
