@@ -7,7 +7,9 @@ that fills what time is left. No test counts on having the machine to itself.
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,17 @@ def gestures(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def held_rounds(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--held-rounds")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    # Modules and tests live as long as the process: garbage is not looked for among them, now or later.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
