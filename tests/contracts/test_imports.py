@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+COMPILED = {name: os.environ[name] for name in ("PYTHONPYCACHEPREFIX",) if name in os.environ}
+"""Where a process finds what others have compiled."""
 LINTER = Path(sys.executable).with_name("lint-imports")
 
 IMPORT_ALL = """
@@ -153,7 +155,7 @@ def lint(packages: Path, repository: Path) -> subprocess.CompletedProcess[str]:
         cwd=packages,
         timeout=300,
         check=False,
-        env={"PYTHONPATH": ":".join(paths), "PATH": str(Path(sys.executable).parent), "COLUMNS": "200"},
+        env={"PYTHONPATH": ":".join(paths), "PATH": str(Path(sys.executable).parent), "COLUMNS": "200", **COMPILED},
     )
 
 
@@ -164,7 +166,7 @@ def heavy_after_importing(path: Path, modules: list[str]) -> list[str]:
         text=True,
         timeout=300,
         check=False,
-        env={"PYTHONPATH": str(path), "PATH": os.defpath},
+        env={"PYTHONPATH": str(path), "PATH": os.defpath, **COMPILED},
     )
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout.splitlines()[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,12 +27,31 @@ PARTS = ("components", "config", "importing", "presets")
 """Files that need no torch."""
 
 LOADED = """
-import json, sys
+import importlib, json, os, sys, traceback
 from walkgraph import plugins
-for file, attribute in {files!r}:
-    plugins.load(plugins.MODELS, file, attribute, None)
-print(json.dumps([sorted(sys.modules), "torch" in sys.modules]))
+for name in {first!r}:
+    importlib.import_module(name)
+inside = lambda: sorted(name for name in sys.modules if name.startswith(plugins.MODELS + "."))
+assert inside() == [], inside()
+told = []
+for files in {loads!r}:
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            for file in files:
+                plugins.load(plugins.MODELS, file, "NONE", None)
+            os.write(writer, json.dumps([inside(), "torch" in sys.modules]).encode())
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        told.append(json.loads(answer.read() or "null"))
+    os.wait()
+print(json.dumps(told))
 """
+"""Each load has a process of its own, forked from one that has imported what is named first and nothing of a family."""
 
 TINT = """
 from walkgraph.graph.catalogue import port
@@ -57,31 +77,33 @@ SIZES = {
 """
 
 
-def loaded(*files: tuple[str, str]) -> tuple[set[str], bool]:
-    """The families that a process has imported after it has loaded these files, and whether it has torch."""
+def loaded(first: tuple[str, ...], loads: dict[str, list[str]]) -> dict[str, tuple[set[str], bool]]:
+    """By family: which families a process has imported once it has loaded these files, and whether it has torch."""
+    kept = {name: os.environ[name] for name in ("PYTHONPYCACHEPREFIX",) if name in os.environ}
     answer = subprocess.run(
-        [sys.executable, "-c", LOADED.format(files=files)],
+        [sys.executable, "-c", LOADED.format(first=first, loads=[*loads.values()])],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        env={"PYTHONPATH": str(Path(models.__file__).parents[2])},
+        env={"PYTHONPATH": str(Path(models.__file__).parents[2]), **kept},
     )
     assert answer.returncode == 0, answer.stderr
-    modules, torch = json.loads(answer.stdout)
-    inside = [name.removeprefix(f"{plugins.MODELS}.") for name in modules if name.startswith(f"{plugins.MODELS}.")]
-    return {name.partition(".")[0] for name in inside}, torch
+    told = json.loads(answer.stdout)
+    assert None not in told, answer.stderr
+    inside = [{name.removeprefix(f"{plugins.MODELS}.").partition(".")[0] for name in names} for names, _ in told]
+    return {family: (names, torch) for family, names, (_, torch) in zip(loads, inside, told, strict=True)}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_the_service_reads_of_a_family_loads_no_other_and_no_torch(family: str) -> None:
-    files = [f"{family}.{part}" for part in PARTS if part in plugins.names(f"{plugins.MODELS}.{family}")]
-    assert loaded(*((file, "NONE") for file in files)) == ({family}, False)
+def test_what_the_service_reads_of_a_family_loads_no_other_and_no_torch() -> None:
+    there = {family: plugins.names(f"{plugins.MODELS}.{family}") for family in FAMILIES}
+    files = {family: [f"{family}.{part}" for part in PARTS if part in there[family]] for family in FAMILIES}
+    assert loaded((), files) == {family: ({family}, False) for family in FAMILIES}
 
 
-@pytest.mark.parametrize("family", OPERATED)
-def test_the_operators_of_a_family_load_no_other(family: str) -> None:
-    assert loaded((f"{family}.operators", "NONE")) == ({family}, True)
+def test_the_operators_of_a_family_load_no_other() -> None:
+    operators = {family: [f"{family}.operators"] for family in OPERATED}
+    assert loaded(("torch",), operators) == {family: ({family}, True) for family in OPERATED}
 
 
 def test_every_component_is_of_the_family_that_declares_it() -> None:
