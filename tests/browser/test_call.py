@@ -98,7 +98,7 @@ def test_a_session_is_called_and_ended_where_it_is_seen(person: Person, place: P
     reached = page.get_by_label("Its address", exact=True)
     address = f"{person.running.told['url']}/v1/tasks/{KEEPING}"
     expect(reached.get_by_text(address)).to_be_visible()
-    reached.get_by_role("button", name="Copy its address").click()
+    reached.get_by_role("button", name="Copy the address").click()
     assert page.evaluate("() => navigator.clipboard.readText()") == address
     held = page.get_by_role("region", name="Sessions").get_by_role("row").filter(has_text="idle for")
     expect(held).to_have_count(1)
@@ -106,7 +106,7 @@ def test_a_session_is_called_and_ended_where_it_is_seen(person: Person, place: P
     person.look("held")
     held.get_by_role("button", name=re.compile("^End ")).click()
     page.get_by_role("dialog").get_by_role("button", name="End it").click()
-    expect(page.get_by_text("None is held.")).to_be_visible()
+    expect(page.get_by_text("No session is open.")).to_be_visible()
     person.look("ended")
 
 

@@ -34,7 +34,7 @@ def test_wires_are_there_from_near_and_far_and_on_every_visit(person: Person) ->
     expect(person.page.locator(".react-flow")).to_have_count(0)
     person.tab("Graph")
     expect(lines(person)).to_have_count(counts[SEE])
-    person.page.get_by_role("button", name="Hide wires").click()
+    person.page.get_by_role("button", name="Hide all wires").click()
     expect(lines(person)).to_have_count(0)
     person.select("use:llm")
     expect(lines(person)).to_have_count(1)
@@ -158,11 +158,11 @@ def test_steps_are_lined_up_and_notes_and_frames_resized(person: Person) -> None
     person.press("Control+a")
     on(person, "use:vit_encoder", "Align tops")
     layout(lambda found: len(tops(found)) == 1)
-    expect(person.page.get_by_role("button", name="Lay out the selection anew (Shift+L)")).to_be_visible()
+    expect(person.page.get_by_role("button", name="Lay out the selection again (Shift+L)")).to_be_visible()
 
     person.press("Escape")
     person.select("use:llm")
-    expect(person.page.get_by_role("button", name="Lay out all anew (L)")).to_be_visible()
+    expect(person.page.get_by_role("button", name="Lay out everything again (L)")).to_be_visible()
     lined = person.node("use:llm").get_attribute("style") or ""
     person.press("Shift+L")
     expect(person.node("use:llm")).not_to_have_attribute("style", lined)
@@ -197,7 +197,7 @@ def test_a_wire_between_components_is_an_edge_or_a_stream(person: Person) -> Non
     assert [f"@stream.{stream['name']}", "chain_sum.items"] in made["walks"]["chain"]["edges"]
     person.press("Control+z")
 
-    person.page.get_by_label("Light the way of").select_option("produce")
+    person.page.get_by_label("Highlight").select_option("produce")
     person.connect("pace.value", "item.value")
     lit = person.stored("parts", lambda found: ["pace.value", "item.value"] in found["walks"]["produce"]["edges"])
     assert ["limit.value", "item.value"] not in lit["walks"]["produce"]["edges"]

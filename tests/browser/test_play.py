@@ -31,7 +31,7 @@ def test_a_picture_is_watched_handed_on_edited_and_described(person: Person) -> 
     expect(frame.get_by_text("final", exact=True)).to_be_visible()
     expect(frame.get_by_text("10 of 10")).to_be_visible()
     drawn = newest(frame)
-    person.look("drawn")
+    person.look("random")
 
     frame.get_by_role("button", name="Use it").click()
     page.get_by_role("menuitem", name="Edit a picture").click()

@@ -66,7 +66,7 @@ def test_somebody_elses_save_is_not_overwritten(person: Person) -> None:
     expect(walk(person, "Theirs 2")).to_be_visible()
     person.saved()
     person.stored("both", labelled("Theirs 2"))
-    person.page.get_by_role("button", name="Undo: Take the other version").click()
+    person.page.get_by_role("button", name="Undo: Use the other version").click()
     expect(walk(person, "Mine 2")).to_be_visible()
     person.stored("both", labelled("Mine 2"))
 

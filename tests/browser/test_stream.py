@@ -34,7 +34,7 @@ def draw_producer(person: Person) -> None:
     person.new_graph(NAME)
     new_walk(person, "produce")
     person.add("synthetic.tensor", (330, 120))
-    person.on_node("use:tensor", "Wrap into a Loop")
+    person.on_node("use:tensor", "Wrap in a Loop")
     person.in_place("Loop's name", "number")
     person.in_place("How many times", "count")
     person.connect("@loop.number", "tensor.value")
@@ -52,7 +52,7 @@ def cut_the_stream(person: Person) -> None:
     expect(inspector.get_by_role("img", name="Each item is a chunk of its own.")).to_be_visible()
     inspector.get_by_label("A chunk is").select_option("a sliding window")
     person.enter("Items of a window", "4")
-    person.enter("New ones each time", "2")
+    person.enter("New items each time", "2")
     picture = inspector.locator(".wg-chunks")
     expect(picture.get_by_text("delivered before")).to_be_visible()
     expect(picture.locator("rect.context").first).to_be_visible()
@@ -146,7 +146,7 @@ def deploy(person: Person) -> None:
     person.saved()
     person.tab("Deploy")
     page.locator(".wg-deploy").get_by_role("button", name="Deploy", exact=True).click()
-    rows = page.get_by_role("region", name="The version that serves").get_by_role("row")
+    rows = page.get_by_role("region", name="The serving version").get_by_role("row")
     expect(rows).to_have_count(4, timeout=600_000)
     for index in range(1, 4):
         expect(rows.nth(index)).to_contain_text("ready", timeout=600_000)
@@ -172,7 +172,7 @@ def play(person: Person) -> None:
 def new_walk(person: Person, name: str) -> None:
     page = person.page
     page.get_by_role("button", name="Add a Walk").click()
-    expect(page.get_by_text("This Walk does nothing yet.")).to_be_visible()
+    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
     person.enter("Name", name)
     expect(page.get_by_role("tab", name=re.compile(f"^{name}"))).to_have_attribute("aria-selected", "true")
 

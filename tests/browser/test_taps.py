@@ -45,7 +45,7 @@ def test_an_edge_is_tapped_and_shows_what_passes(person: Person, running: Servic
     person.canvas("Draw with guidance")
     edge_menu(person, "vae_decoder.pixels", "picture_out.pixels", "^Tap this edge")
     pixels = card(person, "vae_decoder.pixels")
-    expect(pixels).to_contain_text("Armed. The next value of a run is shown here.")
+    expect(pixels).to_contain_text("Waiting for the next value of a run.")
     edge_menu(person, "llm_cfg_text.velocity", "combine_cfg.velocity_text", "^Tap this edge")
     velocity = card(person, "llm_cfg_text.velocity")
     # What leaves the loop is its last value, not every iteration's.

@@ -97,7 +97,7 @@ def test_two_runs_are_compared_and_the_level_says_what_is_told(person: Person) -
     table = page.get_by_role("table", name="The second run against the first, largest change first")
     expect(table.get_by_role("row").filter(has_text="vae_decoder")).to_contain_text("1 → 1")
     person.look("compared")
-    page.get_by_role("button", name="Compare with none").click()
+    page.get_by_role("button", name="Stop comparing").click()
     expect(page.get_by_role("application")).to_have_count(1)
 
 

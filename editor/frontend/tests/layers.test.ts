@@ -7,6 +7,8 @@ import { crowded, cyclesIn, filesIn, importsAmong, modulesOf, stem, top, upward,
 /** Lowest first. */
 const ORDER: Order = {
   folders: [
+    // Sentences and labels of the page.
+    ["strings"],
     // What the service says, as types; widgets and words that know no document.
     ["messages", "ui"],
     // Graph and placement as data.
@@ -47,7 +49,7 @@ const ORDER: Order = {
   },
 };
 
-const VIEWS = ORDER.folders.slice(6, 10).flat();
+const VIEWS = ORDER.folders.slice(7, 11).flat();
 
 /** What views show of each other. */
 const SHARED = [

@@ -1,5 +1,6 @@
 // The control service over HTTP, same origin, the browser's own cookie. Every failure is an `ApiError`.
 import { parse, print, type Sources } from "../document/json";
+import { strings } from "../strings";
 
 export class ApiError extends Error {
   /** `status` 0: nobody answered. `code` is the service's stable one, where it gave one. */
@@ -55,14 +56,14 @@ export async function send(path: string, request: Request = {}): Promise<Respons
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "offline", "the service does not answer; is it running?");
+    throw new ApiError(0, "offline", strings.shell.theServiceDoesNotAnswer);
   }
   if (!response.ok) throw await refusal(response);
   return response;
 }
 
 async function refusal(response: Response): Promise<ApiError> {
-  const fallback = `the service answered ${response.status}`;
+  const fallback = strings.shell.theServiceAnswered(response.status);
   try {
     const problem = (await response.json()) as Record<string, unknown>;
     const message = String(problem["detail"] ?? problem["title"] ?? fallback);

@@ -7,6 +7,7 @@ import { IconButton, Select } from "../ui/kit";
 import type { Board } from "./gestures/board";
 import type { Shape } from "./edges/paths";
 import { groupsOf, tidy } from "./gestures/tidy";
+import { strings } from "../strings";
 
 export interface Prefs {
   map: boolean;
@@ -28,16 +29,16 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
   const { flow } = board;
   const set = (change: Partial<Prefs>) => onPrefs({ ...prefs, ...change });
   return (
-    <div className="wg-bar" role="toolbar" aria-label="View">
-      <IconButton label="Zoom out" onClick={() => void flow.zoomOut({ duration: 120 })}>
+    <div className="wg-bar" role="toolbar" aria-label={strings.canvas.view}>
+      <IconButton label={strings.canvas.zoomOut} onClick={() => void flow.zoomOut({ duration: 120 })}>
         <ZoomOut size={15} />
       </IconButton>
       <Zoom board={board} />
-      <IconButton label="Zoom in" onClick={() => void flow.zoomIn({ duration: 120 })}>
+      <IconButton label={strings.canvas.zoom} onClick={() => void flow.zoomIn({ duration: 120 })}>
         <ZoomIn size={15} />
       </IconButton>
       <IconButton
-        label="Show all (F)"
+        label={strings.canvas.showAllF}
         onClick={() => void flow.fitView({ padding: 0.08, maxZoom: 1, duration: 200 })}
       >
         <Maximize size={15} />
@@ -45,7 +46,7 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
       <i className="wg-divider" aria-hidden />
       <LayOut board={board} />
       <IconButton
-        label={mapOff ? "No map above 300 nodes" : "Map"}
+        label={mapOff ? strings.canvas.noMapAbove300Nodes : strings.canvas.map}
         disabled={mapOff}
         aria-pressed={prefs.map && !mapOff}
         onClick={() => set({ map: !prefs.map })}
@@ -53,14 +54,14 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
         <MapIcon size={15} />
       </IconButton>
       <IconButton
-        label="Hide wires, but for those of what is selected"
+        label={strings.canvas.hideAllWiresExceptThose}
         aria-pressed={prefs.hideWires}
         onClick={() => set({ hideWires: !prefs.hideWires })}
       >
         <EyeOff size={15} />
       </IconButton>
       <IconButton
-        label="Straight wires"
+        label={strings.canvas.straightWires}
         aria-pressed={prefs.shape === "straight"}
         onClick={() => set({ shape: prefs.shape === "straight" ? "curved" : "straight" })}
       >
@@ -68,12 +69,12 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
       </IconButton>
       <i className="wg-divider" aria-hidden />
       <Select
-        aria-label="What colours the nodes"
+        aria-label={strings.canvas.colourNodes}
         value={lens}
         onChange={(value) => editor.see({ lens: value === "rank" ? "rank" : "kind" })}
         options={[
-          { value: "kind", label: "colour: what they make" },
-          { value: "rank", label: "colour: rank" },
+          { value: "kind", label: strings.canvas.colourOutputType },
+          { value: "rank", label: strings.canvas.colourRank },
         ]}
       />
     </div>
@@ -86,7 +87,7 @@ function LayOut({ board }: { board: Board }) {
   const some = groupsOf(board.model(), selection).length > 0;
   return (
     <IconButton
-      label={some ? "Lay out the selection anew (Shift+L)" : "Lay out all anew (L)"}
+      label={some ? strings.canvas.layOutTheSelectionAgain : strings.canvas.layOutEverythingAgainL}
       onClick={() => void tidy(board, some ? selection : [])}
     >
       <WandSparkles size={15} />
@@ -100,8 +101,8 @@ function Zoom({ board }: { board: Board }) {
     <button
       type="button"
       className="wg-button quiet wg-zoom"
-      title="Back to 100 % (1)"
-      aria-label={`Zoom is ${percent} %; back to 100 %`}
+      title={strings.canvas.backTo1001}
+      aria-label={strings.canvas.zoomIsBackTo100(percent)}
       onClick={() => void board.flow.zoomTo(1, { duration: 120 })}
     >
       {percent} %

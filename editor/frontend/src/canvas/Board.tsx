@@ -40,6 +40,7 @@ import { useFlow, useModel } from "./flow/useFlow";
 import { useFocusOn } from "./flow/useFocusOn";
 import { useGeometry } from "./flow/useGeometry";
 import { GRID } from "./shapes/geometry";
+import { strings } from "../strings";
 
 const NODES: NodeTypes = {
   use: UseNode,
@@ -137,7 +138,13 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
               >
                 <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
                 {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
-                  <MiniMap pannable zoomable ariaLabel="Map" nodeColor={mapColor} nodeStrokeWidth={0} />
+                  <MiniMap
+                    pannable
+                    zoomable
+                    ariaLabel={strings.canvas.map}
+                    nodeColor={mapColor}
+                    nodeStrokeWidth={0}
+                  />
                 )}
                 <Previews model={model} />
                 <TokenLayer tokens={flowing.tokens} />
@@ -274,10 +281,16 @@ function Hint({ canvas, model }: { canvas: Canvas; model: Model }) {
   if (steps) return null;
   return (
     <div className="wg-hint">
-      {canvas.kind === "components" ? <b>No components yet.</b> : <b>This Walk does nothing yet.</b>}
+      {canvas.kind === "components" ? (
+        <b>{strings.canvas.noComponentsYet}</b>
+      ) : (
+        <b>{strings.canvas.thisWalkHasNoSteps}</b>
+      )}
       <span>
-        Double-click, or press <kbd>Space</kbd>, to add {canvas.kind === "components" ? "a component" : "a step"}; or
-        drag one from the palette.
+        {strings.canvas.doubleClickOrPress} <kbd>{strings.canvas.space}</kbd>
+        {strings.canvas.toAddOrDragOne(
+          canvas.kind === "components" ? strings.canvas.aComponent : strings.canvas.aStep,
+        )}
       </span>
     </div>
   );

@@ -7,6 +7,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { attempt } from "./gestures/attempt";
 import { Located, worst } from "./model/problems";
+import { strings } from "../strings";
 
 export function Strip() {
   const editor = useEditor();
@@ -39,7 +40,7 @@ export function Strip() {
   };
   const add = () => {
     let made = "";
-    const done = attempt(editor, "Add a Walk", (graph) => {
+    const done = attempt(editor, strings.canvas.addAWalk, (graph) => {
       const { graph: changed, name } = addWalk(graph);
       made = name;
       return changed;
@@ -50,30 +51,35 @@ export function Strip() {
     if (!renaming) return;
     const { walk, what } = renaming;
     setRenaming(null);
-    if (what === "label") attempt(editor, "Name a Walk", (graph) => setWalkLabel(graph, walk, text));
-    else if (text && text !== walk && attempt(editor, "Rename a Walk", (graph) => renameWalk(graph, walk, text)))
+    if (what === "label") attempt(editor, strings.canvas.nameAWalk, (graph) => setWalkLabel(graph, walk, text));
+    else if (
+      text &&
+      text !== walk &&
+      attempt(editor, strings.canvas.renameAWalk, (graph) => renameWalk(graph, walk, text))
+    )
       open(text);
   };
   const entries = (walk: string): MenuEntry[] => {
     const index = names.indexOf(walk);
-    const shift = (by: number) => attempt(editor, "Move a Walk", (graph) => moveWalk(graph, walk, index + by));
+    const shift = (by: number) =>
+      attempt(editor, strings.canvas.moveAWalk, (graph) => moveWalk(graph, walk, index + by));
     return [
-      { label: "Change the label", keys: "double-click", run: () => setRenaming({ walk, what: "label" }) },
-      { label: "Rename", run: () => setRenaming({ walk, what: "name" }) },
+      { label: strings.canvas.changeTheLabel, keys: "double-click", run: () => setRenaming({ walk, what: "label" }) },
+      { label: strings.canvas.rename, run: () => setRenaming({ walk, what: "name" }) },
       {
-        label: "Duplicate",
-        run: () => void attempt(editor, "Duplicate a Walk", (graph) => duplicateWalk(graph, walk).graph),
+        label: strings.canvas.duplicate,
+        run: () => void attempt(editor, strings.canvas.duplicateAWalk, (graph) => duplicateWalk(graph, walk).graph),
       },
       {
-        label: "Light its way on Components",
+        label: strings.canvas.highlightItOnComponents,
         run: () => editor.see({ canvas: { kind: "components" }, lit: walk, selection: [] }),
       },
-      { label: "Move left", apart: true, disabled: index === 0, run: () => void shift(-1) },
-      { label: "Move right", disabled: index === names.length - 1, run: () => void shift(1) },
+      { label: strings.canvas.moveLeft, apart: true, disabled: index === 0, run: () => void shift(-1) },
+      { label: strings.canvas.moveRight, disabled: index === names.length - 1, run: () => void shift(1) },
       {
-        label: "Delete",
+        label: strings.canvas.delete,
         apart: true,
-        run: () => void attempt(editor, "Delete a Walk", (graph) => removeWalk(graph, walk)),
+        run: () => void attempt(editor, strings.canvas.deleteAWalk, (graph) => removeWalk(graph, walk)),
       },
     ];
   };
@@ -83,16 +89,16 @@ export function Strip() {
   };
   return (
     <div className="wg-strip">
-      <div className="wg-canvas-tabs" role="tablist" aria-label="Canvases" ref={list} onKeyDown={move}>
+      <div className="wg-canvas-tabs" role="tablist" aria-label={strings.canvas.canvases} ref={list} onKeyDown={move}>
         <button
           type="button"
           role="tab"
           aria-selected={current === null}
           tabIndex={current === null ? 0 : -1}
           onClick={() => open(null)}
-          title="All components, and all that Walks connect"
+          title={strings.canvas.allComponentsAndTheConnections}
         >
-          <Boxes size={13} aria-hidden /> Components
+          <Boxes size={13} aria-hidden /> {strings.canvas.components}
         </button>
         <i className="wg-divider" aria-hidden />
         {names.map((walk) => {
@@ -104,7 +110,7 @@ export function Strip() {
                 key={walk}
                 className="wg-input wg-rename"
                 autoFocus
-                aria-label={renaming.what === "label" ? "The Walk's label" : "The Walk's name"}
+                aria-label={renaming.what === "label" ? strings.canvas.theWalksLabel : strings.canvas.theWalksName}
                 defaultValue={renaming.what === "label" ? (walks?.[walk]?.label ?? "") : walk}
                 placeholder={walk}
                 onFocus={(event) => event.target.select()}
@@ -130,13 +136,16 @@ export function Strip() {
             >
               <span>{text}</span>
               {trouble && (
-                <b className={`wg-dot ${trouble}`} title={trouble === "error" ? "has problems" : "has warnings"} />
+                <b
+                  className={`wg-dot ${trouble}`}
+                  title={trouble === "error" ? strings.canvas.hasProblems : strings.canvas.hasWarnings}
+                />
               )}
             </button>
           );
         })}
       </div>
-      <IconButton label="Add a Walk" onClick={add}>
+      <IconButton label={strings.canvas.addAWalk} onClick={add}>
         <Plus size={14} />
       </IconButton>
       {canvas.kind === "components" && names.length > 0 && <Lens names={names} />}
@@ -152,9 +161,9 @@ function Lens({ names }: { names: string[] }) {
   const lit = useEditorState((state) => state.view.lit);
   return (
     <label className="wg-lens">
-      <span>Light the way of</span>
+      <span>{strings.canvas.highlight}</span>
       <select value={lit ?? ""} onChange={(event) => editor.see({ lit: event.target.value || null })}>
-        <option value="">no Walk</option>
+        <option value="">{strings.canvas.noWalk}</option>
         {names.map((name) => (
           <option key={name} value={name}>
             {walks?.[name]?.label || name}
@@ -171,7 +180,7 @@ function Crumbs({ walk, inside }: { walk: string; inside: string }) {
   const entry = body && factsOf(body).byId.get(inside);
   const go = (to: string | null) => editor.open({ kind: "walk", walk, inside: to });
   return (
-    <nav className="wg-crumbs" aria-label="Inside">
+    <nav className="wg-crumbs" aria-label={strings.canvas.inside}>
       <button type="button" onClick={() => go(null)}>
         {body?.label || walk}
       </button>

@@ -8,6 +8,7 @@ import { GRID } from "./shapes/geometry";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import { tidy } from "./gestures/tidy";
 import type { Point } from "./shapes/types";
+import { strings } from "../strings";
 
 type Act = (board: Board, event: KeyboardEvent) => void;
 
@@ -58,26 +59,26 @@ const ON_SELECTION = new Set(
 
 /** For the sheet of all keys. */
 export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] = [
-  { label: "Add at the pointer", keys: ["Space"] },
-  { label: "Delete", keys: ["Delete"] },
-  { label: "Delete, and join what it connected", keys: ["Shift+Delete"] },
-  { label: "Copy, cut, paste", keys: ["Mod+C", "Mod+X", "Mod+V"] },
-  { label: "Paste with incoming wires", keys: ["Mod+Shift+V"] },
-  { label: "Duplicate", keys: ["Mod+D"] },
-  { label: "Duplicate with incoming wires", keys: ["Shift+D"] },
-  { label: "Select all", keys: ["Mod+A"] },
-  { label: "Select an area", keys: ["Shift+drag"] },
-  { label: "Mute, bypass", keys: ["Mod+M", "Mod+B"] },
-  { label: "Wrap into a Sequence", keys: ["Mod+G"] },
-  { label: "Unwrap a container", keys: ["Mod+Shift+G"] },
-  { label: "Open or close a container", keys: ["O"] },
-  { label: "Enter a container; leave it", keys: ["Shift+Enter", "Escape"] },
-  { label: "Move what is selected", keys: ["Arrow keys"] },
-  { label: "Keep the container while dragging", keys: ["Alt+drag"] },
-  { label: "Show all, show the selection", keys: ["F", "Shift+F"] },
-  { label: "Lay out all, several selected", keys: ["L", "Shift+L"] },
-  { label: "Tap an edge, or its tap away", keys: ["T"] },
-  { label: "Zoom to 100 %, in, out", keys: ["1", "+", "-"] },
+  { label: strings.canvas.addAtThePointer, keys: ["Space"] },
+  { label: strings.canvas.delete, keys: ["Delete"] },
+  { label: strings.canvas.deleteAndJoinWhat, keys: ["Shift+Delete"] },
+  { label: strings.canvas.copyCutPaste, keys: ["Mod+C", "Mod+X", "Mod+V"] },
+  { label: strings.canvas.pasteWithIncomingWires, keys: ["Mod+Shift+V"] },
+  { label: strings.canvas.duplicate, keys: ["Mod+D"] },
+  { label: strings.canvas.duplicateWithIncomingWires, keys: ["Shift+D"] },
+  { label: strings.canvas.selectAll, keys: ["Mod+A"] },
+  { label: strings.canvas.selectAnArea, keys: ["Shift+drag"] },
+  { label: strings.canvas.muteBypass, keys: ["Mod+M", "Mod+B"] },
+  { label: strings.canvas.wrapInASequence, keys: ["Mod+G"] },
+  { label: strings.canvas.unwrapAContainer, keys: ["Mod+Shift+G"] },
+  { label: strings.canvas.openOrCloseAContainer, keys: ["O"] },
+  { label: strings.canvas.enterAContainerLeave, keys: ["Shift+Enter", "Escape"] },
+  { label: strings.canvas.moveWhatIsSelected, keys: ["Arrow keys"] },
+  { label: strings.canvas.stayInTheContainerWhile, keys: ["Alt+drag"] },
+  { label: strings.canvas.showAllShowTheSelection, keys: ["F", "Shift+F"] },
+  { label: strings.canvas.layOutEverything, keys: ["L", "Shift+L"] },
+  { label: strings.canvas.tapAnEdgeOrRemove, keys: ["T"] },
+  { label: strings.canvas.zoomTo100InOut, keys: ["1", "+", "-"] },
 ];
 
 export function onKey(event: KeyboardEvent, board: Board): void {

@@ -14,6 +14,7 @@ import { insertAt } from "./gestures/drop";
 import { groupsOf, tidy } from "./gestures/tidy";
 import type { Side } from "./shapes/geometry";
 import type { CanvasEdge, CanvasNode } from "./shapes/types";
+import { strings } from "../strings";
 
 type At = OpenMenu["at"];
 
@@ -26,43 +27,58 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
   if (node.data.kind === "container" && !many) {
     const { closed } = node.data;
     entries.push(
-      { label: closed ? "Open" : "Close", keys: "O", run: () => commands.toggleClosed(board) },
-      { label: "Enter: show its inside alone", keys: "Shift+Enter", run: () => commands.enter(board) },
-      { label: "Unwrap: take the container away", keys: "Mod+Shift+G", run: () => commands.unwrapSelection(board) },
+      {
+        label: closed ? strings.canvas.open : strings.canvas.close,
+        keys: "O",
+        run: () => commands.toggleClosed(board),
+      },
+      { label: strings.canvas.enterShowOnlyItsContents, keys: "Shift+Enter", run: () => commands.enter(board) },
+      {
+        label: strings.canvas.unwrapRemoveTheContainer,
+        keys: "Mod+Shift+G",
+        run: () => commands.unwrapSelection(board),
+      },
     );
   }
   if (node.data.kind === "use" && walk !== null && !many) {
     const id = `node:${node.data.node}`;
-    entries.push({ label: "Show on Components", run: () => board.editor.open({ kind: "components" }, [id]) });
+    entries.push({
+      label: strings.canvas.showOnComponents,
+      run: () => board.editor.open({ kind: "components" }, [id]),
+    });
   }
   if (node.data.kind === "use" && !many) {
     const instead = { id: node.id, node: node.data.node };
     entries.push(
-      { label: "Replace with…", run: () => board.openAdd(at, { instead }) },
+      { label: strings.canvas.replace2, run: () => board.openAdd(at, { instead }) },
       ...breakEntries(board.editor, selectedSpots(board.editor)),
     );
   }
   entries.push(
-    { label: "Copy", keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },
-    { label: "Cut", keys: "Mod+X", run: () => void cut(board) },
-    { label: "Duplicate", keys: "Mod+D", run: () => duplicate(board) },
+    { label: strings.canvas.copy, keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },
+    { label: strings.canvas.cut, keys: "Mod+X", run: () => void cut(board) },
+    { label: strings.canvas.duplicate, keys: "Mod+D", run: () => duplicate(board) },
   );
   if (items.length) {
-    entries.push({ label: "Duplicate with incoming wires", keys: "Shift+D", run: () => duplicate(board, true) });
+    entries.push({
+      label: strings.canvas.duplicateWithIncomingWires,
+      keys: "Shift+D",
+      run: () => duplicate(board, true),
+    });
     entries.push(...wraps(board), ...mutes(board, node));
   }
   if (many) entries.push(...lines(board));
   if (groupsOf(board.model(), selection).length)
     entries.push({
-      label: many ? "Lay out the selection" : "Lay out what is inside",
+      label: many ? strings.canvas.layOutTheSelection : strings.canvas.layOutTheContents,
       keys: "Shift+L",
       apart: !many,
       run: () => void tidy(board, selection),
     });
-  entries.push({ label: "Delete", keys: "Del", apart: true, run: () => commands.remove(board) });
+  entries.push({ label: strings.canvas.delete, keys: "Del", apart: true, run: () => commands.remove(board) });
   if (items.length)
     entries.push({
-      label: "Delete and join what it connected",
+      label: strings.canvas.deleteAndJoinWhat2,
       keys: "Shift+Del",
       run: () => commands.remove(board, true),
     });
@@ -71,9 +87,9 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
 
 function wraps(board: Board): MenuEntry[] {
   return [
-    { label: "Wrap into a Loop", apart: true, run: () => commands.wrapSelection(board, "loop") },
-    { label: "Wrap into a Parallel", run: () => commands.wrapSelection(board, "parallel") },
-    { label: "Wrap into a Sequence", keys: "Mod+G", run: () => commands.wrapSelection(board, "sequence") },
+    { label: strings.canvas.wrapInALoop, apart: true, run: () => commands.wrapSelection(board, "loop") },
+    { label: strings.canvas.wrapInAParallel, run: () => commands.wrapSelection(board, "parallel") },
+    { label: strings.canvas.wrapInASequence, keys: "Mod+G", run: () => commands.wrapSelection(board, "sequence") },
   ];
 }
 
@@ -81,13 +97,13 @@ function mutes(board: Board, node: CanvasNode): MenuEntry[] {
   const muted = "muted" in node.data ? node.data.muted : "";
   return [
     {
-      label: muted === "muted" ? "Let it run again" : "Mute: never run it",
+      label: muted === "muted" ? strings.canvas.unmute : strings.canvas.muteNeverRun,
       keys: "Mod+M",
       apart: true,
       run: () => commands.toggleMuted(board, "muted"),
     },
     {
-      label: muted === "bypassed" ? "Bypass no more" : "Bypass: pass its input on",
+      label: muted === "bypassed" ? strings.canvas.removeTheBypass : strings.canvas.bypassPassItsInputThrough,
       keys: "Mod+B",
       run: () => commands.toggleMuted(board, "bypassed"),
     },
@@ -101,12 +117,12 @@ function lines(board: Board): MenuEntry[] {
     run: () => commands.align(board, to),
   });
   return [
-    side("Align left", "left", true),
-    side("Align right", "right"),
-    side("Align tops", "top"),
-    side("Align bottoms", "bottom"),
-    { label: "Even gaps across", run: () => commands.distribute(board, "x") },
-    { label: "Even gaps down", run: () => commands.distribute(board, "y") },
+    side(strings.canvas.alignLeft, "left", true),
+    side(strings.canvas.alignRight, "right"),
+    side(strings.canvas.alignTops, "top"),
+    side(strings.canvas.alignBottoms, "bottom"),
+    { label: strings.canvas.evenGapsAcross, run: () => commands.distribute(board, "x") },
+    { label: strings.canvas.evenGapsDown, run: () => commands.distribute(board, "y") },
   ];
 }
 
@@ -126,26 +142,28 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
     const all = data.chips.includes("all");
     entries.push(
       change(
-        each ? "Not each by itself" : "Each: one value an iteration",
+        each ? strings.canvas.holdTheSameValue : strings.canvas.eachOneSlicePerIteration,
         (graph) => setEdge(graph, walk, data.index, { each: !each, ...(each ? {} : { collect: false }) }),
         taps,
       ),
-      change(all ? "Only the last value" : "Collect the values of all iterations", (graph) =>
+      change(all ? strings.canvas.onlyTheLastValue : strings.canvas.collectTheValuesOfAll, (graph) =>
         setEdge(graph, walk, data.index, { collect: !all, ...(all ? {} : { each: false }) }),
       ),
       data.carried
-        ? change("Use it in the same iteration", (graph) => makeForward(graph, walk, data.index))
-        : change("Carry it to the next iteration", (graph) => makeCarried(graph, walk, data.index)),
+        ? change(strings.canvas.useItInTheSameIteration, (graph) => makeForward(graph, walk, data.index))
+        : change(strings.canvas.carryItToTheNext, (graph) => makeCarried(graph, walk, data.index)),
     );
   }
   if (data?.points.length)
-    entries.push(change("Straighten", (graph) => setReroutes(graph, board.canvas, `${data.from}>${data.to}`, [])));
+    entries.push(
+      change(strings.canvas.straighten, (graph) => setReroutes(graph, board.canvas, `${data.from}>${data.to}`, [])),
+    );
   entries.push(
-    { label: "Select what it comes from", apart: entries.length > 0, run: () => board.editor.select(edge.source) },
-    { label: "Select what it goes to", run: () => board.editor.select(edge.target) },
+    { label: strings.canvas.selectItsSource, apart: entries.length > 0, run: () => board.editor.select(edge.source) },
+    { label: strings.canvas.selectItsTarget, run: () => board.editor.select(edge.target) },
   );
   if (!edge.id.startsWith("wire:"))
-    entries.push({ label: "Delete", keys: "Del", apart: true, run: () => commands.remove(board) });
+    entries.push({ label: strings.canvas.delete, keys: "Del", apart: true, run: () => commands.remove(board) });
   return { at, entries };
 }
 
@@ -159,22 +177,26 @@ export function paneMenu(board: Board, at: At): OpenMenu {
   return {
     at,
     entries: [
-      { label: walk ? "Add a step…" : "Add a component…", keys: "Space", run: () => board.openAdd(at) },
+      {
+        label: walk ? strings.canvas.addAStep2 : strings.canvas.addAComponent,
+        keys: "Space",
+        run: () => board.openAdd(at),
+      },
       ...(walk
         ? [
-            put("loop", "Add a Loop"),
-            put("parallel", "Add a Parallel"),
-            put("sequence", "Add a Sequence"),
-            put("fork", "Add a Fork"),
+            put("loop", strings.canvas.addALoop),
+            put("parallel", strings.canvas.addAParallel),
+            put("sequence", strings.canvas.addASequence),
+            put("fork", strings.canvas.addAFork),
           ]
         : []),
-      put("note", "Add a note"),
-      put("frame", "Add a frame"),
-      { label: "Paste", keys: "Mod+V", apart: true, run: () => void paste(board, false) },
-      { label: "Paste with incoming wires", keys: "Mod+Shift+V", run: () => void paste(board, true) },
-      { label: "Select all", keys: "Mod+A", run: () => commands.selectAll(board) },
-      { label: "Lay out all anew", keys: "L", apart: true, run: () => void tidy(board) },
-      { label: "Show all", keys: "F", run: () => commands.fit(board, false) },
+      put("note", strings.canvas.addANote),
+      put("frame", strings.canvas.addAFrame),
+      { label: strings.canvas.paste, keys: "Mod+V", apart: true, run: () => void paste(board, false) },
+      { label: strings.canvas.pasteWithIncomingWires, keys: "Mod+Shift+V", run: () => void paste(board, true) },
+      { label: strings.canvas.selectAll, keys: "Mod+A", run: () => commands.selectAll(board) },
+      { label: strings.canvas.layOutEverythingAgain, keys: "L", apart: true, run: () => void tidy(board) },
+      { label: strings.canvas.showAll, keys: "F", run: () => commands.fit(board, false) },
     ],
   };
 }

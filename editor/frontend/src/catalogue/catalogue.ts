@@ -1,6 +1,7 @@
 // The palette's components as the service declares them, loaded once for the page.
 import { call } from "../api/client";
 import type { Catalogue, Component } from "../messages/answers";
+import { strings } from "../strings";
 
 let loading: Promise<Catalogue> | null = null;
 
@@ -41,9 +42,9 @@ export function title(component: Component | string): string {
 }
 
 const COSTS: Record<string, string> = {
-  compute: "bound by arithmetic",
-  memory: "bound by memory reads",
-  launch: "Tiny op (launch-bound)",
+  compute: strings.shell.computeBound,
+  memory: strings.shell.memoryBound,
+  launch: strings.shell.tinyOpLaunchBound,
 };
 
 /** What bounds its speed, in words. */
@@ -52,9 +53,9 @@ export function costText(cost: string): string {
 }
 
 const STATE_KINDS: Record<string, string> = {
-  paged_kv: "KV cache",
+  paged_kv: strings.shell.kvCache,
   tensor: "tensor",
-  rng: "random numbers",
+  rng: strings.shell.randomNumbers,
 };
 
 export function stateKindText(kind: string): string {

@@ -11,6 +11,7 @@ import { showAge } from "../ui/words";
 import { setIteration } from "./model/actions";
 import { breakWords, isLooped, readIteration } from "./model/breaks";
 import { entryOf } from "./model/calls";
+import { strings } from "../strings";
 
 export interface BreakRow extends BreakShown {
   deployment: string;
@@ -27,14 +28,14 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
     <div className="wg-breaks">
       <Table
         columns={[
-          "Before",
-          "In iteration",
-          "Runs",
-          "Expires in",
+          strings.debug.before,
+          strings.debug.inIteration,
+          strings.debug.runs,
+          strings.debug.expires,
           {
             children: (
               <Button kind="quiet" onClick={clear}>
-                Remove all
+                {strings.debug.removeAll}
               </Button>
             ),
           },
@@ -45,7 +46,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
             <tr key={row.id}>
               <td>
                 <Where row={row} several={several} />
-                {row.inside && <small>Runs that start from now go step by step while it is armed.</small>}
+                {row.inside && <small>{strings.debug.whileItIsSetNew}</small>}
               </td>
               <td>
                 <Iteration key={String(row.iteration)} row={row} />
@@ -54,7 +55,7 @@ export function Breakpoints({ rows, several }: { rows: readonly BreakRow[]; seve
               <td>{showAge(row.expires_at - now)}</td>
               <td>
                 <IconButton
-                  label={`Remove the breakpoint before ${row.use}`}
+                  label={strings.debug.removeTheBreakpointBefore(row.use)}
                   onClick={() => void ask(editor, () => watchOf(row.deployment).removeBreakpoint(row.id))}
                 >
                   <Trash2 size={13} />
@@ -79,13 +80,13 @@ function Where({ row, several }: { row: BreakRow; several: boolean }) {
         type="button"
         className="wg-dock-link"
         disabled={!entry}
-        title={entry ? "Show it on the canvas" : "The open graph has no such step"}
+        title={entry ? strings.debug.showItOnTheCanvas : strings.debug.theOpenGraphHasNo}
         onClick={() => entry && go(editor, { tab: "graph", canvas, selection: [entry.id] })}
       >
         <i className="wg-break-sign" aria-hidden /> {row.use}
       </button>{" "}
-      in {row.walk}
-      {several && ` of ${row.deployment}`}
+      {strings.debug.in(row.walk)}
+      {several && strings.debug.of(row.deployment)}
     </>
   );
 }
@@ -104,10 +105,10 @@ function Iteration({ row }: { row: BreakRow }) {
   };
   return (
     <Input
-      aria-label={`Iteration in which runs pause before ${row.use}`}
+      aria-label={strings.debug.iterationInWhichRunsPause(row.use)}
       aria-invalid={wrong}
       inputMode="numeric"
-      placeholder="every"
+      placeholder={strings.debug.every}
       defaultValue={row.iteration === null ? "" : String(row.iteration + 1)}
       onBlur={(event) => enter(event.currentTarget)}
       onKeyDown={(event) => event.key === "Enter" && enter(event.currentTarget)}

@@ -20,6 +20,7 @@ import {
   type Row,
 } from "./model/differences";
 import type { Comparison } from "./model/state";
+import { strings } from "../strings";
 
 /** The service tells no more rows than this. */
 const MOST_ROWS = 500;
@@ -54,7 +55,8 @@ function Found({ found, alone }: { found: Differences; alone: boolean }) {
         <Badge kind={verdict.kind}>{verdict.title}</Badge>
         <span>{verdict.detail}</span>
         <span className="runs">
-          <code title={found.a}>{found.a.slice(0, 8)}</code> and <code title={found.b}>{found.b.slice(0, 8)}</code>
+          <code title={found.a}>{found.a.slice(0, 8)}</code> {strings.debug.and}{" "}
+          <code title={found.b}>{found.b.slice(0, 8)}</code>
         </span>
       </div>
       {found.first && <First row={found.first} alone={alone} />}
@@ -71,7 +73,12 @@ function Source({ walk, source, alone }: { walk: string; source: string; alone: 
   const place = alone ? null : locateSource(graph, walk, source);
   if (!place) return <code>{source}</code>;
   return (
-    <button type="button" className="wg-dock-link" title="Show it on the canvas" onClick={() => go(editor, place)}>
+    <button
+      type="button"
+      className="wg-dock-link"
+      title={strings.debug.showItOnTheCanvas}
+      onClick={() => go(editor, place)}
+    >
       <code>{source}</code>
     </button>
   );
@@ -79,7 +86,7 @@ function Source({ walk, source, alone }: { walk: string; source: string; alone: 
 
 function First({ row, alone }: { row: Row; alone: boolean }) {
   return (
-    <section className="first" aria-label="The first difference">
+    <section className="first" aria-label={strings.debug.theFirstDifference}>
       <p>
         <Prose text={firstWords(row)} /> {!alone && <Shown walk={row.walk} source={row.source} />}
       </p>
@@ -95,7 +102,7 @@ function Shown({ walk, source }: { walk: string; source: string }) {
   if (!place) return null;
   return (
     <button type="button" className="wg-dock-link" onClick={() => go(editor, place)}>
-      Show the edge
+      {strings.debug.showTheEdge}
     </button>
   );
 }
@@ -114,10 +121,13 @@ function Beside({ row }: { row: Row }) {
       figure(a?.[name] ?? null),
       figure(b?.[name] ?? null),
     ]),
-    ["not finite", notFinite(a), notFinite(b)],
+    [strings.debug.notFinite, notFinite(a), notFinite(b)],
   ];
   return (
-    <Table className="wg-table beside" columns={[{}, `first, rank ${row.rank_a}`, `second, rank ${row.rank_b}`]}>
+    <Table
+      className="wg-table beside"
+      columns={[{}, strings.debug.firstRank(row.rank_a), strings.debug.secondRank(row.rank_b)]}
+    >
       <tbody>
         {lines.map(([name, left, right]) => (
           <tr key={name} className={left === right ? "" : "other"}>
@@ -137,12 +147,13 @@ function notFinite(statistics: Row["statistics_a"]): string {
 
 function Outputs({ outputs }: { outputs: readonly OutputDifference[] }) {
   return (
-    <section aria-label="Outputs that differ">
-      <h3>Outputs</h3>
+    <section aria-label={strings.debug.outputsThatDiffer}>
+      <h3>{strings.debug.outputs}</h3>
       <ul>
         {outputs.map(({ name, index, max_abs }) => (
           <li key={`${name} ${index}`}>
-            <code>{name}</code> {index + 1}: {max_abs === null ? "other content" : `up to ${figure(max_abs)} apart`}
+            <code>{name}</code> {index + 1}:{" "}
+            {max_abs === null ? strings.debug.contentDiffers : strings.debug.differsByUp(figure(max_abs))}
           </li>
         ))}
       </ul>
@@ -152,14 +163,20 @@ function Outputs({ outputs }: { outputs: readonly OutputDifference[] }) {
 
 function Groups({ groups, rows, alone }: { groups: readonly Group[]; rows: number; alone: boolean }) {
   return (
-    <section className="all" aria-label="Places that differ">
+    <section className="all" aria-label={strings.debug.placesThatDiffer}>
       <h3>
-        {plural(groups.length, "place")} in the order in which they part
-        {rows >= MOST_ROWS && `; the first ${MOST_ROWS} values`}
+        {strings.debug.inTheOrder(plural(groups.length, "place"))}
+        {rows >= MOST_ROWS && strings.debug.theFirstValues(MOST_ROWS)}
       </h3>
       <Table
         className="wg-table places"
-        columns={["Values of", "In Walk", "Differ", "By iteration", { className: "number", children: "Most apart" }]}
+        columns={[
+          strings.debug.values,
+          strings.debug.inWalk,
+          strings.debug.differ,
+          strings.debug.byIteration,
+          { className: "number", children: strings.debug.largestDifference },
+        ]}
       >
         {groups.map((group) => (
           <GroupRows key={group.key} group={group} alone={alone} />
@@ -179,7 +196,7 @@ function GroupRows({ group, alone }: { group: Group; alone: boolean }) {
             type="button"
             className="fold"
             aria-expanded={open}
-            aria-label={`${open ? "Fold" : "Show"} the values of ${group.source}`}
+            aria-label={strings.debug.theValues(open ? strings.debug.hide : strings.debug.show, group.source)}
             onClick={() => setOpen(!open)}
           >
             <ChevronRight size={13} className={open ? "open" : ""} aria-hidden />
@@ -197,8 +214,8 @@ function GroupRows({ group, alone }: { group: Group; alone: boolean }) {
         group.rows.map((row, index) => (
           <tr key={index} className="value">
             <td colSpan={2}>
-              step {row.step + 1}
-              {row.iteration.length > 0 && `, iteration ${showIteration(row.iteration)}`}
+              {strings.debug.step(row.step + 1)}
+              {row.iteration.length > 0 && strings.debug.iteration(showIteration(row.iteration))}
             </td>
             <td colSpan={2}>{aboutRow(row)}</td>
             <td className="number">{figure(row.max_abs)}</td>
@@ -219,7 +236,7 @@ function Bars({ rows }: { rows: readonly Row[] }) {
       width={Math.max(1, shown.length) * width}
       height={18}
       role="img"
-      aria-label={`How far apart, over ${plural(rows.length, "value")}`}
+      aria-label={strings.debug.differenceOver(plural(rows.length, "value"))}
     >
       {shown.map((row, index) => (
         <rect
@@ -230,7 +247,11 @@ function Bars({ rows }: { rows: readonly Row[] }) {
           height={heights[index]! * 18}
         >
           <title>
-            {`step ${row.step + 1}${row.iteration.length ? `, iteration ${showIteration(row.iteration)}` : ""}: ${aboutRow(row)}`}
+            {strings.debug.stepWithRow(
+              row.step + 1,
+              row.iteration.length ? strings.debug.iteration(showIteration(row.iteration)) : "",
+              aboutRow(row),
+            )}
           </title>
         </rect>
       ))}

@@ -15,6 +15,7 @@ import { DifferencesPane } from "./DifferencesPane";
 import { pausedIn, useWatches } from "./model/hooks";
 import { PausedPane } from "./PausedPane";
 import { debuggingOf, showPane, useDebugging, type Pane } from "./model/state";
+import { strings } from "../strings";
 
 export function DebugDock({ alone = false }: { alone?: boolean }) {
   const editor = useEditor();
@@ -31,25 +32,41 @@ export function DebugDock({ alone = false }: { alone?: boolean }) {
   useFollowing(editor, current, alone);
   useOwnKeys(editor, alone && current !== null);
   const panes: { value: Pane; label: string }[] = [];
-  if (all.length) panes.push({ value: "paused", label: all.length > 1 ? `Paused (${all.length})` : "Paused" });
-  if (breaks.length) panes.push({ value: "breakpoints", label: `Breakpoints (${breaks.length})` });
-  if (comparison) panes.push({ value: "differences", label: "Differences" });
+  if (all.length)
+    panes.push({ value: "paused", label: all.length > 1 ? strings.debug.paused(all.length) : strings.debug.paused2 });
+  if (breaks.length) panes.push({ value: "breakpoints", label: strings.debug.breakpoints(breaks.length) });
+  if (comparison) panes.push({ value: "differences", label: strings.debug.differences });
   const [first] = panes;
   if (!first) return null;
   const pane = panes.some(({ value }) => value === wanted) ? wanted : first.value;
   const toggle = () => debuggingOf(editor).setState({ open: !open });
   return (
-    <section className={`wg-dock ${open ? "open" : ""} ${current ? "paused" : ""}`} aria-label="Debugger">
+    <section
+      className={`wg-dock ${open ? "open" : ""} ${current ? "paused" : ""}`}
+      aria-label={strings.debug.debugger}
+    >
       <header>
-        <Tabs label="Debugger" value={pane} onChange={(value) => showPane(editor, value)} tabs={panes} />
+        <Tabs
+          label={strings.debug.debugger}
+          value={pane}
+          onChange={(value) => showPane(editor, value)}
+          tabs={panes}
+        />
         {current && <Controls paused={current} all={all} alone={alone} />}
         <i className="spring" />
         {pane === "differences" && (
-          <IconButton label="Close the comparison" onClick={() => debuggingOf(editor).setState({ comparison: null })}>
+          <IconButton
+            label={strings.debug.closeTheComparison}
+            onClick={() => debuggingOf(editor).setState({ comparison: null })}
+          >
             <X size={15} />
           </IconButton>
         )}
-        <IconButton label={open ? "Fold the debugger" : "Unfold the debugger"} aria-expanded={open} onClick={toggle}>
+        <IconButton
+          label={open ? strings.debug.collapseTheDebugger : strings.debug.expandTheDebugger}
+          aria-expanded={open}
+          onClick={toggle}
+        >
           {open ? <ChevronDown size={15} /> : <ChevronUp size={15} />}
         </IconButton>
       </header>
@@ -79,36 +96,36 @@ function Controls({ paused, all, alone }: ControlsProps) {
   const options = all.map(({ run, deployment }) => ({ value: run, label: `${deployment} · ${run.slice(0, 8)}` }));
   const button = (label: string, key: string) => (key ? `${label} (${key})` : label);
   return (
-    <div className="controls" role="toolbar" aria-label="Steps of the paused run">
+    <div className="controls" role="toolbar" aria-label={strings.debug.stepsOfThePausedRun}>
       {all.length > 1 && (
         <Select
-          aria-label="Paused run"
+          aria-label={strings.debug.pausedRun}
           value={paused.run}
           options={options}
           onChange={(run) => debuggingOf(editor).setState({ run, call: null })}
         />
       )}
       <IconButton
-        label={button("Resume", hint("debug.resume", keys))}
+        label={button(strings.debug.resume, hint("debug.resume", keys))}
         onClick={() => void steer(editor, paused, "resume")}
       >
         <Play size={15} />
       </IconButton>
       <IconButton
-        label={button("Step: make the one call, then pause", hint("debug.step", keys))}
+        label={button(strings.debug.stepMakeOneCallThen, hint("debug.step", keys))}
         disabled={!next}
         onClick={() => void steer(editor, paused, "step")}
       >
         <StepForward size={15} />
       </IconButton>
       <IconButton
-        label={button("Go on to the loop's next iteration", hint("debug.iteration", keys))}
+        label={button(strings.debug.continueToTheLoopsNext, hint("debug.iteration", keys))}
         disabled={!next?.iteration.length}
         onClick={() => void steer(editor, paused, "iteration")}
       >
         <Repeat1 size={15} />
       </IconButton>
-      <IconButton label="Abort the run" onClick={() => void abort(editor, paused.run)}>
+      <IconButton label={strings.debug.abortTheRun} onClick={() => void abort(editor, paused.run)}>
         <Square size={13} />
       </IconButton>
       <span className="words" role="status">
@@ -118,7 +135,7 @@ function Controls({ paused, all, alone }: ControlsProps) {
         </span>
       </span>
       {!alone && next && (
-        <IconButton label="Show it on the canvas" onClick={() => showCall(editor, next)}>
+        <IconButton label={strings.debug.showItOnTheCanvas} onClick={() => showCall(editor, next)}>
           <Crosshair size={15} />
         </IconButton>
       )}

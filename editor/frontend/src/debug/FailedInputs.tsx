@@ -5,6 +5,7 @@ import { alarm, figure, typeWords } from "../taps/looks";
 import { showIteration } from "./model/calls";
 import { fedTo, recorded } from "./model/recorded";
 import { Table } from "../ui/Table";
+import { strings } from "../strings";
 
 interface Props {
   run: string;
@@ -31,9 +32,9 @@ export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
         {onRecord && (
           <p className="wg-fed-none">
             <button type="button" className="wg-dock-link" onClick={onRecord}>
-              Run it again recorded
+              {strings.debug.runItAgainRecorded}
             </button>{" "}
-            to see the values that go into {node}.
+            {strings.debug.toSeeTheInputs(node)}
           </p>
         )}
       </>
@@ -42,8 +43,14 @@ export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
   return (
     <Table
       className="wg-table wg-fed"
-      aria-label={`What went into ${node}`}
-      columns={["Into", "From", "Last value", "Iteration", "Figures"]}
+      aria-label={strings.debug.inputs(node)}
+      columns={[
+        strings.debug.into,
+        strings.debug.from,
+        strings.debug.lastValue,
+        strings.debug.iteration2,
+        strings.debug.figures,
+      ]}
     >
       <tbody>
         {fed.map(({ to, from, sample }) => (
@@ -54,7 +61,7 @@ export function FailedInputs({ run, walk, node, given, onRecord }: Props) {
             <td>
               <code>{from}</code>
             </td>
-            <td>{sample ? <code>{typeWords(sample)}</code> : "nothing was told"}</td>
+            <td>{sample ? <code>{typeWords(sample)}</code> : strings.debug.nothingWasReported}</td>
             <td>{sample ? showIteration(sample.iteration) || "–" : ""}</td>
             <td>{sample?.statistics && (alarm(sample.statistics) || figuresOf(sample.statistics))}</td>
           </tr>
@@ -68,7 +75,7 @@ function Given({ node, given }: Pick<Props, "node" | "given">) {
   const ports = Object.entries(given);
   if (ports.length === 0) return null;
   return (
-    <table className="wg-table wg-fed" aria-label={`What ${node} was given`}>
+    <table className="wg-table wg-fed" aria-label={strings.debug.valuesGiven(node)}>
       <tbody>
         {ports.map(([port, words]) => (
           <tr key={port}>
@@ -86,5 +93,5 @@ function Given({ node, given }: Pick<Props, "node" | "given">) {
 }
 
 function figuresOf({ low, mean, high }: { low: number; mean: number; high: number }): string {
-  return `${figure(low)} to ${figure(high)}, mean ${figure(mean)}`;
+  return strings.debug.toMean(figure(low), figure(high), figure(mean));
 }

@@ -8,6 +8,7 @@ import { Badge, IconButton, Prose } from "../ui/kit";
 import { currentCall, steer, type PausedShown } from "./model/actions";
 import { inOrder, isFed, keyOfCall, nameOfCall, placeOfCall, stateWords } from "./model/calls";
 import { debuggingOf, useDebugging } from "./model/state";
+import { strings } from "../strings";
 
 /** Kinds of states, where samples of ports have a modality. */
 const STATES: ReadonlySet<string> = new Set(["paged_kv", "tensor", "rng"]);
@@ -22,15 +23,15 @@ export function PausedPane({ paused }: { paused: PausedShown }) {
     <div className="wg-paused">
       <div className="calls">
         <p className="about">
-          {paused.deployment} · run <code title={paused.run}>{paused.run.slice(0, 8)}</code>
-          {paused.breakpoint && <Badge kind="bad">breakpoint</Badge>}
+          {strings.debug.run(paused.deployment)} <code title={paused.run}>{paused.run.slice(0, 8)}</code>
+          {paused.breakpoint && <Badge kind="bad">{strings.debug.breakpoint}</Badge>}
         </p>
         {held.length === 0 && (
           <p className="wg-dock-quiet" role="status">
-            No call is held yet. What runs already comes to its end first.
+            {strings.debug.noCallIsHeldYet}
           </p>
         )}
-        <ul aria-label="Calls that are held">
+        <ul aria-label={strings.debug.heldCalls}>
           {held.map((call) => (
             <li key={keyOfCall(call)} className={call === chosen ? "chosen" : ""}>
               <button
@@ -46,7 +47,7 @@ export function PausedPane({ paused }: { paused: PausedShown }) {
               </button>
               {held.length > 1 && (
                 <IconButton
-                  label={`Make this call: ${nameOfCall(call).replaceAll("`", "")}`}
+                  label={strings.debug.makeThisCall(nameOfCall(call).replaceAll("`", ""))}
                   onClick={() => {
                     debuggingOf(editor).setState({ call: keyOfCall(call) });
                     void steer(editor, paused, "step");
@@ -81,22 +82,17 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
       <div className="inputs">
         <p className="wg-dock-quiet">
           {isFed(graph, call) === false
-            ? "Nothing goes into it."
+            ? strings.debug.itHasNoInputs
             : call.node
-              ? "What goes into it was not told to this page: it is told once, when the run comes here."
-              : "A state is copied or moved here: no values go in."}
+              ? strings.debug.itsInputsAreNotKnown
+              : strings.debug.aStateIsCopied}
         </p>
       </div>
     );
   return (
     <div className="inputs">
-      {call.loop && (
-        <p className="wg-dock-quiet">
-          The device runs this loop as a whole, and holds it now. Set a breakpoint inside it, and runs that start then
-          go through it step by step.
-        </p>
-      )}
-      <Values title="Goes in" samples={inputs} whole={call.loop !== ""} />
+      {call.loop && <p className="wg-dock-quiet">{strings.debug.thisIsADeviceLoop}</p>}
+      <Values title={strings.debug.inputs2} samples={inputs} whole={call.loop !== ""} />
       <States samples={states} whole={call.loop !== ""} />
     </div>
   );
@@ -113,8 +109,8 @@ function States({ samples, whole }: Omit<ValuesProps, "title">) {
   return (
     <>
       {others.length > 0 && (
-        <section aria-label="States">
-          <h3>States</h3>
+        <section aria-label={strings.debug.states}>
+          <h3>{strings.debug.states}</h3>
           <ul className="states">
             {others.map(({ sample }) => (
               <li key={sample.source}>
@@ -124,7 +120,11 @@ function States({ samples, whole }: Omit<ValuesProps, "title">) {
           </ul>
         </section>
       )}
-      <Values title={others.length ? "Tensors kept" : "States"} samples={tensors} whole={whole} />
+      <Values
+        title={others.length ? strings.debug.tensorsKept : strings.debug.states}
+        samples={tensors}
+        whole={whole}
+      />
     </>
   );
 }

@@ -3,6 +3,7 @@ import { X } from "lucide-react";
 import { useEditor } from "../store/react";
 import { IconButton } from "../ui/kit";
 import { debuggingOf, useDebugging } from "./model/state";
+import { strings } from "../strings";
 
 export function UpTo() {
   const editor = useEditor();
@@ -12,9 +13,12 @@ export function UpTo() {
     <div className="wg-up-to" role="status">
       <i className="wg-break-sign" aria-hidden />
       <span>
-        The next run goes on to <code>{spot.use}</code> in {spot.walk} and pauses there.
+        {strings.debug.theNextRunContinues} <code>{spot.use}</code> {strings.debug.inAndPausesThere(spot.walk)}
       </span>
-      <IconButton label="Don't pause the next run" onClick={() => debuggingOf(editor).setState({ upTo: null })}>
+      <IconButton
+        label={strings.debug.dontPauseTheNextRun}
+        onClick={() => debuggingOf(editor).setState({ upTo: null })}
+      >
         <X size={13} />
       </IconButton>
     </div>

@@ -5,6 +5,7 @@ import { watchOf } from "../store/watch";
 import { hint, type Overrides } from "../ui/keys";
 import { onDebugKey, type DebugAction } from "./model/actions";
 import { showPane } from "./model/state";
+import { strings } from "../strings";
 
 /** As the palette takes it. */
 interface Command {
@@ -23,14 +24,14 @@ export function debugCommands(editor: Editor, overrides: Overrides): Command[] {
       if (!onDebugKey(editor, action)) editor.say(none);
     },
   });
-  const none = "No run is paused.";
+  const none = strings.debug.noRunIsPaused;
   return [
-    act("Breakpoint: set or clear at what is selected", "debug.break", none),
-    act("Debug: resume the paused run, or pause the newest", "debug.resume", none),
-    act("Debug: step one call", "debug.step", none),
-    act("Debug: step to the next iteration", "debug.iteration", none),
-    { name: "Breakpoints: remove all", keys: "", blocked: null, run: () => void removeAll(editor) },
-    { name: "Breakpoints: show them", keys: "", blocked: null, run: () => showAll(editor) },
+    act(strings.debug.breakpointSetOrClear, "debug.break", none),
+    act(strings.debug.debugResumeThePausedRun, "debug.resume", none),
+    act(strings.debug.debugStepOneCall, "debug.step", none),
+    act(strings.debug.debugStepToTheNext, "debug.iteration", none),
+    { name: strings.debug.breakpointsRemoveAll, keys: "", blocked: null, run: () => void removeAll(editor) },
+    { name: strings.debug.breakpointsShowThem, keys: "", blocked: null, run: () => showAll(editor) },
   ];
 }
 
@@ -42,5 +43,5 @@ async function removeAll(editor: Editor): Promise<void> {
 function showAll(editor: Editor): void {
   const ids = Object.keys(editor.state.deployments);
   if (ids.some((id) => watchOf(id).get().breakpoints.length)) showPane(editor, "breakpoints");
-  else editor.say("No breakpoint is set. Press F9 on a selected step, or click at its upper left corner.");
+  else editor.say(strings.debug.noBreakpointIsSetPress);
 }

@@ -9,6 +9,7 @@ import { currentCall, look, pause, steer, toggleBreak } from "./model/actions";
 import { breaksAt, dotWords, isAt, spotsOf, type Spot } from "./model/breaks";
 import { useWatched } from "./model/hooks";
 import { useDebugging } from "./model/state";
+import { strings } from "../strings";
 
 type Standing = "" | "held" | "next";
 
@@ -82,7 +83,7 @@ function useStanding(deployment: string | null, isHere: (call: PausedRun["held"]
 
 function Held({ standing }: { standing: Standing }) {
   if (!standing) return null;
-  const words = standing === "next" ? "A run is paused before it: it comes next" : "A run is paused before it";
+  const words = standing === "next" ? strings.debug.aRunIsPausedBefore : strings.debug.aRunIsPausedBefore2;
   return <i className={`wg-held ${standing}`} role="img" aria-label={words} title={words} />;
 }
 
@@ -96,7 +97,8 @@ export function BreakField({ walk, use }: Spot) {
   return (
     <p className="wg-break-field">
       <Button aria-pressed={found.length > 0} onClick={() => void toggleBreak(editor, [{ walk, use }])}>
-        <i className="wg-break-sign" aria-hidden /> {found.length ? "Runs pause before it" : "Break before it"}
+        <i className="wg-break-sign" aria-hidden />{" "}
+        {found.length ? strings.debug.runsPauseBefore : strings.debug.breakBefore}
       </Button>
       {found.length > 0 && <small>{dotWords(found)}</small>}
     </p>
@@ -111,19 +113,19 @@ export function RunMark({ deployment, run }: { deployment: string; run: string }
     return (
       <Button
         kind="quiet"
-        title="Hold it before its next calls (F8)"
+        title={strings.debug.pauseItBeforeItsNext}
         onClick={() => void pause(editor, deployment, run)}
       >
-        <CirclePause size={13} aria-hidden /> Pause
+        <CirclePause size={13} aria-hidden /> {strings.debug.pause}
       </Button>
     );
   return (
     <span className="wg-run-paused">
-      <Button kind="quiet" title="What it is held before" onClick={() => look(editor, run)}>
-        <CirclePause size={13} aria-hidden /> Paused
+      <Button kind="quiet" title={strings.debug.theCalls} onClick={() => look(editor, run)}>
+        <CirclePause size={13} aria-hidden /> {strings.debug.paused2}
       </Button>
       <Button kind="quiet" onClick={() => void steer(editor, { ...paused, deployment }, "resume")}>
-        Resume
+        {strings.debug.resume}
       </Button>
     </span>
   );

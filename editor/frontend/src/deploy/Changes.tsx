@@ -10,6 +10,7 @@ import { Button } from "../ui/kit";
 import { DiffList } from "../versions/DiffList";
 import { changedNodes } from "./changed";
 import { placementDiff, type PlacementChange } from "./placementDiff";
+import { strings } from "../strings";
 
 /** The placement that a deployment runs; null while it isn't known. */
 export function useDeployedPlacement(deployment: DeploymentShown | null): PlacementDocument | null {
@@ -48,7 +49,7 @@ export function Changes({ running }: { running: PlacementDocument | null }) {
   const documents = useEditorState((state) => state.documents);
   const deployed = useEditorState((state) => state.deployed);
   const places = usePlacementChanges(running);
-  if (!deployed) return <p role="status">Asking what runs…</p>;
+  if (!deployed) return <p role="status">{strings.deploy.loadingTheDeployedVersion}</p>;
   const show = (differences: readonly Difference[]) => {
     const walk = differences.find((difference) => difference.walk !== undefined)?.walk;
     const nodes = [...changedNodes(editor.state)].map((node) => `node:${node}`);
@@ -58,16 +59,16 @@ export function Changes({ running }: { running: PlacementDocument | null }) {
   };
   return (
     <>
-      <section aria-label="Changes of the graph">
-        <h3>Graph</h3>
+      <section aria-label={strings.deploy.changesOfTheGraph}>
+        <h3>{strings.deploy.graph}</h3>
         <DiffList before={deployed} after={documents.graph} onShow={show} />
       </section>
-      <section aria-label="Changes of the placement">
-        <h3>Placement</h3>
+      <section aria-label={strings.deploy.changesOfThePlacement}>
+        <h3>{strings.deploy.placement}</h3>
         {places === null ? (
-          <p className="quiet">Known once the open placement is planned.</p>
+          <p className="quiet">{strings.deploy.shownOnceTheOpenPlacement}</p>
         ) : places.length === 0 ? (
-          <p className="quiet">No difference.</p>
+          <p className="quiet">{strings.deploy.noDifference}</p>
         ) : (
           <ul className="places">
             {places.map(({ kind, text }) => (
@@ -81,7 +82,7 @@ export function Changes({ running }: { running: PlacementDocument | null }) {
         )}
         {places !== null && places.length > 0 && (
           <Button kind="quiet" onClick={() => editor.see({ tab: "placement" })}>
-            Open the placement
+            {strings.deploy.openThePlacement}
           </Button>
         )}
       </section>

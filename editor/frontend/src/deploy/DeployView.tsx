@@ -17,6 +17,7 @@ import { Reached } from "./Reached";
 import { Refused } from "./Refused";
 import { Sessions } from "./Sessions";
 import { Steps, Workers } from "./Workers";
+import { strings } from "../strings";
 
 type Question = "switch" | "restart" | "undeploy";
 
@@ -51,24 +52,21 @@ export function DeployView() {
           onDeploy={() => void perform("deploying", () => deploy(editor))}
           onAsk={ask}
         />
-        {refusal && <Refused title="The service refused" refusal={refusal} />}
+        {refusal && <Refused title={strings.deploy.theServiceRefused} refusal={refusal} />}
         {deployment ? (
           <Running
             deployment={deployment}
-            onGiveUp={() => void perform("stopping the switch", () => giveUpNext(editor, deployment.id))}
+            onGiveUp={() => void perform(strings.deploy.stoppingTheSwitch, () => giveUpNext(editor, deployment.id))}
           />
         ) : (
-          <Empty title="Not deployed">
-            Deploying starts a process per rank, loads the weights and serves the tasks. What you edit afterwards
-            changes nothing of what runs until you switch.
-          </Empty>
+          <Empty title={strings.deploy.notDeployed}>{strings.deploy.deployingStartsOneProcessPer}</Empty>
         )}
-        {expected && <Refused title="Why this can't be deployed" refusal={expected} />}
+        {expected && <Refused title={strings.deploy.whyThisCantBeDeployed} refusal={expected} />}
         <Others deployments={others} />
       </div>
       {deployment && (
-        <aside className="column" aria-label="What would change">
-          <h2>What would change</h2>
+        <aside className="column" aria-label={strings.deploy.whatWouldChange}>
+          <h2>{strings.deploy.whatWouldChange}</h2>
           <Changes running={running} />
         </aside>
       )}
@@ -115,26 +113,22 @@ function Head({ deployment, running, busy, onDeploy, onAsk }: HeadProps) {
         {deployment ? (
           <>
             <Button kind={same ? "plain" : "primary"} disabled={busy !== null} onClick={() => onAsk("switch")}>
-              <Rocket size={14} aria-hidden /> Deploy this version
+              <Rocket size={14} aria-hidden /> {strings.deploy.deployThisVersion}
             </Button>
             <Button disabled={busy !== null} onClick={() => onAsk("restart")}>
-              <ListRestart size={14} aria-hidden /> Restart
+              <ListRestart size={14} aria-hidden /> {strings.deploy.restart}
             </Button>
             <Button kind="danger" disabled={busy !== null} onClick={() => onAsk("undeploy")}>
-              <Square size={14} aria-hidden /> Undeploy
+              <Square size={14} aria-hidden /> {strings.deploy.undeploy}
             </Button>
           </>
         ) : (
           <Button kind="primary" disabled={busy !== null} onClick={onDeploy}>
-            <CirclePlay size={14} aria-hidden /> Deploy
+            <CirclePlay size={14} aria-hidden /> {strings.deploy.deploy}
           </Button>
         )}
       </div>
-      {hardware !== "" && (
-        <p className="quiet">
-          The plan is for assumed GPUs ({hardware}); when you deploy, the service judges for this machine.
-        </p>
-      )}
+      {hardware !== "" && <p className="quiet">{strings.deploy.thePlanAssumesGpusDeploying(hardware)}</p>}
     </header>
   );
 }
@@ -150,8 +144,8 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
   return (
     <>
       {next && <Next id={id} next={next} onGiveUp={onGiveUp} />}
-      <section className="version" aria-label="The version that serves">
-        {next && <h2>The version that serves</h2>}
+      <section className="version" aria-label={strings.deploy.theServingVersion}>
+        {next && <h2>{strings.deploy.theServingVersion}</h2>}
         {reason && (
           <p className={failed ? "failure" : "reason"} role={failed ? "alert" : undefined}>
             <Prose text={reason} />
@@ -169,7 +163,7 @@ function Running({ deployment, onGiveUp }: { deployment: DeploymentShown; onGive
             ]}
           />
         )}
-        {serves(deployment) && tasks.length > 0 && <p className="quiet">Serves {tasks.join(", ")}.</p>}
+        {serves(deployment) && tasks.length > 0 && <p className="quiet">{strings.deploy.serves(tasks.join(", "))}</p>}
         {serves(deployment) && <Reached deployment={deployment} />}
         <Workers id={id} ranks={ranks} told={reason} />
         {serves(deployment) && <Sessions deployment={deployment} />}
@@ -188,20 +182,20 @@ interface NextProps {
 function Next({ id, next, onGiveUp }: NextProps) {
   const failed = next.state === "failed";
   return (
-    <section className={`version next ${failed ? "failed" : ""}`} aria-label="The next version">
+    <section className={`version next ${failed ? "failed" : ""}`} aria-label={strings.deploy.theNextVersion}>
       <header>
-        <h2>{failed ? "The switch failed; the old version goes on" : "The next version gets ready"}</h2>
+        <h2>{failed ? strings.deploy.theSwitchFailedTheOld : strings.deploy.theNextVersionIsStarting}</h2>
         <Button onClick={onGiveUp}>
-          <Undo2 size={14} aria-hidden /> {failed ? "Dismiss" : "Stop the switch"}
+          <Undo2 size={14} aria-hidden /> {failed ? strings.deploy.dismiss : strings.deploy.stopTheSwitch}
         </Button>
       </header>
       {failed ? (
         <p className="failure" role="alert">
-          <Prose text={next.reason ?? "It could not start."} />
+          <Prose text={next.reason ?? strings.deploy.itCouldNotStart} />
           <span className="advice">{advice(next.reason)}</span>
         </p>
       ) : (
-        <p className="quiet">The version below serves until this one is ready; then it takes over.</p>
+        <p className="quiet">{strings.deploy.theVersionBelowServesUntil}</p>
       )}
       <Steps ranks={next.ranks} failed={failed} />
       <Workers id={`${id} next`} ranks={next.ranks} told={next.reason} />
@@ -217,32 +211,37 @@ interface ConfirmProps {
 }
 
 const TITLES: Record<Question, string> = {
-  switch: "Deploy this version?",
-  restart: "Restart it?",
-  undeploy: "Undeploy it?",
+  switch: strings.deploy.deployThisVersion2,
+  restart: strings.deploy.restart2,
+  undeploy: strings.deploy.undeploy2,
 };
 
 function Confirm({ question, deployment, onClose, onYes }: ConfirmProps) {
   const { running, waiting, id } = deployment;
   const now =
     running + waiting === 0
-      ? "No request runs or waits now."
-      : `Now ${plural(running, "request")} ${running === 1 ? "runs" : "run"} and ${waiting} ${waiting === 1 ? "waits" : "wait"}.`;
+      ? strings.deploy.noRequestsAreRunning
+      : strings.deploy.nowAnd(
+          plural(running, "request"),
+          running === 1 ? "runs" : "run",
+          waiting,
+          waiting === 1 ? "waits" : "wait",
+        );
   const footer = (
     <>
-      <Button onClick={onClose}>Cancel</Button>
+      <Button onClick={onClose}>{strings.deploy.cancel}</Button>
       {question === "undeploy" ? (
         <>
           <Button kind="danger" onClick={() => onYes(0)}>
-            End all now
+            {strings.deploy.endAllNow}
           </Button>
           <Button kind="primary" onClick={() => onYes(GRACE)}>
-            Let them finish
+            {strings.deploy.letThemFinish}
           </Button>
         </>
       ) : (
         <Button kind="primary" onClick={() => onYes(GRACE)}>
-          {question === "switch" ? "Switch" : "Restart"}
+          {question === "switch" ? strings.deploy.switch : strings.deploy.restart}
         </Button>
       )}
     </>
@@ -252,19 +251,17 @@ function Confirm({ question, deployment, onClose, onYes }: ConfirmProps) {
       <p>{now}</p>
       {question === "undeploy" ? (
         <p>
-          <b>{id}</b> takes no new requests from now on. Those that run get up to {GRACE} seconds to finish, or are
-          ended at once; then its memory is free. The graph and its placement stay.
+          <b>{id}</b> {strings.deploy.takesNoNewRequests(GRACE)}
         </p>
       ) : (
         <ul className="wg-deploy-points">
           <li>
-            {question === "switch" ? "The new version" : "A fresh copy of what runs"} starts beside the old one, so
-            the devices need room for both. If it can't start, the old one goes on.
+            {strings.deploy.startsBesideTheOldOne(
+              question === "switch" ? strings.deploy.theNewVersion : strings.deploy.aFreshCopy,
+            )}
           </li>
-          <li>
-            Once it is ready, new requests go to it; those that run on the old one get {GRACE} seconds to finish.
-          </li>
-          <li>Sessions end with the old version.</li>
+          <li>{strings.deploy.onceItIsReady(GRACE)}</li>
+          <li>{strings.deploy.sessionsEndWithTheOld}</li>
         </ul>
       )}
     </Dialog>
@@ -274,15 +271,15 @@ function Confirm({ question, deployment, onClose, onYes }: ConfirmProps) {
 function Others({ deployments }: { deployments: readonly DeploymentShown[] }) {
   if (deployments.length === 0) return null;
   return (
-    <section className="others" aria-label="Other deployments on this machine">
-      <h3>Also on this machine</h3>
+    <section className="others" aria-label={strings.deploy.otherDeploymentsOnThisMachine}>
+      <h3>{strings.deploy.alsoOnThisMachine}</h3>
       <ul>
         {deployments.map(({ id, graph, state, running, ranks }) => {
           const devices = [...new Set(ranks.map((rank) => rank.device ?? "…"))].join(", ");
           return (
             <li key={id}>
               <b>{id}</b>
-              {graph !== id && <span className="quiet">of {graph}</span>}
+              {graph !== id && <span className="quiet">{strings.deploy.of(graph)}</span>}
               <StateBadge state={state} />
               <span className="quiet">
                 {devices}

@@ -2,17 +2,19 @@
 import { routesInWords, useRoutes } from "../api/models";
 import type { DeploymentShown } from "../messages/answers";
 import { CopyButton } from "../ui/CopyButton";
+import { strings } from "../strings";
 
 export function Reached({ deployment }: { deployment: DeploymentShown }) {
   const routes = routesInWords(useRoutes(deployment.id, deployment.digest));
   const address = `${location.origin}/v1/tasks/${deployment.id}`;
   return (
-    <p className="reached" aria-label="Its address">
+    <p className="reached" aria-label={strings.deploy.itsAddress}>
       <code>{address}</code>
-      <CopyButton text={address} label="Copy its address" />
+      <CopyButton text={address} label={strings.deploy.copyTheAddress} />
       {routes && (
         <span className="quiet">
-          also: {routes} at <code>/v1</code>, as model <code>{deployment.id}</code>
+          {strings.deploy.also(routes)} <code>/v1</code>
+          {strings.deploy.asModel} <code>{deployment.id}</code>
         </span>
       )}
     </p>

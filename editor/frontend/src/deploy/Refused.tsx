@@ -4,6 +4,7 @@ import { locate, go } from "../store/locate";
 import { useEditor } from "../store/react";
 import { Prose } from "../ui/kit";
 import type { Refusal } from "./actions";
+import { strings } from "../strings";
 
 export function Refused({ title, refusal }: { title: string; refusal: Refusal }) {
   const editor = useEditor();
@@ -22,7 +23,7 @@ export function Refused({ title, refusal }: { title: string; refusal: Refusal })
       <ul>
         {refusal.problems.map((problem) => (
           <li key={problem.pointer + problem.code + problem.message}>
-            <button type="button" onClick={() => show(problem.pointer)} title="Show where">
+            <button type="button" onClick={() => show(problem.pointer)} title={strings.deploy.showWhere}>
               <span className="where">{problem.pointer.startsWith("/graph") ? "graph" : "placement"}</span>
               <span>
                 <Prose text={problem.message} />

@@ -6,6 +6,7 @@ import { useEditor } from "../store/react";
 import { Button, Dialog } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { plural, showAge, showBytes } from "../ui/words";
+import { strings } from "../strings";
 
 const EVERY_MS = 3000;
 
@@ -44,25 +45,39 @@ export function Sessions({ deployment }: { deployment: DeploymentShown }) {
     await refresh();
   };
   return (
-    <section className="sessions" aria-label="Sessions">
+    <section className="sessions" aria-label={strings.deploy.sessions}>
       <h3>
-        Sessions
-        {held.sessions.length > 0 && <span className="quiet">{showBytes(held.bytes)} in all</span>}
+        {strings.deploy.sessions}
+        {held.sessions.length > 0 && <span className="quiet">{strings.deploy.inTotal(showBytes(held.bytes))}</span>}
       </h3>
       {held.sessions.length === 0 ? (
-        <p className="quiet">None is held. A client that opens one with {keeps.join(" or ")} appears here.</p>
+        <p className="quiet">{strings.deploy.noSessionIsOpen(keeps.join(" or "))}</p>
       ) : (
-        <Table columns={["Session", "Now", "Holds", "Ends by itself", { "aria-label": "End it" }]}>
+        <Table
+          columns={[
+            strings.deploy.session,
+            strings.deploy.now,
+            strings.deploy.memory,
+            strings.deploy.expires,
+            { "aria-label": strings.deploy.endIt },
+          ]}
+        >
           <tbody>
             {held.sessions.map((session) => (
               <tr key={session.name}>
                 <td className="name">{session.name}</td>
                 <td>{nowOf(session)}</td>
                 <td className="number">{showBytes(session.bytes)}</td>
-                <td className="number">{session.run ? "–" : `in ${showAge(session.ttl - session.idle)}`}</td>
+                <td className="number">
+                  {session.run ? "–" : strings.deploy.in(showAge(session.ttl - session.idle))}
+                </td>
                 <td>
-                  <Button aria-label={`End ${session.name}`} disabled={session.ending} onClick={() => ask(session)}>
-                    End
+                  <Button
+                    aria-label={strings.deploy.end(session.name)}
+                    disabled={session.ending}
+                    onClick={() => ask(session)}
+                  >
+                    {strings.deploy.end2}
                   </Button>
                 </td>
               </tr>
@@ -77,8 +92,8 @@ export function Sessions({ deployment }: { deployment: DeploymentShown }) {
 
 function nowOf({ run, waiting, idle, ending }: SessionShown): string {
   if (ending) return "ending";
-  if (run === null) return `idle for ${showAge(idle)}`;
-  return waiting > 0 ? `running, ${waiting} waiting` : "running";
+  if (run === null) return strings.deploy.idle(showAge(idle));
+  return waiting > 0 ? strings.deploy.runningWaiting(waiting) : "running";
 }
 
 function Confirm({ session, onClose, onYes }: { session: SessionShown; onClose: () => void; onYes: () => void }) {
@@ -86,17 +101,18 @@ function Confirm({ session, onClose, onYes }: { session: SessionShown; onClose: 
   const busy = Number(run !== null) + waiting;
   const footer = (
     <>
-      <Button onClick={onClose}>Cancel</Button>
+      <Button onClick={onClose}>{strings.deploy.cancel}</Button>
       <Button kind="danger" onClick={onYes}>
-        End it
+        {strings.deploy.endIt}
       </Button>
     </>
   );
   return (
-    <Dialog title="End this session?" onClose={onClose} footer={footer}>
+    <Dialog title={strings.deploy.endThisSession} onClose={onClose} footer={footer}>
       <p>
-        What <b>{name}</b> keeps is freed{busy > 0 && `, once ${plural(busy, "request")} of it ended`}. A client that
-        goes on with it begins anew.
+        {strings.deploy.theState} <b>{name}</b> {strings.deploy.isFreed}
+        {busy > 0 && strings.deploy.onceOfItEnded(plural(busy, "request"))}
+        {strings.deploy.aClientThatUses}
       </p>
     </Dialog>
   );

@@ -6,6 +6,7 @@ import { Table } from "../ui/Table";
 import { showAge } from "../ui/words";
 import { progressOf, stepOf, STEPS, workerPhase } from "./phases";
 import { useSince } from "./useSince";
+import { strings } from "../strings";
 
 interface WorkersProps {
   id: string;
@@ -18,7 +19,16 @@ export function Workers({ id, ranks, told }: WorkersProps) {
   const since = useSince(id, ranks);
   if (ranks.length === 0) return null;
   return (
-    <Table className="wg-table workers" columns={["Rank", "Device", "State", "For", "Restarts"]}>
+    <Table
+      className="wg-table workers"
+      columns={[
+        strings.deploy.rank,
+        strings.deploy.device,
+        strings.deploy.state,
+        strings.deploy.for,
+        strings.deploy.restarts,
+      ]}
+    >
       <tbody>
         {ranks.map((worker) => (
           <WorkerRow
@@ -44,9 +54,11 @@ function WorkerRow({ worker, seconds }: { worker: WorkerShown; seconds: number |
         <td>{worker.device ?? "…"}</td>
         <td>
           <Badge kind={tone}>{label}</Badge>
-          {fraction !== null && <Progress value={fraction} label={`Rank ${worker.rank}: ${label}`} />}
+          {fraction !== null && (
+            <Progress value={fraction} label={strings.deploy.rankWithLabel(worker.rank, label)} />
+          )}
         </td>
-        <td className="number" title={seconds === null ? "since before this page was opened" : undefined}>
+        <td className="number" title={seconds === null ? strings.deploy.sinceBeforeThisPage : undefined}>
           {seconds === null ? "–" : showAge(seconds)}
         </td>
         <td className="number">{restarts}</td>
@@ -97,7 +109,7 @@ export function Steps({ ranks, failed }: { ranks: readonly WorkerShown[]; failed
           );
         })}
       </ol>
-      {!failed && <Progress value={progressOf(ranks)} label="All workers" />}
+      {!failed && <Progress value={progressOf(ranks)} label={strings.deploy.allWorkers} />}
     </>
   );
 }

@@ -1,6 +1,7 @@
 // What a plan says against deploying, before it is tried. Pure.
 import type { PlanShown } from "../messages/answers";
 import type { Refusal } from "./actions";
+import { strings } from "../strings";
 
 const UNDEPLOYABLE = new Set(["unavailable", "no_weights", "no_tokenizer", "component_unavailable"]);
 
@@ -10,8 +11,6 @@ export function forecast(plan: PlanShown | null): Refusal | null {
   const problems = plan.problems.filter((problem) =>
     plan.ok ? UNDEPLOYABLE.has(problem.code) : problem.severity === "error",
   );
-  const message = plan.ok
-    ? "It can be planned, but not run here."
-    : "These keep it from running; each line leads to its place.";
+  const message = plan.ok ? strings.deploy.thisGraphCanBePlanned : strings.deploy.theseProblemsPrevent;
   return { message, problems };
 }

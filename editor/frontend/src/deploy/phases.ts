@@ -1,5 +1,6 @@
 // How a deployment and its workers are, in words. Pure.
 import type { DeploymentShown, WorkerShown } from "../messages/answers";
+import { strings } from "../strings";
 
 export type Tone = "good" | "busy" | "warn" | "bad" | "";
 
@@ -11,12 +12,12 @@ export interface Phase {
 }
 
 const STATES: Record<string, Phase> = {
-  starting: { label: "starting", tone: "busy", fraction: null },
-  ready: { label: "ready", tone: "good", fraction: null },
-  degraded: { label: "degraded: a worker is down", tone: "warn", fraction: null },
-  draining: { label: "stopping: its last runs finish", tone: "busy", fraction: null },
-  failed: { label: "failed", tone: "bad", fraction: null },
-  stopped: { label: "stopped", tone: "", fraction: null },
+  starting: { label: strings.deploy.starting, tone: "busy", fraction: null },
+  ready: { label: strings.deploy.ready, tone: "good", fraction: null },
+  degraded: { label: strings.deploy.degradedAWorkerIsDown, tone: "warn", fraction: null },
+  draining: { label: strings.deploy.stoppingFinishingItsLastRuns, tone: "busy", fraction: null },
+  failed: { label: strings.deploy.failed, tone: "bad", fraction: null },
+  stopped: { label: strings.deploy.stopped, tone: "", fraction: null },
 };
 
 export function deploymentPhase(state: string): Phase {
@@ -27,17 +28,17 @@ export function workerPhase(worker: WorkerShown): Phase {
   const fraction = typeof worker["fraction"] === "number" ? worker["fraction"] : null;
   switch (worker.state) {
     case "starting":
-      return { label: "starting its process", tone: "busy", fraction: null };
+      return { label: strings.deploy.startingItsProcess, tone: "busy", fraction: null };
     case "loading":
-      return { label: "loading weights", tone: "busy", fraction };
+      return { label: strings.deploy.loadingWeights, tone: "busy", fraction };
     case "warming":
-      return { label: "warming up", tone: "busy", fraction };
+      return { label: strings.deploy.warmingUp, tone: "busy", fraction };
     case "ready":
-      return { label: "ready", tone: "good", fraction: null };
+      return { label: strings.deploy.ready, tone: "good", fraction: null };
     case "lost":
-      return { label: "lost, starts again", tone: "warn", fraction: null };
+      return { label: strings.deploy.lostRestarting, tone: "warn", fraction: null };
     case "failed":
-      return { label: "failed", tone: "bad", fraction: null };
+      return { label: strings.deploy.failed, tone: "bad", fraction: null };
     default:
       return { label: worker.state, tone: "", fraction: null };
   }
@@ -46,10 +47,10 @@ export function workerPhase(worker: WorkerShown): Phase {
 export type Step = "process" | "weights" | "warm" | "ready";
 
 export const STEPS: { step: Step; label: string }[] = [
-  { step: "process", label: "Processes start" },
-  { step: "weights", label: "Weights load" },
-  { step: "warm", label: "Warming up" },
-  { step: "ready", label: "Ready" },
+  { step: "process", label: strings.deploy.startProcesses },
+  { step: "weights", label: strings.deploy.loadWeights },
+  { step: "warm", label: strings.deploy.warmUp },
+  { step: "ready", label: strings.deploy.ready2 },
 ];
 
 /** The step that the slowest worker is in, or came to: one that can't load had a process. */
@@ -77,13 +78,10 @@ export function progressOf(ranks: readonly WorkerShown[]): number {
 /** What to do about a failure, where the reason tells. */
 export function advice(reason: string | null): string {
   const text = (reason ?? "").toLowerCase();
-  if (text.includes("memory") || text.includes("signal 9"))
-    return "Put fewer components on the rank, give it more memory, or stop another deployment; then try again.";
-  if (text.includes("weights") || text.includes("checkpoint"))
-    return "See that the weights' source is right and its files are here; then try again.";
-  if (text.includes("network") || text.includes("component"))
-    return "Use components that have networks here; the Problems panel names those that don't.";
-  return "Try again; if it stays, the service's log says more.";
+  if (text.includes("memory") || text.includes("signal 9")) return strings.deploy.putFewerComponents;
+  if (text.includes("weights") || text.includes("checkpoint")) return strings.deploy.checkThatTheSource;
+  if (text.includes("network") || text.includes("component")) return strings.deploy.useComponentsThatHaveNetworks;
+  return strings.deploy.tryAgainIfItFails;
 }
 
 /** Whether it answers requests. */

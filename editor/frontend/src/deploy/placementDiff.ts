@@ -2,6 +2,7 @@
 import type { GraphDocument } from "../document/types";
 import { whereabouts } from "../document/placement/resolve";
 import type { PlacementDocument } from "../document/placement/schema.generated";
+import { strings } from "../strings";
 
 export interface PlacementChange {
   kind: "added" | "removed" | "changed";
@@ -23,11 +24,11 @@ function deviceChanges(before: PlacementDocument, after: PlacementDocument): Pla
   const found: PlacementChange[] = [];
   for (const [rank, device] of is) {
     const old = was.get(rank);
-    if (old === undefined) found.push({ kind: "added", text: `rank ${rank} on ${device}` });
-    else if (old !== device) found.push({ kind: "changed", text: `rank ${rank} goes from ${old} to ${device}` });
+    if (old === undefined) found.push({ kind: "added", text: strings.deploy.rankWithDevice(rank, device) });
+    else if (old !== device) found.push({ kind: "changed", text: strings.deploy.rankMoves(rank, old, device) });
   }
   for (const [rank, device] of was)
-    if (!is.has(rank)) found.push({ kind: "removed", text: `rank ${rank} on ${device}` });
+    if (!is.has(rank)) found.push({ kind: "removed", text: strings.deploy.rankWithDevice(rank, device) });
   return found;
 }
 
@@ -44,7 +45,7 @@ function places(placement: PlacementDocument, graph: GraphDocument, node: string
   const found = whereabouts(placement, graph, node);
   const named = found.map(({ ranks, walks }) => {
     const where = ranks.length === 0 ? "nowhere" : `${ranks.length > 1 ? "ranks" : "rank"} ${ranks.join(", ")}`;
-    return found.length > 1 ? `${where} in ${walks.join(", ")}` : where;
+    return found.length > 1 ? strings.deploy.inWithWalks(where, walks.join(", ")) : where;
   });
   return named.sort().join("; ");
 }
@@ -55,12 +56,14 @@ function memoryChanges(before: PlacementDocument, after: PlacementDocument): Pla
     const was = memoryOf(before, rank);
     const is = memoryOf(after, rank);
     const both = [before, after].every((placement) => placement.ranks.some((entry) => entry.rank === rank));
-    return was === is || !both ? [] : [{ kind: "changed" as const, text: `memory of rank ${rank}: ${was} → ${is}` }];
+    return was === is || !both
+      ? []
+      : [{ kind: "changed" as const, text: strings.deploy.memoryOfRank(rank, was, is) }];
   });
 }
 
 /** As its groups say it. */
 function memoryOf(placement: PlacementDocument, rank: number): string {
   const said = placement.groups.filter((group) => group.ranks.includes(rank)).map((group) => group.memory ?? null);
-  return said.length === 0 || said.includes(null) ? "what is left" : said.map(String).join(" + ");
+  return said.length === 0 || said.includes(null) ? strings.deploy.theRest : said.map(String).join(" + ");
 }

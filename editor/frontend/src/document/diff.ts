@@ -6,6 +6,7 @@ import { factsOf } from "./routes";
 import { CHILD_KEYS, type Entry } from "./tree";
 import type { GraphDocument, Pointer, Walk } from "./types";
 import { perObject } from "./perObject";
+import { strings } from "../strings";
 
 export type DifferenceKind = "added" | "removed" | "changed";
 export type DifferenceWhat =
@@ -53,7 +54,7 @@ function headings(before: GraphDocument, after: GraphDocument): Difference[] {
   return (["name", "description"] as const).flatMap((key) => {
     const [was, is] = [before[key] ?? "", after[key] ?? ""];
     if (was === is) return [];
-    return [changed("graph", key, join(key), was, is, `The graph's ${key} is another`)];
+    return [changed("graph", key, join(key), was, is, strings.document.theGraphsChanged(key))];
   });
 }
 
@@ -67,7 +68,7 @@ function others(before: GraphDocument, after: GraphDocument): Difference[] {
       join(key),
       (before as unknown as Plain)[key],
       (after as unknown as Plain)[key],
-      `Field \`${key}\``,
+      strings.document.field(key),
     ),
   );
 }
@@ -88,17 +89,17 @@ function named(
 }
 
 const TITLES: Record<DifferenceWhat, string> = {
-  graph: "The graph",
-  weights: "Weights",
-  state: "State",
-  node: "Node",
-  walk: "Walk",
-  input: "Input",
-  item: "Item",
-  edge: "Edge",
-  result: "Result",
-  stream: "Stream",
-  task: "Task",
+  graph: strings.document.theGraph,
+  weights: strings.document.weights,
+  state: strings.document.state,
+  node: strings.document.node,
+  walk: strings.document.walk,
+  input: strings.document.input,
+  item: strings.document.item,
+  edge: strings.document.edge,
+  result: strings.document.result,
+  stream: strings.document.stream,
+  task: strings.document.task,
 };
 
 function walks(before: GraphDocument, after: GraphDocument): Difference[] {
@@ -106,7 +107,8 @@ function walks(before: GraphDocument, after: GraphDocument): Difference[] {
   const names = new Set([...Object.keys(is), ...Object.keys(was)]);
   return [...names].flatMap((name) => {
     const [old, made] = [was[name], is[name]];
-    if (!old || !made) return compared("walk", name, join("walks", name), old, made, `Walk \`${name}\``);
+    if (!old || !made)
+      return compared("walk", name, join("walks", name), old, made, strings.document.walkWithName(name));
     return old === made ? [] : inWalk(name, old, made);
   });
 }
@@ -116,7 +118,7 @@ function inWalk(walk: string, before: Walk, after: Walk): Difference[] {
     const { inputs: _i, body: _b, edges: _e, results: _r, ...others } = body;
     return others as Plain;
   };
-  const title = `Walk \`${walk}\``;
+  const title = strings.document.walkWithWalk(walk);
   return [
     ...compared("walk", walk, join("walks", walk), rest(before), rest(after), title),
     ...named("input", "inputs", before.inputs, after.inputs, walk),
@@ -141,7 +143,7 @@ function streams(before: GraphDocument, after: GraphDocument): Difference[] {
   return [...names].flatMap((name) => {
     const [old, made] = [was, is].map((list) => list.findIndex((stream) => stream.name === name));
     const pointer = join("streams", made! >= 0 ? made! : old!);
-    return compared("stream", name, pointer, was[old!], is[made!], `Stream \`${name}\``);
+    return compared("stream", name, pointer, was[old!], is[made!], strings.document.streamWithName(name));
   });
 }
 
@@ -154,20 +156,22 @@ function items(walk: string, before: Walk, after: Walk): Difference[] {
     const old = was.byId.get(entry.id);
     const pointer = join("walks", walk) + entry.pointer;
     const title = titleOf(entry);
-    if (!old) return [ofItem("added", entry, walk, { after: entry.item, text: `${title} is new` })];
+    if (!old) return [ofItem("added", entry, walk, { after: entry.item, text: strings.document.wasAdded(title) })];
     const own = compared("item", entry.name || entry.id, pointer, ownFields(old), ownFields(entry), title, walk);
     if (own.length || !moved.has(entry.id)) return own;
     const place =
       entry.parent?.id !== old.parent?.id
-        ? `is now in ${entry.parent ? titleOf(entry.parent) : "the Walk itself"}`
-        : "has another place in the order";
+        ? strings.document.moved(entry.parent ? titleOf(entry.parent) : strings.document.theWalkItself)
+        : strings.document.movedWithinTheOrder;
     const [from, to] = [old, entry].map((each) => ({ in: each.parent?.id ?? null, index: each.index }));
     return [ofItem("changed", entry, walk, { before: from, after: to, text: `${title} ${place}` })];
   });
   const gone = was.list.filter((entry) => !is.byId.has(entry.id));
   return [
     ...found,
-    ...gone.map((entry) => ofItem("removed", entry, walk, { before: entry.item, text: `${titleOf(entry)} is gone` })),
+    ...gone.map((entry) =>
+      ofItem("removed", entry, walk, { before: entry.item, text: strings.document.wasRemoved(titleOf(entry)) }),
+    ),
   ];
 }
 
@@ -208,9 +212,9 @@ function movedIds(before: readonly Entry[], after: readonly Entry[]): Set<string
 
 function titleOf(entry: Entry): string {
   if (entry.kind === "use") return `\`${entry.name}\``;
-  if (entry.kind === "loop") return `Loop \`${entry.name}\``;
-  if (entry.kind === "fork") return `Fork of \`${(entry.item as { fork: string }).fork}\``;
-  return entry.kind === "unknown" ? "An unknown item" : `A ${entry.kind}`;
+  if (entry.kind === "loop") return strings.document.loop(entry.name);
+  if (entry.kind === "fork") return strings.document.fork((entry.item as { fork: string }).fork);
+  return entry.kind === "unknown" ? strings.document.anUnknownItem : `A ${entry.kind}`;
 }
 
 function ownFields(entry: Entry): unknown {
@@ -238,7 +242,7 @@ function edges(walk: string, before: Walk, after: Walk): Difference[] {
   return [...names].flatMap((name) => {
     const [old, made] = [was.get(name), is.get(name)];
     const pointer = join("walks", walk, "edges", (made ?? old)!.index);
-    return compared("edge", name, pointer, old?.link, made?.link, `Edge ${name}`, walk);
+    return compared("edge", name, pointer, old?.link, made?.link, strings.document.edgeWithName(name), walk);
   });
 }
 
@@ -255,9 +259,10 @@ function compared(
 ): Difference[] {
   const more = walk === undefined ? {} : { walk };
   if (before === undefined && after === undefined) return [];
-  if (before === undefined) return [{ kind: "added", what, name, pointer, ...more, after, text: `${title} is new` }];
+  if (before === undefined)
+    return [{ kind: "added", what, name, pointer, ...more, after, text: strings.document.wasAdded(title) }];
   if (after === undefined)
-    return [{ kind: "removed", what, name, pointer, ...more, before, text: `${title} is gone` }];
+    return [{ kind: "removed", what, name, pointer, ...more, before, text: strings.document.wasRemoved(title) }];
   const [was, is] = [plain(before), plain(after)];
   if (same(was, is)) return [];
   return [{ ...changed(what, name, pointer, before, after, `${title}: ${fields(was, is)}`), ...more }];
@@ -280,7 +285,10 @@ function fields(before: unknown, after: unknown): string {
   const [first] = found;
   if (found.length === 1 && first) return `${first.path || "it"} ${brief(first.before)} → ${brief(first.after)}`;
   const names = [...new Set(found.map(({ path }) => path || "it"))];
-  return `${names.slice(0, 3).join(", ")}${names.length > 3 ? ` and ${names.length - 3} more` : ""} changed`;
+  return strings.document.changed(
+    names.slice(0, 3).join(", "),
+    names.length > 3 ? strings.document.andMore(names.length - 3) : "",
+  );
 }
 
 function leaves(before: unknown, after: unknown, path: string): { path: string; before: unknown; after: unknown }[] {
@@ -291,7 +299,7 @@ function leaves(before: unknown, after: unknown, path: string): { path: string; 
 }
 
 function brief(value: unknown): string {
-  if (value === undefined) return "not set";
+  if (value === undefined) return strings.document.notSet;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }

@@ -3,6 +3,7 @@ import type { Catalogue, Component, Port } from "../messages/answers";
 import { splitReference } from "./names";
 import { endOf, factsOf } from "./routes";
 import type { GraphDocument } from "./types";
+import { strings } from "../strings";
 
 export const MODALITIES = [
   "text",
@@ -60,16 +61,16 @@ export function accepts(target: string | PortType | null, source: string | PortT
   const want = typeof target === "string" ? parseType(target) : target;
   const have = typeof source === "string" ? parseType(source) : source;
   if (!want || !have) return null;
-  if (want.modality !== have.modality) return `\`${have.modality}\` does not fit \`${want.modality}\``;
+  if (want.modality !== have.modality) return strings.document.doesNotFit(have.modality, want.modality);
   if (want.dtype && have.dtype && want.dtype !== have.dtype)
-    return `dtype \`${have.dtype}\` does not fit \`${want.dtype}\``;
+    return strings.document.dtypeDoesNotFit(have.dtype, want.dtype);
   if (!want.shape || !have.shape || want.shape.includes("...") || have.shape.includes("...")) return null;
   if (want.shape.length !== have.shape.length)
-    return `shape ${listed(have.shape)} has ${have.shape.length} axes, expected ${want.shape.length}`;
+    return strings.document.shapeHasAxesExpected(listed(have.shape), have.shape.length, want.shape.length);
   for (const [axis, size] of want.shape.entries()) {
     const given = have.shape[axis];
     if (typeof size === "number" && typeof given === "number" && size !== given)
-      return `size ${given} does not fit ${size} in shape ${listed(want.shape)}`;
+      return strings.document.sizeDoesNotFit(given, size, listed(want.shape));
   }
   return null;
 }

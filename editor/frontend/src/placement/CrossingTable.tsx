@@ -6,6 +6,7 @@ import type { CopyShown } from "../messages/answers";
 import { plural, showBytes } from "../ui/words";
 import { RankMark } from "./board/bits";
 import { TRANSPORTS, type Crossing } from "./model/crossings";
+import { strings } from "../strings";
 
 interface CrossingTableProps {
   crossings: readonly Crossing[];
@@ -19,18 +20,18 @@ interface CrossingTableProps {
 
 export function CrossingTable({ crossings, copies, total, onHover, onOpen }: CrossingTableProps) {
   if (total.wires === 0)
-    return <Empty title="No plan yet">What crosses between ranks is listed once there is a plan.</Empty>;
+    return <Empty title={strings.placement.noPlanYet}>{strings.placement.valuesThatCrossRanks}</Empty>;
   const all = total.results
-    ? `All ${plural(total.wires, "wire")} and ${plural(total.results, "result")} between steps`
-    : `All ${plural(total.wires, "wire")}`;
+    ? strings.placement.allAndBetweenSteps(plural(total.wires, "wire"), plural(total.results, "result"))
+    : strings.placement.all(plural(total.wires, "wire"));
   if (crossings.length === 0 && copies.length === 0)
-    return <Empty title="Nothing crosses">{all} stay on their rank, and so do all states.</Empty>;
+    return <Empty title={strings.placement.nothingCrosses}>{strings.placement.stayOnTheirRank(all)}</Empty>;
   return (
     <>
       {crossings.length > 0 ? (
         <WireTable crossings={crossings} onHover={onHover} onOpen={onOpen} />
       ) : (
-        <p className="explain">{all} stay on their rank.</p>
+        <p className="explain">{strings.placement.stayOnTheirRankWithAll(all)}</p>
       )}
       {copies.length > 0 && <StateTable copies={copies} />}
     </>
@@ -39,7 +40,16 @@ export function CrossingTable({ crossings, copies, total, onHover, onOpen }: Cro
 
 function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "crossings" | "onHover" | "onOpen">) {
   return (
-    <Table className="wg-table crossings" columns={["Walk, stream or task", "From", "To", "Ranks", "How"]}>
+    <Table
+      className="wg-table crossings"
+      columns={[
+        strings.placement.walkStreamOrTask,
+        strings.placement.from,
+        strings.placement.to,
+        strings.placement.ranks,
+        strings.placement.transport,
+      ]}
+    >
       <tbody>
         {crossings.map((crossing, index) => (
           <Row
@@ -76,7 +86,7 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
         <button
           type="button"
           className="wire"
-          title={task === null ? "Show on the canvas" : "Show in the task"}
+          title={task === null ? strings.placement.showOnTheCanvas : strings.placement.showInTheTask}
           onClick={() => onOpen(crossing)}
         >
           <code>{from}</code>
@@ -98,14 +108,18 @@ function Row({ crossing, first, onHover, onOpen }: RowProps) {
 function whereOf(crossing: Crossing | undefined): string {
   if (!crossing) return "";
   const { walk, stream, task } = crossing;
-  return task !== null ? `task ${task}, between steps` : stream !== null ? `stream ${stream}` : (walk ?? "");
+  return task !== null
+    ? strings.placement.taskBetweenSteps(task)
+    : stream !== null
+      ? strings.placement.stream(stream)
+      : (walk ?? "");
 }
 
 function Way({ source, target }: { source: number; target: number }) {
   return (
     <span className="way">
       <RankMark rank={source} />
-      <ArrowRight size={12} aria-label="to" />
+      <ArrowRight size={12} aria-label={strings.placement.to2} />
       <RankMark rank={target} />
     </span>
   );
@@ -114,18 +128,27 @@ function Way({ source, target }: { source: number; target: number }) {
 /** States go over whole: the cache of a request, where its Walks or its forks are on different ranks. */
 function StateTable({ copies }: { copies: readonly CopyShown[] }) {
   return (
-    <Table className="wg-table crossings" columns={["State", "When", "Ranks", "A usual request", "The largest"]}>
+    <Table
+      className="wg-table crossings"
+      columns={[
+        strings.placement.state,
+        strings.placement.when,
+        strings.placement.ranks,
+        strings.placement.typicalRequest,
+        strings.placement.largestRequest,
+      ]}
+    >
       <tbody>
         {copies.map(({ state, walk, source, target, bytes, largest }) => (
           <tr key={`${state} ${walk} ${source} ${target}`} className="first">
             <td>
               <code>{state}</code>
             </td>
-            <td>{walk === null ? "between Walks" : `in ${walk}`}</td>
+            <td>{walk === null ? strings.placement.betweenWalks : strings.placement.in(walk)}</td>
             <td>
               <Way source={source} target={target} />
             </td>
-            <td>{largest === 0 ? "not known" : showBytes(bytes)}</td>
+            <td>{largest === 0 ? strings.placement.notKnown : showBytes(bytes)}</td>
             <td>{largest === 0 ? "" : showBytes(largest)}</td>
           </tr>
         ))}

@@ -8,6 +8,7 @@ import { resizeGroup, setGroup } from "../document/placement/edits";
 import { parseMemory } from "./model/memory";
 import { ALL } from "../document/placement/resolve";
 import type { Group, PlacementDocument } from "../document/placement/schema.generated";
+import { strings } from "../strings";
 
 interface GroupTableProps {
   placement: PlacementDocument;
@@ -19,12 +20,18 @@ interface GroupTableProps {
 export function GroupTable({ placement, problems, actions, onEdit }: GroupTableProps) {
   return (
     <>
-      <p className="explain">
-        A later group overrides an earlier one for the same component. Memory is of each rank: a size, a share of what
-        the device has free, or nothing for what is left. Tensor-parallel width and copies can be written down, but
-        nothing with more than one of them can be deployed.
-      </p>
-      <Table className="wg-table groups" columns={["Components", "Walks", "Ranks", "Memory", "Width", "Copies"]}>
+      <p className="explain">{strings.placement.aLaterGroupOverrides}</p>
+      <Table
+        className="wg-table groups"
+        columns={[
+          strings.placement.components,
+          strings.placement.walks,
+          strings.placement.ranks,
+          strings.placement.memory,
+          strings.placement.width,
+          strings.placement.copies,
+        ]}
+      >
         <tbody>
           {placement.groups.map((group, index) => (
             <GroupRow
@@ -49,13 +56,17 @@ interface GroupRowProps extends Pick<GroupTableProps, "actions" | "onEdit"> {
 }
 
 function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
-  const name = `group ${index + 1}`;
+  const name = strings.placement.group(index + 1);
   const wrong = (field: string) => problems.some((problem) => problem.pointer.endsWith(`/${field}`));
   return (
     <>
       <tr className={problems.length > 0 ? "noted" : ""}>
-        <td className="names">{group.nodes.map((entry) => (entry === ALL ? "all others" : entry)).join(", ")}</td>
-        <td className="names">{group.walks ? group.walks.join(", ") : <span className="about">all</span>}</td>
+        <td className="names">
+          {group.nodes.map((entry) => (entry === ALL ? strings.placement.allOthers : entry)).join(", ")}
+        </td>
+        <td className="names">
+          {group.walks ? group.walks.join(", ") : <span className="about">{strings.placement.all2}</span>}
+        </td>
         <td>
           <span className="way">
             {group.ranks.map((rank) => (
@@ -67,26 +78,32 @@ function GroupRow({ group, index, problems, actions, onEdit }: GroupRowProps) {
           <MemoryField
             name={name}
             memory={group.memory ?? null}
-            onChange={(memory) => onEdit(`Memory of ${name}`, (placement) => setGroup(placement, index, { memory }))}
-          />
-        </td>
-        <td>
-          <CountField
-            label={`Tensor-parallel width of ${name}`}
-            value={group.tensor_parallel ?? 1}
-            invalid={wrong("tensor_parallel")}
-            onChange={(width) =>
-              onEdit(`Width of ${name}`, (placement) => resizeGroup(placement, index, "tensor_parallel", width))
+            onChange={(memory) =>
+              onEdit(strings.placement.memoryWithName(name), (placement) => setGroup(placement, index, { memory }))
             }
           />
         </td>
         <td>
           <CountField
-            label={`Copies of ${name}`}
+            label={strings.placement.tensorParallelWidth(name)}
+            value={group.tensor_parallel ?? 1}
+            invalid={wrong("tensor_parallel")}
+            onChange={(width) =>
+              onEdit(strings.placement.widthWithName(name), (placement) =>
+                resizeGroup(placement, index, "tensor_parallel", width),
+              )
+            }
+          />
+        </td>
+        <td>
+          <CountField
+            label={strings.placement.copiesWithName(name)}
             value={group.replicas ?? 1}
             invalid={wrong("replicas")}
             onChange={(count) =>
-              onEdit(`Copies of ${name}`, (placement) => resizeGroup(placement, index, "replicas", count))
+              onEdit(strings.placement.copiesWithName(name), (placement) =>
+                resizeGroup(placement, index, "replicas", count),
+              )
             }
           />
         </td>
@@ -120,9 +137,9 @@ function MemoryField({ name, memory, onChange }: MemoryFieldProps) {
   return (
     <>
       <Input
-        aria-label={`Memory of ${name}`}
+        aria-label={strings.placement.memoryWithName(name)}
         aria-invalid={"error" in read}
-        placeholder="what is left"
+        placeholder={strings.placement.theRest}
         value={text}
         onChange={(event) => setText(event.target.value)}
         onBlur={commit}

@@ -19,6 +19,7 @@ import { Scope, Toolbar, Totals } from "./Toolbar";
 import { useBoardState, type BoardState } from "./board/useBoard";
 import { useDrag } from "./board/useDrag";
 import { WalksDialog } from "./WalksDialog";
+import { strings } from "../strings";
 
 type Shown = { kind: "open" } | { kind: "save" } | { kind: "walks"; nodes: string[] } | null;
 
@@ -31,7 +32,7 @@ export function PlacementView() {
   if (Object.keys(graph.nodes ?? {}).length === 0)
     return (
       <div className="wg-view wg-place">
-        <Empty title="Nothing to place yet">Add components to the graph; here you say which rank runs which.</Empty>
+        <Empty title={strings.placement.nothingToPlaceYet}>{strings.placement.addComponentsToTheGraph}</Empty>
       </div>
     );
   if (placement !== null && !isReadable(placement)) return <Unreadable />;
@@ -41,13 +42,15 @@ export function PlacementView() {
 function Unreadable() {
   const editor = useEditor();
   const anew = () =>
-    editor.editPlacement("Place by hand", () => explicit(editor.graph, "cpu", editor.state.placementName));
+    editor.editPlacement(strings.placement.placeByHand, () =>
+      explicit(editor.graph, "cpu", editor.state.placementName),
+    );
   return (
     <div className="wg-view wg-place">
-      <Empty title="This placement can't be read">
-        <p>It lacks the lists of groups and ranks that a placement has.</p>
+      <Empty title={strings.placement.thisPlacementCantBeRead}>
+        <p>{strings.placement.itsListsOfGroups}</p>
         <Button kind="primary" onClick={anew}>
-          Start a new one
+          {strings.placement.startANewOne}
         </Button>
       </Empty>
     </div>
@@ -68,7 +71,7 @@ function Placement() {
   const { board, crossings, edit, told, sorted } = state;
   const { graph, fixed, placement } = board;
   const byHand = () =>
-    editor.editPlacement("Place by hand", () => ({
+    editor.editPlacement(strings.placement.placeByHand, () => ({
       ...(planned.plan?.placement ? placement : explicit(graph)),
       name: editor.state.placementName,
       graph: editor.state.name,
@@ -80,7 +83,7 @@ function Placement() {
           fixed={fixed}
           planning={planned.of !== documents}
           onHand={byHand}
-          onService={() => editor.editPlacement("Let the service choose", () => null)}
+          onService={() => editor.editPlacement(strings.placement.letTheServiceChoose, () => null)}
           onOpen={() => show({ kind: "open" })}
           onSave={() => show({ kind: "save" })}
         />
@@ -90,12 +93,7 @@ function Placement() {
           )}
           <ProblemList problems={sorted.general} actions={board.actions} />
           {!fixed && <Scope walks={walks} scope={scope} onScope={setScope} />}
-          {fixed && (
-            <p className="explain">
-              The service chooses: everything on one rank, on the GPU with the most free memory, else on the CPU. To
-              spread it over ranks, place it by hand.
-            </p>
-          )}
+          {fixed && <p className="explain">{strings.placement.theServicePutsEverything}</p>}
           <Lanes state={state} />
           <Details state={state} onWire={setWire} />
         </div>
@@ -138,18 +136,18 @@ function chipMenu(
 ): MenuEntry[] {
   const chips = board.taken(chip);
   const nodes = [...new Set(chips.map((other) => other.node))];
-  const show = { label: "Show on the canvas", run: () => onShow(chip.node), apart: true };
+  const show = { label: strings.placement.showOnTheCanvas, run: () => onShow(chip.node), apart: true };
   if (board.fixed) return [show];
-  const what = nodes.length > 1 ? `${nodes.length} components` : chip.node;
+  const what = nodes.length > 1 ? strings.placement.componentsWithCount(nodes.length) : chip.node;
   return [
     ...board.lanes.lanes.map((lane) => ({
-      label: `Move ${what} to rank ${lane.rank} (${lane.device})`,
+      label: strings.placement.moveToRank(what, lane.rank, lane.device),
       keys: lane.rank < 10 ? String(lane.rank) : "",
       disabled: chips.every((other) => other.rank === lane.rank),
       run: () => board.move(chips, lane.rank),
     })),
-    { label: "Move to a rank of its own", keys: "+", run: () => board.move(chips, NEW_RANK) },
-    { label: "By Walk…", run: () => onWalks(nodes), apart: true },
+    { label: strings.placement.moveToARank, keys: "+", run: () => board.move(chips, NEW_RANK) },
+    { label: strings.placement.byWalk, run: () => onWalks(nodes), apart: true },
     show,
   ];
 }
@@ -175,14 +173,20 @@ function Lanes({ state }: { state: BoardState }) {
             lane={lane}
             drag={drag}
             source={source}
-            onDevice={(rank, device) => edit(`Device of rank ${rank}`, (current) => setDevice(current, rank, device))}
-            onRemove={(rank) => edit(`Remove rank ${rank}`, (current) => removeRank(current, board.graph, rank))}
+            onDevice={(rank, device) =>
+              edit(strings.placement.deviceOfRank(rank), (current) => setDevice(current, rank, device))
+            }
+            onRemove={(rank) =>
+              edit(strings.placement.removeRank(rank), (current) => removeRank(current, board.graph, rank))
+            }
           />
         ))}
         {!fixed && (
           <NewLane
             drag={drag}
-            onAdd={() => edit("Add a rank", (current) => addRank(current, nextDevice(current, devices)).placement)}
+            onAdd={() =>
+              edit(strings.placement.addARank, (current) => addRank(current, nextDevice(current, devices)).placement)
+            }
           />
         )}
         <Lines area={area} crossings={lit} />
@@ -212,22 +216,28 @@ function Details({ state, onWire }: DetailsProps) {
   const noted = [...sorted.group.values()].flat();
   const first: Detail = noted.some((problem) => problem.severity === "error") ? "groups" : "crossings";
   const tabs = [
-    { value: "crossings" as const, label: `What crosses ranks (${crossings.length + (plan?.copies.length ?? 0)})` },
+    {
+      value: "crossings" as const,
+      label: strings.placement.crossings(crossings.length + (plan?.copies.length ?? 0)),
+    },
     ...(board.fixed
       ? []
       : [
           {
             value: "groups" as const,
-            label: `Groups (${board.placement.groups.length})${noted.length > 0 ? ` · ${plural(noted.length, "problem")}` : ""}`,
+            label: strings.placement.groups(
+              board.placement.groups.length,
+              noted.length > 0 ? ` · ${plural(noted.length, "problem")}` : "",
+            ),
           },
         ]),
-    ...(plan?.drawing ? [{ value: "text" as const, label: "The plan as text" }] : []),
+    ...(plan?.drawing ? [{ value: "text" as const, label: strings.placement.thePlanAsText }] : []),
   ];
   const detail = tabs.find((tab) => tab.value === (chosen ?? first))?.value ?? "crossings";
   const open = (crossing: Crossing) => go(editor, locate(board.graph, crossing.pointer));
   return (
-    <section className="details" aria-label="Details">
-      <Tabs label="Details" value={detail} onChange={choose} tabs={tabs} />
+    <section className="details" aria-label={strings.placement.details}>
+      <Tabs label={strings.placement.details} value={detail} onChange={choose} tabs={tabs} />
       <div role="tabpanel" aria-label={tabs.find((tab) => tab.value === detail)?.label}>
         {detail === "crossings" && (
           <CrossingTable

@@ -6,6 +6,7 @@ import { useEditor, useEditorState } from "../store/react";
 import { Badge, Button, Dialog, Empty, Field, Input } from "../ui/kit";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 import { keepCopy, placementsFor, type StoredPlacement } from "./model/stored";
+import { strings } from "../strings";
 
 type Listed =
   { state: "asking" } | { state: "here"; found: StoredPlacement[] } | { state: "failed"; message: string };
@@ -34,29 +35,31 @@ export function OpenDialog({ onClose }: { onClose: () => void }) {
   const mine = useEditorState((state) => state.placementName);
   const listed = useStored(graph);
   const take = (stored: StoredPlacement) => {
-    editor.editPlacement(`Placement of ${stored.name}`, () => ({ ...stored.placement, name: mine, graph }));
+    editor.editPlacement(strings.placement.placement(stored.name), () => ({
+      ...stored.placement,
+      name: mine,
+      graph,
+    }));
     onClose();
   };
   return (
-    <Dialog title="Placements of this graph" onClose={onClose}>
-      <p className="wg-place-hint">
-        Taking one over replaces what is open; undo brings it back. The stored one stays as it is.
-      </p>
-      {listed.state === "asking" && <p role="status">Asking the service…</p>}
+    <Dialog title={strings.placement.placementsOfThisGraph} onClose={onClose}>
+      <p className="wg-place-hint">{strings.placement.usingOneReplacesTheOpen}</p>
+      {listed.state === "asking" && <p role="status">{strings.placement.loading}</p>}
       {listed.state === "failed" && <p role="alert">{listed.message}</p>}
       {listed.state === "here" && listed.found.length === 0 && (
-        <Empty title="None stored yet">Save the open placement under a name, and it is listed here.</Empty>
+        <Empty title={strings.placement.noneStoredYet}>{strings.placement.saveTheOpenPlacementUnder}</Empty>
       )}
       {listed.state === "here" && listed.found.length > 0 && (
         <ul className="wg-place-stored">
           {listed.found.map((stored) => (
             <li key={stored.name}>
               <div>
-                <b>{stored.name}</b> {stored.bundled && <Badge>example</Badge>}
-                {stored.name === mine && <Badge kind="good">this one, as saved</Badge>}
+                <b>{stored.name}</b> {stored.bundled && <Badge>{strings.placement.example}</Badge>}
+                {stored.name === mine && <Badge kind="good">{strings.placement.thisOneAsSaved}</Badge>}
                 <p>{summary(stored.placement)}</p>
               </div>
-              <Button onClick={() => take(stored)}>Take over</Button>
+              <Button onClick={() => take(stored)}>{strings.placement.useThisPlacement}</Button>
             </li>
           ))}
         </ul>
@@ -68,7 +71,7 @@ export function OpenDialog({ onClose }: { onClose: () => void }) {
 /** `3 ranks: cuda:0, cuda:1, cuda:2`. */
 function summary({ ranks, groups }: PlacementDocument): string {
   const devices = ranks.map((entry) => entry.device).join(", ");
-  const apart = groups.some((group) => group.walks) ? "; some components by Walk" : "";
+  const apart = groups.some((group) => group.walks) ? strings.placement.someComponentsByWalk : "";
   return `${ranks.length} ${ranks.length === 1 ? "rank" : "ranks"}: ${devices}${apart}`;
 }
 
@@ -81,26 +84,26 @@ export function SaveDialog({ placement, onClose }: { placement: PlacementDocumen
     setBusy(true);
     try {
       await keepCopy(placement, name);
-      editor.say(`The placement is kept as ${name}.`);
+      editor.say(strings.placement.thePlacementIsStored(name));
       onClose();
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
-      setError(failure.status === 412 ? "There is a placement of this name; choose another." : failure.message);
+      setError(failure.status === 412 ? strings.placement.aPlacementOfThisName : failure.message);
       setBusy(false);
     }
   };
-  const wrong = isName(name) ? error : "Start with a letter; letters, digits, _ and - follow.";
+  const wrong = isName(name) ? error : strings.placement.startWithALetterLetters;
   const footer = (
     <>
-      <Button onClick={onClose}>Cancel</Button>
+      <Button onClick={onClose}>{strings.placement.cancel}</Button>
       <Button kind="primary" disabled={busy || !isName(name)} onClick={() => void save()}>
-        Keep a copy
+        {strings.placement.saveACopy}
       </Button>
     </>
   );
   return (
-    <Dialog title="Keep this placement under a name" onClose={onClose} footer={footer}>
-      <Field label="Name" error={wrong} hint="The open placement stays the one that is edited.">
+    <Dialog title={strings.placement.saveThisPlacementUnder} onClose={onClose} footer={footer}>
+      <Field label={strings.placement.name} error={wrong} hint={strings.placement.youContinueToEdit}>
         {(props) => (
           <Input
             {...props}

@@ -7,6 +7,7 @@ import { Badge, Button, Input, Select } from "../ui/kit";
 import { Figures, type Figure } from "../ui/Figures";
 import { showBytes } from "../ui/words";
 import { estimate, parseHardware } from "./model/memory";
+import { strings } from "../strings";
 
 interface ToolbarProps {
   fixed: boolean;
@@ -21,22 +22,22 @@ interface ToolbarProps {
 export function Toolbar({ fixed, planning, onHand, onService, onOpen, onSave }: ToolbarProps) {
   const planned = useEditorState((state) => state.planned);
   return (
-    <div className="toolbar" role="toolbar" aria-label="Placement">
+    <div className="toolbar" role="toolbar" aria-label={strings.placement.placement2}>
       {fixed ? (
         <Button kind="primary" onClick={onHand}>
-          <Hand size={14} aria-hidden /> Place by hand
+          <Hand size={14} aria-hidden /> {strings.placement.placeByHand}
         </Button>
       ) : (
-        <Button onClick={onService} title="Everything on one rank, chosen when it is deployed">
-          <WandSparkles size={14} aria-hidden /> Let the service choose
+        <Button onClick={onService} title={strings.placement.everythingOnOneRankChosen}>
+          <WandSparkles size={14} aria-hidden /> {strings.placement.letTheServiceChoose}
         </Button>
       )}
       <Button onClick={onOpen}>
-        <FolderOpen size={14} aria-hidden /> Stored placements
+        <FolderOpen size={14} aria-hidden /> {strings.placement.storedPlacements}
       </Button>
       {!fixed && (
         <Button onClick={onSave}>
-          <Save size={14} aria-hidden /> Keep a copy
+          <Save size={14} aria-hidden /> {strings.placement.saveACopy}
         </Button>
       )}
       <Hardware />
@@ -56,25 +57,25 @@ function Verdict({ plan, problem, planning }: { plan: PlanShown | null; problem:
   if (planning || !plan)
     return (
       <Badge kind="busy">
-        <LoaderCircle size={12} className="wg-turning" aria-hidden /> planning
+        <LoaderCircle size={12} className="wg-turning" aria-hidden /> {strings.placement.planning}
       </Badge>
     );
   const assumed = plan.devices.some((device) => device.hypothetical);
   if (!plan.ok)
     return (
       <Badge kind="bad">
-        <CircleAlert size={12} aria-hidden /> can't run like this
+        <CircleAlert size={12} aria-hidden /> {strings.placement.cantRunLikeThis}
       </Badge>
     );
   if (!plan.deployable)
     return (
       <Badge kind="warn">
-        <CircleAlert size={12} aria-hidden /> fits, but can't be deployed yet
+        <CircleAlert size={12} aria-hidden /> {strings.placement.fitsButCantBeDeployed}
       </Badge>
     );
   return (
     <Badge kind="good">
-      <CircleCheck size={12} aria-hidden /> {assumed ? "would fit" : "fits"}
+      <CircleCheck size={12} aria-hidden /> {assumed ? strings.placement.wouldFit : "fits"}
     </Badge>
   );
 }
@@ -90,30 +91,30 @@ function Hardware() {
   return (
     <span className="hardware">
       <Select
-        aria-label="Plan for"
+        aria-label={strings.placement.plan}
         value={assumed ? "assumed" : "here"}
         onChange={(value) => set(value === "here" ? "" : `${DEFAULT.count}x${DEFAULT.gigabytes}GB`)}
         options={[
-          { value: "here", label: "for this machine" },
-          { value: "assumed", label: "as if there were" },
+          { value: "here", label: strings.placement.forThisMachine },
+          { value: "assumed", label: strings.placement.asIfThereWere },
         ]}
       />
       {assumed && (
         <>
           <NumberField
-            label="Number of GPUs"
+            label={strings.placement.numberOfGpus}
             value={assumed.count}
             most={64}
             onChange={(count) => set(`${count}x${assumed.gigabytes}GB`)}
           />
           <span aria-hidden>×</span>
           <NumberField
-            label="Memory of each, in GB"
+            label={strings.placement.memoryOfEachInGb}
             value={assumed.gigabytes}
             most={4096}
             onChange={(gigabytes) => set(`${assumed.count}x${gigabytes}GB`)}
           />
-          <span>GB GPUs</span>
+          <span>{strings.placement.gbGpus}</span>
         </>
       )}
     </span>
@@ -151,20 +152,16 @@ function NumberField({ label, value, most, onChange }: NumberFieldProps) {
 export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number }) {
   const { weights, cache, rest, total } = estimate(plan);
   const figures: Figure[] = [
-    ["Weights", showBytes(weights), "of all ranks; a rank reads what its components use"],
-    ["Cache", showBytes(cache), "for the tokens of requests; more of it serves more of them at once"],
-    [
-      "Workspace and margin",
-      showBytes(rest),
-      "scratch memory, tensors on their way to other GPUs, driver, captured graphs",
-    ],
-    ["Total", showBytes(total), "over all ranks"],
-    ["Ranks", String(plan.ranks.length), "processes"],
-    ["Wires that cross", String(crossings), "from one rank to another"],
+    [strings.placement.weights, showBytes(weights), strings.placement.overAllRanksEachRank],
+    [strings.placement.cache, showBytes(cache), strings.placement.forTheTokensOfRequests],
+    [strings.placement.workspaceAndMargin, showBytes(rest), strings.placement.scratchMemoryTensorsSent],
+    [strings.placement.total, showBytes(total), strings.placement.overAllRanks],
+    [strings.placement.ranks, String(plan.ranks.length), "processes"],
+    [strings.placement.wiresThatCross, String(crossings), strings.placement.fromOneRankToAnother],
   ];
   if (plan.copies.length > 0)
-    figures.push(["States that move", String(plan.copies.length), "whole, from one rank to another"]);
-  return <Figures label="Estimate" figures={figures} />;
+    figures.push([strings.placement.statesThatMove, String(plan.copies.length), strings.placement.wholeFromOneRank]);
+  return <Figures label={strings.placement.estimate} figures={figures} />;
 }
 
 interface ScopeProps {
@@ -179,17 +176,17 @@ export function Scope({ walks, scope, onScope }: ScopeProps) {
   const toggle = (walk: string) =>
     onScope(scope.includes(walk) ? scope.filter((other) => other !== walk) : [...scope, walk]);
   return (
-    <div className="scope" role="group" aria-label="Walks that are shown and moved">
-      <span>Walks</span>
+    <div className="scope" role="group" aria-label={strings.placement.walksToShowAndMove}>
+      <span>{strings.placement.walks}</span>
       <button type="button" aria-pressed={scope.length === 0} onClick={() => onScope([])}>
-        all
+        {strings.placement.all2}
       </button>
       {walks.map((walk) => (
         <button key={walk} type="button" aria-pressed={scope.includes(walk)} onClick={() => toggle(walk)}>
           {walk}
         </button>
       ))}
-      {scope.length > 0 && <span className="about">Moves apply to these Walks only.</span>}
+      {scope.length > 0 && <span className="about">{strings.placement.movesApplyToTheseWalks}</span>}
     </div>
   );
 }

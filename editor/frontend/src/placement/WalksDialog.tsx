@@ -6,6 +6,7 @@ import { Table } from "../ui/Table";
 import { assign } from "../document/placement/edits";
 import { ranksOfNode, walksOfNodes } from "../document/placement/resolve";
 import type { PlacementDocument } from "../document/placement/schema.generated";
+import { strings } from "../strings";
 
 interface WalksDialogProps {
   nodes: readonly string[];
@@ -24,17 +25,25 @@ export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksD
     }
     return [...found];
   }, [graph, nodes]);
-  const title = nodes.length === 1 ? `Where ${nodes[0]} runs` : `Where ${nodes.length} components run`;
+  const title =
+    nodes.length === 1 ? strings.placement.whereRuns(nodes[0]) : strings.placement.whereComponentsRun(nodes.length);
   const put = (walk: string | null, here: readonly string[], rank: number) =>
-    onEdit(walk === null ? `Move ${nodes.join(", ")}` : `Move ${here.join(", ")} in ${walk}`, (current) =>
-      assign(current, graph, here, [rank], walk === null ? null : [walk]),
+    onEdit(
+      walk === null
+        ? strings.placement.move(nodes.join(", "))
+        : strings.placement.moveWithWalk(here.join(", "), walk),
+      (current) => assign(current, graph, here, [rank], walk === null ? null : [walk]),
     );
   return (
-    <Dialog title={title} onClose={onClose} footer={<Button onClick={onClose}>Done</Button>}>
-      <p className="wg-place-hint">
-        Where Walks of one request are on different ranks, the states go over between them; the plan shows how much.
-      </p>
-      <Table columns={["Walk", nodes.length > 1 ? "Components" : null, "Rank"]}>
+    <Dialog title={title} onClose={onClose} footer={<Button onClick={onClose}>{strings.placement.done}</Button>}>
+      <p className="wg-place-hint">{strings.placement.ifTheWalksOfOne}</p>
+      <Table
+        columns={[
+          strings.placement.walk,
+          nodes.length > 1 ? strings.placement.components : null,
+          strings.placement.rank,
+        ]}
+      >
         <tbody>
           {users.map(([walk, here]) => (
             <tr key={walk}>
@@ -42,7 +51,7 @@ export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksD
               {nodes.length > 1 && <td>{here.join(", ")}</td>}
               <td>
                 <RankSelect
-                  label={`Rank in ${walk}`}
+                  label={strings.placement.rankWithWalk(walk)}
                   placement={placement}
                   rank={common(here.map((node) => ranksOfNode(placement, node, walk)))}
                   onChange={(rank) => put(walk, here, rank)}
@@ -52,12 +61,12 @@ export function WalksDialog({ nodes, placement, graph, onEdit, onClose }: WalksD
           ))}
           <tr>
             <td>
-              <b>all Walks</b>
+              <b>{strings.placement.allWalks}</b>
             </td>
             {nodes.length > 1 && <td />}
             <td>
               <RankSelect
-                label="Rank in all Walks"
+                label={strings.placement.rankInAllWalks}
                 placement={placement}
                 rank={common(users.flatMap(([walk, here]) => here.map((node) => ranksOfNode(placement, node, walk))))}
                 onChange={(rank) => put(null, nodes, rank)}
@@ -87,9 +96,9 @@ interface RankSelectProps {
 function RankSelect({ label, placement, rank, onChange }: RankSelectProps) {
   const options = placement.ranks.map((entry) => ({
     value: String(entry.rank),
-    label: `rank ${entry.rank} · ${entry.device}`,
+    label: strings.placement.rankWithDevice(entry.rank, entry.device),
   }));
-  const none = { value: "", label: "several", disabled: true };
+  const none = { value: "", label: strings.placement.several, disabled: true };
   return (
     <Select
       aria-label={label}

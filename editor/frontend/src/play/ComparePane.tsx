@@ -13,6 +13,7 @@ import { pictureOf, PREVIEW, textOf } from "./model/results";
 import { textDiff } from "./model/textdiff";
 import type { Result } from "./model/types";
 import { differing } from "./model/words";
+import { strings } from "../strings";
 
 export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onClose: () => void }) {
   const editor = useEditor();
@@ -21,23 +22,23 @@ export function ComparePane({ entries, onClose }: { entries: [Entry, Entry]; onC
   return (
     <div className="wg-play-compare">
       <header>
-        <h2>Compare</h2>
+        <h2>{strings.play.compare}</h2>
         <Button
           kind="quiet"
-          title="Value by value, where both runs were recorded"
+          title={strings.play.valueByValueWhereBoth}
           onClick={() => void compareRuns(editor, left.head.id, right.head.id)}
         >
-          <Diff size={13} aria-hidden /> What they computed
+          <Diff size={13} aria-hidden /> {strings.play.compareValues}
         </Button>
-        <IconButton label="End the comparison" onClick={onClose}>
+        <IconButton label={strings.play.endTheComparison} onClick={onClose}>
           <X size={16} />
         </IconButton>
       </header>
       <Bodies left={left.result} right={right.result} />
       {rows.length === 0 ? (
-        <p className="wg-play-hint">Both were asked for the same, with the same seed.</p>
+        <p className="wg-play-hint">{strings.play.bothRanWithTheSame}</p>
       ) : (
-        <Table columns={["Different", "Left", "Right"]}>
+        <Table columns={[strings.play.different, strings.play.left, strings.play.right]}>
           <tbody>
             {rows.map((row) => (
               <tr key={row.name}>
@@ -78,18 +79,22 @@ function Wipe({ left, right }: { left: string; right: string }) {
   const [small, setSmall] = useState(false);
   return (
     <div className={`wipe ${small ? "small" : ""}`} style={{ "--at": `${at}%` } as CSSProperties}>
-      <img src={right} alt="Right run" onLoad={(event) => setSmall(event.currentTarget.naturalWidth < 256)} />
-      <img className="left" src={left} alt="Left run" />
+      <img
+        src={right}
+        alt={strings.play.rightRun}
+        onLoad={(event) => setSmall(event.currentTarget.naturalWidth < 256)}
+      />
+      <img className="left" src={left} alt={strings.play.leftRun} />
       <div className="line" aria-hidden />
       <span className="name" aria-hidden>
-        Left
+        {strings.play.left}
       </span>
       <span className="name right" aria-hidden>
-        Right
+        {strings.play.right}
       </span>
       <input
         type="range"
-        aria-label="How much of the left picture is shown"
+        aria-label={strings.play.howMuchOfTheLeft}
         min={0}
         max={100}
         value={at}
@@ -103,12 +108,12 @@ function Texts({ left, right }: { left: string; right: string }) {
   const pieces = useMemo(() => textDiff(left, right), [left, right]);
   return (
     <div className="pair">
-      <p className="text" aria-label="Left text">
+      <p className="text" aria-label={strings.play.leftText}>
         {pieces
           .filter((piece) => piece.kind !== "right")
           .map((piece, index) => (piece.kind === "left" ? <del key={index}>{piece.text}</del> : piece.text))}
       </p>
-      <p className="text" aria-label="Right text">
+      <p className="text" aria-label={strings.play.rightText}>
         {pieces
           .filter((piece) => piece.kind !== "left")
           .map((piece, index) => (piece.kind === "right" ? <ins key={index}>{piece.text}</ins> : piece.text))}

@@ -7,6 +7,7 @@ import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./runs/history";
 import { labelOf } from "./model/form";
 import { isOver } from "./model/results";
+import { strings } from "../strings";
 
 interface Props {
   deployment: string;
@@ -41,14 +42,14 @@ export function HistoryPane({
   const lines = useMemo(() => together(deployment, heads, rows), [deployment, heads, rows]);
   const own = heads.filter((head) => head.deployment === deployment);
   return (
-    <aside className="wg-play-history" aria-label="Runs">
+    <aside className="wg-play-history" aria-label={strings.play.runs}>
       <header>
-        <h2>Runs</h2>
+        <h2>{strings.play.runs}</h2>
         {own.length > 0 && <Clear count={own.length} onClear={() => onRemove(own.map((head) => head.id))} />}
       </header>
-      {comparing && <p className="wg-play-note">Choose the run to compare with.</p>}
+      {comparing && <p className="wg-play-note">{strings.play.chooseTheRunToCompare}</p>}
       {lines.length === 0 ? (
-        <Empty title="No runs yet">What you run is listed here, with its pictures and texts.</Empty>
+        <Empty title={strings.play.noRunsYet}>{strings.play.yourRunsAreListedHere}</Empty>
       ) : (
         <ul>
           {lines.map((line) => (
@@ -74,15 +75,15 @@ export function HistoryPane({
                 </span>
               </button>
               <span className="actions">
-                <IconButton label="Load inputs and outputs" onClick={() => onOpen(line.id)}>
+                <IconButton label={strings.play.loadInputsAndOutputs} onClick={() => onOpen(line.id)}>
                   <Undo2 size={13} />
                 </IconButton>
-                <IconButton label="Run again with the same seed" onClick={() => onAgain(line.id)}>
+                <IconButton label={strings.play.runAgainWithTheSame} onClick={() => onAgain(line.id)}>
                   <RotateCw size={13} />
                 </IconButton>
                 {line.state !== "running" && (
                   <IconButton
-                    label="Replay in the service"
+                    label={strings.play.replayInTheService}
                     aria-haspopup="menu"
                     aria-expanded={menu?.id === line.id}
                     onClick={(event) => {
@@ -94,14 +95,14 @@ export function HistoryPane({
                   </IconButton>
                 )}
                 <IconButton
-                  label={line.id === comparing ? "Compare with none" : "Compare"}
+                  label={line.id === comparing ? strings.play.stopComparing : strings.play.compare}
                   aria-pressed={line.id === comparing}
                   onClick={() => onCompare(line.id)}
                 >
                   <Columns2 size={13} />
                 </IconButton>
                 {line.own && (
-                  <IconButton label="Delete from this browser" onClick={() => onRemove([line.id])}>
+                  <IconButton label={strings.play.deleteFromThisBrowser} onClick={() => onRemove([line.id])}>
                     <Trash2 size={13} />
                   </IconButton>
                 )}
@@ -120,14 +121,14 @@ function Clear({ count, onClear }: { count: number; onClear: () => void }) {
   const [sure, setSure] = useState(false);
   if (!sure) {
     return (
-      <Button kind="quiet" title="Delete what this browser keeps of these runs" onClick={() => setSure(true)}>
-        Clear
+      <Button kind="quiet" title={strings.play.deleteWhatThisBrowserKeeps} onClick={() => setSure(true)}>
+        {strings.play.clear}
       </Button>
     );
   }
   return (
     <Button kind="danger" autoFocus onBlur={() => setSure(false)} onClick={() => (setSure(false), onClear())}>
-      Delete {count === 1 ? "this run" : `these ${count} runs`}
+      {strings.play.delete(count === 1 ? strings.play.thisRun : strings.play.theseRuns(count))}
     </Button>
   );
 }
@@ -162,17 +163,17 @@ function together(deployment: string, heads: readonly Head[], rows: readonly Run
 function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
   if (line.wrote) return line.wrote;
   if (line.said) return labels[line.task] || labelOf(line.task);
-  return line.seed === null ? "" : `seed ${line.seed}`;
+  return line.seed === null ? "" : strings.play.seed(line.seed);
 }
 
 function Thumb({ line }: { line: Line }) {
   if (line.thumb) return <img className="thumb" src={line.thumb} alt="" />;
   return (
-    <span className="thumb letters" title={line.own ? undefined : "Run by another client"}>
+    <span className="thumb letters" title={line.own ? undefined : strings.play.runByAnotherClient}>
       {line.own ? (
         <span aria-hidden>{line.wrote ? "T" : line.state === "done" ? "·" : "–"}</span>
       ) : (
-        <Cloud size={16} aria-label="Run by another client" />
+        <Cloud size={16} aria-label={strings.play.runByAnotherClient} />
       )}
     </span>
   );

@@ -26,6 +26,7 @@ import { suffixOf } from "./calls/snippets";
 import { traceOf } from "../trace/model/session";
 import { TaskForm } from "./form/TaskForm";
 import type { Made, OutputShown, Result, TaskShown } from "./model/types";
+import { strings } from "../strings";
 
 /** `alone`: on a page of its own, without an open graph. */
 export function PlayView({ alone = false }: { alone?: boolean }) {
@@ -44,22 +45,20 @@ function NotDeployed({ play, alone }: { play: Play; alone: boolean }) {
   if (alone) {
     return (
       <div className="wg-view wg-play">
-        <Empty title="Nothing is deployed yet">
-          Open a graph from the library and deploy it; its tasks appear here.
-        </Empty>
+        <Empty title={strings.play.nothingIsDeployedYet}>{strings.play.openAGraph}</Empty>
       </div>
     );
   }
   return (
     <div className="wg-view wg-play">
-      <Empty title={`${name} is not deployed yet`}>
-        <p>Deploy it to run its tasks here.</p>
+      <Empty title={strings.play.isNotDeployedYet(name)}>
+        <p>{strings.play.deployItToRun}</p>
         <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
-          <Rocket size={14} aria-hidden /> Deploy
+          <Rocket size={14} aria-hidden /> {strings.play.deploy}
         </Button>
         {others.length > 0 && (
           <p>
-            Or play with what runs already:{" "}
+            {strings.play.orUseWhatAlreadyRuns}{" "}
             {others.map((other) => (
               <Button key={other.id} onClick={() => play.choose(other.id)}>
                 {other.id}
@@ -88,14 +87,14 @@ function Deployed({ deployment, play, alone }: { deployment: DeploymentShown; pl
     <div className={`wg-view wg-play ${listed ? "listed" : ""}`}>
       <Bar deployment={deployment} task={task} tasks={tasks?.list ?? []} play={play}>
         <IconButton
-          label={listed ? "Hide the runs" : "Show the runs"}
+          label={listed ? strings.play.hideTheRuns : strings.play.showTheRuns}
           aria-pressed={listed}
           onClick={() => setListed(!listed)}
         >
           <HistoryIcon size={16} />
         </IconButton>
       </Bar>
-      {tasks?.problem && <Empty title="Its tasks can't be read">{tasks.problem}</Empty>}
+      {tasks?.problem && <Empty title={strings.play.itsTasksCantBeRead}>{tasks.problem}</Empty>}
       {task && (
         <Table
           key={keyOf(task)}
@@ -136,7 +135,12 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
     <header className="wg-view-bar wg-play-bar">
       {ids.length > 1 && (
         <div className="deployment">
-          <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => play.choose(id)} />
+          <Select
+            aria-label={strings.play.deployment}
+            value={deployment.id}
+            options={ids}
+            onChange={(id) => play.choose(id)}
+          />
         </div>
       )}
       <Badge kind={KINDS[deployment.state] ?? ""} title={deployment.reason ?? undefined}>
@@ -144,7 +148,7 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
       </Badge>
       {task && (
         <Tabs
-          label="Tasks"
+          label={strings.play.tasks}
           value={task.name}
           onChange={(name) => play.see(deployment.id, name)}
           tabs={tasks.map((found) => ({ value: found.name, label: label(found), title: found.name }))}
@@ -158,12 +162,13 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
 
 function Waiting({ deployment, loading, alone }: { deployment: DeploymentShown; loading: boolean; alone: boolean }) {
   const editor = useEditor();
-  if (loading) return <div className="wg-play-skeleton" aria-label="Its tasks are being read" />;
-  const title = deployment.state === "failed" ? "The deployment failed" : "The deployment has no tasks yet";
+  if (loading) return <div className="wg-play-skeleton" aria-label={strings.play.loadingItsTasks} />;
+  const title =
+    deployment.state === "failed" ? strings.play.theDeploymentFailed : strings.play.theDeploymentHasNoTasks;
   return (
     <Empty title={title}>
-      <p>{deployment.reason ?? "It is starting; its tasks appear here when they are known."}</p>
-      {!alone && <Button onClick={() => editor.see({ tab: "deploy" })}>Look at the deployment</Button>}
+      <p>{deployment.reason ?? strings.play.itIsStartingItsTasks}</p>
+      {!alone && <Button onClick={() => editor.see({ tab: "deploy" })}>{strings.play.openTheDeployment}</Button>}
     </Empty>
   );
 }
@@ -217,7 +222,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           task={task}
           given={given}
           busy={busy}
-          blocked={serving ? null : `The deployment is ${deployment.state}; wait until it is ready.`}
+          blocked={serving ? null : strings.play.theDeploymentIsWaitUntil(deployment.state)}
           onChange={(change) => play.give(task, change)}
           onReset={() => play.reset(task)}
           onRun={(options) => {
@@ -231,7 +236,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
         </TaskForm>
         <div className="call">
           <Button kind="quiet" onClick={() => setCalling(true)}>
-            <Braces size={14} aria-hidden /> Call it from your code
+            <Braces size={14} aria-hidden /> {strings.play.callItFromYourCode}
           </Button>
         </div>
       </div>
@@ -255,8 +260,8 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
         ) : (
           <Empty title={task.label || labelOf(task.name)}>
             <p>
-              What it makes appears here: {task.outputs.map(labelOf).join(", ").toLowerCase()}. Fill in the form and
-              press <kbd>{shown("Mod+Enter")}</kbd>.
+              {strings.play.theOutputsAppearHereFill(task.outputs.map(labelOf).join(", ").toLowerCase())}{" "}
+              <kbd>{shown("Mod+Enter")}</kbd>.
             </p>
           </Empty>
         )}

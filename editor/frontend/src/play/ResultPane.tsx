@@ -13,6 +13,7 @@ import { isOver, PREVIEW } from "./model/results";
 import type { Made, OutputShown, Result, RunError, TaskShown } from "./model/types";
 import type { Use } from "./outputs/UseButton";
 import { adviceFor, placeOf, whyNothing } from "./model/words";
+import { strings } from "../strings";
 
 interface Props {
   task: TaskShown | null;
@@ -52,18 +53,18 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
         <div className="doing">
           {sounds && !over && <MuteButton muted={muted} onChange={onMute} />}
           {over && result.seed !== null && (
-            <Button kind="quiet" title="Run again with these inputs, parameters and this seed" onClick={onSameSeed}>
-              <RotateCw size={13} aria-hidden /> Same seed
+            <Button kind="quiet" title={strings.play.runAgainWithTheseInputs} onClick={onSameSeed}>
+              <RotateCw size={13} aria-hidden /> {strings.play.sameSeed}
             </Button>
           )}
           {over && result.run !== null && onCanvas && (
-            <Button kind="quiet" title="Show this run's figures on the graph" onClick={onCanvas}>
-              <Crosshair size={13} aria-hidden /> On the graph
+            <Button kind="quiet" title={strings.play.showThisRunsFigures} onClick={onCanvas}>
+              <Crosshair size={13} aria-hidden /> {strings.play.onTheGraph}
             </Button>
           )}
           {over && result.run !== null && onTrace && (
-            <Button kind="quiet" title="What ran when, and why it took its time" onClick={onTrace}>
-              <ChartGantt size={13} aria-hidden /> Trace
+            <Button kind="quiet" title={strings.play.whenEachCallRan} onClick={onTrace}>
+              <ChartGantt size={13} aria-hidden /> {strings.play.trace}
             </Button>
           )}
         </div>
@@ -96,7 +97,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
       )}
       {outputs.length === 0 && !over && <div className="wg-play-skeleton" aria-hidden />}
       {outputs.length === 0 && result.state === "cancelled" && (
-        <p className="wg-play-hint">It was stopped before anything came out.</p>
+        <p className="wg-play-hint">{strings.play.itWasStoppedBefore}</p>
       )}
       {outputs.length === 0 && result.state === "done" && <p className="wg-play-hint">{whyNothing(task, result)}</p>}
       {over && result.times.length > 0 && <Times result={result} onNode={onNode} />}
@@ -115,12 +116,12 @@ function ordered(task: TaskShown | null, result: Result): OutputShown[] {
 }
 
 const STATES: Record<Result["state"], [kind: string, words: string]> = {
-  sending: ["busy", "Sending"],
-  waiting: ["busy", "Under way"],
-  running: ["busy", "Running"],
-  done: ["good", "Done"],
-  cancelled: ["warn", "Stopped"],
-  failed: ["bad", "Failed"],
+  sending: ["busy", strings.play.sending],
+  waiting: ["busy", strings.play.waiting],
+  running: ["busy", strings.play.running],
+  done: ["good", strings.play.done],
+  cancelled: ["warn", strings.play.stopped],
+  failed: ["bad", strings.play.failed],
 };
 
 function State({ result }: { result: Result }) {
@@ -133,14 +134,15 @@ function Figures({ result }: { result: Result }) {
   const over = isOver(result);
   const waiting = result.state === "waiting" && queue && queue.waiting > 0 ? queue.waiting : 0;
   const figures: [string, ReactNode][] = [];
-  if (waiting > 0) figures.push(["waiting", `${waiting} in the queue`]);
+  if (waiting > 0) figures.push(["waiting", strings.play.inTheQueue(waiting)]);
   figures.push([
     "time",
     over ? result.seconds === null ? "–" : showSeconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,
   ]);
   // Measured here, with the way over the network; of a very short run it says nothing.
   const first = result.firstOutputAt === null ? null : result.firstOutputAt / 1000;
-  if (first !== null && first < (result.seconds ?? Infinity)) figures.push(["first output", showSeconds(first)]);
+  if (first !== null && first < (result.seconds ?? Infinity))
+    figures.push([strings.play.firstOutput, showSeconds(first)]);
   if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", showSeconds(result.queued)]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (
@@ -206,7 +208,7 @@ function Failure({ result: { run, faults }, error, onRecord, onNode }: FailurePr
         {place && <span>{place}</span>}
         {node && onNode && (
           <button type="button" className="wg-play-link" onClick={() => onNode(node)}>
-            Open {node}
+            {strings.play.open(node)}
           </button>
         )}
       </p>
@@ -227,14 +229,14 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
   const ranks = new Set(rows.map((row) => row.rank)).size > 1;
   return (
     <details className="wg-play-times">
-      <summary>Where the time went</summary>
+      <summary>{strings.play.whereTheTimeWent}</summary>
       <Table
         columns={[
-          "Node",
-          ranks ? "Rank" : null,
-          { className: "number", children: "Calls" },
-          "Busy",
-          { className: "number", children: "Waited" },
+          strings.play.node,
+          ranks ? strings.play.rank : null,
+          { className: "number", children: strings.play.calls },
+          strings.play.busy,
+          { className: "number", children: strings.play.waited },
         ]}
       >
         <tbody>
@@ -243,7 +245,7 @@ function Times({ result, onNode }: { result: Result; onNode: Props["onNode"] }) 
               <td>
                 {row.walk ? (
                   <span title={insideWords(Object.keys(row.inside ?? {}), row.spans)}>
-                    <span aria-label="loop">↻</span> {row.node}
+                    <span aria-label={strings.play.loop}>↻</span> {row.node}
                   </span>
                 ) : onNode ? (
                   <button type="button" className="wg-play-link" onClick={() => onNode(row.node)}>

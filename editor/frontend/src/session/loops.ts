@@ -2,6 +2,7 @@
 import type { LoopShown } from "../messages/answers";
 import { onlyMoved } from "./checking";
 import type { EditorState } from "../store/types";
+import { strings } from "../strings";
 
 /** null: there is no plan of the graph and the placement as they are now, or it has no such loop. */
 export function loopShown(
@@ -16,19 +17,19 @@ export function loopShown(
 
 /** What its mark says. */
 export function loopMark({ resident, within }: LoopShown): string {
-  if (within !== null) return `unrolled in ${within}`;
-  return resident ? "on the device" : "stepped";
+  if (within !== null) return strings.shell.unrolled(within);
+  return resident ? strings.shell.onTheDevice : "stepped";
 }
 
 /** Why, as a sentence; names stand in backticks. */
 export function loopReason({ resident, within, why, usual }: LoopShown): string {
   const reason = why.replace(/^stepped: /, "");
-  const often = usual.length > 0 ? ` Times by default: ${listed(usual)}.` : "";
-  if (within !== null) return `Part of each iteration of \`${within}\`, which runs on the device as a whole.${often}`;
-  return resident ? `${reason}.${often}` : `Call by call, because ${reason}.${often}`;
+  const often = usual.length > 0 ? strings.shell.iterationsByDefault(listed(usual)) : "";
+  if (within !== null) return strings.shell.partOfEachIteration(within, often);
+  return resident ? `${reason}.${often}` : strings.shell.callByCallBecause(reason, often);
 }
 
 function listed(counts: readonly number[]): string {
   const last = counts.at(-1) ?? 0;
-  return counts.length > 1 ? `${counts.slice(0, -1).join(", ")} or ${last}` : String(last);
+  return counts.length > 1 ? strings.shell.or(counts.slice(0, -1).join(", "), last) : String(last);
 }

@@ -6,6 +6,7 @@ import { etagsOf, readBoth, remove, write, writeCopy, type StoredDocuments } fro
 import type { Editor } from "../store/editor";
 import { same, sameDocuments } from "../store/same";
 import type { Documents, EditorState, Saving } from "../store/types";
+import { strings } from "../strings";
 
 const SAVE_MS = 1000;
 /** Somebody who never pauses is saved this often. */
@@ -112,7 +113,7 @@ export class Persistence {
     this.theirs = null;
     this.base = theirs;
     if (choice !== "mine") {
-      this.apply(() => this.editor.replace("Take the other version", documentsOf(theirs, mine)));
+      this.apply(() => this.editor.replace(strings.shell.useTheOtherVersion, documentsOf(theirs, mine)));
     }
     this.tell({ state: "unsaved" });
     if (this.dirty) await this.flush();
@@ -137,7 +138,7 @@ export class Persistence {
     if (this.held !== null) {
       const { documents, past, future } = before;
       this.apply(() => this.editor.store.setState({ documents, past, future }));
-      this.editor.say(`${this.held} Choose “Edit here” to change it.`);
+      this.editor.say(strings.shell.chooseEditHereToChange(this.held));
       return;
     }
     if (!this.dirty && !this.writing) {
@@ -227,7 +228,8 @@ export class Persistence {
     };
     this.base = theirs;
     if (theirs.graph === null && same(mine.graph, before.graph)) this.untouched = mine;
-    if (!sameDocuments(merged, mine)) this.apply(() => this.editor.replace("Changes from elsewhere", merged));
+    if (!sameDocuments(merged, mine))
+      this.apply(() => this.editor.replace(strings.shell.changesFromElsewhere, merged));
     this.editor.store.setState({ etags: etagsOf(theirs) });
   }
 
@@ -302,7 +304,7 @@ function documentsOf(stored: StoredDocuments, mine: Documents): Documents {
 }
 
 function wordsOf(error: ApiError): string {
-  if (error.status === 0) return "Offline, kept in this browser";
-  if (error.status === 401) return "Signed out, kept in this browser: open Walkgraph from its printed address again";
-  return `Not saved, kept in this browser: ${error.message}`;
+  if (error.status === 0) return strings.shell.offlineKeptInThisBrowser;
+  if (error.status === 401) return strings.shell.signedOutKeptInThis;
+  return strings.shell.notSavedKeptInThis(error.message);
 }

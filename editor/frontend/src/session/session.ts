@@ -15,6 +15,7 @@ import { Planning } from "./planning";
 import { sameDocuments } from "../store/same";
 import { Tabs, type Channel } from "./tabs";
 import { UndoStore } from "../store/undo";
+import { strings } from "../strings";
 
 /** Another tab that edits has answered by then. */
 const ANSWER_MS = 250;
@@ -84,7 +85,7 @@ export class Session {
 
   restoreFound(): void {
     const { copy } = this.found.getState();
-    if (copy) this.editor.restore("Restore unsaved changes", copy.documents);
+    if (copy) this.editor.restore(strings.shell.restoreUnsavedChanges, copy.documents);
     this.forgetFound();
   }
 

@@ -1,5 +1,7 @@
 // Tabs of one browser that have one document open: one edits, the others follow and read.
 
+import { strings } from "../strings";
+
 export type TabMessage =
   | { kind: "hello"; tab: string; since: number }
   | { kind: "here"; tab: string; since: number }
@@ -26,9 +28,9 @@ export interface TabEvents {
   flush: () => Promise<void>;
 }
 
-const ELSEWHERE = "This document is open in another tab.";
-const TAKEN = "Another tab edits this document now.";
-const LEFT = "The tab that edited this document is closed.";
+const ELSEWHERE = strings.shell.thisDocumentIsOpen;
+const TAKEN = strings.shell.anotherTabEditsThisDocument;
+const LEFT = strings.shell.theTabThatEditedThis;
 /** A tab that sleeps doesn't answer. */
 const YIELD_MS = 800;
 

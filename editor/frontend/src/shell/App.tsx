@@ -22,14 +22,15 @@ import { useEditor, useEditorState } from "../store/react";
 import type { Tab } from "../store/types";
 import { TasksView } from "../tasks/TasksView";
 import { TraceView } from "../trace/TraceView";
+import { strings } from "../strings";
 
 const NAMES: Record<Tab, string> = {
-  graph: "The graph",
-  tasks: "The tasks",
-  placement: "The placement",
-  deploy: "The deployment",
-  play: "The playground",
-  trace: "The trace",
+  graph: strings.shell.theGraph,
+  tasks: strings.shell.theTasks,
+  placement: strings.shell.thePlacement,
+  deploy: strings.shell.theDeployment,
+  play: strings.shell.thePlayground,
+  trace: strings.shell.theTrace,
 };
 
 const MENU_MS = 400;
@@ -69,7 +70,7 @@ export function App({ toggleFocus }: AppProps) {
           <View tab={tab} />
         </Boundary>
       </main>
-      <Boundary what="The debugger">
+      <Boundary what={strings.shell.theDebugger}>
         <DebugDock />
       </Boundary>
       {dialog === "version" && <VersionDialog onClose={close} />}

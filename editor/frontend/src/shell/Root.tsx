@@ -12,6 +12,7 @@ import { TracePage } from "./pages/TracePage";
 import { emitter, type Emit } from "./host/emit";
 import { cover, fill } from "./host/fill";
 import { SessionContext } from "../session/react";
+import { strings } from "../strings";
 
 /** What Python gives; see `walkgraph_editor/component.py`. */
 export interface Data {
@@ -37,7 +38,7 @@ export function Root({ data, dark, emit }: RootProps) {
   useLayoutEffect(() => (focused && root.current ? cover(root.current) : undefined), [focused]);
   return (
     <div ref={root} className={`wg wg-root ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}>
-      <Boundary what="The editor">
+      <Boundary what={strings.shell.theEditor}>
         {data.mode === "play" ? (
           <PlayPage key={data.deployment} deployment={data.deployment} />
         ) : data.mode === "trace" ? (
@@ -113,7 +114,7 @@ function Shown({ session, children }: { session: Session; children: ReactNode })
 function Loading({ name }: { name: string }) {
   return (
     <div className="wg-loading" role="status">
-      <span className="spinner" aria-hidden /> Opening {name}…
+      <span className="spinner" aria-hidden /> {strings.shell.opening(name)}
     </div>
   );
 }
@@ -121,10 +122,10 @@ function Loading({ name }: { name: string }) {
 function Failed({ name, problem, again }: { name: string; problem: string; again: () => void }) {
   return (
     <div className="wg-loading" role="alert">
-      <Empty title={`“${name}” can't be opened`}>
+      <Empty title={strings.shell.cantBeOpened(name)}>
         <p>{problem}</p>
         <Button kind="primary" onClick={again}>
-          Try again
+          {strings.shell.tryAgain}
         </Button>
       </Empty>
     </div>

@@ -9,6 +9,7 @@ import { followGraph } from "../document/placement/follow";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 import type { Canvas, Change, Documents, EditorState, Step, View } from "./types";
 import { around } from "./undo";
+import { strings } from "../strings";
 
 const HISTORY = 200;
 /** Edits with one merge key closer than this are one step, in ms. */
@@ -113,7 +114,7 @@ export class Editor {
   /** Show a canvas with these selected, out of the containers that were closed around them. */
   open(canvas: Canvas, selection: readonly string[] = []): void {
     this.see({ tab: "graph", canvas, selection });
-    this.editGraph("Open a container", (graph) => revealed(graph, canvas, selection));
+    this.editGraph(strings.shell.openAContainer, (graph) => revealed(graph, canvas, selection));
   }
 
   say(message: string, kind: "info" | "error" = "info"): void {

@@ -4,6 +4,7 @@ import { entries, flat } from "../document/tree";
 import type { GraphDocument, Pointer } from "../document/types";
 import type { Editor } from "./editor";
 import type { Canvas, Tab } from "./types";
+import { strings } from "../strings";
 
 export interface Located {
   tab: Tab;
@@ -29,27 +30,29 @@ export function locate(graph: GraphDocument, pointer: Pointer): Located {
   switch (section) {
     case "nodes":
       return name === ""
-        ? whole("Graph")
+        ? whole(strings.shell.graph)
         : located(
             COMPONENTS,
             `node:${name}`,
-            `Component ${name}`,
+            strings.shell.component(name),
             words(rest.filter((word) => word !== "component")),
           );
     case "walks":
-      return name in (graph.walks ?? {}) ? inWalk(graph, name, rest) : whole(name ? `Walk ${name}` : "Graph");
+      return name in (graph.walks ?? {})
+        ? inWalk(graph, name, rest)
+        : whole(name ? strings.shell.walk(name) : strings.shell.graph);
     case "streams": {
       const stream = graph.streams?.[Number(name)];
       return stream
-        ? located(COMPONENTS, `stream:${stream.name}`, `Stream ${stream.name}`, words(rest))
-        : whole("Graph", "streams");
+        ? located(COMPONENTS, `stream:${stream.name}`, strings.shell.stream(stream.name), words(rest))
+        : whole(strings.shell.graph, "streams");
     }
     case "tasks":
       return {
         tab: "tasks",
         canvas: COMPONENTS,
         selection: name ? [`task:${name}`] : [],
-        place: name ? `Task ${name}` : "Tasks",
+        place: name ? strings.shell.task(name) : strings.shell.tasks,
         part: words(rest),
       };
     case "groups":
@@ -59,26 +62,31 @@ export function locate(graph: GraphDocument, pointer: Pointer): Located {
         tab: "placement",
         canvas: COMPONENTS,
         selection: [],
-        place: "Placement",
+        place: strings.shell.placement,
         part: words([section, name]),
       };
     case "states":
     case "weights":
       return name
-        ? located(COMPONENTS, null, `${section === "states" ? "State" : "Weights"} ${name}`, words(rest))
-        : whole("Graph", section);
+        ? located(
+            COMPONENTS,
+            null,
+            `${section === "states" ? strings.shell.state : strings.shell.weights} ${name}`,
+            words(rest),
+          )
+        : whole(strings.shell.graph, section);
     default:
-      return whole("Graph", words([section, name, ...rest]));
+      return whole(strings.shell.graph, words([section, name, ...rest]));
   }
 }
 
 function inWalk(graph: GraphDocument, walk: string, rest: string[]): Located {
   const canvas: Canvas = { kind: "walk", walk, inside: null };
-  const place = `Walk ${walk}`;
+  const place = strings.shell.walk(walk);
   const [section = "", name = ""] = rest;
   if (section === "edges" && name !== "") return located(canvas, `edge:${name}`, place, edgeWords(graph, walk, name));
-  if (section === "inputs") return located(canvas, "@in", place, name ? `input ${name}` : "inputs");
-  if (section === "results") return located(canvas, "@out", place, name ? `result ${name}` : "results");
+  if (section === "inputs") return located(canvas, "@in", place, name ? strings.shell.input(name) : "inputs");
+  if (section === "results") return located(canvas, "@out", place, name ? strings.shell.result(name) : "results");
   if (section !== "body") return located(canvas, null, place, words(rest));
   const pointer = `/${rest.join("/")}`;
   const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => isUnder(pointer, candidate.pointer));
@@ -95,7 +103,7 @@ function edgeWords(graph: GraphDocument, walk: string, index: string): string {
     : typeof edge === "object" && edge !== null
       ? [(edge as { from?: unknown }).from, (edge as { to?: unknown }).to]
       : [];
-  return typeof from === "string" && typeof to === "string" ? `${from} → ${to}` : `edge ${index}`;
+  return typeof from === "string" && typeof to === "string" ? `${from} → ${to}` : strings.shell.edge(index);
 }
 
 function located(canvas: Canvas, id: string | null, place: string, part: string): Located {

@@ -21,6 +21,7 @@ import {
   wave,
   type Pixels,
 } from "./looks";
+import { strings } from "../strings";
 
 type Of<K extends SamplePreview["kind"]> = Extract<SamplePreview, { kind: K }>;
 
@@ -54,9 +55,15 @@ export function StatisticsView({ statistics }: { statistics: Statistics }) {
         <Figure name="least" value={figure(low)} />
         <Figure name="mean" value={figure(mean)} />
         <Figure name="most" value={figure(high)} />
-        <Figure name="spread" value={figure(std)} title="Standard deviation" />
+        <Figure name="spread" value={figure(std)} title={strings.taps.standardDeviation} />
         <Figure name="numbers" value={count.toLocaleString("en")} />
-        {every > 1 && <Figure name="looked at" value={`one in ${every}`} title="Evenly spread over the tensor" />}
+        {every > 1 && (
+          <Figure
+            name={strings.taps.sampled}
+            value={strings.taps.oneIn(every)}
+            title={strings.taps.evenlySpreadOverTheTensor}
+          />
+        )}
       </dl>
     </div>
   );
@@ -74,7 +81,7 @@ function Figure({ name, value, title }: { name: string; value: string; title?: s
 export function Histogram({ statistics }: { statistics: Statistics }) {
   const { low, high, histogram } = statistics;
   const width = 100 / histogram.length;
-  const words = `${histogram.length} equal bins from ${figure(low)} to ${figure(high)}`;
+  const words = strings.taps.equalBins(histogram.length, figure(low), figure(high));
   return (
     <figure className="wg-histogram">
       <svg viewBox="0 0 100 32" preserveAspectRatio="none" role="img" aria-label={words}>
@@ -98,7 +105,7 @@ export function Histogram({ statistics }: { statistics: Statistics }) {
 export function PreviewView({ preview }: { preview: SamplePreview }) {
   switch (preview.kind) {
     case "text":
-      return <pre className="wg-sample-text">{preview.text || "(no letters)"}</pre>;
+      return <pre className="wg-sample-text">{preview.text || strings.taps.emptyText}</pre>;
     case "numbers":
       return <Numbers preview={preview} />;
     case "picture":
@@ -114,7 +121,7 @@ export function PreviewView({ preview }: { preview: SamplePreview }) {
 
 function Numbers({ preview }: { preview: Of<"numbers"> }) {
   return (
-    <div className="wg-sample-numbers" tabIndex={0} aria-label="The first numbers">
+    <div className="wg-sample-numbers" tabIndex={0} aria-label={strings.taps.theFirstNumbers}>
       <table>
         <tbody>
           {rowsOf(preview).map((row, index) => (
@@ -132,13 +139,13 @@ function Numbers({ preview }: { preview: Of<"numbers"> }) {
 
 function Picture({ preview }: { preview: Of<"picture"> }) {
   const pixels = useMemo(() => picturePixels(preview), [preview]);
-  return <PixelsView pixels={pixels} label={`A picture of ${preview.width} by ${preview.height} pixels`} />;
+  return <PixelsView pixels={pixels} label={strings.taps.aPictureOfByPixels(preview.width, preview.height)} />;
 }
 
 function Heat({ preview }: { preview: Of<"heat"> }) {
   const pixels = useMemo(() => heatPixels(preview), [preview]);
   const { low, high, rows, columns } = preview;
-  const words = `${rows} rows by ${columns} columns, dark ${figure(low)} to bright ${figure(high)}`;
+  const words = strings.taps.rowsByColumnsDark(rows, columns, figure(low), figure(high));
   const stops = Array.from({ length: 6 }, (_, index) => `rgb(${heatColor(index / 5).join(" ")})`);
   return (
     <>
@@ -158,7 +165,7 @@ function PixelsView({ pixels, label }: { pixels: Pixels | null; label: string })
     if (!pixels) return;
     canvas.current?.getContext("2d")?.putImageData(new ImageData(pixels.rgba, pixels.width, pixels.height), 0, 0);
   }, [pixels]);
-  if (!pixels) return <p className="wg-quiet">This preview can't be drawn.</p>;
+  if (!pixels) return <p className="wg-quiet">{strings.taps.thisPreviewCantBeDrawn}</p>;
   const { width, height } = pixels;
   return (
     <canvas
@@ -186,15 +193,22 @@ function Sound({ preview }: { preview: Of<"sound"> }) {
   const seconds = showSeconds(samples.length / preview.rate);
   return (
     <div className="wg-sample-sound">
-      <IconButton label={playing ? "Stop" : "Play"} disabled={samples.length === 0} onClick={toggle}>
+      <IconButton
+        label={playing ? strings.taps.stop : strings.taps.play}
+        disabled={samples.length === 0}
+        onClick={toggle}
+      >
         {playing ? <Square size={14} /> : <Play size={14} />}
       </IconButton>
-      <svg viewBox={`0 0 ${WAVE * 2} 40`} preserveAspectRatio="none" role="img" aria-label={`${seconds} of sound`}>
+      <svg
+        viewBox={`0 0 ${WAVE * 2} 40`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={strings.taps.ofSound(seconds)}
+      >
         <path d={shape} />
       </svg>
-      <small>
-        {seconds} · {preview.rate} Hz
-      </small>
+      <small>{strings.taps.hz(seconds, preview.rate)}</small>
     </div>
   );
 }
@@ -231,7 +245,7 @@ function Media({ preview }: { preview: Of<"media"> }) {
     return [mime ? `data:${mime};base64,${preview.data}` : null, mime] as const;
   }, [preview]);
   if (url === null) {
-    const why = preview.data ? "of a kind that can't be shown" : "too large to be shown";
+    const why = preview.data ? strings.taps.ofAKindThatCant : strings.taps.tooLargeToBeShown;
     return (
       <p className="wg-quiet">
         {showBytes(preview.nbytes)}, {why}.
@@ -239,5 +253,5 @@ function Media({ preview }: { preview: Of<"media"> }) {
     );
   }
   if (mime?.startsWith("audio/")) return <audio className="wg-sample-media" controls src={url} />;
-  return <img className="wg-sample-media" src={url} alt={`A picture of ${showBytes(preview.nbytes)}`} />;
+  return <img className="wg-sample-media" src={url} alt={strings.taps.aPicture(showBytes(preview.nbytes))} />;
 }

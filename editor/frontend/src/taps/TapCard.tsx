@@ -10,6 +10,7 @@ import { closeCard } from "./cards";
 import { whereWords } from "./looks";
 import { INSIDE, INTERVALS } from "./places";
 import { SampleView } from "./SampleView";
+import { strings } from "../strings";
 
 interface Props {
   deployment: string;
@@ -33,7 +34,7 @@ export const TapCard = memo(function TapCard({ deployment, tap, pinned, onPin, o
   const samples = useSamples(deployment, tap.id);
   const seen = held ?? samples[0] ?? null;
   return (
-    <section className="wg-tap-card nowheel" aria-label={`Tap of ${tapName(tap)} in ${tap.walk}`}>
+    <section className="wg-tap-card nowheel" aria-label={strings.taps.tapOf(tapName(tap), tap.walk)}>
       <Head tap={tap} pinned={pinned} onPin={onPin} onMove={onMove} />
       <div className="body">
         {tap.inside && <p className="note">{INSIDE}</p>}
@@ -43,7 +44,7 @@ export const TapCard = memo(function TapCard({ deployment, tap, pinned, onPin, o
         <Often tap={tap} />
         <OneRun tap={tap} seen={seen} />
         <IconButton
-          label={held ? "Show what comes" : "Hold this value"}
+          label={held ? strings.taps.showNewValues : strings.taps.holdThisValue}
           aria-pressed={held !== null}
           disabled={!seen}
           onClick={() => hold(held ? null : seen)}
@@ -74,17 +75,21 @@ function Head({ tap, pinned, onPin, onMove }: Omit<Props, "deployment">) {
       }}
       onPointerMove={move}
     >
-      <strong title={`${tapName(tap)} in ${tap.walk}`}>{tapName(tap)}</strong>
-      <IconButton label="Move with the arrow keys" className="mover" onKeyDown={key}>
+      <strong title={strings.taps.in(tapName(tap), tap.walk)}>{tapName(tap)}</strong>
+      <IconButton label={strings.taps.moveWithTheArrowKeys} className="mover" onKeyDown={key}>
         <Move size={12} />
       </IconButton>
-      <IconButton label={pinned ? "Let it follow the edge" : "Pin it here"} aria-pressed={pinned} onClick={onPin}>
+      <IconButton
+        label={pinned ? strings.taps.letItFollowTheEdge : strings.taps.pinItHere}
+        aria-pressed={pinned}
+        onClick={onPin}
+      >
         <Pin size={12} />
       </IconButton>
-      <IconButton label="Remove the tap" onClick={() => void removeTap(editor, tap.id)}>
+      <IconButton label={strings.taps.removeTheTap} onClick={() => void removeTap(editor, tap.id)}>
         <Trash2 size={12} />
       </IconButton>
-      <IconButton label="Close; the tap stays" onClick={() => closeCard(tap.id)}>
+      <IconButton label={strings.taps.closeTheTapStays} onClick={() => closeCard(tap.id)}>
         <X size={13} />
       </IconButton>
     </header>
@@ -98,12 +103,12 @@ export function tapName({ source, to }: TapShown): string {
 
 /** The value with where and when, or that none has come. */
 export function Newest({ seen }: { seen: Seen | null }) {
-  if (!seen) return <p className="wg-quiet">Armed. The next value of a run is shown here.</p>;
+  if (!seen) return <p className="wg-quiet">{strings.taps.waitingForTheNextValue}</p>;
   const { sample, at } = seen;
   return (
     <>
       <SampleView sample={sample} />
-      <small className="where" title={`run ${sample.run}`}>
+      <small className="where" title={strings.taps.run(sample.run)}>
         {whereWords(sample)} · <time>{clock(at)}</time>
       </small>
     </>
@@ -114,10 +119,12 @@ export function Newest({ seen }: { seen: Seen | null }) {
 export function Often({ tap }: { tap: TapShown }) {
   const editor = useEditor();
   const own = INTERVALS.some(({ value }) => Number(value) === tap.interval);
-  const options = own ? INTERVALS : [{ value: `${tap.interval}`, label: `every ${tap.interval} s` }, ...INTERVALS];
+  const options = own
+    ? INTERVALS
+    : [{ value: `${tap.interval}`, label: strings.taps.everyS(tap.interval) }, ...INTERVALS];
   return (
     <Select
-      aria-label="How often it looks, at most"
+      aria-label={strings.taps.samplingRateAtMost}
       value={options.find(({ value }) => Number(value) === tap.interval)?.value ?? ""}
       options={options}
       onChange={(value) => void lookEvery(editor, tap, Number(value))}
@@ -130,7 +137,7 @@ function OneRun({ tap, seen }: { tap: TapShown; seen: Seen | null }) {
   const editor = useEditor();
   const focused = useFocus();
   const run = focused ?? seen?.sample.run ?? null;
-  const label = tap.run ? `Of run ${tap.run.slice(0, 8)} alone: look at all runs` : "Look at this run alone";
+  const label = tap.run ? strings.taps.onlyRunShowAllRuns(tap.run.slice(0, 8)) : strings.taps.showOnlyThisRun;
   return (
     <IconButton
       label={label}

@@ -7,6 +7,7 @@ import { removeTap, toggleTap } from "./actions";
 import { openCard } from "./cards";
 import { INSIDE, type Place } from "./places";
 import { Newest, Often } from "./TapCard";
+import { strings } from "../strings";
 
 export function TapField({ place }: { place: Place }) {
   const editor = useEditor();
@@ -17,12 +18,12 @@ export function TapField({ place }: { place: Place }) {
     return (
       <div className="wg-tap-field">
         <Button disabled={deployment === null} onClick={() => void toggleTap(editor, place)}>
-          <Crosshair size={14} aria-hidden /> Tap this edge
+          <Crosshair size={14} aria-hidden /> {strings.taps.tapThisEdge}
         </Button>
         <p className="wg-quiet">
           {deployment === null
-            ? "Deploy the graph to look at the values that pass here."
-            : `Shows the values that leave its ${place.to ? "loop" : "source"} while runs pass: statistics and a preview.`}
+            ? strings.taps.deployTheGraphToSee
+            : strings.taps.showsTheValuesThatLeave(place.to ? "loop" : "source")}
         </p>
       </div>
     );
@@ -38,9 +39,9 @@ function Armed({ deployment, tap }: { deployment: string; tap: TapShown }) {
       <Newest seen={samples[0] ?? null} />
       <div className="row">
         <Often tap={tap} />
-        <Button onClick={() => openCard(tap.id)}>Show at the edge</Button>
+        <Button onClick={() => openCard(tap.id)}>{strings.taps.showAtTheEdge}</Button>
         <Button kind="danger" onClick={() => void removeTap(editor, tap.id)}>
-          Remove
+          {strings.taps.remove}
         </Button>
       </div>
     </div>

@@ -8,6 +8,7 @@ import { plural } from "../ui/words";
 import { removeTap, removeTaps, showTap } from "./actions";
 import { openCard } from "./cards";
 import { tapName } from "./TapCard";
+import { strings } from "../strings";
 
 export function TapList({ taps }: { taps: readonly TapShown[] }) {
   const editor = useEditor();
@@ -18,7 +19,7 @@ export function TapList({ taps }: { taps: readonly TapShown[] }) {
     openCard(tap.id);
   };
   return (
-    <section className="wg-tap-list" aria-label="Taps">
+    <section className="wg-tap-list" aria-label={strings.taps.taps}>
       <button type="button" className="wg-button" aria-expanded={open} onClick={() => setOpen(!open)}>
         <Crosshair size={14} aria-hidden /> {plural(taps.length, "tap")}
       </button>
@@ -27,16 +28,21 @@ export function TapList({ taps }: { taps: readonly TapShown[] }) {
           <ul>
             {taps.map((tap) => (
               <li key={tap.id}>
-                <button type="button" className="place" title="Show it on its canvas" onClick={() => show(tap)}>
+                <button
+                  type="button"
+                  className="place"
+                  title={strings.taps.showItOnItsCanvas}
+                  onClick={() => show(tap)}
+                >
                   <strong>{tapName(tap)}</strong>
                   <span>
                     {tap.walk}
-                    {tap.run && ` · run ${tap.run.slice(0, 8)}`}
+                    {tap.run && strings.taps.runWithRun(tap.run.slice(0, 8))}
                     {tap.inside && " · stepped"}
                   </span>
                 </button>
                 <IconButton
-                  label={`Remove the tap of ${tapName(tap)}`}
+                  label={strings.taps.removeTheTapWithTap(tapName(tap))}
                   onClick={() => void removeTap(editor, tap.id)}
                 >
                   <Trash2 size={13} />
@@ -45,7 +51,7 @@ export function TapList({ taps }: { taps: readonly TapShown[] }) {
             ))}
           </ul>
           <Button kind="danger" onClick={() => void removeTaps(editor)}>
-            Remove all
+            {strings.taps.removeAll}
           </Button>
         </div>
       )}

@@ -6,8 +6,9 @@ import { tapsAt, watchOf, type TapShown, type WatchStore } from "../store/watch"
 import type { MenuEntry } from "../ui/kit";
 import { cards, closeCard, openCard } from "./cards";
 import { edgesOf, type Place } from "./places";
+import { strings } from "../strings";
 
-const NOT_DEPLOYED = "Deploy the graph first: a tap looks at what runs.";
+const NOT_DEPLOYED = strings.taps.deployTheGraphFirstTaps;
 
 function storeOf(editor: Editor): WatchStore | null {
   const deployment = deploymentOf(editor.state.deployments, editor.state.name);
@@ -66,10 +67,9 @@ export function tapEntries(editor: Editor, place: Place | null): MenuEntry[] {
   if (!place) return [];
   const store = storeOf(editor);
   const [armed] = store ? tapsAt(store.get(), place.walk, place.source, place.to) : [];
-  if (!armed)
-    return [{ label: "Tap this edge: see its values", keys: "T", run: () => void toggleTap(editor, place) }];
+  if (!armed) return [{ label: strings.taps.tapThisEdgeSee, keys: "T", run: () => void toggleTap(editor, place) }];
   return [
-    { label: "Show the tap's values", run: () => openCard(armed.id) },
-    { label: "Remove the tap", keys: "T", run: () => void removeTap(editor, armed.id) },
+    { label: strings.taps.showTheTapsValues, run: () => openCard(armed.id) },
+    { label: strings.taps.removeTheTap, keys: "T", run: () => void removeTap(editor, armed.id) },
   ];
 }

@@ -2,6 +2,7 @@
 import { toBytes } from "../api/base64";
 import type { SampleEvent, SamplePreview, Statistics } from "../messages/frames";
 import { plural } from "../ui/words";
+import { strings } from "../strings";
 
 type Of<K extends SamplePreview["kind"]> = Extract<SamplePreview, { kind: K }>;
 
@@ -24,7 +25,7 @@ export function figure(value: number | null): string {
 
 /** `bfloat16 [16, 64]`; of what is no tensor, its kind. */
 export function typeWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string {
-  if (dtype === "absent") return "nothing was sent";
+  if (dtype === "absent") return strings.taps.nothingWasSent;
   if (dtype === "cache") return cacheWords(shape);
   const scalar = ["text", "bytes", "number", "list"].includes(dtype) && shape.length === 0;
   return scalar ? dtype : `${dtype} [${shape.join(", ")}]`;
@@ -32,26 +33,26 @@ export function typeWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">
 
 /** `120 tokens on 8 pages`. `shape`: sequences, tokens of the longest, pages. */
 export function cacheWords([sequences = 0, tokens = 0, pages = 0]: readonly number[]): string {
-  const several = sequences > 1 ? `${sequences} sequences of up to ` : "";
-  return `${several}${plural(tokens, "token")} on ${plural(pages, "page")}`;
+  const several = sequences > 1 ? strings.taps.sequencesOfUp(sequences) : "";
+  return strings.taps.on(several, plural(tokens, "token"), plural(pages, "page"));
 }
 
 /** `run 1a2b3c4d · step 2 · iteration 3.18 · rank 0`: counted from 1, but ranks. */
 export function whereWords({ run, step, iteration, rank }: SampleEvent): string {
-  const parts = [`run ${run.slice(0, 8)}`, `step ${step + 1}`];
-  if (iteration.length) parts.push(`iteration ${iteration.map((index) => index + 1).join(".")}`);
-  return [...parts, `rank ${rank}`].join(" · ");
+  const parts = [strings.taps.run(run.slice(0, 8)), strings.taps.step(step + 1)];
+  if (iteration.length) parts.push(strings.taps.iteration(iteration.map((index) => index + 1).join(".")));
+  return [...parts, strings.taps.rank(rank)].join(" · ");
 }
 
 /** What is wrong with the numbers, in words; empty where nothing is. */
 export function alarm({ count, nan, infinite, low, high, every }: Statistics): string {
-  if (count === 0) return "It is empty.";
-  const bad = [nan && `${nan} NaN`, infinite && `${infinite} infinite`].filter(Boolean).join(", ");
+  if (count === 0) return strings.taps.itIsEmpty;
+  const bad = [nan && strings.taps.nan(nan), infinite && strings.taps.infinite(infinite)].filter(Boolean).join(", ");
   // As many as were looked at.
   const looked = Math.ceil(count / every);
   if (bad)
-    return nan + infinite === looked ? `None of its numbers is finite: ${bad}.` : `${bad} of ${looked} numbers.`;
-  return low === high && count > 1 ? `All are ${figure(low)}.` : "";
+    return nan + infinite === looked ? strings.taps.noneOfItsNumbers(bad) : strings.taps.ofNumbers(bad, looked);
+  return low === high && count > 1 ? strings.taps.allAre(figure(low)) : "";
 }
 
 /** The bins as heights from 0 to 1; roots, so that the rare ones are seen beside the many. */
@@ -63,7 +64,7 @@ export function bars(histogram: readonly number[]): number[] {
 /** What a bin holds: `0.1 to 0.2: 37`. */
 export function binWords({ low, high, histogram }: Statistics, bin: number): string {
   const width = (high - low) / histogram.length;
-  return `${figure(low + width * bin)} to ${figure(low + width * (bin + 1))}: ${histogram[bin] ?? 0}`;
+  return strings.taps.to(figure(low + width * bin), figure(low + width * (bin + 1)), histogram[bin] ?? 0);
 }
 
 /** null where its bytes are not as many as its sides say. */

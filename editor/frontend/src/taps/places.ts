@@ -2,6 +2,7 @@
 import { factsOf, type Route } from "../document/routes";
 import { splitReference } from "../document/names";
 import type { GraphDocument } from "../document/types";
+import { strings } from "../strings";
 
 /** As the service names it. */
 export interface Place {
@@ -54,11 +55,10 @@ export function edgesOf(graph: GraphDocument, { walk, source, to = "" }: Place):
 
 /** Seconds between two samples. */
 export const INTERVALS: readonly { value: string; label: string }[] = [
-  { value: "0.05", label: "20 a second" },
-  { value: "0.25", label: "4 a second" },
-  { value: "1", label: "every second" },
-  { value: "5", label: "every 5 s" },
+  { value: "0.05", label: strings.taps.n20ASecond },
+  { value: "0.25", label: strings.taps.n4ASecond },
+  { value: "1", label: strings.taps.everySecond },
+  { value: "5", label: strings.taps.every5S },
 ];
 
-export const INSIDE =
-  "It lies in a loop that the device runs as a whole: runs that start from now are stepped while it is armed.";
+export const INSIDE = strings.taps.itLiesInADevice;

@@ -14,6 +14,7 @@ import { Simulator } from "./simulator/Simulator";
 import { StepTable } from "./steps/StepTable";
 import { useSimulation } from "./simulator/useSimulation";
 import { ProblemLines, TextCell } from "./cells/widgets";
+import { strings } from "../strings";
 
 /** What somebody who comes back to this tab finds as it was. */
 interface Memory {
@@ -67,10 +68,10 @@ function NoTask({ onOpen }: { onOpen: (task: string) => void }) {
     if (name) onOpen(name);
   };
   return (
-    <Empty title="No task yet">
-      <p>A task is what a client may ask: its inputs, its parameters, and which Walks run for it in what order.</p>
+    <Empty title={strings.tasks.noTaskYet}>
+      <p>{strings.tasks.aTaskIsWhatAClient}</p>
       <Button kind="primary" onClick={add}>
-        <Plus size={14} aria-hidden /> Add a task
+        <Plus size={14} aria-hidden /> {strings.tasks.addATask}
       </Button>
     </Empty>
   );
@@ -85,10 +86,10 @@ function TaskList({ name, onOpen }: { name: string | undefined; onOpen: (task: s
     if (made) onOpen(made);
   };
   return (
-    <nav className="wg-task-list" aria-label="Tasks">
+    <nav className="wg-task-list" aria-label={strings.tasks.tasks}>
       <header>
-        <h2>Tasks</h2>
-        <IconButton label="Add a task" onClick={add}>
+        <h2>{strings.tasks.tasks}</h2>
+        <IconButton label={strings.tasks.addATask} onClick={add}>
           <Plus size={15} />
         </IconButton>
       </header>
@@ -102,7 +103,7 @@ function TaskList({ name, onOpen }: { name: string | undefined; onOpen: (task: s
                 <span className="name">{each}</span>
                 {task.label && <span className="label">{task.label}</span>}
                 {own.length > 0 && (
-                  <Badge kind={errors ? "bad" : "warn"} title={`${own.length} problems`}>
+                  <Badge kind={errors ? "bad" : "warn"} title={strings.tasks.problems(own.length)}>
                     ! {own.length}
                   </Badge>
                 )}
@@ -140,13 +141,13 @@ function OpenTask({ name, task, onOpen }: OpenTaskProps) {
   const here = problems.filter((problem) => problem.pointer.split("/").length <= 1);
   return (
     <>
-      <main className="wg-task" aria-label={`Task ${name}`}>
+      <main className="wg-task" aria-label={strings.tasks.task(name)}>
         <TaskHead {...{ name, task, edits, onOpen }} />
         <ProblemLines problems={here} />
-        <section className="wg-card" aria-label="Steps">
+        <section className="wg-card" aria-label={strings.tasks.steps}>
           <header>
-            <h2>Steps</h2>
-            <span className="note">run in this order; “→” marks the Walks that give the task's outputs</span>
+            <h2>{strings.tasks.steps}</h2>
+            <span className="note">{strings.tasks.runInThisOrderMarks}</span>
           </header>
           <StepTable
             {...{ graph, name, task, lit }}
@@ -174,25 +175,25 @@ function TaskHead({ name, task, edits, onOpen }: OpenTaskProps & { edits: Return
   return (
     <header className="wg-task-head">
       <label>
-        <span>Name</span>
-        <TextCell mono label="Name of the task" value={name} onCommit={rename} />
+        <span>{strings.tasks.name}</span>
+        <TextCell mono label={strings.tasks.nameOfTheTask} value={name} onCommit={rename} />
       </label>
       <label>
-        <span>Title</span>
+        <span>{strings.tasks.title}</span>
         <TextCell
           live
-          label="Title of the task"
+          label={strings.tasks.titleOfTheTask}
           value={task.label ?? ""}
-          placeholder="What it does, in a few words"
+          placeholder={strings.tasks.whatItDoesInAFew}
           onCommit={(text) => edits.setTask({ label: text || undefined }, "title")}
         />
       </label>
       <div className="buttons">
         <Button onClick={duplicate}>
-          <Copy size={14} aria-hidden /> Duplicate
+          <Copy size={14} aria-hidden /> {strings.tasks.duplicate}
         </Button>
         <Button kind="danger" onClick={edits.removeTask}>
-          <Trash2 size={14} aria-hidden /> Delete
+          <Trash2 size={14} aria-hidden /> {strings.tasks.delete}
         </Button>
       </div>
     </header>

@@ -8,6 +8,7 @@ import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from
 import type { Activity, Latest, LoopActivity, NodeState } from "./shown";
 import { Runs } from "./runs";
 import type { Steps } from "./steps";
+import { strings } from "../strings";
 
 export interface Hooks {
   /** What a run of a task may call; null: not known. */
@@ -310,7 +311,7 @@ export class NodeStore {
     this.count(told, over);
     if (over) return;
     if (node !== null) this.newest = { run, node, iteration };
-    if (told.failed) this.fail(run, { code: "node_error", message: "failed", node, walk, use });
+    if (told.failed) this.fail(run, { code: "node_error", message: strings.shell.failed, node, walk, use });
   }
 
   private work(live: Live, told: Told, over: boolean, now: number): void {

@@ -3,6 +3,7 @@ import { Pause, Pin, Play } from "lucide-react";
 import { Button, IconButton } from "../ui/kit";
 import { focusRun, pin, setPaused, unpin, useActivity, useAnyRunning, useFocus } from "./activity";
 import { useConnection } from "../api/socket";
+import { strings } from "../strings";
 
 /** The newest picture, or the end of the text, that left the run at this node; nothing where there is none. */
 export function NodePreview({ node }: { node: string }) {
@@ -13,9 +14,9 @@ export function NodePreview({ node }: { node: string }) {
     <div className={`wg-preview nodrag ${stale ? "stale" : ""}`}>
       {preview && (
         <>
-          <img src={preview.url} alt={`What ${node} made`} draggable={false} />
+          <img src={preview.url} alt={strings.shell.output(node)} draggable={false} />
           <IconButton
-            label={preview.pinned ? "Let the next run replace it" : "Keep it through later runs"}
+            label={preview.pinned ? strings.shell.letTheNextRunReplace : strings.shell.keepItThroughLaterRuns}
             aria-pressed={preview.pinned}
             onClick={() => (preview.pinned ? unpin(node) : pin(node))}
           >
@@ -36,9 +37,9 @@ export function LiveBar() {
   if (paused) {
     return (
       <div className="wg-livebar" role="status">
-        Live figures are held
+        {strings.shell.liveFiguresArePaused}
         <Button kind="quiet" onClick={() => setPaused(false)}>
-          <Play size={13} aria-hidden /> Go on
+          <Play size={13} aria-hidden /> {strings.shell.resumeFigures}
         </Button>
       </div>
     );
@@ -46,9 +47,9 @@ export function LiveBar() {
   if (focused !== null) {
     return (
       <div className="wg-livebar" role="status">
-        Figures of one run <code>{focused.slice(0, 8)}</code>
+        {strings.shell.figuresOfOneRun} <code>{focused.slice(0, 8)}</code>
         <Button kind="quiet" onClick={() => focusRun(null)}>
-          Back to live
+          {strings.shell.backToLive}
         </Button>
       </div>
     );
@@ -56,8 +57,8 @@ export function LiveBar() {
   if (!running) return null;
   return (
     <div className="wg-livebar">
-      <i aria-hidden /> Live
-      <IconButton label="Hold the live figures" onClick={() => setPaused(true)}>
+      <i aria-hidden /> {strings.shell.live}
+      <IconButton label={strings.shell.pauseTheLiveFigures} onClick={() => setPaused(true)}>
         <Pause size={13} />
       </IconButton>
     </div>

@@ -7,6 +7,7 @@ import { Badge, IconButton, Menu } from "../ui/kit";
 import { ago, plural, showSeconds } from "../ui/words";
 import type { TraceSession, TraceState } from "./model/session";
 import type { RunState } from "./model/types";
+import { strings } from "../strings";
 
 interface Props {
   session: TraceSession;
@@ -36,18 +37,18 @@ export function RunsPane({ session, state, deployment, editor }: Props) {
   const lines = linesOf(state);
   const other = state.other?.trace.run ?? null;
   return (
-    <aside className="wg-trace-runs" aria-label="Runs">
+    <aside className="wg-trace-runs" aria-label={strings.trace.runs}>
       <button
         type="button"
         className={`live ${state.run === null ? "shown" : ""}`}
         aria-current={state.run === null}
         onClick={() => void session.show(null)}
       >
-        <Radio size={14} aria-hidden /> Live: all runs
+        <Radio size={14} aria-hidden /> {strings.trace.liveAllRuns}
       </button>
-      {state.comparing && <p className="note">Choose the run to compare with.</p>}
+      {state.comparing && <p className="note">{strings.trace.chooseTheRunToCompare}</p>}
       {state.problem && <p className="note bad">{state.problem}</p>}
-      {lines.length === 0 && !state.problem && <p className="note">Runs are listed here once they have begun.</p>}
+      {lines.length === 0 && !state.problem && <p className="note">{strings.trace.runsAreListedHereOnce}</p>}
       <ul>
         {lines.map((line) => (
           <li
@@ -72,7 +73,7 @@ export function RunsPane({ session, state, deployment, editor }: Props) {
             </button>
             {line.state !== "running" && (
               <IconButton
-                label="Replay this run"
+                label={strings.trace.replayThisRun}
                 aria-haspopup="menu"
                 onClick={(event) => {
                   const { left, bottom } = event.currentTarget.getBoundingClientRect();
@@ -87,12 +88,13 @@ export function RunsPane({ session, state, deployment, editor }: Props) {
       </ul>
       {state.run !== null && state.shown && (
         <IconButton
-          label={state.comparing || state.other ? "Compare with none" : "Compare with another run"}
+          label={state.comparing || state.other ? strings.trace.stopComparing : strings.trace.compareWithAnotherRun}
           aria-pressed={state.comparing || state.other !== null}
           className="compare"
           onClick={() => (state.comparing || state.other ? session.endComparing() : session.startComparing())}
         >
-          <Columns2 size={14} /> {state.comparing || state.other ? "Compare with none" : "Compare"}
+          <Columns2 size={14} />{" "}
+          {state.comparing || state.other ? strings.trace.stopComparing : strings.trace.compare}
         </IconButton>
       )}
       {menu && (
@@ -116,7 +118,7 @@ function linesOf({ rows, running }: TraceState): Line[] {
       seconds: state === "running" ? null : seconds,
       at,
       about: recorded ? "recorded" : "",
-      title: `${run}: ${plural(blocks, "block")}, telemetry ${level}`,
+      title: strings.trace.telemetry(run, plural(blocks, "block"), level),
     })),
     ...running
       .filter(({ id }) => !kept.has(id))

@@ -21,6 +21,7 @@ import { around, showMicros } from "./model/span";
 import type { Timeline } from "./model/timeline";
 import type { WhyPiece } from "./model/types";
 import { LEVELS } from "./model/words";
+import { strings } from "../strings";
 
 /** Tables of live work are made anew so often. */
 const TABLE_MS = 1000;
@@ -35,11 +36,11 @@ export function TraceView({ alone = false }: { alone?: boolean }) {
   if (deployment) return <Traced key={deployment.id} deployment={deployment} session={session} alone={alone} />;
   return (
     <div className="wg-view wg-trace">
-      <Empty title={alone ? "Nothing is deployed yet" : `${name} is not deployed yet`}>
-        <p>What runs is drawn here: every call, on its rank, at its time.</p>
+      <Empty title={alone ? strings.trace.nothingIsDeployedYet : strings.trace.isNotDeployedYet(name)}>
+        <p>{strings.trace.theCallsOfRunningRequests}</p>
         {!alone && (
           <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
-            Deploy
+            {strings.trace.deploy}
           </Button>
         )}
       </Empty>
@@ -81,9 +82,9 @@ function Traced({ deployment, session, alone }: TracedProps) {
           {state.shown && <Head shown={state.shown} />}
           {live && model.size === 0 && <Waiting deployment={id} />}
           {state.refused ? (
-            <Empty title="This run's trace can't be shown">{state.refused}</Empty>
+            <Empty title={strings.trace.thisRunsTraceCant}>{state.refused}</Empty>
           ) : state.loading && !state.shown ? (
-            <div className="wg-trace-skeleton" role="status" aria-label="The trace is being read" />
+            <div className="wg-trace-skeleton" role="status" aria-label={strings.trace.theTraceIsBeingRead} />
           ) : (
             <>
               <GanttPane
@@ -92,7 +93,13 @@ function Traced({ deployment, session, alone }: TracedProps) {
                 of="a"
                 model={model}
                 timeline={timeline}
-                label={state.shown ? labelOf(state.shown) : live ? "Live, all runs" : `Run ${state.run?.slice(0, 8)}`}
+                label={
+                  state.shown
+                    ? labelOf(state.shown)
+                    : live
+                      ? strings.trace.liveAllRuns2
+                      : strings.trace.run(state.run?.slice(0, 8))
+                }
                 devices={devices}
                 path={path && state.side === "why" ? piecesA : null}
                 live={live}
@@ -148,7 +155,12 @@ function Bar({ deployment, session, state, timeline }: BarProps) {
     <header className="wg-view-bar wg-trace-bar">
       {ids.length > 1 && (
         <div className="deployment">
-          <Select aria-label="Deployment" value={deployment.id} options={ids} onChange={(id) => session.choose(id)} />
+          <Select
+            aria-label={strings.trace.deployment}
+            value={deployment.id}
+            options={ids}
+            onChange={(id) => session.choose(id)}
+          />
         </div>
       )}
       <LevelSwitch deployment={deployment.id} />
@@ -156,17 +168,17 @@ function Bar({ deployment, session, state, timeline }: BarProps) {
       {live && (
         <Button aria-pressed={state.follow} onClick={() => session.setFollow(!state.follow)}>
           {state.follow ? <Pause size={14} aria-hidden /> : <Play size={14} aria-hidden />}
-          {state.follow ? "Hold" : "Follow"}
+          {state.follow ? strings.trace.hold : strings.trace.follow}
         </Button>
       )}
       <SpanWords timeline={timeline} />
-      <IconButton label="Zoom in (+)" onClick={still(() => timeline.zoom(1 / 1.6))}>
+      <IconButton label={strings.trace.zoom} onClick={still(() => timeline.zoom(1 / 1.6))}>
         <ZoomIn size={16} />
       </IconButton>
-      <IconButton label="Zoom out (−)" onClick={still(() => timeline.zoom(1.6))}>
+      <IconButton label={strings.trace.zoomOut} onClick={still(() => timeline.zoom(1.6))}>
         <ZoomOut size={16} />
       </IconButton>
-      <IconButton label="Show all of it (0)" onClick={still(() => timeline.fit())}>
+      <IconButton label={strings.trace.showAllOfIt0} onClick={still(() => timeline.fit())}>
         <Maximize2 size={15} />
       </IconButton>
       <Export run={state.shown?.trace.run ?? null} />
@@ -180,9 +192,9 @@ function LevelSwitch({ deployment }: { deployment: string }) {
   const set = (value: Level) => void ask(editor, () => watchOf(deployment).setLevel(value));
   return (
     <div className="wg-trace-level">
-      <span className="label">Telemetry</span>
+      <span className="label">{strings.trace.telemetry2}</span>
       <Tabs
-        label="Telemetry"
+        label={strings.trace.telemetry2}
         value={level ?? ("" as Level)}
         onChange={set}
         tabs={(["off", "summary", "full"] as const).map((value) => ({ value, label: value, title: LEVELS[value] }))}
@@ -193,9 +205,9 @@ function LevelSwitch({ deployment }: { deployment: string }) {
 }
 
 const EXPORTS = [
-  { label: "Perfetto (Chrome JSON)", query: "?format=perfetto", name: "perfetto.json" },
-  { label: "OpenTelemetry (OTLP/JSON)", query: "?format=otlp", name: "otlp.json" },
-  { label: "Trace as JSON", query: "", name: "trace.json" },
+  { label: strings.trace.perfettoChromeJson, query: "?format=perfetto", name: "perfetto.json" },
+  { label: strings.trace.opentelemetryOtlpJson, query: "?format=otlp", name: "otlp.json" },
+  { label: strings.trace.traceAsJson, query: "", name: "trace.json" },
 ];
 
 function Export({ run }: { run: string | null }) {
@@ -210,14 +222,14 @@ function Export({ run }: { run: string | null }) {
     <>
       <Button
         disabled={run === null}
-        title={run === null ? "Choose a run to export its trace" : "Save this run's trace"}
+        title={run === null ? strings.trace.chooseARunToExport : strings.trace.saveThisRunsTrace}
         aria-haspopup="menu"
         onClick={(event) => {
           const { left, bottom } = event.currentTarget.getBoundingClientRect();
           open({ x: left, y: bottom });
         }}
       >
-        <Download size={14} aria-hidden /> Export
+        <Download size={14} aria-hidden /> {strings.trace.export}
       </Button>
       {at && (
         <Menu
@@ -235,9 +247,7 @@ function Waiting({ deployment }: { deployment: string }) {
   const { level } = useWatch(deployment);
   return (
     <p className="wg-trace-waiting" role="status">
-      {level === "off"
-        ? "Telemetry is off: set it to summary or full, and what runs is drawn here."
-        : "What runs is drawn here as it runs: start something, here or from elsewhere."}
+      {level === "off" ? strings.trace.telemetryIsOffSet : strings.trace.runsAreDrawnHereWhile}
     </p>
   );
 }
@@ -246,8 +256,8 @@ function Waiting({ deployment }: { deployment: string }) {
 function phaseWords({ started, first_output: first }: Record<string, number>): string {
   const words = [
     // Else it did not wait.
-    started !== undefined && started >= 1000 && `started after ${showMicros(started)}`,
-    first !== undefined && `first output after ${showMicros(first)}`,
+    started !== undefined && started >= 1000 && strings.trace.startedAfter(showMicros(started)),
+    first !== undefined && strings.trace.firstOutputAfter(showMicros(first)),
   ];
   return words.filter(Boolean).join(", ");
 }
@@ -264,16 +274,16 @@ function Head({ shown: { trace } }: { shown: Shown }) {
         </Badge>
       )}
       {trace.level !== "full" && (
-        <Badge title="Calls are added up, not told one by one">telemetry {trace.level}</Badge>
+        <Badge title={strings.trace.callsAreSummedNotReported}>{strings.trace.telemetryWithLevel(trace.level)}</Badge>
       )}
       {trace.lost > 0 && (
-        <Badge kind="warn" title="Events that were dropped while it ran: some of what is missing here is among them">
-          {trace.lost} lost
+        <Badge kind="warn" title={strings.trace.eventsThatWereDroppedDuring}>
+          {strings.trace.lost(trace.lost)}
         </Badge>
       )}
       {trace.cut && (
-        <Badge kind="warn" title="It has more blocks than are kept: the oldest are not here">
-          cut
+        <Badge kind="warn" title={strings.trace.theRunHasMoreBlocks}>
+          {strings.trace.cut}
         </Badge>
       )}
     </div>
@@ -283,9 +293,9 @@ function Head({ shown: { trace } }: { shown: Shown }) {
 // ── the side ────────────────────────────────────────────────────────────────────────────────────
 
 const SIDES: readonly { value: Side; label: string }[] = [
-  { value: "details", label: "Details" },
-  { value: "why", label: "Why slow" },
-  { value: "nodes", label: "Nodes" },
+  { value: "details", label: strings.trace.details },
+  { value: "why", label: strings.trace.whySlow },
+  { value: "nodes", label: strings.trace.nodes },
 ];
 
 interface SideProps {
@@ -324,14 +334,14 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
     }
   };
   return (
-    <aside className="wg-trace-side" aria-label="About the trace">
-      <Tabs label="About the trace" value={side} onChange={(value) => session.see(value)} tabs={SIDES} />
+    <aside className="wg-trace-side" aria-label={strings.trace.aboutTheTrace}>
+      <Tabs label={strings.trace.aboutTheTrace} value={side} onChange={(value) => session.see(value)} tabs={SIDES} />
       <div className="inside">
         {side === "why" &&
           (shown ? (
             <WhyPanel shown={shown} path={path} onPath={drawPath} onPiece={onPiece} />
           ) : (
-            <Empty title="Why slow">Choose a finished run at the left: it is told where its time went.</Empty>
+            <Empty title={strings.trace.whySlow}>{strings.trace.chooseAFinishedRun}</Empty>
           ))}
         {side === "nodes" && (
           <NodesPanel
@@ -362,8 +372,8 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
           />
         )}
         {side === "details" && !selected && !lane && (
-          <Empty title="Nothing chosen">
-            <Prose text="Press a block for all its times, or the name of a lane for a table of its blocks. The wheel zooms; drag moves; drag over the axis zooms to a piece." />
+          <Empty title={strings.trace.nothingChosen}>
+            <Prose text={strings.trace.selectABlock} />
           </Empty>
         )}
       </div>
@@ -405,7 +415,7 @@ function useDevices(deployment: DeploymentShown, shown: Shown | null): readonly 
 }
 
 function labelOf({ trace: { run, seconds } }: Shown): string {
-  return `Run ${run.slice(0, 8)}, ${showSeconds(seconds)}`;
+  return strings.trace.runWithSeconds(run.slice(0, 8), showSeconds(seconds));
 }
 
 function pieces(shown: Shown | null): readonly Piece[] {

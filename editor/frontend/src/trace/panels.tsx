@@ -11,6 +11,7 @@ import type { Shown } from "./model/session";
 import { showAt, showMicros } from "./model/span";
 import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
+import { strings } from "../strings";
 
 // ── details ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -28,7 +29,7 @@ export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProp
   const mates = model.mates(block).filter((mate) => mate !== block);
   const runs = model.runs[block]!.slice(1).map((run) => model.names[run]!);
   return (
-    <section className="wg-trace-block" aria-label="The chosen block">
+    <section className="wg-trace-block" aria-label={strings.trace.theChosenBlock}>
       <h2>{lane.name}</h2>
       <p className="about">{blockWords(model, block)}</p>
       <dl>
@@ -42,10 +43,10 @@ export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProp
       {lane.loop && <p className="about">{insideWords(lane.nodes, lane.spans)}</p>}
       {onCanvas && (
         <Button onClick={() => onCanvas(lane.nodes)}>
-          <Network size={14} aria-hidden /> Show on the canvas
+          <Network size={14} aria-hidden /> {strings.trace.showOnTheCanvas}
         </Button>
       )}
-      {(mates.length > 0 || runs.length > 0) && <h3>In the same batch</h3>}
+      {(mates.length > 0 || runs.length > 0) && <h3>{strings.trace.inTheSameBatch}</h3>}
       <ul>
         {mates.slice(0, 12).map((mate) => (
           <li key={mate}>
@@ -56,11 +57,11 @@ export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProp
         ))}
         {runs.slice(0, 12).map((run) => (
           <li key={run}>
-            run <code>{run.slice(0, 8)}</code>
+            {strings.trace.run2} <code>{run.slice(0, 8)}</code>
           </li>
         ))}
       </ul>
-      {links.length > 0 && <h3>Values from and to other ranks</h3>}
+      {links.length > 0 && <h3>{strings.trace.valuesFromAndToOther}</h3>}
       <ul>
         {links.slice(0, 24).map((link, index) => {
           const other = link.from === block ? link.to : link.from;
@@ -102,24 +103,31 @@ export function LanePanel({ model, lane, selected, version, onBlock }: LaneProps
   const page = Math.min(asked ?? (own >= 0 ? Math.floor(own / PAGE) : 0), last);
   const rows = blocks.slice(page * PAGE, (page + 1) * PAGE);
   return (
-    <section className="wg-trace-lane" aria-label={`Blocks of ${lane.name}`}>
+    <section className="wg-trace-lane" aria-label={strings.trace.blocks(lane.name)}>
       <header>
-        <h3>
-          {lane.name}, rank {lane.rank}: {plural(blocks.length, "block")}
-        </h3>
+        <h3>{strings.trace.rankWithBlocks(lane.name, lane.rank, plural(blocks.length, "block"))}</h3>
         {last > 0 && (
           <span className="pages">
             <Button kind="quiet" disabled={page === 0} onClick={() => setAsked(page - 1)}>
-              Earlier
+              {strings.trace.earlier}
             </Button>
             {page + 1} / {last + 1}
             <Button kind="quiet" disabled={page === last} onClick={() => setAsked(page + 1)}>
-              Later
+              {strings.trace.later}
             </Button>
           </span>
         )}
       </header>
-      <Table columns={["What", "Walk", "Start", "Took", "Waited", "Rows"]}>
+      <Table
+        columns={[
+          strings.trace.what,
+          strings.trace.walk,
+          strings.trace.start,
+          strings.trace.took,
+          strings.trace.waited,
+          strings.trace.rows,
+        ]}
+      >
         <tbody>
           {rows.map((id) => (
             <tr key={id} aria-current={id === selected}>
@@ -152,11 +160,11 @@ interface WhyProps {
 
 export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
   const { why, unknown, trace } = shown;
-  if (!why) return <Empty title="Nothing to say yet">{unknown}</Empty>;
+  if (!why) return <Empty title={strings.trace.nothingToAnalyseYet}>{unknown}</Empty>;
   const kinds = (Object.keys(KINDS) as WhyKind[]).filter((kind) => why.shares[kind] > 0);
   const longest = [...why.path].sort((a, b) => b.ended - b.began - (a.ended - a.began)).slice(0, 12);
   return (
-    <section className="wg-trace-why" aria-label="Why slow">
+    <section className="wg-trace-why" aria-label={strings.trace.whySlow}>
       <p className="says">
         <Prose text={why.says} />
       </p>
@@ -184,23 +192,28 @@ export function WhyPanel({ shown, path, onPath, onPiece }: WhyProps) {
       </ul>
       {why.bottleneck && (
         <p>
-          Bottleneck: <strong>{why.bottleneck.loop ? `↻ ${why.bottleneck.lane}` : why.bottleneck.lane}</strong> on
-          rank {why.bottleneck.rank}, {showSeconds(why.bottleneck.seconds)} ({Math.round(why.bottleneck.share * 100)}{" "}
-          %) {KINDS[why.bottleneck.kind].label.toLowerCase()}.
+          {strings.trace.bottleneck}{" "}
+          <strong>{why.bottleneck.loop ? `↻ ${why.bottleneck.lane}` : why.bottleneck.lane}</strong>{" "}
+          {strings.trace.onRank(
+            why.bottleneck.rank,
+            showSeconds(why.bottleneck.seconds),
+            Math.round(why.bottleneck.share * 100),
+            KINDS[why.bottleneck.kind].label.toLowerCase(),
+          )}
         </p>
       )}
       {why.path.length === 0 ? (
         <p className="about">
-          Telemetry was set to <code>{trace.level}</code>: shares are sums. Set it to <code>full</code> before the
-          next run to see the path.
+          {strings.trace.telemetryWasSet} <code>{trace.level}</code>
+          {strings.trace.sharesAreSumsSet} <code>{strings.trace.full}</code> {strings.trace.beforeTheNextRun}
         </p>
       ) : (
         <>
           <label className="check">
-            <input type="checkbox" checked={path} onChange={(event) => onPath(event.target.checked)} /> Draw the
-            critical path ({plural(why.path.length, "piece")})
+            <input type="checkbox" checked={path} onChange={(event) => onPath(event.target.checked)} />{" "}
+            {strings.trace.drawTheCriticalPath(plural(why.path.length, "piece"))}
           </label>
-          <h3>Its longest pieces</h3>
+          <h3>{strings.trace.itsLongestPieces}</h3>
           <ol>
             {longest.map((piece) => (
               <li key={`${piece.began} ${piece.kind}`}>
@@ -241,7 +254,7 @@ export function NodesPanel({ model, version, other, statistics, onLane }: NodesP
   const figures = useMemo(() => figuresOf(model), [model, version]);
   const compared = useMemo(() => other && differences(figures, figuresOf(other)), [figures, other]);
   return (
-    <section className="wg-trace-nodes" aria-label="Nodes">
+    <section className="wg-trace-nodes" aria-label={strings.trace.nodes}>
       {compared ? <Differences rows={compared} onLane={onLane} /> : <Figures rows={figures} onLane={onLane} />}
       {!compared && statistics && statistics.runs > 0 && <Kept statistics={statistics} onLane={onLane} />}
     </section>
@@ -258,8 +271,8 @@ interface NamedProps {
 function Named({ row, ranks, onLane }: NamedProps) {
   return (
     <button type="button" className="wg-trace-link" title={titleOf(row)} onClick={() => onLane(row)}>
-      {row.loop && <span aria-label="loop">↻ </span>}
-      {row.name} {ranks && <small>rank {row.rank}</small>}
+      {row.loop && <span aria-label={strings.trace.loop}>↻ </span>}
+      {row.name} {ranks && <small>{strings.trace.rankWithRank(row.rank)}</small>}
     </button>
   );
 }
@@ -288,22 +301,22 @@ function NodeRows<R extends NamedProps["row"]>({ rows, onLane, children }: NodeR
 }
 
 function titleOf({ rank, loop, nodes, spans }: NamedProps["row"]): string {
-  return `On rank ${rank}${loop && nodes ? `. ${insideWords(nodes, spans)}` : ""}`;
+  return strings.trace.onRankWithValue(rank, loop && nodes ? `. ${insideWords(nodes, spans)}` : "");
 }
 
 function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: NodesProps["onLane"] }) {
   const all = [...rows].sort((a, b) => b.busy - a.busy);
   return (
     <Table
-      caption="What is shown, per node and rank"
+      caption={strings.trace.theVisibleRangePerNode}
       columns={[
-        "Node",
-        "Calls",
-        { title: "Of one call or iteration, the middle one", children: "p50" },
+        strings.trace.node,
+        strings.trace.calls2,
+        { title: strings.trace.medianOfOneCall, children: "p50" },
         "p95",
-        "Busy",
-        "Queued",
-        { title: "Rows of its batches, on average", children: "Batch" },
+        strings.trace.busy,
+        strings.trace.queued,
+        { title: strings.trace.meanRowsOfItsBatches, children: strings.trace.batch },
       ]}
     >
       <NodeRows rows={all} onLane={onLane}>
@@ -311,7 +324,7 @@ function Figures({ rows, onLane }: { rows: readonly LaneFigures[]; onLane: Nodes
           <>
             {" "}
             <td>{row.calls}</td>
-            <td title={row.p50 === null ? "Summary telemetry doesn't tell calls apart: the mean" : undefined}>
+            <td title={row.p50 === null ? strings.trace.summaryTelemetryDoesntSeparateCalls : undefined}>
               {row.p50 === null ? `ø ${showMs(row.mean)}` : showMs(row.p50)}
             </td>
             <td>{showMs(row.p95)}</td>
@@ -337,8 +350,14 @@ function Differences({ rows, onLane }: { rows: readonly Difference[]; onLane: No
   return (
     <Table
       className="wg-table both"
-      caption="The second run against the first, largest change first"
-      columns={["Node", "Calls", "Busy", "Change", "One call"]}
+      caption={strings.trace.theSecondRunAgainst}
+      columns={[
+        strings.trace.node,
+        strings.trace.calls2,
+        strings.trace.busy,
+        strings.trace.change,
+        strings.trace.oneCall,
+      ]}
     >
       <NodeRows rows={rows} onLane={onLane}>
         {(row) => (
@@ -362,15 +381,15 @@ function Kept({ statistics, onLane }: { statistics: StatisticsShown; onLane: Nod
   const all = sorted.map((row) => ({ ...row, name: row.node }));
   return (
     <Table
-      caption={`Over the last ${plural(statistics.runs, "run")} that are kept`}
+      caption={strings.trace.overTheLast(plural(statistics.runs, "run"))}
       columns={[
-        "Node",
-        "Calls",
+        strings.trace.node,
+        strings.trace.calls2,
         "p50",
         "p95",
         "p99",
-        "Queued p95",
-        { title: "Of the critical paths", children: "Share" },
+        strings.trace.queuedP95,
+        { title: strings.trace.shareOfTheCriticalPaths, children: strings.trace.share },
       ]}
     >
       <NodeRows rows={all} onLane={onLane}>

@@ -3,12 +3,13 @@ import { Check, Copy, TriangleAlert } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { copyText } from "./handing";
 import { Button, IconButton } from "./kit";
+import { strings } from "../strings";
 
 /** How long it says how it went, in ms. */
 const SAID_MS = 1600;
 const LONG_MS = 6000;
 
-const SAID = { copied: "Copied", refused: "This browser does not let the page copy: select the text and copy it" };
+const SAID = { copied: strings.ui.copied, refused: strings.ui.thisBrowserDoesNotLet };
 const ICONS = { copied: Check, refused: TriangleAlert };
 
 /** `label`: its accessible name; `words`: the word beside its icon, without which it is the icon alone. */
@@ -31,7 +32,7 @@ export function CopyButton({ text, label, words }: { text: string; label: string
         </IconButton>
       ) : (
         <Button aria-label={said ?? label} title={said ?? label} disabled={!text} onClick={() => void copy()}>
-          <Icon size={14} aria-hidden /> {went === "copied" ? "Copied" : words}
+          <Icon size={14} aria-hidden /> {went === "copied" ? strings.ui.copied : words}
         </Button>
       )}
       <span className="visually-hidden" role="status">

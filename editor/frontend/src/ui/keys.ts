@@ -1,5 +1,7 @@
 // The keyboard in one table: what the shell listens to, what the sheet shows, what a user may change.
 
+import { strings } from "../strings";
+
 export type Action =
   | "undo"
   | "redo"
@@ -31,30 +33,36 @@ export interface Binding {
 }
 
 export const BINDINGS: readonly Binding[] = [
-  { action: "undo", label: "Undo", group: "Document", keys: ["Mod+Z"] },
-  { action: "redo", label: "Redo", group: "Document", keys: ["Mod+Shift+Z", "Mod+Y"] },
-  { action: "version", label: "Save a version", group: "Document", keys: ["Mod+S"], typing: true },
-  { action: "find", label: "Find anything", group: "Document", keys: ["Mod+K"], typing: true },
+  { action: "undo", label: strings.ui.undo, group: "Document", keys: ["Mod+Z"] },
+  { action: "redo", label: strings.ui.redo, group: "Document", keys: ["Mod+Shift+Z", "Mod+Y"] },
+  { action: "version", label: strings.ui.saveAVersion, group: "Document", keys: ["Mod+S"], typing: true },
+  { action: "find", label: strings.ui.findAnything, group: "Document", keys: ["Mod+K"], typing: true },
   { action: "run", label: "Run", group: "Run", keys: ["Mod+Enter"], typing: true },
-  { action: "deploy", label: "Deploy", group: "Run", keys: ["Mod+Shift+D"], typing: true },
-  { action: "debug.break", label: "Set or clear a breakpoint", group: "Run", keys: ["F9"] },
+  { action: "deploy", label: strings.ui.deploy, group: "Run", keys: ["Mod+Shift+D"], typing: true },
+  { action: "debug.break", label: strings.ui.setOrClearABreakpoint, group: "Run", keys: ["F9"] },
   {
     action: "debug.resume",
-    label: "Resume a paused run, pause a running one",
+    label: strings.ui.resumeAPausedRunPause,
     group: "Run",
     keys: ["F8"],
     typing: true,
   },
-  { action: "debug.step", label: "Step: make one call", group: "Run", keys: ["F10"], typing: true },
-  { action: "debug.iteration", label: "Step to the next iteration", group: "Run", keys: ["Shift+F10"], typing: true },
-  { action: "tab.graph", label: "Graph", group: "View", keys: ["Alt+1"], typing: true },
-  { action: "tab.tasks", label: "Tasks", group: "View", keys: ["Alt+2"], typing: true },
-  { action: "tab.placement", label: "Placement", group: "View", keys: ["Alt+3"], typing: true },
-  { action: "tab.deploy", label: "Deploy", group: "View", keys: ["Alt+4"], typing: true },
-  { action: "tab.play", label: "Play", group: "View", keys: ["Alt+5"], typing: true },
-  { action: "tab.trace", label: "Trace", group: "View", keys: ["Alt+6"], typing: true },
-  { action: "focus", label: "Focus: the editor alone", group: "View", keys: ["Mod+\\"] },
-  { action: "sheet", label: "This list", group: "View", keys: ["?"] },
+  { action: "debug.step", label: strings.ui.stepMakeOneCall, group: "Run", keys: ["F10"], typing: true },
+  {
+    action: "debug.iteration",
+    label: strings.ui.stepToTheNextIteration,
+    group: "Run",
+    keys: ["Shift+F10"],
+    typing: true,
+  },
+  { action: "tab.graph", label: strings.ui.graph, group: "View", keys: ["Alt+1"], typing: true },
+  { action: "tab.tasks", label: strings.ui.tasks, group: "View", keys: ["Alt+2"], typing: true },
+  { action: "tab.placement", label: strings.ui.placement, group: "View", keys: ["Alt+3"], typing: true },
+  { action: "tab.deploy", label: strings.ui.deploy, group: "View", keys: ["Alt+4"], typing: true },
+  { action: "tab.play", label: strings.ui.play, group: "View", keys: ["Alt+5"], typing: true },
+  { action: "tab.trace", label: strings.ui.trace, group: "View", keys: ["Alt+6"], typing: true },
+  { action: "focus", label: strings.ui.focusShowOnlyTheEditor, group: "View", keys: ["Mod+\\"] },
+  { action: "sheet", label: strings.ui.thisList, group: "View", keys: ["?"] },
 ];
 
 /** Action -> its keys where the user chose others; an empty list: none. */

@@ -10,6 +10,7 @@ import {
   type ReactNode,
 } from "react";
 import { shown } from "./keys";
+import { strings } from "../strings";
 
 type ButtonProps = ButtonHTMLAttributes<HTMLButtonElement> & { kind?: "plain" | "primary" | "danger" | "quiet" };
 
@@ -210,7 +211,7 @@ export function Dialog({ title, onClose, children, footer }: DialogProps) {
     >
       <header>
         <h2>{title}</h2>
-        <IconButton label="Close" onClick={onClose}>
+        <IconButton label={strings.ui.close} onClick={onClose}>
           <X size={16} />
         </IconButton>
       </header>

@@ -1,6 +1,8 @@
 // Figures, times and counts in words, alike in all panels. Pure.
 
 /** `1 error`, `3 errors`; of nouns that take an s. */
+import { strings } from "../strings";
+
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
@@ -52,7 +54,7 @@ const spans = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 export function ago(then: number, now: number): string {
   const seconds = now - then;
   const [unit, size] = SPANS.find(([, size]) => Math.abs(seconds) >= size) ?? [null, 1];
-  return unit === null ? "just now" : spans.format(-Math.round(seconds / size), unit);
+  return unit === null ? strings.ui.justNow : spans.format(-Math.round(seconds / size), unit);
 }
 
 const times = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -66,9 +68,7 @@ export function showTime(at: number): string {
 export function insideWords(nodes: readonly string[], spans = false): string {
   const inside =
     nodes.length > 1
-      ? `The device runs the loop whole, so the times of ${nodes.join(", ")} in it are unknown.`
-      : `The device runs the loop whole: each iteration calls ${nodes[0] ?? "nothing"}.`;
-  return spans
-    ? `${inside} It has parts on other ranks; their waits for each other are included in that time.`
-    : inside;
+      ? strings.ui.thisIsADeviceLoop(nodes.join(", "))
+      : strings.ui.thisIsADeviceLoopWithValue(nodes[0] ?? "nothing");
+  return spans ? strings.ui.itHasPartsOnOther(inside) : inside;
 }

@@ -9,6 +9,7 @@ import { Button, Empty, Tabs, Prose } from "../ui/kit";
 import { CodeEditor, CodeText } from "./CodeText";
 import { readPasted, type Pasted } from "./pasted";
 import { useJson, usePython } from "./useCode";
+import { strings } from "../strings";
 
 type Language = "json" | "python";
 
@@ -28,7 +29,8 @@ export function CodeView() {
     if (typed === null) return;
     const read = readPasted(typed);
     if (!read.ok) return setFault(read);
-    if (typed !== json) editor.edit("Edit the JSON", (documents) => withGraph(documents, read.graph, read.sources));
+    if (typed !== json)
+      editor.edit(strings.versions.editTheJson, (documents) => withGraph(documents, read.graph, read.sources));
     setTyped(null);
     setFault(null);
   };
@@ -48,42 +50,46 @@ export function CodeView() {
     <div className="wg-code">
       <header>
         <Tabs
-          label="Language"
+          label={strings.versions.language}
           value={language}
           onChange={setLanguage}
           tabs={[
             { value: "json", label: "JSON" },
-            { value: "python", label: "Python" },
+            { value: "python", label: strings.versions.python },
           ]}
         />
         <span className="about">
           {language === "json"
             ? typed === null
-              ? "the document, as it is stored"
-              : "paste or type; applied as one step that can be undone"
-            : "builds the same graph; read only"}
+              ? strings.versions.theDocument
+              : strings.versions.pasteOrTypeApplied
+            : strings.versions.buildsTheSameGraphRead}
         </span>
         <div className="buttons">
           {typed === null || language === "python" ? (
             <>
               {language === "json" && !locked && (
                 <Button onClick={() => setTyped(json)}>
-                  <Pencil size={14} aria-hidden /> Edit
+                  <Pencil size={14} aria-hidden /> {strings.versions.edit}
                 </Button>
               )}
-              <CopyButton text={text} label={`Copy the ${language === "json" ? "JSON" : "Python"}`} words="Copy" />
+              <CopyButton
+                text={text}
+                label={strings.versions.copy(language === "json" ? "JSON" : strings.versions.python)}
+                words={strings.versions.copy2}
+              />
               <Button
                 disabled={!text}
                 onClick={() => download(`${name}.${language === "json" ? "json" : "py"}`, text)}
               >
-                <Download size={14} aria-hidden /> Download
+                <Download size={14} aria-hidden /> {strings.versions.download}
               </Button>
             </>
           ) : (
             <>
-              <Button onClick={cancel}>Cancel</Button>
+              <Button onClick={cancel}>{strings.versions.cancel}</Button>
               <Button kind="primary" onClick={apply}>
-                <Check size={14} aria-hidden /> Apply
+                <Check size={14} aria-hidden /> {strings.versions.apply}
               </Button>
             </>
           )}
@@ -91,17 +97,17 @@ export function CodeView() {
       </header>
       {fault && language === "json" && (
         <p className="failure" role="alert">
-          {fault.line !== null && <b>Line {fault.line}: </b>}
+          {fault.line !== null && <b>{strings.versions.line(fault.line)} </b>}
           {fault.message}
         </p>
       )}
       {language === "json" ? (
         typed === null ? (
-          <CodeText text={json} language="json" label={`${name} as JSON`} />
+          <CodeText text={json} language="json" label={strings.versions.asJson(name)} />
         ) : (
           <CodeEditor
             text={typed}
-            label={`${name} as JSON, to be edited`}
+            label={strings.versions.asJsonToBeEdited(name)}
             fault={fault?.line ?? null}
             onChange={change}
             onApply={apply}
@@ -109,12 +115,12 @@ export function CodeView() {
           />
         )
       ) : python === null ? (
-        <p className="waiting">Writing Python…</p>
+        <p className="waiting">{strings.versions.writingPython}</p>
       ) : "text" in python ? (
-        <CodeText text={python.text} language="python" label={`${name} as Python`} />
+        <CodeText text={python.text} language="python" label={strings.versions.asPython(name)} />
       ) : (
-        <Empty title="No Python for this graph yet">
-          <p>{python.details.length > 0 ? "Mend these first:" : python.failure}</p>
+        <Empty title={strings.versions.noPythonForThisGraph}>
+          <p>{python.details.length > 0 ? strings.versions.fixTheseFirst : python.failure}</p>
           <ul className="details">
             {python.details.map((detail) => (
               <li key={detail}>

@@ -5,6 +5,7 @@ import { diff, type Difference } from "../document/diff";
 import type { GraphDocument } from "../document/types";
 import { Button, Prose } from "../ui/kit";
 import { brief, counts, fieldChanges, groups, headline } from "./changes";
+import { strings } from "../strings";
 
 const SIGNS = { added: "+", removed: "−", changed: "~" } as const;
 
@@ -20,7 +21,7 @@ export function DiffList({ before, after, onShow }: DiffListProps) {
   const differences = useMemo(() => diff(before, after), [before, after]);
   const shown = useMemo(() => groups(differences), [differences]);
   if (differences.length === 0)
-    return <p className="wg-diff-same">No difference, apart from where things stand on the canvas.</p>;
+    return <p className="wg-diff-same">{strings.versions.noDifferenceApartFromPositions}</p>;
   return (
     <div className="wg-diff">
       <Totals differences={differences} />
@@ -30,7 +31,7 @@ export function DiffList({ before, after, onShow }: DiffListProps) {
             <h3>{group.title}</h3>
             {onShow && group.key !== "task" && (
               <Button kind="quiet" onClick={() => onShow(group.differences)}>
-                <Crosshair size={13} aria-hidden /> Show on the canvas
+                <Crosshair size={13} aria-hidden /> {strings.versions.showOnTheCanvas}
               </Button>
             )}
           </header>
@@ -80,7 +81,7 @@ function DifferenceRow({ difference }: { difference: Difference }) {
               <li key={field.path}>
                 {field.path && <code className="path">{field.path}</code>}
                 <code className="before">{brief(field.before)}</code>
-                <span aria-label="becomes">→</span>
+                <span aria-label={strings.versions.becomes}>→</span>
                 <code className="after">{brief(field.after)}</code>
               </li>
             ))}

@@ -12,6 +12,7 @@ import { ago, showTime } from "../ui/words";
 import { DiffList } from "./DiffList";
 import { useKeep, useVersion, type Loaded } from "./loading";
 import { shownBy } from "./showing";
+import { strings } from "../strings";
 
 /** What is compared: a kept version's number, or the graph as it is now. */
 type Side = number | "draft";
@@ -25,12 +26,12 @@ export function VersionsView() {
   return (
     <div className="wg-versions">
       <div className="panes">
-        <nav aria-label="Versions">
-          <h2>Versions</h2>
+        <nav aria-label={strings.versions.versions}>
+          <h2>{strings.versions.versions}</h2>
           <Keep onKept={reload} />
           {failure !== null && (
             <p className="failure" role="alert">
-              {failure} <Button onClick={reload}>Try again</Button>
+              {failure} <Button onClick={reload}>{strings.versions.tryAgain}</Button>
             </p>
           )}
           <VersionList
@@ -45,11 +46,8 @@ export function VersionsView() {
         </nav>
         <main>
           {versions?.length === 0 && (
-            <Empty title="No version saved yet">
-              <p>
-                The draft is saved by itself. Save a version before a larger change: you can compare with it and go
-                back to it.
-              </p>
+            <Empty title={strings.versions.noVersionSavedYet}>
+              <p>{strings.versions.theDraftIsSavedAutomatically}</p>
             </Empty>
           )}
           {versions && chosen !== null && (
@@ -83,7 +81,7 @@ function useVersions(name: string) {
         const none = error instanceof ApiError && error.status === 404;
         if (none) setVersions([]);
         setFailure(
-          none ? null : `Versions can't be listed: ${error instanceof Error ? error.message : String(error)}`,
+          none ? null : strings.versions.versionsCantBeListed(error instanceof Error ? error.message : String(error)),
         );
       },
     );
@@ -105,15 +103,15 @@ function Keep({ onKept }: { onKept: () => void }) {
   return (
     <form className="keep" onSubmit={submit}>
       <Input
-        aria-label="Note of the version"
-        placeholder="Note (optional)"
+        aria-label={strings.versions.noteOfTheVersion}
+        placeholder={strings.versions.noteOptional}
         maxLength={200}
         value={note}
         onChange={(event) => setNote(event.target.value)}
         onKeyDown={(event) => event.stopPropagation()}
       />
       <Button type="submit" kind="primary" disabled={busy}>
-        <Bookmark size={14} aria-hidden /> {busy ? "Saving…" : "Save version"}
+        <Bookmark size={14} aria-hidden /> {busy ? strings.versions.saving : strings.versions.saveVersion}
       </Button>
     </form>
   );
@@ -131,11 +129,11 @@ function VersionList({ versions, before, after, onPick }: VersionListProps) {
   return (
     <ul>
       {versions.map((version) => {
-        const role = version.id === before ? "compared" : version.id === after ? "compared with" : "";
+        const role = version.id === before ? "compared" : version.id === after ? strings.versions.compared : "";
         return (
           <li key={version.id}>
             <button type="button" aria-current={role !== ""} onClick={() => onPick(version.id)}>
-              <span className={`note ${version.note ? "" : "none"}`}>{version.note || "no note"}</span>
+              <span className={`note ${version.note ? "" : "none"}`}>{version.note || strings.versions.noNote}</span>
               <time dateTime={new Date(version.created_at * 1000).toISOString()}>
                 {ago(version.created_at, now)} · {showTime(version.created_at)}
               </time>
@@ -161,15 +159,23 @@ function Comparison({ name, versions, before, after, onPick }: ComparisonProps) 
   const [left, right] = [useSide(name, before, draft), useSide(name, after, draft)];
   const show = (differences: readonly Difference[]) => {
     const shown = shownBy(editor.graph, differences);
-    if (!shown) return editor.say("The open graph has none of these any more.");
+    if (!shown) return editor.say(strings.versions.theOpenGraphHasNone);
     editor.open(shown.canvas, shown.selection);
   };
   return (
     <>
       <header className="compare">
-        <SideSelect label="From" {...{ versions, value: before }} onChange={(side) => onPick(side, after)} />
+        <SideSelect
+          label={strings.versions.from}
+          {...{ versions, value: before }}
+          onChange={(side) => onPick(side, after)}
+        />
         <span aria-hidden>→</span>
-        <SideSelect label="To" {...{ versions, value: after }} onChange={(side) => onPick(before, side)} />
+        <SideSelect
+          label={strings.versions.to}
+          {...{ versions, value: after }}
+          onChange={(side) => onPick(before, side)}
+        />
         <span className="restore">
           {[before, after].map((side, index) => {
             const found = index === 0 ? left : right;
@@ -181,11 +187,13 @@ function Comparison({ name, versions, before, after, onPick }: ComparisonProps) 
       {[left, right].map((side, index) =>
         side.state === "failed" ? (
           <p key={index} className="failure" role="alert">
-            This version can't be read: {side.message}
+            {strings.versions.thisVersionCantBeRead(side.message)}
           </p>
         ) : null,
       )}
-      {(left.state === "loading" || right.state === "loading") && <p className="waiting">Reading versions…</p>}
+      {(left.state === "loading" || right.state === "loading") && (
+        <p className="waiting">{strings.versions.readingVersions}</p>
+      )}
       {left.state === "here" && right.state === "here" && (
         <DiffList before={left.graph} after={right.graph} onShow={show} />
       )}
@@ -200,7 +208,7 @@ function useSide(name: string, side: Side, draft: GraphDocument): Loaded {
 
 function titleOf(versions: readonly VersionEntry[], side: Side): string {
   const version = versions.find((each) => each.id === side);
-  return version ? version.note || showTime(version.created_at) : `version ${side}`;
+  return version ? version.note || showTime(version.created_at) : strings.versions.version(side);
 }
 
 function SideSelect({
@@ -216,17 +224,17 @@ function SideSelect({
 }) {
   const now = Date.now() / 1000;
   const options = [
-    { value: "draft", label: "the graph as it is now" },
+    { value: "draft", label: strings.versions.theGraphAsItIsNow },
     ...versions.map((version) => ({
       value: String(version.id),
-      label: `${version.note || "no note"} · ${ago(version.created_at, now)}`,
+      label: `${version.note || strings.versions.noNote} · ${ago(version.created_at, now)}`,
     })),
   ];
   return (
     <label>
       <span>{label}</span>
       <Select
-        aria-label={label === "From" ? "Compare from" : "Compare to"}
+        aria-label={label === "From" ? strings.versions.compare : strings.versions.compare2}
         value={String(value)}
         options={options}
         onChange={(chosen) => onChange(chosen === "draft" ? "draft" : Number(chosen))}
@@ -238,12 +246,12 @@ function SideSelect({
 function Restore({ version, title }: { version: Extract<Loaded, { state: "here" }>; title: string }) {
   const editor = useEditor();
   const restore = () => {
-    editor.edit(`Restore “${title}”`, (documents) => withGraph(documents, version.graph, version.sources));
-    editor.say(`“${title}” is back; undo takes you to where you were.`);
+    editor.edit(strings.versions.restore(title), (documents) => withGraph(documents, version.graph, version.sources));
+    editor.say(strings.versions.isRestoredUndoBringsYour(title));
   };
   return (
     <Button onClick={restore}>
-      <RotateCcw size={14} aria-hidden /> Restore “{title}”
+      <RotateCcw size={14} aria-hidden /> {strings.versions.restore(title)}
     </Button>
   );
 }

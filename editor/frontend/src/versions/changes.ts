@@ -1,5 +1,6 @@
 // What a list of differences shows: groups, and of what changed the fields, before and after. Pure.
 import type { Difference } from "../document/diff";
+import { strings } from "../strings";
 
 export interface Group {
   key: string;
@@ -16,13 +17,13 @@ export interface FieldChange {
 }
 
 const TITLES: Record<string, string> = {
-  node: "Components",
-  walk: "Walks",
-  stream: "Streams",
-  task: "Tasks",
-  state: "States",
-  weights: "Weights",
-  layout: "Layout",
+  node: strings.versions.components,
+  walk: strings.versions.walks,
+  stream: strings.versions.streams,
+  task: strings.versions.tasks,
+  state: strings.versions.states,
+  weights: strings.versions.weights,
+  layout: strings.versions.layout,
 };
 const ORDER = Object.keys(TITLES);
 
@@ -41,9 +42,9 @@ export function groups(differences: readonly Difference[]): Group[] {
 function groupOf(difference: Difference): { key: string; title: string } {
   const what = String(difference.what);
   if (difference.walk !== undefined && what !== "walk")
-    return { key: `walk:${difference.walk}`, title: `Walk ${difference.walk}` };
+    return { key: `walk:${difference.walk}`, title: strings.versions.walk(difference.walk) };
   const known = TITLES[what];
-  return known ? { key: what, title: known } : { key: "graph", title: "The graph" };
+  return known ? { key: what, title: known } : { key: "graph", title: strings.versions.theGraph };
 }
 
 function rank(key: string): number {
@@ -78,7 +79,7 @@ export function fieldChanges(before: unknown, after: unknown, path = ""): FieldC
 
 /** A value in one line, as short as it can be read; `undefined` is said in words. */
 export function brief(value: unknown, limit = 120): string {
-  if (value === undefined || value === null) return "not set";
+  if (value === undefined || value === null) return strings.versions.notSet;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }

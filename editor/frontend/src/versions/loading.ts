@@ -7,6 +7,7 @@ import type { GraphDocument } from "../document/types";
 import type { Editor } from "../store/editor";
 import { flush } from "../session/session";
 import { useEditor } from "../store/react";
+import { strings } from "../strings";
 
 export type Loaded =
   | { state: "loading" }
@@ -40,7 +41,7 @@ export async function keepVersion(editor: Editor, note: string): Promise<void> {
     await call<VersionEntry>(path, { method: "POST", body: { note } });
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
-    throw new Error("change something first; the service has no draft of this graph yet");
+    throw new Error(strings.versions.changeSomethingFirstTheService);
   }
 }
 
@@ -53,7 +54,7 @@ export function useKeep(): { keep: (note: string) => Promise<boolean>; busy: boo
       await keepVersion(editor, note);
       return true;
     } catch (error) {
-      editor.say(`The version was not saved: ${messageOf(error)}`, "error");
+      editor.say(strings.versions.theVersionWasNotSaved(messageOf(error)), "error");
       return false;
     } finally {
       setBusy(false);
@@ -67,9 +68,7 @@ function obstacle(editor: Editor): void {
   const { saving } = editor.state;
   if (saving.state === "saved" || saving.state === "readonly") return;
   const reason =
-    saving.state === "conflict"
-      ? "somebody else saved this graph; settle that first"
-      : "the draft could not be saved";
+    saving.state === "conflict" ? strings.versions.somebodyElseSavedThisGraph : strings.versions.theDraftCouldNot;
   throw new Error(saving.state === "offline" ? saving.message : reason);
 }
 

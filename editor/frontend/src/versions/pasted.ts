@@ -1,12 +1,13 @@
 // JSON that somebody typed or pasted: the graph in it, or what is wrong and on which line. Pure.
 import { parse, type Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
+import { strings } from "../strings";
 
 export type Pasted =
   { ok: true; graph: GraphDocument; sources: Sources } | { ok: false; line: number | null; message: string };
 
 export function readPasted(text: string): Pasted {
-  if (!text.trim()) return { ok: false, line: 1, message: "there is nothing here; paste a graph's JSON" };
+  if (!text.trim()) return { ok: false, line: 1, message: strings.versions.thereIsNothingHerePaste };
   let read: ReturnType<typeof parse>;
   try {
     read = parse(text);
@@ -18,7 +19,7 @@ export function readPasted(text: string): Pasted {
   }
   const { value, sources } = read;
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    return { ok: false, line: 1, message: "a graph is one JSON object, from { to }" };
+    return { ok: false, line: 1, message: strings.versions.aGraphIsOneJson };
   const wrong = Object.entries(CONTAINERS).find(
     ([key, kind]) => key in value && !fits(Reflect.get(value, key), kind),
   );
@@ -28,7 +29,7 @@ export function readPasted(text: string): Pasted {
     return {
       ok: false,
       line,
-      message: `\`${key}\` must be ${kind === "list" ? "a list: [...]" : "an object: {...}"}`,
+      message: strings.versions.must(key, kind === "list" ? strings.versions.aList : strings.versions.anObject),
     };
   }
   return { ok: true, graph: value as GraphDocument, sources };

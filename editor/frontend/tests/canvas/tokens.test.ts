@@ -128,7 +128,7 @@ describe("traffic", () => {
     expect([crossing(plan, "w", 0), crossing(null, "w", 1), crossing(plan, "w", 1)]).toEqual([null, null, route]);
     const seen = { transport: "cuda_ipc", source: 0, target: 1, rate: 0, count: 2, nbytes: 2048 };
     expect(trafficWords(null, route)).toBe("rank 0 → 1 · shm");
-    expect(trafficWords(seen, route)).toBe("rank 0 → 1 · cuda_ipc · 2.0 KiB in all");
+    expect(trafficWords(seen, route)).toBe("rank 0 → 1 · cuda_ipc · 2.0 KiB in total");
     expect(trafficWords({ ...seen, rate: 5e6 }, null)).toBe("rank 0 → 1 · cuda_ipc · 4.8 MiB/s");
     expect(trafficWords(null, null)).toBe("");
   });

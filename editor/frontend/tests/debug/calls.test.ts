@@ -61,7 +61,7 @@ describe("held calls", () => {
   });
 
   it("say what comes first and how many more there are", () => {
-    expect(pausedWords(null, 0)).toContain("comes to its end");
+    expect(pausedWords(null, 0)).toContain("finishing the calls");
     expect(pausedWords(call(), 1)).toBe("before `llm` and 1 more");
     expect(pausedWords(call({ loop: "words" }), 0)).toBe("in the loop `words`");
   });
@@ -88,7 +88,7 @@ describe("what goes in", () => {
   it("of states is what they hold", () => {
     expect(stateWords({ dtype: "cache", shape: [1, 5, 1] })).toBe("5 tokens on 1 page");
     expect(stateWords({ dtype: "cache", shape: [4, 20, 8] })).toBe("4 sequences of up to 20 tokens on 8 pages");
-    expect(stateWords({ dtype: "absent", shape: [] })).toBe("holds nothing yet");
+    expect(stateWords({ dtype: "absent", shape: [] })).toBe("holds no call yet");
     expect(stateWords({ dtype: "float32", shape: [2] })).toBeNull();
   });
 });

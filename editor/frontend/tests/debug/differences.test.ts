@@ -21,7 +21,7 @@ describe("the verdict", () => {
   it("of equal runs names how much was compared", () => {
     const verdict = verdictOf(found());
     expect(verdict).toMatchObject({ kind: "good", title: "Identical: 412 values" });
-    expect(verdict.detail).toBe("1 output identical bit by bit.");
+    expect(verdict.detail).toBe("1 output identical, bit for bit.");
   });
 
   it("tells values on the way from outputs", () => {
@@ -49,15 +49,15 @@ describe("a row", () => {
   it("says what differs most plainly", () => {
     expect(aboutRow(row({ dtype_b: "bfloat16" }))).toBe("float32 became bfloat16");
     expect(aboutRow(row({ shape_b: [1, 2] }))).toBe("[1] became [1, 2]");
-    expect(aboutRow(row({ max_abs: null, max_rel: null }))).toBe("its content is another");
-    expect(aboutRow(row({ max_abs: 0 }))).toContain("other bytes elsewhere");
-    expect(aboutRow(row())).toBe("up to 0.5 apart (0.1 relative)");
+    expect(aboutRow(row({ max_abs: null, max_rel: null }))).toBe("its content differs");
+    expect(aboutRow(row({ max_abs: 0 }))).toContain("other bytes differ");
+    expect(aboutRow(row())).toBe("differs by up to 0.5 (0.1 relative)");
   });
 
   it("names where the runs part", () => {
     const words = firstWords(row({ step: 2, iteration: [4] }));
     expect(words).toBe(
-      "First different: `llm.token` in Walk decode, step 3, iteration 5: up to 0.5 apart (0.1 relative).",
+      "First different: `llm.token` in Walk decode, step 3, iteration 5: differs by up to 0.5 (0.1 relative).",
     );
   });
 });

@@ -98,8 +98,8 @@ describe("what differs between placements", () => {
     expect(placementDiff(two, one, bagel)[0]).toEqual({ kind: "removed", text: "rank 1 on cuda:1" });
     const other = setGroup(setDevice(two, 1, "cpu"), 1, { memory: "2GiB" });
     expect(placementDiff(two, other, bagel).map((entry) => entry.text)).toEqual([
-      "rank 1 goes from cuda:1 to cpu",
-      "memory of rank 1: what is left → 2GiB",
+      "rank 1 moves from cuda:1 to cpu",
+      "memory of rank 1: the rest → 2GiB",
     ]);
     const walk = assign(two, bagel, ["llm"], [1], ["decode"]);
     expect(placementDiff(two, walk, bagel)[0]?.text).toMatch(/^llm: rank 0 → rank 0 in .*; rank 1 in decode$/);

@@ -262,7 +262,7 @@ describe("edges", () => {
       ["c.out", "n.x"],
       { from: "n.out", to: "d.many", collect: true },
     ]);
-    expect(() => edits.insertOnEdge(extra, "w", 0, "eye", palette)).toThrow(/takes nothing/);
+    expect(() => edits.insertOnEdge(extra, "w", 0, "eye", palette)).toThrow(/takes no output/);
     const branch = graphOf({ body: [{ parallel: ["a", "b"] }, "c"], edges: [["a.out", "c.x"]] });
     expect(walkOf(edits.insertOnEdge(branch, "w", 0, "d", palette).graph).body).toEqual([
       { parallel: [["a", "d"], "b"] },

@@ -168,7 +168,7 @@ describe("a new name reaches every place", () => {
     expect(JSON.stringify(param)).toContain('"when":"rounds > 1"');
     expect(param.params).toHaveProperty("rounds");
     expect(() => edits.renameTaskParam(graph, "t", "steps", "said")).toThrow(/already/);
-    expect(() => edits.renameTaskParam(graph, "t", "steps", "not")).toThrow(/can't name/);
+    expect(() => edits.renameTaskParam(graph, "t", "steps", "not")).toThrow(/can't be used in expressions/);
   });
 
   it("and is refused where there is nothing of the old one", () => {

@@ -74,7 +74,7 @@ it("steps are put in, moved, changed and taken out at their pointers", () => {
   expect(() => edits.moveStep(graph, "t", "/steps/2", "/steps/2/text/0")).toThrow(/into itself/);
   expect(() => edits.removeStep(graph, "t", "/steps/9")).toThrow(/no longer/);
   expect(() => edits.insertStep(graph, "t", "/steps/9/first/0", step)).toThrow(/no longer/);
-  expect(() => edits.insertStep(graph, "t", "/outputs/0", step)).toThrow(/no list/);
+  expect(() => edits.insertStep(graph, "t", "/outputs/0", step)).toThrow(/not a list/);
   const lanes = edits.setTask(graph, "t", { steps: { one: steps(graph), two: [] } });
   expect(task(edits.insertStep(lanes, "t", "/steps/two/0", step)).steps).toEqual({ one: steps(graph), two: [step] });
 });
@@ -114,7 +114,7 @@ it("Walks, inputs, results and streams are added and taken away", () => {
   expect(Object.keys(edits.moveWalk(graph, "v", 0).walks!)).toEqual(["v", "w"]);
   expect(edits.moveWalk(graph, "v", 1)).toBe(graph);
   expect(edits.removeInput(edits.addInput(graph, "v", "x", "tokens"), "v", "x")).toEqual(graph);
-  expect(() => edits.addInput(graph, "v", "x", "nonsense")).toThrow(/no port type/);
+  expect(() => edits.addInput(graph, "v", "x", "nonsense")).toThrow(/not a port type/);
   expect(edits.setInput(graph, "w", "p", "tokens: int[n]").walks!["w"]!.inputs).toEqual({ p: "tokens: int[n]" });
   const result = edits.setResult(graph, "v", "r", "b.out");
   expect(result.walks!["v"]!.results).toEqual({ r: "b.out" });

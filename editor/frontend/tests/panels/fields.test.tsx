@@ -39,7 +39,7 @@ describe("a field", () => {
     expect(onNumber).not.toHaveBeenCalled();
     press("Enter");
     expect(onNumber).not.toHaveBeenCalled();
-    expect(home.querySelector("[role=alert]")!.textContent).toBe("It must be 8 at most.");
+    expect(home.querySelector("[role=alert]")!.textContent).toBe("It must be at most 8.");
     expect(input().value).toBe("9");
     type("7");
     press("Enter");

@@ -119,8 +119,8 @@ describe("what forms offer", () => {
     const whole = { integer: true, min: 1, max: 8 };
     expect(whyNotNumber("3", whole)).toBeNull();
     expect(whyNotNumber("3.5", whole)).toContain("whole");
-    expect(whyNotNumber("0", whole)).toContain("1 at least");
-    expect(whyNotNumber("9", whole)).toContain("8 at most");
+    expect(whyNotNumber("0", whole)).toContain("at least 1");
+    expect(whyNotNumber("9", whole)).toContain("at most 8");
     expect(whyNotNumber("many", whole)).toContain("not a number");
     expect(whyNotNumber("1e999", { ...whole, max: null })).toContain("not a number");
   });

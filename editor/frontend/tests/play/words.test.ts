@@ -19,7 +19,7 @@ describe("runs in words", () => {
   it("tells why nothing is shown of a run that is done", () => {
     expect(whyNothing({ outputs: [] }, {})).toContain("has no outputs");
     expect(whyNothing({ outputs: ["sum"] }, { lost: true })).toContain("no longer kept");
-    expect(whyNothing({ outputs: ["sum"] }, {})).toContain("sent none of its outputs");
+    expect(whyNothing({ outputs: ["sum"] }, {})).toContain("sent no outputs");
     expect(whyNothing(null, {})).not.toContain("no longer kept");
   });
 

@@ -39,8 +39,8 @@ it("a loop says where it is iterated as long as the plan is of what is open", ()
 it("its mark and its reason are words", () => {
   expect([resident, stepped, inner].map(loopMark)).toEqual(["on the device", "stepped", "unrolled in i"]);
   expect([{ ...resident, usual: [10, 1, 4] }, stepped, inner].map(loopReason)).toEqual([
-    "`i` runs on the device: `a` on rank 0. Times by default: 10, 1 or 4.",
+    "`i` runs on the device: `a` on rank 0. Iterations by default: 10, 1 or 4.",
     "Call by call, because `a` has a condition.",
-    "Part of each iteration of `i`, which runs on the device as a whole. Times by default: 4.",
+    "Part of each iteration of `i`, which runs on the device as a whole. Iterations by default: 4.",
   ]);
 });

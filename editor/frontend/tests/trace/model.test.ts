@@ -92,7 +92,7 @@ describe("a run's trace", () => {
 
   it("is drawn from its beginning to its end", () => {
     expect([model.from, model.to, model.size, model.ranks]).toEqual([0, 2000, 2, [0, 1]]);
-    expect(model.marks.map((mark) => mark.name)).toEqual(["asked for", "started", "finished"]);
+    expect(model.marks.map((mark) => mark.name)).toEqual(["requested", "started", "finished"]);
     expect(model.counters.get(0)?.pagesTotal).toBe(10);
   });
 

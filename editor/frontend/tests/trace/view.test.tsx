@@ -96,7 +96,7 @@ it("nodes are told of one run, of two, and of all that are kept", () => {
   );
   show(view(null));
   const captions = () => [...host.querySelectorAll("caption")].map((caption) => caption.textContent);
-  expect(captions()).toEqual(["What is shown, per node and rank", "Over the last 4 runs that are kept"]);
+  expect(captions()).toEqual(["The visible range, per node and rank", "Over the last 4 runs that are kept"]);
   press("vae");
   expect(onLane).toHaveBeenCalledWith(expect.objectContaining({ rank: 1, name: "vae", loop: false }));
   show(view(new Model()));

@@ -12,6 +12,7 @@ import { countedOn } from "./counted";
 import { Hovered } from "./Hovered";
 import { FlowingOn } from "./TokenLayer";
 import { back, forward, type Shape, type Way } from "./paths";
+import { strings } from "../../strings";
 
 export const WireShape = createContext<Shape>("curved");
 
@@ -107,8 +108,8 @@ function Drawing({ id, data, way, children }: DrawingProps) {
 }
 
 function titleOf(data: WireData): string {
-  const walks = data.walks.length ? `\nin ${data.walks.join(", ")}` : "";
-  const way = data.carried ? "\nto the next iteration" : "";
+  const walks = data.walks.length ? strings.canvas.in(data.walks.join(", ")) : "";
+  const way = data.carried ? strings.canvas.toTheNextIteration : "";
   const trouble = data.broken || data.warning;
   return `${data.from} → ${data.to}${data.type ? `\n${data.type}` : ""}${way}${walks}${trouble ? `\n${trouble}` : ""}`;
 }
@@ -145,7 +146,7 @@ function TapMark({ id, data, at: [x, y] }: { id: string; data: WireData; at: Poi
         openCard(tap);
       }}
     >
-      <title>{`${data.from} is tapped: show its values`}</title>
+      <title>{strings.canvas.showTheTappedValues(data.from)}</title>
       <circle r={6} />
       <circle r={2.4} />
     </g>
@@ -209,14 +210,14 @@ function Reroute({ wire, points, index, point, onMove }: RerouteProps) {
       }}
       onPointerMove={drag}
       onPointerUp={() => {
-        if (latest.current) keep("Move a wire", latest.current);
+        if (latest.current) keep(strings.canvas.moveAWire, latest.current);
         latest.current = null;
         onMove(null);
       }}
       onDoubleClick={(event) => {
         event.stopPropagation();
         keep(
-          "Straighten a wire",
+          strings.canvas.straightenAWire,
           points.filter((_, position) => position !== index),
         );
       }}

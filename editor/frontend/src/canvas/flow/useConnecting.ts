@@ -6,6 +6,7 @@ import { accepts } from "../../document/ports";
 import type { Board, Wiring } from "../gestures/board";
 import { connectEnds, moveEnd } from "../gestures/connect";
 import type { CanvasEdge, Point, PortShown } from "../shapes/types";
+import { strings } from "../../strings";
 
 type Reason = (other: string) => string | null;
 
@@ -145,13 +146,13 @@ function reasonFor(board: Board, { ref, end, type }: Wiring): Reason {
   const { catalogue } = editor.state;
   const judge = ref.includes("+") ? () => null : compatible(graph, canvas.walk, end, ref, catalogue);
   return (other) => {
-    if (other === "@sink.+") return ref.startsWith("@") ? "a stream carries what a step makes" : null;
+    if (other === "@sink.+") return ref.startsWith("@") ? strings.canvas.onlyAStepsOutputCan : null;
     if (other.startsWith("@sink.")) return fits(other);
     if (other.includes("+") || other.startsWith("@result.") || ref.startsWith("@result.")) {
       const inner = [ref, other].some((one) => one.startsWith("@in.") || one === "@in.+");
       const outer = [ref, other].some((one) => one.startsWith("@out.") || one.startsWith("@result."));
       return inner && outer && ref !== other && [ref, other].some((one) => one.endsWith("+") && one.startsWith("@in"))
-        ? "connect it to a step first: then its type is known"
+        ? strings.canvas.connectItToAStep
         : null;
     }
     return judge(other);

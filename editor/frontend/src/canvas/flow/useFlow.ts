@@ -9,6 +9,7 @@ import { dropped, framed, reparents, type Moved } from "../gestures/move";
 import { canvasLayout, putFrame, putNote } from "../../document/edits/parts/layout";
 import { ModelMaker } from "../model/model";
 import type { CanvasEdge, CanvasNode, Model, Point } from "../shapes/types";
+import { strings } from "../../strings";
 
 /** Where a node is while it is dragged or resized, before the document knows. */
 interface Held {
@@ -99,7 +100,7 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
       const { id } = resized;
       const over = held.current.get(id);
       held.current.clear();
-      if (over) editor.editGraph("Resize", (graph) => resize(graph, canvas, latest.current, id, over));
+      if (over) editor.editGraph(strings.canvas.resize, (graph) => resize(graph, canvas, latest.current, id, over));
       setBeat((count) => count + 1);
     },
     [select, editor, canvas],
@@ -141,7 +142,7 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
       content.current.clear();
       if (all.length) {
         const options = { snap: true, keepParents: event.altKey };
-        const said = all.length === 1 ? "Move" : `Move ${all.length} things`;
+        const said = all.length === 1 ? strings.canvas.move : strings.canvas.moveItems(all.length);
         attempt(editor, said, (graph) => dropped(graph, canvas, now, all, options));
       }
       setBeat((count) => count + 1);

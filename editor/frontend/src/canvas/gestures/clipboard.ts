@@ -7,6 +7,7 @@ import type { Point } from "../shapes/types";
 import { attempt } from "./attempt";
 import { placeAt } from "./insert";
 import { settled } from "./move";
+import { strings } from "../../strings";
 
 let own: string | null = null;
 
@@ -25,15 +26,15 @@ function clipOf(board: Board): Clip | null {
 export async function copy(board: Board): Promise<boolean> {
   const clip = clipOf(board);
   if (!clip) {
-    board.editor.say("Select what to copy first.");
+    board.editor.say(strings.canvas.selectWhatToCopyFirst);
     return false;
   }
   own = JSON.stringify(clip);
-  board.announce("Copied");
+  board.announce(strings.canvas.copied);
   try {
     await navigator.clipboard.writeText(own);
   } catch {
-    board.announce("Copied, for this page only");
+    board.announce(strings.canvas.copiedForThisPageOnly);
   }
   return true;
 }
@@ -52,7 +53,7 @@ export async function paste(board: Board, keepIncoming: boolean): Promise<void> 
   }
   const clip = readClip(text) ?? readClip(own ?? "");
   if (clip) pasteClip(board, clip, keepIncoming, at);
-  else board.editor.say("There is nothing to paste: copy some steps first.");
+  else board.editor.say(strings.canvas.thereIsNothingToPaste);
 }
 
 /** Beside what is selected, without touching the clipboard. */
@@ -79,9 +80,9 @@ function pasteClip(board: Board, clip: Clip, keepIncoming: boolean, at: Point | 
     made = ids;
     return pasted;
   };
-  if (!attempt(editor, at ? "Paste" : "Duplicate", change)) return;
+  if (!attempt(editor, at ? strings.canvas.paste : strings.canvas.duplicate, change)) return;
   editor.select(...made);
-  board.announce(made.length === 1 ? "Pasted 1 thing" : `Pasted ${made.length} things`);
+  board.announce(made.length === 1 ? strings.canvas.pasted1Item : strings.canvas.pastedItems(made.length));
 }
 
 /** The middle of what is selected. */

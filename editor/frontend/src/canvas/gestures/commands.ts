@@ -23,6 +23,7 @@ import { aligned, distributed, type Side } from "../shapes/geometry";
 import { attempt } from "./attempt";
 import { movedGraph, settled } from "./move";
 import type { Point, Rect } from "../shapes/types";
+import { strings } from "../../strings";
 
 export function remove(board: Board, bridge = false): void {
   const { editor, canvas } = board;
@@ -30,7 +31,7 @@ export function remove(board: Board, bridge = false): void {
   const items = itemsIn(board);
   const walk = walkOfBoard(board);
   const known = new Set(selection);
-  const done = attempt(editor, bridge ? "Delete and join" : "Delete", (graph) => {
+  const done = attempt(editor, bridge ? strings.canvas.deleteAndJoin : strings.canvas.delete, (graph) => {
     let made = items.length || known.size ? settled(graph, canvas, board.model()) : graph;
     const before = made;
     if (walk !== null) {
@@ -46,10 +47,9 @@ export function remove(board: Board, bridge = false): void {
   });
   if (!done) return;
   const fixed = selection.filter((id) => id.startsWith("@") && !id.startsWith("@stream."));
-  if (fixed.length === selection.length && fixed.length)
-    editor.say("Inputs and outputs belong to the Walk: take single ones away in the inspector.");
+  if (fixed.length === selection.length && fixed.length) editor.say(strings.canvas.inputsAndOutputsBelong);
   editor.select(...fixed);
-  board.announce("Deleted");
+  board.announce(strings.canvas.deleted);
 }
 
 function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocument {
@@ -67,16 +67,16 @@ function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocu
 export function wrapSelection(board: Board, kind: WrapKind): void {
   const walk = walkOfBoard(board);
   const items = itemsIn(board);
-  if (walk === null || !items.length) return board.editor.say("Select the steps to put into a container first.");
+  if (walk === null || !items.length) return board.editor.say(strings.canvas.selectTheStepsToWrap);
   let made = "";
-  const done = attempt(board.editor, `Wrap into a ${kind}`, (graph) => {
+  const done = attempt(board.editor, strings.canvas.wrap(kind), (graph) => {
     const wrapped = wrap(settled(graph, board.canvas, board.model()), walk, items, kind);
     made = wrapped.id;
     return wrapped.graph;
   });
   if (!done) return;
   board.editor.select(made);
-  board.announce(`Wrapped into a ${kind}`);
+  board.announce(strings.canvas.wrapped(kind));
 }
 
 export function unwrapSelection(board: Board): void {
@@ -86,7 +86,7 @@ export function unwrapSelection(board: Board): void {
   // From the last on, so that the numbers in the others' ids stay.
   const change = (graph: GraphDocument) =>
     [...held].reverse().reduce((made, id) => unwrap(made, walk, id), settled(graph, board.canvas, board.model()));
-  if (attempt(board.editor, "Unwrap", change)) board.editor.select();
+  if (attempt(board.editor, strings.canvas.unwrap, change)) board.editor.select();
 }
 
 export function toggleMuted(board: Board, how: "muted" | "bypassed"): void {
@@ -96,18 +96,18 @@ export function toggleMuted(board: Board, how: "muted" | "bypassed"): void {
   const states = new Map(board.model().nodes.map((node) => [node.id, "muted" in node.data ? node.data.muted : ""]));
   const off = items.every((id) => states.get(id) === how);
   const [on, back] = how === "muted" ? [mute, unmute] : [bypass, unbypass];
-  const word = how === "muted" ? "Mute" : "Bypass";
+  const word = how === "muted" ? strings.canvas.mute : strings.canvas.bypass;
   const { catalogue } = board.editor.state;
-  const done = attempt(board.editor, off ? `${word} no more` : word, (graph) =>
+  const done = attempt(board.editor, off ? strings.canvas.clear(word) : word, (graph) =>
     off ? back(graph, walk, items) : on(graph, walk, items, catalogue),
   );
-  if (done) board.announce(off ? `No longer ${how}` : `${items.length} ${how}`);
+  if (done) board.announce(off ? strings.canvas.noLonger(how) : `${items.length} ${how}`);
 }
 
 export function toggleClosed(board: Board): void {
   const { canvas, editor } = board;
   const held = board.model().nodes.filter((node) => editor.state.view.selection.includes(node.id));
-  attempt(editor, "Open or close", (graph) => {
+  attempt(editor, strings.canvas.openOrClose, (graph) => {
     let made = settled(graph, canvas, board.model());
     for (const { id, data } of held) if (data.kind === "container") made = setClosed(made, canvas, id, !data.closed);
     return made;
@@ -139,7 +139,7 @@ export function nudge(board: Board, by: Point): void {
   });
   const moved = top.map((id) => ({ id, by }));
   if (moved.length)
-    editor.editGraph("Move", (graph) => movedGraph(graph, canvas, model, moved, false), "canvas-nudge");
+    editor.editGraph(strings.canvas.move, (graph) => movedGraph(graph, canvas, model, moved, false), "canvas-nudge");
 }
 
 function chosenBoxes(board: Board): Map<string, Rect> {
@@ -164,12 +164,12 @@ function moveTo(board: Board, label: string, places: ReadonlyMap<string, Point>)
 
 export function align(board: Board, side: Side): void {
   const boxes = chosenBoxes(board);
-  if (boxes.size > 1) moveTo(board, `Align ${side}`, aligned(boxes, side));
+  if (boxes.size > 1) moveTo(board, strings.canvas.align(side), aligned(boxes, side));
 }
 
 export function distribute(board: Board, axis: "x" | "y"): void {
   const boxes = chosenBoxes(board);
-  if (boxes.size > 2) moveTo(board, "Distribute", distributed(boxes, axis));
+  if (boxes.size > 2) moveTo(board, strings.canvas.distribute, distributed(boxes, axis));
 }
 
 export function selectAll(board: Board): void {

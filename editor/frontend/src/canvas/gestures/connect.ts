@@ -17,6 +17,7 @@ import type { Model, Point } from "../shapes/types";
 import { portName } from "../model/ports";
 import { attempt } from "./attempt";
 import { settled } from "./move";
+import { strings } from "../../strings";
 
 /** Connects two ports by what edges name them; says why where that can't be. Whether it was done. */
 export function connectEnds(board: Board, from: string, to: string, [x, y]: Point): boolean {
@@ -25,11 +26,11 @@ export function connectEnds(board: Board, from: string, to: string, [x, y]: Poin
   if (walk === null) return joinNodes(board, from, to, { x, y });
   const [source, target] =
     canvas.kind === "walk" ? [from, to] : [useOf(editor.graph, walk, from), useOf(editor.graph, walk, to)];
-  const done = attempt(editor, "Connect", (graph) => {
+  const done = attempt(editor, strings.canvas.connect, (graph) => {
     const made = connected(graph, walk, source, target, editor.state.catalogue);
     return target === NEW_STREAM ? newStreamPlaced(made, canvas, board.model()) : made;
   });
-  if (done) board.announce(`${source} goes to ${target}`);
+  if (done) board.announce(strings.canvas.connected(source, target));
   const made = editor.graph.streams?.at(-1);
   if (done && target === NEW_STREAM && made) editor.select(`stream:${made.name}`);
   return done;
@@ -40,7 +41,7 @@ const NEW_STREAM = "@sink.+";
 
 /** A stream of what one step makes; its chunks are single items until somebody says otherwise. */
 function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
-  if (from.startsWith("@")) throw new EditRefused("A stream carries what a step makes: begin at a step's port.");
+  if (from.startsWith("@")) throw new EditRefused(strings.canvas.onlyAStepsOutputCan2);
   return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
 }
 
@@ -61,7 +62,7 @@ export function moveEnd(board: Board, index: number, from: string, to: string): 
   if (walk === null || index < 0) return;
   const { catalogue } = editor.state;
   const change = (graph: GraphDocument) => reconnect(graph, walk, index, { from, to }, catalogue).graph;
-  if (attempt(editor, "Move a wire", change)) board.announce(`${from} goes to ${to}`);
+  if (attempt(editor, strings.canvas.moveAWire, change)) board.announce(strings.canvas.connected(from, to));
 }
 
 /** While no Walk is lit: into the Walk that uses both; as a stream between two Walks; a choice asks. */
@@ -71,14 +72,16 @@ function joinNodes(board: Board, from: string, to: string, at: OpenMenu["at"]): 
   const joins = joinsOf(graph, from, to);
   const called = (walk: string) => graph.walks?.[walk]?.label || walk;
   const draw = (join: Join): boolean => {
-    const done = attempt(editor, join.kind === "edge" ? "Connect" : "Draw a stream", (before) =>
-      joined(before, join, editor.state.catalogue),
+    const done = attempt(
+      editor,
+      join.kind === "edge" ? strings.canvas.connect : strings.canvas.drawAStream,
+      (before) => joined(before, join, editor.state.catalogue),
     );
-    if (done && join.kind === "edge") editor.say(`Connected in “${called(join.walk)}”.`);
+    if (done && join.kind === "edge") editor.say(strings.canvas.connectedWithWalk(called(join.walk)));
     return done;
   };
   const [first, ...others] = joins;
-  if (!first) editor.say("No Walk uses both, so nothing would flow here: add the steps to a Walk first.");
+  if (!first) editor.say(strings.canvas.noWalkUsesBoth);
   else if (first.kind === "edge" && !others.length) return draw(first);
   else
     board.ask({
@@ -87,7 +90,11 @@ function joinNodes(board: Board, from: string, to: string, at: OpenMenu["at"]): 
         label:
           join.kind === "edge"
             ? `In “${called(join.walk)}”`
-            : `${join.stream ? `The stream ${join.stream}` : "A new stream"}: “${called(join.producer)}” gives, “${called(join.consumer)}” takes`,
+            : strings.canvas.from(
+                join.stream ? strings.canvas.theStream(join.stream) : strings.canvas.aNewStream,
+                called(join.producer),
+                called(join.consumer),
+              ),
         run: () => void draw(join),
       })),
     });

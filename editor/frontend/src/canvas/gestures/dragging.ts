@@ -1,5 +1,6 @@
 // Dragging from the palette onto the canvas with pointer events, so that it works within a shadow root and by touch.
 import type { Editor } from "../../store/editor";
+import { strings } from "../../strings";
 
 export type Payload =
   | { kind: "component"; component: string }
@@ -50,7 +51,7 @@ export function startDrag(event: Press, payload: Payload): void {
     ghost.style.transform = `translate(${at.clientX + 10}px, ${at.clientY + 8}px)`;
     ghost.classList.toggle("nowhere", says === null);
     const hint = ghost.querySelector("small");
-    if (hint) hint.textContent = says ?? "drop it on the canvas";
+    if (hint) hint.textContent = says ?? strings.canvas.dropItOnTheCanvas;
     at.preventDefault();
   };
   const end = (at: PointerEvent | KeyboardEvent) => {
@@ -76,7 +77,7 @@ export function startDrag(event: Press, payload: Payload): void {
 /** The same without dragging: to the middle of what the canvas shows. */
 export function addAtCentre(editor: Editor, payload: Payload): void {
   if (target) target.atCentre(payload);
-  else editor.say("Open the Graph tab to add to the canvas.");
+  else editor.say(strings.canvas.openTheGraphTab);
 }
 
 export function payloadName(payload: Payload): string {

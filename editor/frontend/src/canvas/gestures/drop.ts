@@ -8,6 +8,7 @@ import { inserted, placeAt } from "./insert";
 import type { GraphDocument } from "../../document/types";
 import { addNode, EditRefused, insertOnEdge } from "../../document/edits";
 import { attempt } from "./attempt";
+import { strings } from "../../strings";
 
 /** Half of a usual node, so that what is dropped lies under the pointer. */
 const GRIP: Point = [88, 24];
@@ -30,10 +31,10 @@ export function dropTarget(board: Board, mark: (id: string | null | undefined) =
       const inItems = canvas.kind === "walk" && payload.kind !== "stream";
       const holder = inItems && parent !== canvas.inside ? parent : null;
       mark(holder ?? undefined);
-      if (edge !== null) return "into this wire";
-      if (canvas.kind === "components") return payload.kind === "component" ? "add the component" : "add";
-      if (payload.kind === "stream") return "take its chunks in this Walk";
-      return holder ? `into ${holder.replace(/^(\w+):/, "$1 ")}` : "add a step";
+      if (edge !== null) return strings.canvas.insertIntoThisWire;
+      if (canvas.kind === "components") return payload.kind === "component" ? strings.canvas.addTheComponent : "add";
+      if (payload.kind === "stream") return strings.canvas.readItsChunksInThis;
+      return holder ? strings.canvas.addTo(holder.replace(/^(\w+):/, "$1 ")) : strings.canvas.addAStep;
     },
     drop: (payload, x, y) => {
       const [left, top] = at(x, y);
@@ -66,7 +67,7 @@ export function insertAt(board: Board, payload: Payload, at: Point, options: Opt
   const { editor, canvas } = board;
   const { catalogue } = editor.state;
   let id = "";
-  const done = attempt(editor, `Add ${payloadName(payload)}`, (graph) => {
+  const done = attempt(editor, strings.canvas.add(payloadName(payload)), (graph) => {
     const made = inserted(graph, payload, {
       canvas,
       model: board.model(),
@@ -81,7 +82,7 @@ export function insertAt(board: Board, payload: Payload, at: Point, options: Opt
   if (!done) return null;
   if (payload.kind === "note") writeAtOnce(id);
   editor.select(id);
-  board.announce(`${payloadName(payload)} was added`);
+  board.announce(strings.canvas.added(payloadName(payload)));
   return id;
 }
 

@@ -19,6 +19,7 @@ import { holderAt, snapped } from "../shapes/geometry";
 import { placeKey } from "../model/model";
 import type { Model, Point } from "../shapes/types";
 import { holdersOf, settled, siblingIndex } from "./move";
+import { strings } from "../../strings";
 
 export interface Inserted {
   graph: GraphDocument;
@@ -47,7 +48,10 @@ export function inserted(graph: GraphDocument, payload: Payload, where: Where): 
   }
   if (payload.kind === "frame") {
     const id = freshId(graph, canvas, "frame");
-    return { graph: putFrame(graph, canvas, { id, title: "Frame", at, size: [360, 240] }), id: `frame:${id}` };
+    return {
+      graph: putFrame(graph, canvas, { id, title: strings.canvas.frame, at, size: [360, 240] }),
+      id: `frame:${id}`,
+    };
   }
   const before = settled(graph, canvas, model);
   const made =
@@ -56,8 +60,7 @@ export function inserted(graph: GraphDocument, payload: Payload, where: Where): 
 }
 
 function onComponents(graph: GraphDocument, payload: Payload, where: Where): Inserted {
-  if (payload.kind !== "component")
-    throw new EditRefused("Open a Walk for this: the components canvas holds components only.");
+  if (payload.kind !== "component") throw new EditRefused(strings.canvas.openAWalkFirst);
   const { graph: made, name } = addNode(graph, payload.component, { catalogue: where.catalogue });
   return { graph: made, id: `node:${name}` };
 }
@@ -73,7 +76,7 @@ function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: stri
       return useOf(graph, walk, payload.node, to, where);
     case "stream":
       if (where.canvas.kind === "walk" && where.canvas.inside)
-        throw new EditRefused("A stream comes into the Walk as a whole: leave the container first.");
+        throw new EditRefused(strings.canvas.aStreamEntersTheWalk);
       return { graph, id: `@stream.${payload.stream}` };
     case "loop":
       return insertLoop(graph, walk, to);
@@ -84,11 +87,11 @@ function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: stri
     case "fork": {
       const states = Object.entries(graph.states ?? {}).filter(([, state]) => state.kind !== "rng");
       const [from, into] = states.map(([name]) => name);
-      if (!from || !into) throw new EditRefused("A fork copies one state into another: declare two states first.");
+      if (!from || !into) throw new EditRefused(strings.canvas.aForkCopiesOneState);
       return insertFork(graph, walk, from, into, to);
     }
     default:
-      throw new EditRefused(`\`${payload.kind}\` can't be put into a Walk.`);
+      throw new EditRefused(strings.canvas.cantBePutIntoAWalk(payload.kind));
   }
 }
 

@@ -5,6 +5,7 @@ import { walkOfBoard, type Board, type Replaced } from "./board";
 import { payloadName, type Payload } from "./dragging";
 import { attempt } from "./attempt";
 import { settled } from "./move";
+import { strings } from "../../strings";
 
 export function replaceWith(board: Board, { id, node }: Replaced, payload: Payload): void {
   const { editor, canvas } = board;
@@ -19,7 +20,7 @@ export function replaceWith(board: Board, { id, node }: Replaced, payload: Paylo
     made = replaced.id;
     return replaced.graph;
   };
-  if (!attempt(editor, `Replace ${node}`, change)) return;
+  if (!attempt(editor, strings.canvas.replace(node), change)) return;
   editor.select(made);
-  board.announce(`${node} was replaced by ${payloadName(payload)}`);
+  board.announce(strings.canvas.replaced(node, payloadName(payload)));
 }

@@ -4,6 +4,7 @@ import type { Board } from "./board";
 import { slotFor } from "../edges/paths";
 import { snapped } from "../shapes/geometry";
 import type { CanvasEdge, Point } from "../shapes/types";
+import { strings } from "../../strings";
 
 /** A point on a wire where it was double-clicked, to be dragged. */
 export function addReroute(board: Board, edge: CanvasEdge, at: XYPosition): void {
@@ -16,5 +17,7 @@ export function addReroute(board: Board, edge: CanvasEdge, at: XYPosition): void
   const ends = { sx: a.x + a.w, sy: a.y + a.h / 2, tx: b.x, ty: b.y + b.h / 2 };
   const slot = slotFor(ends, points, [x, y]);
   const made: Point[] = [...points.slice(0, slot), snapped([x, y]), ...points.slice(slot)];
-  board.editor.editGraph("Bend a wire", (graph) => setReroutes(graph, board.canvas, `${from}>${to}`, made));
+  board.editor.editGraph(strings.canvas.bendAWire, (graph) =>
+    setReroutes(graph, board.canvas, `${from}>${to}`, made),
+  );
 }

@@ -5,6 +5,7 @@ import { elkLayout } from "../layout/elk";
 import { placeKey } from "../model/model";
 import type { Model } from "../shapes/types";
 import { descendants, settled } from "./move";
+import { strings } from "../../strings";
 
 export async function tidy(board: Board, ids: readonly string[] = []): Promise<void> {
   const { editor, canvas } = board;
@@ -17,12 +18,12 @@ export async function tidy(board: Board, ids: readonly string[] = []): Promise<v
     const keyed = Object.fromEntries(
       made.flatMap((places) => [...places].map(([id, at]) => [placeKey(canvas, id), at])),
     );
-    editor.editGraph("Lay out", (graph) => place(settled(graph, canvas, model), canvas, keyed));
-    board.announce(groups.length ? "The selection is laid out anew" : "The canvas is laid out anew");
+    editor.editGraph(strings.canvas.layOut, (graph) => place(settled(graph, canvas, model), canvas, keyed));
+    board.announce(groups.length ? strings.canvas.theSelectionWasLaidOut : strings.canvas.theCanvasWasLaidOut);
     if (!groups.length)
       requestAnimationFrame(() => void board.flow.fitView({ padding: 0.08, maxZoom: 1, duration: 200 }));
   } catch (error) {
-    editor.say(`The layout could not be made: ${error instanceof Error ? error.message : String(error)}`, "error");
+    editor.say(strings.canvas.theLayoutFailed(error instanceof Error ? error.message : String(error)), "error");
   }
 }
 

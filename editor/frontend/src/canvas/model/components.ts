@@ -12,6 +12,7 @@ import { chunkText } from "./streams";
 import type { Shown } from "./scene";
 import type { Drawn } from "./walk";
 import { perObject } from "../../document/perObject";
+import { strings } from "../../strings";
 
 export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
   const whole = union(scene.graph);
@@ -109,7 +110,7 @@ function nodeData(
     kind: "use",
     name,
     node: name,
-    component: node?.component ?? "no such node",
+    component: node?.component ?? strings.canvas.noSuchNode,
     description: component?.description ?? "",
     inputs: ports(inputs, wired.ins),
     outputs: ports(outputs, wired.outs),
@@ -123,7 +124,7 @@ function nodeData(
     dim: false,
     ranks: scene.ranks.get(name) ?? [],
     color: blockColor(scene.catalogue, node),
-    footnote: walks === 0 ? "in no Walk yet" : walks === 1 ? "in 1 Walk" : `in ${walks} Walks`,
+    footnote: walks === 0 ? strings.canvas.inNoWalkYet : walks === 1 ? "in 1 Walk" : strings.canvas.inWalks(walks),
   };
 }
 

@@ -20,6 +20,7 @@ import { componentsDrawn } from "./components";
 import type { Shown } from "./scene";
 import { walkDrawn, type Drawn } from "./walk";
 import type { CanvasData, CanvasEdge, CanvasNode, Model, Piece, Point, PortShown, Rect, Wire } from "../shapes/types";
+import { strings } from "../../strings";
 
 export interface ModelInput {
   graph: GraphDocument;
@@ -58,7 +59,7 @@ export class ModelMaker {
     for (const frame of layout.frames ?? []) {
       const rect = { x: frame.at[0], y: frame.at[1], w: frame.size[0], h: frame.size[1] };
       const data: CanvasData = { kind: "frame", title: frame.title, color: frame.color ?? "", frame: frame.id };
-      nodes.unshift(loose(`frame:${frame.id}`, data, rect, -1, `frame ${frame.title}`));
+      nodes.unshift(loose(`frame:${frame.id}`, data, rect, -1, strings.canvas.frameWithTitle(frame.title)));
       boxes.set(`frame:${frame.id}`, rect);
     }
     const edges = wires.map(flowEdge);
@@ -168,7 +169,7 @@ function handlesOf(data: CanvasData, box: Rect): Handles {
 }
 
 function flowEdge(wire: Wire): CanvasEdge {
-  const broken = wire.data.broken ? ` broken: ${wire.data.broken}` : "";
+  const broken = wire.data.broken ? strings.canvas.broken(wire.data.broken) : "";
   const source = wire.data.from.startsWith("@loop.") ? `@loop.${loopName(wire)}` : wire.data.from;
   return {
     id: wire.id,
@@ -181,7 +182,7 @@ function flowEdge(wire: Wire): CanvasEdge {
     zIndex: 4,
     reconnectable: wire.id.startsWith("edge:"),
     className: wire.data.dim ? "wg-dim" : "",
-    ariaLabel: `${wire.data.from} to ${wire.data.to}${broken}`,
+    ariaLabel: strings.canvas.to(wire.data.from, wire.data.to, broken),
   };
 }
 

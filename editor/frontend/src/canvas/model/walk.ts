@@ -10,6 +10,7 @@ import { PREVIEW_ROOM } from "./previews";
 import { isMissing, loopPiece, portType, sceneOf, wiredRefs, type Scene, type Shown } from "./scene";
 import { chunkText } from "./streams";
 import { wiresOf } from "./wires";
+import { strings } from "../../strings";
 
 export interface Drawn {
   pieces: Piece[];
@@ -72,7 +73,7 @@ function useData(
     kind: "use",
     name: entry.name,
     node: entry.node,
-    component: node?.component ?? "no such node",
+    component: node?.component ?? strings.canvas.noSuchNode,
     description: component?.description ?? "",
     inputs: side(inputs, entry.name, ins),
     outputs: side(outputs, entry.name, outs).map(until),
@@ -86,7 +87,7 @@ function useData(
     dim: false,
     ranks: scene.ranks.get(entry.node) ?? [],
     color: blockColor(scene.catalogue, node),
-    footnote: entry.name === entry.node ? "" : `node ${entry.node}`,
+    footnote: entry.name === entry.node ? "" : strings.canvas.node(entry.node),
   };
 }
 
@@ -119,19 +120,19 @@ function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, 
   };
   const name = `${container} ${entry.name}`.trim();
   if (closed)
-    return { data, size: closedSize(data), pad: null, label: `${name}, closed, ${data.count} steps inside` };
+    return { data, size: closedSize(data), pad: null, label: strings.canvas.closedStepsInside(name, data.count) };
   return {
     data,
     size: containerMin(data),
     pad: containerPad(container, data.when, lanes),
-    label: `${name}, ${data.count} steps`,
+    label: strings.canvas.steps(name, data.count),
   };
 }
 
 function indexPort(scene: Scene, entry: Entry): PortShown {
   const refs = [`@loop.${entry.name}`, "@loop.index"];
   const wired = scene.edges.some((edge) => refs.includes(edge.from));
-  return bare(refs[0] as string, "scalar: int", {
+  return bare(refs[0] as string, strings.canvas.scalarInt, {
     wired,
     name: "index",
     description: "The number of the iteration, from 0.",
@@ -164,7 +165,7 @@ function forkPiece(scene: Scene, entry: Entry): Pick<Piece, "data" | "size" | "p
     data: { kind: "fork", fork, into, when, badge: String(entry.order + 1), problems, muted },
     size: forkSize(fork, into, when),
     pad: null,
-    label: `copy state ${fork} into ${into}`,
+    label: strings.canvas.copyStateInto(fork, into),
   };
 }
 
@@ -175,8 +176,8 @@ function field(entry: Entry, name: string): string {
 }
 
 function label(entry: Entry, component: string): string {
-  const inside = entry.loops.length ? `, in loop ${entry.loops.join(", ")}` : "";
-  return `${entry.name}, ${component}${inside}, step ${entry.order + 1}`;
+  const inside = entry.loops.length ? strings.canvas.inLoop(entry.loops.join(", ")) : "";
+  return strings.canvas.step(entry.name, component, inside, entry.order + 1);
 }
 
 // ── the Walk's border ───────────────────────────────────────────────────────────────────────────
@@ -195,7 +196,7 @@ function inPiece(scene: Scene): Piece {
   const used = wiredRefs(scene, "<");
   const known = new Set(declared.map(([name]) => `@in.${name}`));
   const ghosts = [...used].filter((ref) => owner(ref) === "@in" && !known.has(ref));
-  const add = bare("@in.+", "", { name: "new input", mark: "add" });
+  const add = bare("@in.+", "", { name: strings.canvas.newInput, mark: "add" });
   const outputs = [
     ...declared.map(([name, type]) => bare(`@in.${name}`, type, { wired: used.has(`@in.${name}`) })),
     ...ghosts.map((ref) => bare(ref, "", { ghost: true, wired: true })),
@@ -205,7 +206,7 @@ function inPiece(scene: Scene): Piece {
   return border("@in", -1, {
     kind: "boundary",
     role: "in",
-    title: "Inputs",
+    title: strings.canvas.inputs,
     subtitle: "",
     inputs: [],
     outputs,
@@ -217,20 +218,22 @@ function outPiece(scene: Scene): Piece {
   const targets = [...new Set(scene.edges.map((edge) => edge.to).filter((ref) => owner(ref) === "@out"))];
   const inputs = targets.map((ref) => {
     const from = scene.edges.find((edge) => edge.to === ref)?.from ?? "";
-    return bare(ref, portType(scene, from, "outputs"), { wired: true, description: "Sent to the client." });
+    return bare(ref, portType(scene, from, "outputs"), { wired: true, description: strings.canvas.sentToTheClient });
   });
-  inputs.push(bare("@out.+", "", { name: "send to the client", mark: "add" }));
+  inputs.push(bare("@out.+", "", { name: strings.canvas.sendToTheClient, mark: "add" }));
   for (const [name, result] of Object.entries(scene.walk.results ?? {})) {
     const type = portType(scene, readResult(result).from, "outputs");
-    inputs.push(bare(`@result.${name}`, type, { wired: true, mark: "result", description: "Kept for later steps." }));
+    inputs.push(
+      bare(`@result.${name}`, type, { wired: true, mark: "result", description: strings.canvas.keptForLaterSteps }),
+    );
   }
-  inputs.push(bare("@result.+", "", { name: "keep for later steps", mark: "add" }));
-  inputs.push(bare("@sink.+", "", { name: "stream to another Walk", mark: "add" }));
+  inputs.push(bare("@result.+", "", { name: strings.canvas.keepForLaterSteps, mark: "add" }));
+  inputs.push(bare("@sink.+", "", { name: strings.canvas.streamToAnotherWalk, mark: "add" }));
   const problems = scene.located.under(`${scene.pointer}/results`);
   return border("@out", Infinity, {
     kind: "boundary",
     role: "out",
-    title: "Outputs",
+    title: strings.canvas.outputs,
     subtitle: "",
     inputs,
     outputs: [],
@@ -248,12 +251,12 @@ function streamPieces(scene: Scene): Piece[] {
     const stream = streams.find((one) => one.name === portName(ref));
     const type = portType(scene, ref, "outputs");
     const outputs = [bare(ref, type, { wired: read.includes(ref), mark: "stream", ghost: !stream })];
-    const subtitle = stream ? chunkText(stream) : "no such stream";
+    const subtitle = stream ? chunkText(stream) : strings.canvas.noSuchStream;
     const problems = stream ? scene.located.under(`/streams/${streams.indexOf(stream)}`) : [];
     return border(ref, -1, {
       kind: "boundary",
       role: "stream",
-      title: "Stream in",
+      title: strings.canvas.stream,
       subtitle,
       inputs: [],
       outputs,
@@ -268,7 +271,7 @@ function streamPieces(scene: Scene): Piece[] {
     const data: BoundaryData = {
       kind: "boundary",
       role: "sink",
-      title: "Stream out",
+      title: strings.canvas.streamOut,
       subtitle: chunkText(stream),
       inputs,
       outputs: [],
@@ -294,11 +297,11 @@ function missingPieces(scene: Scene): Piece[] {
     const port = (ref: string) => bare(ref, "", { ghost: true, wired: true });
     const inputs = [...(targets.get(name) ?? [])].map(port);
     const outputs = [...(sources.get(name) ?? [])].map(port);
-    const subtitle = "not a step of this Walk";
+    const subtitle = strings.canvas.notAStepOfThisWalk;
     const data: BoundaryData = {
       kind: "boundary",
       role: "missing",
-      title: name || "nothing",
+      title: name || strings.canvas.nothing,
       subtitle,
       inputs,
       outputs,
@@ -335,5 +338,5 @@ function outsidePieces(scene: Scene): Piece[] {
     };
     return border(`@${role}`, role === "before" ? -1 : Infinity, data);
   };
-  return [make("before", "From outside", before), make("after", "To outside", after)];
+  return [make("before", strings.canvas.fromOutside, before), make("after", strings.canvas.toOutside, after)];
 }

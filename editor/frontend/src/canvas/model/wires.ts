@@ -6,6 +6,7 @@ import { color } from "../../ui/modality";
 import type { Wire, WireData } from "../shapes/types";
 import { told, worst } from "./problems";
 import { isMissing, loopPiece, portType, type Scene } from "./scene";
+import { strings } from "../../strings";
 
 export function wiresOf(scene: Scene): Wire[] {
   const lanes = new Map<string, Map<string, number>>();
@@ -72,7 +73,7 @@ function wireData(scene: Scene, from: string, to: string, type: string, broken: 
 function nameLanes(wires: readonly (Wire | null)[]): void {
   const last = new Map<string, WireData>();
   for (const wire of wires) if (wire?.data.carried) last.set(`${wire.data.around} ${wire.data.from}`, wire.data);
-  for (const data of last.values()) data.chips = ["next iteration", ...data.chips];
+  for (const data of last.values()) data.chips = [strings.canvas.nextIteration, ...data.chips];
 }
 
 /** Wires from one port to the next iteration share a lane at the loop's bottom. */
@@ -131,22 +132,22 @@ function inside(scene: Scene, end: End): boolean {
 }
 
 function brokenBecause(scene: Scene, route: Route, type: string): string {
-  if (isMissing(scene, route.from, "from")) return `\`${route.from}\` names no step of this Walk`;
-  if (isMissing(scene, route.to, "to")) return `\`${route.to}\` names no step of this Walk`;
+  if (isMissing(scene, route.from, "from")) return strings.canvas.namesNoStepOfThis(route.from);
+  if (isMissing(scene, route.to, "to")) return strings.canvas.namesNoStepOfThis(route.to);
   if (route.source.kind === "loop" && !loopPiece(scene, route.from, route.to) && !scene.inside)
-    return `no loop \`${route.source.name}\` is around \`${route.target.name}\``;
+    return strings.canvas.noLoopIsAround(route.source.name, route.target.name);
   if (route.source.kind === "in" && !(route.source.name in (scene.walk.inputs ?? {})))
-    return `the Walk has no input \`${route.source.name}\``;
+    return strings.canvas.theWalkHasNoInput(route.source.name);
   if (route.source.kind === "stream" && !scene.graph.streams?.some((stream) => stream.name === route.source.name))
-    return `there is no stream \`${route.source.name}\``;
-  if (route.backward && !route.carried) return "goes back, and no loop around both carries it";
+    return strings.canvas.thereIsNoStream(route.source.name);
+  if (route.backward && !route.carried) return strings.canvas.goesBackButNoLoop;
   for (const [end, side, word] of [
     [route.source, "outputs", "output"],
     [route.target, "inputs", "input"],
   ] as const) {
     const component = end.entry && scene.catalogue[scene.graph.nodes?.[end.entry.node]?.component ?? ""];
     if (component && !component[side].some((port) => port.name === end.port))
-      return `\`${end.name}\` has no ${word} \`${end.port}\``;
+      return strings.canvas.hasNo(end.name, word, end.port);
   }
   if (route.target.kind !== "use" || route.source.kind === "stream" || !type) return "";
   if (route.enter === "each" || route.leave === "collect") return "";
@@ -163,7 +164,7 @@ function resultWire(scene: Scene, route: Route): Wire {
         ? route.from
         : `missing:${route.source.name}`;
   const problems = scene.located.under(`${scene.pointer}${route.pointer}`);
-  const missing = isMissing(scene, route.from, "from") ? `\`${route.from}\` names no step of this Walk` : "";
+  const missing = isMissing(scene, route.from, "from") ? strings.canvas.namesNoStepOfThis(route.from) : "";
   return {
     id: `result:${route.target.name}`,
     source,

@@ -14,12 +14,13 @@ import type { CanvasNode, ContainerData } from "../shapes/types";
 import { InPlace } from "./InPlace";
 import { LiveTogether, LoopAt } from "./live";
 import { Changed, Ports, Problems, portTitle } from "./parts";
+import { strings } from "../../strings";
 
 const ICONS = { loop: Repeat, parallel: Split, sequence: List };
 const TEACH = {
-  loop: "Drop the steps to repeat here",
-  parallel: "Drop steps here: each is a branch",
-  sequence: "Drop steps here: they run one after another",
+  loop: strings.canvas.dropTheStepsToRepeat,
+  parallel: strings.canvas.dropStepsHereEach,
+  sequence: strings.canvas.dropStepsHereTheyRun,
 };
 
 export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<CanvasNode>) {
@@ -27,9 +28,9 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
   const editor = useEditor();
   const Icon = ICONS[box.container];
   const set = (fields: Record<string, unknown>) =>
-    attempt(editor, "Change a container", (graph) => setItem(graph, box.walk, box.id, fields));
+    attempt(editor, strings.canvas.changeAContainer, (graph) => setItem(graph, box.walk, box.id, fields));
   const toggle = () =>
-    editor.editGraph(box.closed ? "Open a container" : "Close a container", (graph) =>
+    editor.editGraph(box.closed ? strings.canvas.openAContainer : strings.canvas.closeAContainer, (graph) =>
       setClosed(graph, editor.state.view.canvas, box.id, !box.closed),
     );
   const enter = () => editor.open({ kind: "walk", walk: box.walk, inside: box.id });
@@ -48,8 +49,12 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           type="button"
           className="nodrag wg-mini"
           aria-expanded={!box.closed}
-          aria-label={box.closed ? `Open ${box.container} ${box.name}` : `Close ${box.container} ${box.name}`}
-          title={box.closed ? "Open" : "Close"}
+          aria-label={
+            box.closed
+              ? strings.canvas.openWithName(box.container, box.name)
+              : strings.canvas.closeWithName(box.container, box.name)
+          }
+          title={box.closed ? strings.canvas.open : strings.canvas.close}
           onClick={toggle}
         >
           {box.closed ? <ChevronRight size={14} /> : <ChevronDown size={14} />}
@@ -57,15 +62,25 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
         <Icon size={14} aria-hidden />
         {box.container === "loop" ? (
           <>
-            <InPlace className="name" label="Loop's name" value={box.name} onChange={(loop) => set({ loop })} />
+            <InPlace
+              className="name"
+              label={strings.canvas.loopsName}
+              value={box.name}
+              onChange={(loop) => set({ loop })}
+            />
             <span aria-hidden>×</span>
-            <InPlace className="code" label="How many times" value={box.times} onChange={(times) => set({ times })} />
+            <InPlace
+              className="code"
+              label={strings.canvas.howManyTimes}
+              value={box.times}
+              onChange={(times) => set({ times })}
+            />
             {box.until && (
               <>
-                <span>until</span>
+                <span>{strings.canvas.until}</span>
                 <InPlace
                   className="code"
-                  label="Port that ends the loop"
+                  label={strings.canvas.portThatEndsTheLoop}
                   value={box.until}
                   onChange={(until) => set({ until: until || null })}
                 />
@@ -73,7 +88,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
             )}
           </>
         ) : (
-          <strong>{box.container === "parallel" ? "at the same time" : "in order"}</strong>
+          <strong>{box.container === "parallel" ? strings.canvas.atTheSameTime : strings.canvas.inOrder}</strong>
         )}
         {box.muted && <span className="wg-tag">{box.muted}</span>}
         <i className="wg-grow" />
@@ -82,8 +97,8 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
         <button
           type="button"
           className="nodrag wg-mini"
-          aria-label={`Enter ${box.container} ${box.name}`}
-          title="Enter: show its inside alone"
+          aria-label={strings.canvas.enter(box.container, box.name)}
+          title={strings.canvas.enterShowOnlyItsContents}
           onClick={enter}
         >
           <Maximize2 size={12} />
@@ -94,10 +109,10 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           {box.index && <IndexPort port={box.index} />}
           {box.when && (
             <span className="wg-when">
-              <b>when</b>
+              <b>{strings.canvas.when}</b>
               <InPlace
                 className="code"
-                label="Condition"
+                label={strings.canvas.condition}
                 value={box.when}
                 onChange={(when) => set({ when: when || null })}
               />
@@ -105,12 +120,14 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           )}
           {box.container === "loop" && <IteratedMark walk={box.walk} loop={box.name} />}
           {box.dropLast && box.container === "loop" && (
-            <span className="wg-tag" title="What the last iteration would send is kept back">
-              drops last
+            <span className="wg-tag" title={strings.canvas.theLastIterationsOutputs}>
+              {strings.canvas.dropsLast}
             </span>
           )}
           {box.container === "loop" && <LoopAt walk={box.walk} loop={box.name} />}
-          {box.closed && <small>{box.count === 1 ? "1 step inside" : `${box.count} steps inside`}</small>}
+          {box.closed && (
+            <small>{box.count === 1 ? strings.canvas.n1StepInside : strings.canvas.stepsInside(box.count)}</small>
+          )}
         </div>
       )}
       {box.closed && (
@@ -131,7 +148,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
             key={index}
             className="wg-branch"
             style={{ top: branch.y, height: branch.h }}
-            title={`Branch ${index + 1}`}
+            title={strings.canvas.branch(index + 1)}
           >
             {index + 1}
           </b>
@@ -158,8 +175,8 @@ function IteratedMark({ walk, loop }: { walk: string; loop: string }) {
 function IndexPort({ port }: { port: NonNullable<ContainerData["index"]> }) {
   return (
     <span className={port.wired ? "wg-index wired" : "wg-index"} title={portTitle(port)}>
-      # index
-      <Handle type="source" position={Position.Right} id={port.ref} aria-label="output index, scalar" />
+      {strings.canvas.index}
+      <Handle type="source" position={Position.Right} id={port.ref} aria-label={strings.canvas.outputIndexScalar} />
     </span>
   );
 }

@@ -9,13 +9,14 @@ import { boundaryTop } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { BoundaryData, CanvasNode, ForkData, FrameData, NoteData } from "../shapes/types";
 import { Ports, Problems, When } from "./parts";
+import { strings } from "../../strings";
 
 export const ForkNode = memo(function ForkNode({ data }: NodeProps<CanvasNode>) {
   const fork = data as ForkData;
   return (
     <div
       className={`wg-fork ${fork.muted} ${worst(fork.problems)}`}
-      title={`Copies the state ${fork.fork} into ${fork.into}: both go on from here`}
+      title={strings.canvas.copiesTheStateIntoEach(fork.fork, fork.into)}
     >
       <header>
         <b className="wg-order">{fork.badge}</b>
@@ -58,7 +59,7 @@ export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<Can
   const change = (text: string) => {
     setWriting(false);
     if (text === note.text) return;
-    editor.editGraph("Write a note", (graph) => {
+    editor.editGraph(strings.canvas.writeANote, (graph) => {
       const old = canvasLayout(graph, editor.state.view.canvas).notes?.find((one) => one.id === note.note);
       return old ? putNote(graph, editor.state.view.canvas, { ...old, text }) : graph;
     });
@@ -73,10 +74,10 @@ export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<Can
       {writing ? (
         <textarea
           className="nodrag nowheel"
-          aria-label="Note"
+          aria-label={strings.canvas.note}
           autoFocus
           defaultValue={note.text}
-          placeholder="Say what this part is for."
+          placeholder={strings.canvas.sayWhatThisPart}
           onBlur={(event) => change(event.target.value)}
           onKeyDown={(event) => {
             event.stopPropagation();
@@ -84,7 +85,7 @@ export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<Can
           }}
         />
       ) : (
-        <p>{note.text || "Double-click to write."}</p>
+        <p>{note.text || strings.canvas.doubleClickToWrite}</p>
       )}
     </div>
   );
@@ -94,7 +95,7 @@ export const FrameNode = memo(function FrameNode({ data, selected }: NodeProps<C
   const frame = data as FrameData;
   const editor = useEditor();
   const rename = (title: string) =>
-    editor.editGraph("Name a frame", (graph) => {
+    editor.editGraph(strings.canvas.nameAFrame, (graph) => {
       const old = canvasLayout(graph, editor.state.view.canvas).frames?.find((one) => one.id === frame.frame);
       return old && old.title !== title ? putFrame(graph, editor.state.view.canvas, { ...old, title }) : graph;
     });
@@ -103,10 +104,10 @@ export const FrameNode = memo(function FrameNode({ data, selected }: NodeProps<C
       <NodeResizer isVisible={selected ?? false} minWidth={120} minHeight={80} />
       <input
         className="nodrag"
-        aria-label="Frame's title"
+        aria-label={strings.canvas.framesTitle}
         key={frame.title}
         defaultValue={frame.title}
-        placeholder="Untitled frame"
+        placeholder={strings.canvas.untitledFrame}
         onBlur={(event) => rename(event.target.value)}
         onKeyDown={(event) => {
           event.stopPropagation();

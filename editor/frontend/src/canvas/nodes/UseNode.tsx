@@ -9,6 +9,7 @@ import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../shapes/types";
 import { Live } from "./live";
 import { Changed, Ports, Problems, Ranks, States, When } from "./parts";
+import { strings } from "../../strings";
 
 export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const use = data as UseData;
@@ -27,13 +28,14 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
         <Ranks ranks={use.ranks} tint={rankColor} />
         <Problems problems={use.problems} />
       </header>
-      <div className="wg-component" title={use.ghost ? `There is no component ${use.component}` : use.description}>
+      <div
+        className="wg-component"
+        title={use.ghost ? strings.canvas.thereIsNoComponent(use.component) : use.description}
+      >
         {use.component}
-        {use.ghost && <b> unknown</b>}
-        <small
-          title={use.drawnOnly ? "No network for it is in this build: it can be planned, not deployed" : undefined}
-        >
-          {[use.drawnOnly ? "drawn only" : "", use.footnote].filter(Boolean).join(" · ")}
+        {use.ghost && <b> {strings.canvas.unknown}</b>}
+        <small title={use.drawnOnly ? strings.canvas.thisBuildHasNoNetwork : undefined}>
+          {[use.drawnOnly ? strings.canvas.drawnOnly : "", use.footnote].filter(Boolean).join(" · ")}
         </small>
       </div>
       <div className="wg-rows">

@@ -2,6 +2,7 @@
 import type { RankGauge } from "../../messages/frames";
 import type { Activity, LoopActivity } from "../../telemetry/shown";
 import { plural } from "../../ui/words";
+import { strings } from "../../strings";
 
 type Figures = Pick<Activity, "rate" | "ms" | "batch"> & { iteration: readonly number[] | null };
 
@@ -10,9 +11,9 @@ export function figuresOf({ iteration, rate, ms, batch }: Figures, used: number 
   const parts = [
     iteration?.length ? `#${iteration.map((index) => index + 1).join(".")}` : "",
     rate > 0 ? `${few(rate)}/s` : "",
-    ms > 0 ? `${few(ms)} ms` : "",
+    ms > 0 ? strings.canvas.ms(few(ms)) : "",
     batch > 1 ? `×${batch}` : "",
-    used === null || used < 0.005 ? "" : `KV ${Math.round(used * 100)}%`,
+    used === null || used < 0.005 ? "" : strings.canvas.kv(Math.round(used * 100)),
   ];
   return parts.filter(Boolean);
 }
@@ -21,13 +22,13 @@ export function figuresOf({ iteration, rate, ms, batch }: Figures, used: number 
 export function tellingOf(activity: Activity, used: number | null = null): string {
   const { iteration, calls, rate, ms, queuedMs, batch, ranks } = activity;
   const lines = [
-    iteration?.length ? `iteration ${iteration.map((index) => index + 1).join(" . ")}` : "",
-    `${Math.round(calls).toLocaleString("en")} ${calls === 1 ? "call" : "calls"}${rate > 0 ? `, ${few(rate)} a second` : ""}`,
-    ms > 0 ? `${few(ms)} ms on the device` : "",
-    queuedMs >= 0.05 ? `waited ${few(queuedMs)} ms for its batch` : "",
-    batch > 1 ? `${plural(batch, "call")} in a batch` : "",
-    ranks.length ? `on rank ${[...ranks].sort((a, b) => a - b).join(", ")}` : "",
-    used === null ? "" : `${Math.round(used * 100)} % of its rank's pages hold keys and values`,
+    iteration?.length ? strings.canvas.iteration(iteration.map((index) => index + 1).join(" . ")) : "",
+    `${Math.round(calls).toLocaleString("en")} ${calls === 1 ? "call" : "calls"}${rate > 0 ? strings.canvas.aSecond(few(rate)) : ""}`,
+    ms > 0 ? strings.canvas.msOnTheDevice(few(ms)) : "",
+    queuedMs >= 0.05 ? strings.canvas.waitedMsForItsBatch(few(queuedMs)) : "",
+    batch > 1 ? strings.canvas.inABatch(plural(batch, "call")) : "",
+    ranks.length ? strings.canvas.onRank([...ranks].sort((a, b) => a - b).join(", ")) : "",
+    used === null ? "" : strings.canvas.ofTheKvPages(Math.round(used * 100)),
   ];
   return lines.filter(Boolean).join("\n");
 }
@@ -46,13 +47,13 @@ export function pagesUsed(ranks: readonly number[], gauges: ReadonlyMap<number, 
 export function loopWords({ state, low, high, times, runs, ms }: LoopActivity) {
   const at = low === high ? `${low}` : `${low}–${high}`;
   const end = times === null ? "" : ` / ${times}`;
-  const done = `${at} of ${times ?? "an unknown number of"} iterations`;
-  const many = runs > 1 ? ` · ${runs} runs` : "";
-  const told = ms > 0 ? `\n${few(ms)} ms an iteration` : "";
-  const ending = { running: "", done: ", ended", error: ", ended by an error" }[state];
+  const done = strings.canvas.ofIterations(at, times ?? strings.canvas.anUnknownNumber);
+  const many = runs > 1 ? strings.canvas.runs(runs) : "";
+  const told = ms > 0 ? strings.canvas.msAnIteration(few(ms)) : "";
+  const ending = { running: "", done: ", ended", error: strings.canvas.endedByAnError }[state];
   return {
     short: `${at}${end}${many}`,
-    long: `${done}${ending}${runs > 1 ? `, in ${runs} runs` : ""}${told}`,
+    long: `${done}${ending}${runs > 1 ? strings.canvas.inRuns(runs) : ""}${told}`,
     share: times ? Math.min(1, high / times) : 0,
   };
 }

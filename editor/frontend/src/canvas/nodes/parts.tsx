@@ -9,6 +9,7 @@ import { Far } from "../shapes/far";
 import { ROW } from "../shapes/geometry";
 import { told, worst } from "../model/problems";
 import type { PortShown, StateShown } from "../shapes/types";
+import { strings } from "../../strings";
 
 interface PortsProps {
   inputs: PortShown[];
@@ -33,7 +34,7 @@ export const Ports = memo(function Ports({ inputs, outputs, top }: PortsProps) {
 });
 
 export function portTitle(port: PortShown): string {
-  const type = port.type || (port.ghost ? "not declared by the component" : "any type");
+  const type = port.type || (port.ghost ? strings.canvas.notDeclaredByTheComponent : strings.canvas.anyType);
   const need = port.optional ? "" : "\nneeded";
   return `${port.name} · ${type}${port.description ? `\n${port.description}` : ""}${need}`;
 }
@@ -54,11 +55,11 @@ function PortRow({ port, type, top }: { port: PortShown; type: "source" | "targe
         type={type}
         position={type === "source" ? Position.Right : Position.Left}
         id={port.ref}
-        aria-label={`${type === "source" ? "output" : "input"} ${port.name}, ${port.type || "any type"}`}
+        aria-label={`${type === "source" ? strings.canvas.output : strings.canvas.input} ${port.name}, ${port.type || strings.canvas.anyType}`}
       />
       <i aria-hidden>{port.mark === "add" ? "+" : port.type ? glyph(port.type) : "?"}</i>
       <span>{port.name}</span>
-      {port.mark === "until" && <b title="The loop ends in the iteration that raises this">ends loop</b>}
+      {port.mark === "until" && <b title={strings.canvas.theLoopEndsAfter}>{strings.canvas.endsLoop}</b>}
     </div>
   );
 }
@@ -77,19 +78,23 @@ export const Problems = memo(function Problems({ problems }: { problems: Problem
 });
 
 const STATE_GLYPHS: Record<string, string> = { paged_kv: "▦", tensor: "▢", rng: "⚂" };
-const STATE_KINDS: Record<string, string> = { paged_kv: "key-value cache", tensor: "tensor", rng: "random numbers" };
+const STATE_KINDS: Record<string, string> = {
+  paged_kv: strings.canvas.keyValueCache,
+  tensor: "tensor",
+  rng: strings.canvas.randomNumbers,
+};
 
 export const States = memo(function States({ states }: { states: StateShown[] }) {
   if (!states.length) return null;
   return (
     <div className="wg-states">
       {states.map(({ slot, state, kind, scope, missing }) => {
-        const about = `${STATE_KINDS[kind] ?? kind}, kept for the ${scope}`;
+        const about = strings.canvas.kept(STATE_KINDS[kind] ?? kind, scope);
         const title = state
           ? missing
-            ? `\`${slot}\` names the state \`${state}\`, which the graph doesn't declare`
-            : `\`${slot}\` is the state \`${state}\`: ${about}`
-          : `\`${slot}\` has no state yet: choose one in the inspector`;
+            ? strings.canvas.namesTheState(slot, state)
+            : strings.canvas.isTheState(slot, state, about)
+          : strings.canvas.hasNoStateYetChoose(slot);
         return (
           <span key={slot} className={missing ? "wg-state bad" : "wg-state"} title={title}>
             <i aria-hidden>{STATE_GLYPHS[kind] ?? "▢"}</i>
@@ -108,14 +113,14 @@ export function Changed({ nodes }: { nodes: readonly string[] }) {
     const all = changedNodes(state);
     return nodes.some((node) => all.has(node));
   });
-  const words = "Differs from what runs: deploy to bring it there";
+  const words = strings.canvas.differsFromTheDeployedVersion;
   return changed ? <i className="wg-changed" role="img" title={words} aria-label={words} /> : null;
 }
 
 export function When({ when }: { when: string }) {
   return (
-    <div className="wg-when" title={`Runs when ${when}`}>
-      <b>when</b> {when}
+    <div className="wg-when" title={strings.canvas.runsWhen(when)}>
+      <b>{strings.canvas.when}</b> {when}
     </div>
   );
 }
@@ -123,7 +128,7 @@ export function When({ when }: { when: string }) {
 export function Ranks({ ranks, tint }: { ranks: number[]; tint: (rank: number) => string }) {
   if (!ranks.length) return null;
   return (
-    <span className="wg-ranks" title={`On rank ${ranks.join(", ")}`}>
+    <span className="wg-ranks" title={strings.canvas.onRankWithRanks(ranks.join(", "))}>
       {ranks.map((rank) => (
         <b key={rank} style={{ background: tint(rank) }}>
           {rank}

@@ -8,6 +8,7 @@ import { insertAt } from "../gestures/drop";
 import { replaceWith } from "../gestures/replace";
 import { found, offers, replacements, type Offer } from "./quick";
 import type { Point } from "../shapes/types";
+import { strings } from "../../strings";
 
 export interface Adding {
   at: { x: number; y: number };
@@ -81,12 +82,12 @@ export function QuickAdd({ board, adding, onClose }: Props) {
     top: Math.max(8, Math.min(at.y - (box?.top ?? 0), (box?.height ?? 0) - HEIGHT - 8)),
   };
   const title = instead
-    ? `Replace ${instead.node} with`
+    ? strings.canvas.replaceWithNode(instead.node)
     : wire
       ? wire.end === "source"
-        ? "Where should it go?"
-        : "Where should it come from?"
-      : "Add";
+        ? strings.canvas.whereShouldItGo
+        : strings.canvas.whereShouldItCome
+      : strings.canvas.add2;
   return (
     <div ref={root} className="wg-quick" role="dialog" aria-label={title} style={place} onKeyDown={onKey}>
       <input
@@ -97,7 +98,9 @@ export function QuickAdd({ board, adding, onClose }: Props) {
         aria-controls="wg-quick-list"
         aria-activedescendant={list[chosen] ? `wg-quick-${chosen}` : undefined}
         aria-label={title}
-        placeholder={wire || instead ? `${title}: type to search` : "Type to search components, nodes, containers"}
+        placeholder={
+          wire || instead ? strings.canvas.typeToSearch(title) : strings.canvas.typeToSearchComponentsNodes
+        }
         value={words}
         onChange={(event) => {
           setWords(event.target.value);
@@ -109,7 +112,7 @@ export function QuickAdd({ board, adding, onClose }: Props) {
           <i aria-hidden>{glyph(wire.type)}</i> {wire.type}
         </p>
       )}
-      <ul id="wg-quick-list" role="listbox" aria-label="What fits">
+      <ul id="wg-quick-list" role="listbox" aria-label={strings.canvas.matches}>
         {list.map((offer, position) => (
           <li
             key={offer.key}
@@ -126,7 +129,9 @@ export function QuickAdd({ board, adding, onClose }: Props) {
           </li>
         ))}
         {!list.length && (
-          <li className="none">{words ? `Nothing is called “${words}”.` : "No component takes this."}</li>
+          <li className="none">
+            {words ? strings.canvas.nothingMatches(words) : strings.canvas.noComponentTakesThisType}
+          </li>
         )}
       </ul>
     </div>

@@ -6,6 +6,7 @@ import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Replaced, Wiring } from "../gestures/board";
 import type { Payload } from "../gestures/dragging";
+import { strings } from "../../strings";
 
 export interface Offer {
   key: string;
@@ -18,10 +19,10 @@ export interface Offer {
 }
 
 const FLOW: ["loop" | "parallel" | "sequence" | "fork", string][] = [
-  ["loop", "repeats what is inside"],
-  ["parallel", "branches at the same time"],
-  ["sequence", "steps under one condition"],
-  ["fork", "copies a state"],
+  ["loop", strings.canvas.repeatsWhatIsInside],
+  ["parallel", strings.canvas.branchesAtTheSameTime],
+  ["sequence", strings.canvas.stepsUnderOneCondition],
+  ["fork", strings.canvas.copiesAState],
 ];
 
 export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canvas, wire: Wiring | null): Offer[] {
@@ -31,7 +32,7 @@ export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canva
   const again = nodes.flatMap(([node, { component }]): Offer[] => {
     const at = port(component);
     if (at === undefined) return [];
-    const note = `use again · ${component}`;
+    const note = strings.canvas.useAgain(component);
     return [{ key: `node:${node}`, title: node, note, payload: { kind: "node", node }, port: at, available: true }];
   });
   const fresh = Object.values(catalogue)
@@ -45,7 +46,9 @@ export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canva
     });
   const chunks = canvas.kind === "walk" ? streamsFor(graph, catalogue, canvas.walk, wire) : [];
   const flow = walk && !wire ? FLOW.map(([kind, note]): Offer => plain(kind, note)) : [];
-  const marks = wire ? [] : [plain("note", "words for whoever reads"), plain("frame", "a titled area")];
+  const marks = wire
+    ? []
+    : [plain("note", strings.canvas.textForReaders), plain("frame", strings.canvas.aTitledArea)];
   return [...chunks, ...again, ...fresh, ...flow, ...marks];
 }
 
@@ -55,7 +58,7 @@ function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wi
   return (graph.streams ?? []).flatMap(({ name, walks, from }): Offer[] => {
     if (walks.includes(walk) || (wire && accepts(wire.type || null, streamType(graph, catalogue, name)) !== null))
       return [];
-    const note = `stream of ${from}, from ${walks.join(", ")}`;
+    const note = strings.canvas.streamWithWalks(from, walks.join(", "));
     const payload: Payload = { kind: "stream", stream: name };
     return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true }];
   });
@@ -73,7 +76,9 @@ export function replacements(
   return all.flatMap((offer): Offer[] => {
     const { payload } = offer;
     if (payload.kind === "node")
-      return payload.node === node ? [] : [{ ...offer, note: offer.note.replace("use again", "in this step only") }];
+      return payload.node === node
+        ? []
+        : [{ ...offer, note: offer.note.replace(strings.canvas.useAgain2, strings.canvas.inThisStepOnly) }];
     return payload.kind === "component" && payload.component !== own ? [offer] : [];
   });
 }

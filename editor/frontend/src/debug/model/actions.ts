@@ -13,6 +13,7 @@ import { plural } from "../../ui/words";
 import { breaksAt, spotsOf, type Spot } from "./breaks";
 import { keyOfCall, locateCall, nextOf } from "./calls";
 import { debuggingOf, showPane } from "./state";
+import { strings } from "../../strings";
 
 /** A paused run and whose it is. */
 export interface PausedShown extends PausedRun {
@@ -21,7 +22,7 @@ export interface PausedShown extends PausedRun {
 
 // ── breakpoints ─────────────────────────────────────────────────────────────────────────────────
 
-const NOT_DEPLOYED = "Deploy the graph first: breakpoints stop the runs of what is deployed.";
+const NOT_DEPLOYED = strings.debug.deployTheGraphFirstBreakpoints;
 
 /** Set one where there is none, else take all of these places away. */
 export async function toggleBreak(editor: Editor, spots: readonly Spot[]): Promise<void> {
@@ -34,7 +35,7 @@ export async function toggleBreak(editor: Editor, spots: readonly Spot[]): Promi
       ? Promise.all(found.map(({ id }) => watch.removeBreakpoint(id)))
       : Promise.all(spots.map((spot) => watch.addBreakpoint(spot))),
   );
-  if (!found.length && spots.length > 1) editor.say(`Set before each of its ${plural(spots.length, "use")}.`);
+  if (!found.length && spots.length > 1) editor.say(strings.debug.setBeforeEach(plural(spots.length, "use")));
 }
 
 /** Another iteration (from 0), or every call with null: a new breakpoint in the old one's place. */
@@ -72,13 +73,13 @@ export function breakEntries(editor: Editor, spots: readonly Spot[]): MenuEntry[
   const [only] = spots;
   return [
     {
-      label: set ? "Take the breakpoint away" : "Break before it",
+      label: set ? strings.debug.removeTheBreakpoint : strings.debug.breakBefore,
       keys: "F9",
       apart: true,
       disabled: spots.length === 0,
       run: () => void toggleBreak(editor, spots),
     },
-    ...(spots.length === 1 && only ? [{ label: "Run up to here…", run: () => runUpTo(editor, only) }] : []),
+    ...(spots.length === 1 && only ? [{ label: strings.debug.runUpToHere, run: () => runUpTo(editor, only) }] : []),
   ];
 }
 
@@ -130,12 +131,12 @@ export async function pause(editor: Editor, deployment: string, run: string): Pr
 /** Hold the newest run of the open graph's deployment. */
 async function pauseNewest(editor: Editor): Promise<void> {
   const deployment = deploymentOf(editor.state.deployments, editor.state.name);
-  if (!deployment) return editor.say("Nothing runs here: the graph is not deployed.");
+  if (!deployment) return editor.say(strings.debug.nothingRunsHereTheGraph);
   await ask(editor, async () => {
     const path = `/api/v1/runs?deployment=${encodeURIComponent(deployment.id)}&state=running&limit=1`;
     const [newest] = (await call<RunShown[]>(path)).value;
     if (newest) await pause(editor, deployment.id, newest.id);
-    else editor.say("Nothing runs now. A breakpoint, or a run started paused, stops one from its beginning.");
+    else editor.say(strings.debug.noRunIsActiveABreakpoint);
   });
 }
 
@@ -149,7 +150,7 @@ export function look(editor: Editor, run: string, of: HeldCall | null = null): v
 export function showCall(editor: Editor, held: HeldCall): void {
   const place = locateCall(editor.graph, held);
   if (place) go(editor, place);
-  else editor.say(`The open graph has no \`${held.use}\` in ${held.walk}.`);
+  else editor.say(strings.debug.theOpenGraphHasNoWithWalk(held.use, held.walk));
 }
 
 // ── keys ────────────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +162,7 @@ export function onDebugKey(editor: Editor, action: DebugAction): boolean {
   if (action === "debug.break") {
     const spots = editor.state.view.tab === "graph" ? selectedSpots(editor) : [];
     if (spots.length) void toggleBreak(editor, spots);
-    else editor.say("Select a step on the canvas to set a breakpoint before it.");
+    else editor.say(strings.debug.selectAStep);
     return true;
   }
   const current = currentRun(editor);

@@ -2,6 +2,7 @@
 import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import type { BreakShown } from "../../messages/frames";
+import { strings } from "../../strings";
 
 /** A use of a Walk. */
 export interface Spot {
@@ -26,18 +27,18 @@ export function breaksAt(breakpoints: readonly BreakShown[], spots: readonly Spo
 
 /** When it stops runs: `at every call`, `in iteration 3`, `in iteration 3 of one run`. */
 export function breakWords({ iteration, run }: Pick<BreakShown, "iteration" | "run">): string {
-  const when = iteration === null ? "at every call" : `in iteration ${iteration + 1}`;
-  return run === null ? when : `${when} of one run`;
+  const when = iteration === null ? strings.debug.atEveryCall : strings.debug.inIterationWithIteration(iteration + 1);
+  return run === null ? when : strings.debug.ofOneRun(when);
 }
 
 /** What the red dot tells. */
 export function dotWords(found: readonly BreakShown[]): string {
   const [first, ...others] = found;
-  if (!first) return "Pause runs before it (F9)";
-  const words = others.length ? `${found.length} breakpoints` : `Breakpoint ${breakWords(first)}`;
-  return found.some((one) => one.inside)
-    ? `${words}. Inside a loop of the device: runs that start from now go step by step while it is armed.`
-    : words;
+  if (!first) return strings.debug.pauseRunsBeforeItF9;
+  const words = others.length
+    ? strings.debug.breakpointsWithCount(found.length)
+    : strings.debug.breakpointWithFirst(breakWords(first));
+  return found.some((one) => one.inside) ? strings.debug.itIsInsideADevice(words) : words;
 }
 
 /** The iteration that is typed, counted from 1, as the service counts; null: every one. Undefined: it is none. */

@@ -6,6 +6,7 @@ import type { Located } from "../../store/locate";
 import { isAt, type Spot } from "./breaks";
 import type { HeldCall, SampleEvent } from "../../messages/frames";
 import { cacheWords } from "../../taps/looks";
+import { strings } from "../../strings";
 
 export type Place = Pick<Located, "tab" | "canvas" | "selection">;
 
@@ -26,11 +27,11 @@ export function keyOfCall({ rank, walk, use, step, iteration, loop }: HeldCall):
 
 /** What is about to be called; names stand in backticks. */
 export function nameOfCall({ use, node, loop }: HeldCall): string {
-  if (loop) return `the loop \`${loop}\``;
+  if (loop) return strings.debug.theLoop(loop);
   const [move, state = ""] = moved(use);
-  if (move === "fork") return `the fork of \`${state.replace(">", "` into `")}\``;
-  if (move === "export") return `sending the state \`${state}\` to another rank`;
-  if (move === "import") return `taking the state \`${state}\` from another rank`;
+  if (move === "fork") return strings.debug.theFork(state.replace(">", "` into `"));
+  if (move === "export") return strings.debug.sendingTheStateToAnother(state);
+  if (move === "import") return strings.debug.takingTheStateFromAnother(state);
   return use === node ? `\`${use}\`` : `\`${use}\` (${node})`;
 }
 
@@ -48,10 +49,10 @@ export function showIteration(iteration: readonly number[]): string {
 /** `Walk decode, step 2, iteration 3 · 1, rank 0`. */
 export function placeOfCall(call: Pick<HeldCall, "walk" | "step" | "iteration" | "rank">, ranks = true): string {
   return [
-    `Walk ${call.walk}`,
-    `step ${call.step + 1}`,
-    call.iteration.length ? `iteration ${showIteration(call.iteration)}` : "",
-    ranks ? `rank ${call.rank}` : "",
+    strings.debug.walk(call.walk),
+    strings.debug.step(call.step + 1),
+    call.iteration.length ? strings.debug.iterationWithIteration(showIteration(call.iteration)) : "",
+    ranks ? strings.debug.rank(call.rank) : "",
   ]
     .filter(Boolean)
     .join(", ");
@@ -66,9 +67,9 @@ export function nextOf(held: readonly HeldCall[], spot: Spot | null): HeldCall |
 
 /** How a paused run stands, in a line; `more`: calls held beside the next. */
 export function pausedWords(next: HeldCall | null, more: number): string {
-  if (!next) return "what runs already comes to its end, then it stops";
-  const words = next.loop ? `in ${nameOfCall(next)}` : `before ${nameOfCall(next)}`;
-  return more ? `${words} and ${more} more` : words;
+  if (!next) return strings.debug.finishingTheCallsThatAlready;
+  const words = next.loop ? strings.debug.in(nameOfCall(next)) : strings.debug.beforeWithNext(nameOfCall(next));
+  return more ? strings.debug.andMore(words, more) : words;
 }
 
 /** The item of a Walk that is about to be called; null where the open graph has none such. */
@@ -103,7 +104,7 @@ export function isFed(graph: GraphDocument, { walk, use, loop }: HeldCall): bool
 
 /** What a state holds, as a sample of it tells: a cache by its sequences, tokens and pages. */
 export function stateWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string | null {
-  if (dtype === "absent") return "holds nothing yet";
+  if (dtype === "absent") return strings.debug.holdsNoCallYet;
   return dtype === "cache" ? cacheWords(shape) : null;
 }
 

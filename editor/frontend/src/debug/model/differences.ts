@@ -3,6 +3,7 @@ import { figure } from "../../taps/looks";
 import type { Statistics } from "../../messages/frames";
 import { plural } from "../../ui/words";
 import { lexical, placeOfCall } from "./calls";
+import { strings } from "../../strings";
 
 /** One value that differs; what only one run has is left out of the other's fields. */
 export interface Row {
@@ -62,35 +63,35 @@ export function verdictOf(found: Differences): Verdict {
     return {
       kind: unequal.length ? "bad" : "good",
       title: unequal.length
-        ? "The outputs differ"
+        ? strings.debug.theOutputsDiffer
         : found.outputs.length
-          ? "The outputs are identical"
-          : "Nothing to compare",
-      detail: `${outputs} Neither run was recorded, so what led to them is not compared.`,
+          ? strings.debug.theOutputsAreIdentical
+          : strings.debug.nothingToCompare,
+      detail: strings.debug.neitherRunWasRecorded(outputs),
     };
   const lacking = missingWords(found.missing);
   const differ = found.compared - found.equal;
   if (differ === 0 && unequal.length === 0 && !lacking)
-    return { kind: "good", title: `Identical: ${plural(found.compared, "value")}`, detail: outputs };
+    return { kind: "good", title: strings.debug.identical(plural(found.compared, "value")), detail: outputs };
   const values = differ
-    ? `${differ} of ${plural(found.compared, "value")} differ.`
-    : `All ${plural(found.compared, "value")} that both have are identical.`;
+    ? strings.debug.ofDiffer(differ, plural(found.compared, "value"))
+    : strings.debug.allPresentInBothRuns(plural(found.compared, "value"));
   const detail = [values, lacking, outputs].filter(Boolean).join(" ");
   if (unequal.length === 0)
-    return { kind: "warn", title: "The outputs are identical, the way to them is not", detail };
-  return { kind: "bad", title: "The runs differ", detail };
+    return { kind: "warn", title: strings.debug.identicalOutputsDifferentIntermediate, detail };
+  return { kind: "bad", title: strings.debug.theRunsDiffer, detail };
 }
 
 function outputWords(all: number, unequal: number): string {
-  if (all === 0) return "No outputs were kept.";
-  if (unequal === 0) return `${plural(all, "output")} identical bit by bit.`;
-  return `${unequal} of ${plural(all, "output")} ${unequal === 1 ? "differs" : "differ"}.`;
+  if (all === 0) return strings.debug.noOutputsWereKept;
+  if (unequal === 0) return strings.debug.identicalBitForBit(plural(all, "output"));
+  return strings.debug.ofWithValue(unequal, plural(all, "output"), unequal === 1 ? "differs" : "differ");
 }
 
 function missingWords({ a, b }: Differences["missing"]): string {
   const parts = [
-    a && `${plural(a, "value")} only the second run has`,
-    b && `${plural(b, "value")} only the first has`,
+    a && strings.debug.onlyTheSecondRunHas(plural(a, "value")),
+    b && strings.debug.onlyTheFirstHas(plural(b, "value")),
   ];
   const words = parts.filter(Boolean).join(", ");
   return words ? `${words}.` : "";
@@ -99,18 +100,18 @@ function missingWords({ a, b }: Differences["missing"]): string {
 /** Where the runs part, in a sentence; names stand in backticks. */
 export function firstWords(row: Row): string {
   const where = placeOfCall({ walk: row.walk, step: row.step, iteration: row.iteration, rank: row.rank_a }, false);
-  return `First different: \`${row.source}\` in ${where}: ${aboutRow(row)}.`;
+  return strings.debug.firstDifferent(row.source, where, aboutRow(row));
 }
 
 /** How far apart the two values are. */
 export function aboutRow(row: Row): string {
-  if (row.dtype_a !== row.dtype_b) return `${row.dtype_a || "nothing"} became ${row.dtype_b || "nothing"}`;
+  if (row.dtype_a !== row.dtype_b) return strings.debug.became(row.dtype_a || "nothing", row.dtype_b || "nothing");
   if (row.shape_a.join() !== row.shape_b.join())
     return `[${row.shape_a.join(", ")}] became [${row.shape_b.join(", ")}]`;
-  if (row.max_abs === null) return "its content is another";
-  if (row.max_abs === 0) return "equal in the numbers that were picked, other bytes elsewhere";
-  const relative = row.max_rel === null ? "" : ` (${figure(row.max_rel)} relative)`;
-  return `up to ${figure(row.max_abs)} apart${relative}`;
+  if (row.max_abs === null) return strings.debug.itsContentDiffers;
+  if (row.max_abs === 0) return strings.debug.theSampledNumbersAreEqual;
+  const relative = row.max_rel === null ? "" : strings.debug.relative(figure(row.max_rel));
+  return strings.debug.differsByUpWithRelative(figure(row.max_abs), relative);
 }
 
 /** All that differs of one place, over its iterations. */

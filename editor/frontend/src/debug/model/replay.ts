@@ -7,6 +7,7 @@ import { eventsOf } from "../../api/sse";
 import type { MenuEntry } from "../../ui/kit";
 import type { Differences } from "./differences";
 import { debuggingOf, showPane, type Comparison } from "./state";
+import { strings } from "../../strings";
 
 export interface Replayed {
   run: string;
@@ -24,11 +25,11 @@ export function replayEntries(
     .map(({ id }) => id)
     .sort();
   return [
-    { label: "Replay", run: () => void replay(editor, of, of.deployment, done) },
-    { label: "Replay and compare", run: () => void compareReplay(editor, of, of.deployment) },
+    { label: strings.debug.replay, run: () => void replay(editor, of, of.deployment, done) },
+    { label: strings.debug.replayAndCompare, run: () => void compareReplay(editor, of, of.deployment) },
     ...others.flatMap((id, index): MenuEntry[] => [
-      { label: `Replay on ${id}`, apart: index === 0, run: () => void replay(editor, of, id, done) },
-      { label: `Replay on ${id} and compare`, run: () => void compareReplay(editor, of, id) },
+      { label: strings.debug.replayWithId(id), apart: index === 0, run: () => void replay(editor, of, id, done) },
+      { label: strings.debug.replayOnAndCompare(id), run: () => void compareReplay(editor, of, id) },
     ]),
   ];
 }
@@ -41,7 +42,7 @@ async function replay(
 ): Promise<void> {
   await ask(editor, async () => {
     const made = await start(of.run, deployment, false);
-    editor.say(`Replaying as \`${made.run.slice(0, 8)}\`.`);
+    editor.say(strings.debug.replaying(made.run.slice(0, 8)));
     await over(made.run);
     done(made);
   });
@@ -49,7 +50,7 @@ async function replay(
 
 /** Both must be recorded: where the first was not, it is replayed where it ran, and that replay is compared. */
 export async function compareReplay(editor: Editor, of: Replayed, deployment: string): Promise<void> {
-  let mine = working(editor, of.run, "Replaying the run…");
+  let mine = working(editor, of.run, strings.debug.replayingTheRun);
   const tell = (comparison: Comparison) => (mine = put(editor, mine, comparison));
   try {
     let first = of.run;
@@ -57,15 +58,15 @@ export async function compareReplay(editor: Editor, of: Replayed, deployment: st
       tell({
         phase: "working",
         run: of.run,
-        words: "The run was not recorded: it is replayed once to be compared with…",
+        words: strings.debug.theRunWasNotRecorded,
       });
       first = (await start(of.run, of.deployment, true)).run;
       await over(first);
     }
-    tell({ phase: "working", run: of.run, words: `Replaying on ${deployment}…` });
+    tell({ phase: "working", run: of.run, words: strings.debug.replayingWithDeployment(deployment) });
     const second = (await start(of.run, deployment, true)).run;
     await over(second);
-    tell({ phase: "working", run: of.run, words: "Comparing…" });
+    tell({ phase: "working", run: of.run, words: strings.debug.comparing });
     tell({ phase: "shown", run: of.run, value: await differences(first, second) });
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -75,7 +76,7 @@ export async function compareReplay(editor: Editor, of: Replayed, deployment: st
 
 /** Two runs that are over, as they were recorded. */
 export async function compareRuns(editor: Editor, a: string, b: string): Promise<void> {
-  const mine = working(editor, a, "Comparing…");
+  const mine = working(editor, a, strings.debug.comparing);
   try {
     put(editor, mine, { phase: "shown", run: a, value: await differences(a, b) });
   } catch (error) {
@@ -122,8 +123,8 @@ async function over(run: string): Promise<void> {
   }
   const { state, error } = (await call<RunShown>(path)).value;
   if (state === "done") return;
-  if (error) throw new ApiError(0, error.code, `the replay failed: ${error.message}`);
-  throw new ApiError(0, "offline", `the replay is ${state}`);
+  if (error) throw new ApiError(0, error.code, strings.debug.theReplayFailed(error.message));
+  throw new ApiError(0, "offline", strings.debug.theReplay(state));
 }
 
 async function differences(a: string, b: string): Promise<Differences> {

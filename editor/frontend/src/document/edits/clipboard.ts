@@ -10,6 +10,7 @@ import { canvasLayout, place as placeAt, walkCanvas } from "./parts/layout";
 import { everyPiece, holderOf, indexOf, insert, newPiece, settle, takeApart } from "./parts/pieces";
 import { EditRefused, withFields, withKey, withSection } from "./parts/records";
 import { mapItems, mapLink, renamedIn, renamedOwner } from "./parts/references";
+import { strings } from "../../strings";
 
 export type At = Record<string, [number, number]>;
 
@@ -117,7 +118,7 @@ export function pasteItems(
   clip: Clip,
   options: PasteOptions = {},
 ): { graph: GraphDocument; ids: ItemId[] } {
-  if (!clip.items.length) throw new EditRefused("There are no items in what was copied; paste it on the components.");
+  if (!clip.items.length) throw new EditRefused(strings.document.whatWasCopiedHoldsNo);
   const { graph: made, nodes, states } = withNeeded(graph, clip, true);
   const facts = factsOf(walkOf(made, walk));
   const own = factsOf({ body: clip.items });

@@ -14,6 +14,7 @@ import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart } from ".
 import { EditRefused, kept, mappedList, withFields } from "./parts/records";
 import { renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
+import { strings } from "../../strings";
 
 export interface WithIndex {
   graph: GraphDocument;
@@ -166,13 +167,11 @@ export function setEdge(
 }
 
 function flagFault(route: Route, fields: { each?: boolean; collect?: boolean }): string | null {
-  if (fields.collect && !route.left.length) return "the edge leaves no loop, so there is nothing to stack";
-  if (fields.each && route.target.kind === "out" && !route.left.length)
-    return "the edge leaves no loop, so there is one value only";
+  if (fields.collect && !route.left.length) return strings.document.theEdgeLeavesNoLoop;
+  if (fields.each && route.target.kind === "out" && !route.left.length) return strings.document.theEdgeLeavesNoLoop2;
   if (fields.each && route.target.kind !== "out" && !route.entered.length)
-    return "the edge enters no loop, so there is nothing to take apart";
-  if (route.each && route.collect && route.target.kind === "out")
-    return "an output gets each value as it comes, or all stacked at the end; choose one";
+    return strings.document.theEdgeEntersNoLoop;
+  if (route.each && route.collect && route.target.kind === "out") return strings.document.anOutputGetsEachValue;
   return null;
 }
 
@@ -181,21 +180,22 @@ export function makeForward(graph: GraphDocument, walk: string, index: number): 
   const { source, target, backward } = routeAt(graph, walk, index);
   if (!backward || !source.entry || !target.entry) return graph;
   const shift = behind(graph, factsOf(walkOf(graph, walk)), target.entry, source.entry);
-  if (typeof shift === "string") throw new EditRefused(sentence(`\`${target.name}\` can't come later: ${shift}`));
+  if (typeof shift === "string") throw new EditRefused(sentence(strings.document.cantComeLater(target.name, shift)));
   return moveItems(graph, walk, shift.ids, shift);
 }
 
 /** Change the order, so that the loop around both ends takes the value to its next iteration. */
 export function makeCarried(graph: GraphDocument, walk: string, index: number): GraphDocument {
   const { source, target, backward, common } = routeAt(graph, walk, index);
-  if (!source.entry || !target.entry) throw new EditRefused("Only an edge between two uses can be carried.");
-  if (!common) throw new EditRefused("No loop holds both ends; put them into one, and it carries the value.");
+  if (!source.entry || !target.entry) throw new EditRefused(strings.document.onlyAnEdgeBetweenTwo);
+  if (!common) throw new EditRefused(strings.document.noLoopHoldsBothEnds);
   if (backward) return graph;
   // The edge itself is the only one that may turn round.
   const without = changeWalk(graph, walk, (body) => withEdges(body, spliced(linksOf(body), index, 1)));
   const facts = factsOf(walkOf(without, walk));
   const shift = ahead(without, facts, facts.uses.get(target.name)!, facts.uses.get(source.name)!);
-  if (typeof shift === "string") throw new EditRefused(sentence(`\`${target.name}\` can't come earlier: ${shift}`));
+  if (typeof shift === "string")
+    throw new EditRefused(sentence(strings.document.cantComeEarlier(target.name, shift)));
   return moveItems(graph, walk, shift.ids, shift);
 }
 
@@ -256,8 +256,8 @@ function through(graph: GraphDocument, walk: string, route: Route, node: string,
   const input = preferred(ports.inputs, (port) => fits(port.type, given));
   const output = ports.outputs.find((port) => fits(taken, port.type));
   if (!input || !output) {
-    const what = input ? `gives nothing that \`${route.to}\` takes` : `takes nothing that \`${route.from}\` gives`;
-    throw new EditRefused(`\`${node}\` ${what}; choose another node.`);
+    const what = input ? strings.document.hasNoOutputThatTakes(route.to) : strings.document.takesNoOutput(route.from);
+    throw new EditRefused(strings.document.chooseAnotherNode(node, what));
   }
   return { input: input.name, output: output.name };
 }
@@ -278,11 +278,11 @@ export function replaceUse(
   nodeOf(graph, node);
   const facts = factsOf(walkOf(graph, walk));
   const entry = entryOf(facts, id);
-  if (entry.kind !== "use") throw new EditRefused("Only a use can play another node.");
+  if (entry.kind !== "use") throw new EditRefused(strings.document.onlyAUseCanChange);
   if (entry.node === node) return { graph, id };
   const kept = entry.name !== entry.node;
   const name = kept || facts.uses.has(node) ? (kept ? entry.name : freshName(node, facts.uses.keys())) : node;
-  if (name !== entry.name) freeName("a use", name, facts.uses.keys());
+  if (name !== entry.name) freeName(strings.document.aUse, name, facts.uses.keys());
   const rewiredGraph = refitted(graph, walk, entry.name, portsOf(graph, catalogue, node), catalogue);
   const named = renameStreamUse(renameUse(rewiredGraph, walk, entry.name, name), walk, entry.name, name);
   const body = takeApart(named, walk);
@@ -352,13 +352,13 @@ export function refitted(
 
 function routeAt(graph: GraphDocument, walk: string, index: number): Route {
   const route = factsOf(walkOf(graph, walk)).routes[index];
-  if (!route) throw new EditRefused("The Walk no longer has this edge.");
+  if (!route) throw new EditRefused(strings.document.theWalkNoLongerHas);
   return route;
 }
 
 function linkAt(graph: GraphDocument, walk: string, index: number): PlainLink {
   const link = linksOf(walkOf(graph, walk))[index];
-  if (link === undefined) throw new EditRefused("The Walk no longer has this edge.");
+  if (link === undefined) throw new EditRefused(strings.document.theWalkNoLongerHas);
   return readLink(link);
 }
 

@@ -23,6 +23,7 @@ import type { Body, Piece } from "./parts/pieces";
 import { EditRefused, kept, mapped, withFields, withKey, withSection, withWalkPart } from "./parts/records";
 import { mapItems, renameLoopIndex, renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
+import { strings } from "../../strings";
 
 /** Where in a Walk: in a container, or at the top; before the item that is at `index` now, or at the end. */
 export interface Place {
@@ -57,7 +58,7 @@ export type WrapKind = "loop" | "parallel" | "sequence";
 export function insertUse(graph: GraphDocument, walk: string, node: string, place: Place, as?: string): WithId {
   nodeOf(graph, node);
   const taken = factsOf(walkOf(graph, walk)).uses.keys();
-  if (as !== undefined) freeName("a use", as, taken);
+  if (as !== undefined) freeName(strings.document.aUse, as, taken);
   const name = as ?? freshName(node, taken);
   return insertItem(graph, walk, name === node ? node : { use: node, as: name }, place);
 }
@@ -86,8 +87,8 @@ export function insertSequence(
 
 export function insertFork(graph: GraphDocument, walk: string, fork: string, into: string, place: Place): WithId {
   for (const state of [fork, into])
-    if (!own(graph.states, state)) throw new EditRefused(`There is no state \`${state}\`; add it first.`);
-  if (fork === into) throw new EditRefused(`\`${fork}\` can't be forked into itself; choose another state.`);
+    if (!own(graph.states, state)) throw new EditRefused(strings.document.thereIsNoStateAdd(state));
+  if (fork === into) throw new EditRefused(strings.document.cantBeForkedIntoItself(fork));
   return insertItem(graph, walk, { fork, into }, place);
 }
 
@@ -112,8 +113,7 @@ export function moveItems(graph: GraphDocument, walk: string, ids: readonly Item
   const body = takeApart(graph, walk);
   const pieces = outermost(graph, walk, body, ids);
   const holder = holderOf(body, place.parent);
-  if (pieces.some((piece) => isWithin(holder, piece)))
-    throw new EditRefused("An item can't be moved into itself; choose a place outside of it.");
+  if (pieces.some((piece) => isWithin(holder, piece))) throw new EditRefused(strings.document.anItemCantBeMoved);
   const anchor = holder.children.slice(clamp(place.index, holder)).find((piece) => !pieces.includes(piece));
   for (const piece of pieces) {
     const from = piece.parent;
@@ -193,7 +193,7 @@ export function setItem(graph: GraphDocument, walk: string, id: ItemId, fields: 
   if (entry.kind === "use" && "as" in fields) {
     const name = fields.as || entry.node;
     if (name !== entry.name) {
-      freeName("a use", name, facts.uses.keys());
+      freeName(strings.document.aUse, name, facts.uses.keys());
       if (facts.uses.get(entry.name) === entry) {
         made = renameStreamUse(renameUse(made, walk, entry.name, name), walk, entry.name, name);
       }
@@ -241,10 +241,7 @@ function renameLoopItem(graph: GraphDocument, walk: string, facts: Facts, loop: 
     const elsewhere = Object.entries(graph.walks ?? {}).find(
       ([other, body]) => other !== walk && loopsAround(factsOf(body), node).has(loop.name),
     );
-    if (elsewhere)
-      throw new EditRefused(
-        `\`${param}\` of node \`${node}\` reads \`@loop.${loop.name}\` in Walk \`${elsewhere[0]}\` too; give the loops one name.`,
-      );
+    if (elsewhere) throw new EditRefused(strings.document.ofNodeReadsLoop(param, node, loop.name, elsewhere[0]));
     const renamed = mapped(params, (value) =>
       typeof value === "string" && reads(value) ? renameLoop(value, loop.name, name) : value,
     );
@@ -258,11 +255,8 @@ function loopsAround(facts: Facts, node: string): Set<string> {
 }
 
 function freeLoopName(facts: Facts, name: string): void {
-  freeName("a loop", name, loopNames(facts));
-  if (name === "index" || !canBeNamed(name))
-    throw new EditRefused(
-      `A loop can't be named \`${name}\`, as \`@loop.${name}\` reads otherwise; use letters and \`_\`.`,
-    );
+  freeName(strings.document.aLoop, name, loopNames(facts));
+  if (name === "index" || !canBeNamed(name)) throw new EditRefused(strings.document.aLoopCantBeNamed(name, name));
 }
 
 function loopNames(facts: Facts): string[] {

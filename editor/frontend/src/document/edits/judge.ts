@@ -8,6 +8,7 @@ import type { GraphDocument } from "../types";
 import { own, streamsOf, walkOf } from "./parts/document";
 import { behind, sideBySideReason, type Shift } from "./parts/order";
 import { perObject } from "../perObject";
+import { strings } from "../../strings";
 
 export interface Wish {
   each?: boolean;
@@ -73,7 +74,7 @@ export class Judge {
     switch (end.kind) {
       case "in": {
         const type = own(walkOf(this.graph, this.walk).inputs, end.name);
-        if (type === undefined) return fault(`the Walk has no input \`${end.name}\``);
+        if (type === undefined) return fault(strings.document.theWalkHasNoInput(end.name));
         return { type: parseType(type), fault: null, entry: null };
       }
       case "loop":
@@ -84,7 +85,7 @@ export class Judge {
         return { type: chunked(streamType(this.graph, this.catalogue, end.name)), fault: null, entry: null };
       }
       default: {
-        if (!end.entry) return fault(`there is no use \`${end.name}\` in the Walk`);
+        if (!end.entry) return fault(strings.document.thereIsNoUse(end.name));
         const component = componentOf(this.graph, this.catalogue, end.entry.node);
         return { ...this.port(component, end.port, "output"), entry: end.entry };
       }
@@ -100,29 +101,31 @@ export class Judge {
   private readTarget(reference: string): { type: PortType | null; fault: string | null } {
     const end = endOf(reference, this.facts.uses, "target");
     if (end.kind === "out") {
-      const fault = isName(end.name) ? null : `\`${end.name}\` can't be the name of an output`;
+      const fault = isName(end.name) ? null : strings.document.cantBeTheName(end.name);
       return { type: null, fault };
     }
     if (!end.entry) {
-      const word = end.name.startsWith("@") ? `\`${reference}\` takes no edge` : `there is no use \`${end.name}\``;
-      return { type: null, fault: end.name.startsWith("@") ? word : `${word} in the Walk` };
+      const word = end.name.startsWith("@")
+        ? strings.document.takesNoEdge(reference)
+        : strings.document.thereIsNoUseWithName(end.name);
+      return { type: null, fault: end.name.startsWith("@") ? word : strings.document.inTheWalk(word) };
     }
     return this.port(componentOf(this.graph, this.catalogue, end.entry.node), end.port, "input");
   }
 
   private port(component: Component | null, name: string, side: "input" | "output") {
-    if (!component) return { type: null, fault: name ? null : "name a port" };
+    if (!component) return { type: null, fault: name ? null : strings.document.nameAPort };
     const found = (side === "input" ? component.inputs : component.outputs).find((port) => port.name === name);
-    const fault = found ? null : `\`${component.name}\` has no ${side} \`${name}\``;
+    const fault = found ? null : strings.document.hasNo(component.name, side, name);
     return { type: found ? parseType(found.type) : null, fault };
   }
 
   private loopFault({ source, target }: Route): string | null {
     if (source.kind !== "loop") return null;
     const loops = target.entry?.loops ?? [];
-    if (!loops.length) return "there is no loop around the target, so no index to read";
+    if (!loops.length) return strings.document.thereIsNoLoopAround;
     if (source.name === "index" || loops.includes(source.name)) return null;
-    return `the loop \`${source.name}\` isn't around the target`;
+    return strings.document.theLoopIsntAround(source.name);
   }
 
   /** What must move for the edge to go forward; null: nothing. It is carried where a loop holds both ends. */
@@ -135,8 +138,8 @@ export class Judge {
     this.shifts.set(key, shift);
     if (typeof shift !== "string") return shift;
     if (route.carried) return null;
-    const loop = "put both into a loop to carry the value to its next iteration";
-    return `\`${target.name}\` comes before \`${source.name}\`, and ${shift}; ${loop}`;
+    const loop = strings.document.putBothIntoALoop;
+    return strings.document.comesBefore(target.name, source.name, shift, loop);
   }
 
   /** Whether the port has a value already from before the loop that would carry this one. */
@@ -174,12 +177,12 @@ export class Judge {
 
   private readStreamFault(name: string): string | null {
     const stream = streamsOf(this.graph).find((each) => each.name === name);
-    if (!stream) return `there is no stream \`${name}\``;
+    if (!stream) return strings.document.thereIsNoStream(name);
     const group = partitions(this.graph);
     const own = new Set(nodesOf(this.facts).map((node) => group.get(node)));
     const shared = producers(this.graph, stream).find(({ node }) => own.has(group.get(node)));
     if (!shared) return null;
-    return `the Walk shares nodes with \`${shared.walk}\`, which writes the stream; draw an edge inside one Walk`;
+    return strings.document.theWalkSharesNodes(shared.walk);
   }
 }
 
@@ -203,7 +206,7 @@ export function along(type: PortType, way: Route): PortType | string {
   if (way.source.kind === "stream") return type;
   if (way.leave === "collect") shape = [way.left.length === 1 ? "stack" : "...", ...shape];
   if (way.enter === "each") {
-    if (!shape.length) return "it gives one value without axes, and `each` takes slices";
+    if (!shape.length) return strings.document.itsValueHasNoAxes;
     if (shape[0] !== "...") shape = shape.slice(1);
   }
   return { ...type, shape };

@@ -12,6 +12,7 @@ import { setItem } from "./items";
 import { canvasLayout, changeLayout, walkCanvas } from "./parts/layout";
 import { pieceOf, settle, takeApart } from "./parts/pieces";
 import { EditRefused, mapped, withKey, withPart, withWalkPart } from "./parts/records";
+import { strings } from "../../strings";
 
 interface Muted {
   kind: "mute" | "bypass";
@@ -55,9 +56,7 @@ export function bypass(
   catalogue: Catalogue = {},
 ): GraphDocument {
   const { byId } = factsOf(walkOf(graph, walk));
-  for (const id of ids)
-    if (byId.get(id)?.kind !== "use")
-      throw new EditRefused("Only single uses can be bypassed; mute a container instead.");
+  for (const id of ids) if (byId.get(id)?.kind !== "use") throw new EditRefused(strings.document.onlySingleUsesCan);
   return ids.reduce((made, id) => {
     const entry = entryOf(factsOf(walkOf(made, walk)), id);
     return whenOf(entry.item) === NEVER ? made : passedBy(made, walk, entry, catalogue);

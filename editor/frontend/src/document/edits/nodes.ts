@@ -19,6 +19,7 @@ import {
   withSection,
 } from "./parts/records";
 import { renamedOwner, renameUse } from "./parts/references";
+import { strings } from "../../strings";
 
 // ── nodes ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -43,7 +44,7 @@ export function addNode(
   options: NodeOptions = {},
 ): { graph: GraphDocument; name: string } {
   const taken = Object.keys(graph.nodes ?? {});
-  if (options.name !== undefined) freeName("a node", options.name, taken);
+  if (options.name !== undefined) freeName(strings.document.aNode, options.name, taken);
   const name = options.name ?? freshName(component.slice(component.indexOf(".") + 1), taken);
   const fitting = fittingWeights(graph, options.catalogue?.[component]);
   const weights = fitting.length === 1 ? fitting[0] : undefined;
@@ -72,7 +73,7 @@ export function removeNode(graph: GraphDocument, name: string): GraphDocument {
 export function renameNode(graph: GraphDocument, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   nodeOf(graph, from);
-  freeName("a node", to, Object.keys(graph.nodes ?? {}));
+  freeName(strings.document.aNode, to, Object.keys(graph.nodes ?? {}));
   const following = new Set(walksThatFollow(graph, from, to));
   const renamed = withSection(graph, "nodes", withRenamed(graph.nodes!, from, to));
   const walked = Object.keys(graph.walks ?? {}).reduce((made, walk) => {
@@ -139,13 +140,14 @@ export function setNodeParam(
 }
 
 export function setNodeWeights(graph: GraphDocument, node: string, weights: string | null): GraphDocument {
-  if (weights !== null && !own(graph.weights, weights)) throw new EditRefused(`There are no weights \`${weights}\`.`);
+  if (weights !== null && !own(graph.weights, weights))
+    throw new EditRefused(strings.document.thereAreNoWeights(weights));
   return changeNode(graph, node, (old) => withKey(old, "weights", weights ?? undefined));
 }
 
 /** Bind a component's slot to a state of the graph; null leaves it without one. */
 export function setNodeState(graph: GraphDocument, node: string, slot: string, state: string | null): GraphDocument {
-  if (state !== null && !own(graph.states, state)) throw new EditRefused(`There is no state \`${state}\`.`);
+  if (state !== null && !own(graph.states, state)) throw new EditRefused(strings.document.thereIsNoState(state));
   return changeNode(graph, node, (old) =>
     withPart(old, "states", withKey(old.states ?? {}, slot, state ?? undefined)),
   );
@@ -193,7 +195,7 @@ function only<T>(record: Record<string, T>, keep: (key: string) => boolean): Rec
 // ── states ──────────────────────────────────────────────────────────────────────────────────────
 
 export function addState(graph: GraphDocument, name: string, state: State): GraphDocument {
-  freeName("a state", name, Object.keys(graph.states ?? {}));
+  freeName(strings.document.aState, name, Object.keys(graph.states ?? {}));
   return withSection(graph, "states", { ...graph.states, [name]: state });
 }
 
@@ -207,7 +209,7 @@ export function setState(graph: GraphDocument, name: string, fields: Partial<Sta
 export function renameState(graph: GraphDocument, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   stateOf(graph, from);
-  freeName("a state", to, Object.keys(graph.states ?? {}));
+  freeName(strings.document.aState, to, Object.keys(graph.states ?? {}));
   const made = withSection(graph, "states", withRenamed(graph.states!, from, to));
   const named = changeNodes(made, (node) =>
     node.states
@@ -289,12 +291,12 @@ function changeNodes(graph: GraphDocument, change: (node: Node) => Node): GraphD
 
 function stateOf(graph: GraphDocument, name: string): State {
   const state = own(graph.states, name);
-  if (!state) throw new EditRefused(`There is no state \`${name}\`.`);
+  if (!state) throw new EditRefused(strings.document.thereIsNoState(name));
   return state;
 }
 
 function weightsOf(graph: GraphDocument, name: string): Weights {
   const weights = own(graph.weights, name);
-  if (!weights) throw new EditRefused(`There are no weights \`${name}\`.`);
+  if (!weights) throw new EditRefused(strings.document.thereAreNoWeights(name));
   return weights;
 }

@@ -5,6 +5,7 @@ import { changeWalks, freeName, linksOf, streamsOf, withEdges } from "./parts/do
 import { changeLayout, rekeyed, unplace, walkCanvas } from "./parts/layout";
 import { EditRefused, kept, mappedList, withFields, withSection } from "./parts/records";
 import { mapReferences, renamedOwner } from "./parts/references";
+import { strings } from "../../strings";
 
 export type StreamFields = Partial<Omit<Stream, "name">>;
 
@@ -14,7 +15,7 @@ export function addStream(
   fields: Partial<Stream> & Pick<Stream, "from" | "walks">,
 ): { graph: GraphDocument; name: string } {
   const taken = streamsOf(graph).map((stream) => stream.name);
-  if (fields.name !== undefined) freeName("a stream", fields.name, taken);
+  if (fields.name !== undefined) freeName(strings.document.aStream, fields.name, taken);
   const name = fields.name ?? freshName(splitReference(fields.from)[1] || "stream", taken);
   const { name: _, from, walks, chunks, ...rest } = fields;
   const stream: Stream = { name, from, walks, chunks: chunks ?? { policy: "whole" }, ...rest };
@@ -30,7 +31,7 @@ export function setStream(graph: GraphDocument, name: string, fields: StreamFiel
 export function renameStream(graph: GraphDocument, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   freeName(
-    "a stream",
+    strings.document.aStream,
     to,
     streamsOf(graph).map((stream) => stream.name),
   );
@@ -90,9 +91,7 @@ export function renameStreamUse(graph: GraphDocument, walk: string, from: string
     if (renamed === stream.from || !stream.walks.includes(walk)) return stream;
     const others = stream.walks.filter((other) => other !== walk);
     if (others.length)
-      throw new EditRefused(
-        `Stream \`${stream.name}\` takes \`${stream.from}\` of Walk \`${others[0]}\` too; rename the node instead, or split the stream.`,
-      );
+      throw new EditRefused(strings.document.streamTakesOfWalkToo(stream.name, stream.from, others[0]));
     return { ...stream, from: renamed };
   });
   return withSection(graph, "streams", streams);
@@ -100,7 +99,8 @@ export function renameStreamUse(graph: GraphDocument, walk: string, from: string
 
 function changeStream(graph: GraphDocument, name: string, change: (stream: Stream) => Stream): GraphDocument {
   const before = streamsOf(graph);
-  if (!before.some((stream) => stream.name === name)) throw new EditRefused(`There is no stream \`${name}\`.`);
+  if (!before.some((stream) => stream.name === name))
+    throw new EditRefused(strings.document.thereIsNoStreamWithName(name));
   const streams = mappedList(before, (stream) => (stream.name === name ? change(stream) : stream));
   return withSection(graph, "streams", streams === before ? graph.streams : streams);
 }

@@ -15,12 +15,13 @@ import {
   withSection,
 } from "./parts/records";
 import { mapSteps } from "./parts/steps";
+import { strings } from "../../strings";
 
 // ── tasks ───────────────────────────────────────────────────────────────────────────────────────
 
 export function addTask(graph: GraphDocument, name?: string): { graph: GraphDocument; name: string } {
   const taken = Object.keys(graph.tasks ?? {});
-  if (name !== undefined) freeName("a task", name, taken);
+  if (name !== undefined) freeName(strings.document.aTask, name, taken);
   const chosen = name ?? freshName("task", taken);
   const task: Task = { outputs: [], steps: [] };
   return { graph: withSection(graph, "tasks", { ...graph.tasks, [chosen]: task }), name: chosen };
@@ -29,7 +30,7 @@ export function addTask(graph: GraphDocument, name?: string): { graph: GraphDocu
 export function renameTask(graph: GraphDocument, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   taskOf(graph, from);
-  freeName("a task", to, Object.keys(graph.tasks!));
+  freeName(strings.document.aTask, to, Object.keys(graph.tasks!));
   return withSection(graph, "tasks", withRenamed(graph.tasks!, from, to));
 }
 
@@ -138,22 +139,19 @@ export function removeTaskParam(graph: GraphDocument, task: string, name: string
 
 function held<T>(what: string, record: Record<string, T> | undefined, name: string): T {
   const found = own(record, name);
-  if (found === undefined) throw new EditRefused(`The task has no ${what} \`${name}\`.`);
+  if (found === undefined) throw new EditRefused(strings.document.theTaskHasNo(what, name));
   return found;
 }
 
 /** Inputs and parameters share their names. */
 function freeInTask(task: Task, name: string): void {
   const taken = [...Object.keys(task.inputs ?? {}), ...Object.keys(task.params ?? {}), "seed"];
-  freeName("an input or a parameter", name, taken);
+  freeName(strings.document.anInputOrAParameter, name, taken);
 }
 
 function freeParam(task: Task, name: string): void {
   freeInTask(task, name);
-  if (!canBeNamed(name))
-    throw new EditRefused(
-      `Expressions can't name \`${name}\`; use letters, digits and \`_\`, and no word of theirs.`,
-    );
+  if (!canBeNamed(name)) throw new EditRefused(strings.document.cantBeUsedInExpressions(name));
 }
 
 function rebound(step: WalkStep, from: string, to: string): WalkStep {
@@ -193,7 +191,7 @@ export function removeStep(graph: GraphDocument, task: string, where: Pointer): 
 
 /** Move a step to before the one that is at `to` now; both pointers are those before the move. */
 export function moveStep(graph: GraphDocument, task: string, from: Pointer, to: Pointer): GraphDocument {
-  if (`${to}/`.startsWith(`${from}/`) && to !== from) throw new EditRefused("A step can't be moved into itself.");
+  if (`${to}/`.startsWith(`${from}/`) && to !== from) throw new EditRefused(strings.document.aStepCantBeMoved);
   const [here, there] = [indexIn(from), indexIn(to)];
   const step = stepAt(taskOf(graph, task), from);
   if (parentOf(from) === parentOf(to)) {
@@ -220,7 +218,7 @@ export function setStep(graph: GraphDocument, task: string, where: Pointer, fiel
 function stepAt(task: Task, where: Pointer): Step {
   const step = at(task, where);
   if (typeof step !== "object" || step === null || Array.isArray(step))
-    throw new EditRefused("The task no longer has this step.");
+    throw new EditRefused(strings.document.theTaskNoLongerHas);
   return step as Step;
 }
 
@@ -250,19 +248,19 @@ function changeList(
   change: (list: readonly Step[]) => Step[],
 ): GraphDocument {
   const parts = split(where);
-  if (parts[0] !== "steps") throw new EditRefused("This is no list of steps.");
+  if (parts[0] !== "steps") throw new EditRefused(strings.document.thisIsNotAList);
   const put = (value: unknown, depth: number): unknown => {
     if (depth === parts.length) {
       if (value !== undefined && value !== null && !Array.isArray(value))
-        throw new EditRefused("This is no list of steps.");
+        throw new EditRefused(strings.document.thisIsNotAList);
       return change((value ?? []) as Step[]);
     }
     const key = parts[depth]!;
     if (Array.isArray(value)) {
-      if (!(Number(key) in value)) throw new EditRefused("The task no longer has this step.");
+      if (!(Number(key) in value)) throw new EditRefused(strings.document.theTaskNoLongerHas);
       return value.map((child, index) => (index === Number(key) ? put(child, depth + 1) : child));
     }
-    if (typeof value !== "object" || value === null) throw new EditRefused("The task no longer has this step.");
+    if (typeof value !== "object" || value === null) throw new EditRefused(strings.document.theTaskNoLongerHas);
     return withKey(value, key, put(own(value as Record<string, unknown>, key), depth + 1));
   };
   return changeTask(graph, task, (made) => put(made, 0) as Task);

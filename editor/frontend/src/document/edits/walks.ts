@@ -28,12 +28,13 @@ import {
 } from "./parts/records";
 import { mapReferences } from "./parts/references";
 import { mapSteps, stepsOf, withoutSteps } from "./parts/steps";
+import { strings } from "../../strings";
 
 // ── Walks ───────────────────────────────────────────────────────────────────────────────────────
 
 export function addWalk(graph: GraphDocument, name?: string): { graph: GraphDocument; name: string } {
   const taken = walkNames(graph);
-  if (name !== undefined) freeName("a Walk", name, taken);
+  if (name !== undefined) freeName(strings.document.aWalk, name, taken);
   const chosen = name ?? freshName("walk", taken);
   return { graph: withSection(graph, "walks", { ...graph.walks, [chosen]: { body: [] } as Walk }), name: chosen };
 }
@@ -42,7 +43,7 @@ export function addWalk(graph: GraphDocument, name?: string): { graph: GraphDocu
 export function renameWalk(graph: GraphDocument, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   walkOf(graph, from);
-  freeName("a Walk", to, walkNames(graph));
+  freeName(strings.document.aWalk, to, walkNames(graph));
   const made = withSection(graph, "walks", withRenamed(graph.walks!, from, to));
   const layout = made.layout as Layout | undefined;
   const placed = layout?.walks
@@ -59,7 +60,7 @@ export function renameWalk(graph: GraphDocument, from: string, to: string): Grap
   return changeTasks(streamed, (task, name) => {
     const steps = mapSteps(task.steps, (step) => {
       if (step.as === to && step.walk !== from)
-        throw new EditRefused(`Task \`${name}\` calls a step of \`${step.walk}\` \`${to}\`; choose another name.`);
+        throw new EditRefused(strings.document.taskCallsAStep(name, step.walk, to));
       const bound = step.with && withBindings(step.with, (owner) => (owner === from ? to : owner));
       const renamed = bound === step.with ? step : { ...step, with: bound! };
       return renamed.walk === from ? { ...renamed, walk: to } : renamed;
@@ -129,7 +130,7 @@ export function setWalkLabel(graph: GraphDocument, walk: string, label: string):
 // ── inputs ──────────────────────────────────────────────────────────────────────────────────────
 
 export function addInput(graph: GraphDocument, walk: string, name: string, type: string): GraphDocument {
-  freeName("an input", name, Object.keys(walkOf(graph, walk).inputs ?? {}));
+  freeName(strings.document.anInput, name, Object.keys(walkOf(graph, walk).inputs ?? {}));
   checkType(type);
   return changeWalk(graph, walk, (body) => withWalkPart(body, "inputs", { ...body.inputs, [name]: type }));
 }
@@ -145,7 +146,7 @@ export function setInput(graph: GraphDocument, walk: string, name: string, type:
 export function renameInput(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   inputOf(graph, walk, from);
-  freeName("an input", to, Object.keys(walkOf(graph, walk).inputs!));
+  freeName(strings.document.anInput, to, Object.keys(walkOf(graph, walk).inputs!));
   const made = changeWalk(graph, walk, (body) => withWalkPart(body, "inputs", withRenamed(body.inputs!, from, to)));
   const wired = mapReferences(made, walk, (reference, side) =>
     side === "source" && reference === `@in.${from}` ? `@in.${to}` : reference,
@@ -190,13 +191,11 @@ export function setResult(
     return before === undefined
       ? graph
       : changeWalk(graph, walk, (old) => withWalkPart(old, "results", withKey(old.results!, name, undefined)));
-  if (before === undefined) freeName("a result", name, []);
+  if (before === undefined) freeName(strings.document.aResult, name, []);
   const { uses } = factsOf(body);
   const use = uses.get(splitReference(from)[0]);
-  if (!use)
-    throw new EditRefused(`There is no use \`${splitReference(from)[0]}\` in the Walk to take a result from.`);
-  if (collect && !use.loops.length)
-    throw new EditRefused(`\`${use.name}\` stands in no loop, so there is nothing to stack.`);
+  if (!use) throw new EditRefused(strings.document.thereIsNoUseWithFrom(splitReference(from)[0]));
+  if (collect && !use.loops.length) throw new EditRefused(strings.document.isInNoLoopSoThere(use.name));
   const was = before === undefined ? null : readResult(before);
   if (was?.from === from && was.collect === collect) return graph;
   const base = typeof before === "object" ? withKey({ ...before, from }, "collect", undefined) : { from };
@@ -209,8 +208,8 @@ export function setResult(
 export function renameResult(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   const results = walkOf(graph, walk).results;
-  if (own(results, from) === undefined) throw new EditRefused(`The Walk has no result \`${from}\`.`);
-  freeName("a result", to, Object.keys(results!));
+  if (own(results, from) === undefined) throw new EditRefused(strings.document.theWalkHasNoResult(from));
+  freeName(strings.document.aResult, to, Object.keys(results!));
   const made = changeWalk(graph, walk, (body) => withWalkPart(body, "results", withRenamed(body.results!, from, to)));
   return changeTasks(made, (task) => {
     const own = stepsOf(task.steps).filter((step) => step.walk === walk);
@@ -233,8 +232,8 @@ export function renameResult(graph: GraphDocument, walk: string, from: string, t
 export function renameOutput(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
   if (from === to) return graph;
   const outputs = outputsOf(walkOf(graph, walk));
-  if (!outputs.has(from)) throw new EditRefused(`The Walk sends no \`@out.${from}\`.`);
-  freeName("an output", to, outputs);
+  if (!outputs.has(from)) throw new EditRefused(strings.document.theWalkSendsNoOut(from));
+  freeName(strings.document.anOutput, to, outputs);
   const made = mapReferences(graph, walk, (reference, side) =>
     side === "target" && reference === `@out.${from}` ? `@out.${to}` : reference,
   );
@@ -268,15 +267,12 @@ function walkNames(graph: GraphDocument): string[] {
 
 function inputOf(graph: GraphDocument, walk: string, name: string): string {
   const type = own(walkOf(graph, walk).inputs, name);
-  if (type === undefined) throw new EditRefused(`The Walk has no input \`${name}\`.`);
+  if (type === undefined) throw new EditRefused(strings.document.theWalkHasNoInputWithName(name));
   return type;
 }
 
 function checkType(type: string): void {
-  if (!parseType(type))
-    throw new EditRefused(
-      `\`${type}\` is no port type; write a kind of value (${MODALITIES.join(", ")}), or \`latents: float[n, 64]\`.`,
-    );
+  if (!parseType(type)) throw new EditRefused(strings.document.isNotAPortTypeWrite(type, MODALITIES.join(", ")));
 }
 
 /** Bindings with the owners and names of results changed. */

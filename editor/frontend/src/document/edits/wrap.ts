@@ -10,6 +10,7 @@ import { ancestors, dependents, needsOf } from "./parts/order";
 import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
 import { EditRefused, mappedList, withKey } from "./parts/records";
 import { mapLink, renamedIn } from "./parts/references";
+import { strings } from "../../strings";
 
 /**
  * Put items of one list into a new container in the place of the first. What stands between them comes before it where
@@ -26,16 +27,16 @@ export function wrap(
   const facts = factsOf(body.walk);
   const pieces = outermost(graph, walk, body, ids);
   const holder = pieces[0]?.parent;
-  if (!holder) throw new EditRefused("Select what to wrap.");
+  if (!holder) throw new EditRefused(strings.document.selectWhatToWrap);
   if (pieces.some((piece) => piece.parent !== holder))
-    throw new EditRefused("Select items that stand in one list; these are in different containers.");
+    throw new EditRefused(strings.document.selectItemsOfOneContainer);
   const siblings = holder.children.map((piece) => entryOf(facts, piece.was!));
   const needs = needsOf(graph, facts, siblings);
   const chosen = pieces.map(indexOf);
   const later = isParallel(holder) ? new Set<number>() : between(needs, chosen, siblings);
   const rows = kind === "parallel" ? components(needs, chosen) : chosen.map((index) => [index]);
   if (kind === "parallel" && rows.length === 1 && chosen.length > 1)
-    throw new EditRefused("These items feed one another, so they can't run side by side; select some that don't.");
+    throw new EditRefused(strings.document.theseItemsFeedOneAnother);
 
   const needed = isParallel(holder) ? new Set<number>() : ancestors(needs, chosen);
   const earlier = siblings.map((_, index) => index).filter((index) => needed.has(index) && !chosen.includes(index));
@@ -73,7 +74,7 @@ function between(needs: readonly Set<number>[], chosen: readonly number[], sibli
     for (const need of needs[index]!)
       if (after.has(need))
         throw new EditRefused(
-          `${called(siblings[need]!)} stands between these items and is needed by ${called(siblings[index]!)}; select it too.`,
+          strings.document.standsBetweenTheseItems(called(siblings[need]!), called(siblings[index]!)),
         );
   return after;
 }
@@ -132,7 +133,7 @@ export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDoc
   const piece = pieceOf(body, id);
   const { kind } = entry;
   if (kind !== "loop" && kind !== "parallel" && kind !== "sequence")
-    throw new EditRefused("Only a container can be taken apart.");
+    throw new EditRefused(strings.document.onlyAContainerCan);
   const holder = piece.parent!;
   const when = whenOf(piece.item);
   for (const child of piece.children) child.item = guarded(child.item, when);
@@ -163,7 +164,7 @@ function separate(graph: GraphDocument, facts: Facts, entry: Entry): void {
   if (index < 0) return;
   const [first] = needs[index]!;
   throw new EditRefused(
-    `${called(entry.children[index]!)} needs what comes before it from ${called(entry.children[first!]!)}; they can't become branches of their own.`,
+    strings.document.needsWhatComesBefore(called(entry.children[index]!), called(entry.children[first!]!)),
   );
 }
 
@@ -191,5 +192,5 @@ function isParallel(piece: Piece): boolean {
 }
 
 function called(entry: Entry): string {
-  return entry.name ? `\`${entry.name}\`` : entry.kind === "fork" ? "A fork" : `A ${entry.kind}`;
+  return entry.name ? `\`${entry.name}\`` : entry.kind === "fork" ? strings.document.aFork : `A ${entry.kind}`;
 }

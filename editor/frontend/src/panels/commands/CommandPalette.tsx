@@ -8,6 +8,7 @@ import { commands } from "./commands";
 import { go } from "../../store/locate";
 import { sought, targetsOf, type Command, type Found } from "./goto";
 import { KIND_ICONS } from "../common/icons";
+import { strings } from "../../strings";
 
 interface Props {
   onClose: () => void;
@@ -69,7 +70,7 @@ export function CommandPalette({ onClose, more }: Props) {
     <dialog
       ref={root}
       className="wg-goto"
-      aria-label="Find anything"
+      aria-label={strings.panels.findAnything}
       onClose={onClose}
       onKeyDown={onKey}
       onPointerDown={(event) => {
@@ -85,8 +86,8 @@ export function CommandPalette({ onClose, more }: Props) {
           aria-expanded="true"
           aria-controls="wg-goto-list"
           aria-activedescendant={found.length ? `wg-goto-${at}` : undefined}
-          aria-label="Find anything, or run a command"
-          placeholder="Go to a node, Walk, task, state, problem — or run a command"
+          aria-label={strings.panels.findAnythingOrRun}
+          placeholder={strings.panels.goToANodeWalkTask}
           value={text}
           onChange={(event) => {
             setText(event.target.value);
@@ -94,7 +95,7 @@ export function CommandPalette({ onClose, more }: Props) {
           }}
         />
       </div>
-      <div id="wg-goto-list" className="list" role="listbox" aria-label="Found">
+      <div id="wg-goto-list" className="list" role="listbox" aria-label={strings.panels.results}>
         {found.map((one, position) => (
           <div
             key={one.kind === "target" ? one.target.key : one.command.name}
@@ -111,13 +112,15 @@ export function CommandPalette({ onClose, more }: Props) {
         ))}
         {found.length === 0 && (
           <p className="wg-quiet" role="status">
-            Nothing fits. <code>:latents</code> finds by port type, <code>:loop</code> by kind, <code>@1</code> by
-            rank.
+            {strings.panels.nothingMatches} <code>{strings.panels.latents}</code> {strings.panels.findsByPortType}{" "}
+            <code>{strings.panels.loop}</code> {strings.panels.byKind} <code>@1</code> {strings.panels.byRank}
           </p>
         )}
       </div>
       <footer>
-        <kbd>↑↓</kbd> choose <kbd>↵</kbd> go <kbd>:type</kbd> <kbd>@rank</kbd> filter <kbd>Esc</kbd> close
+        <kbd>↑↓</kbd> {strings.panels.choose} <kbd>↵</kbd> {strings.panels.go} <kbd>{strings.panels.type}</kbd>{" "}
+        <kbd>{strings.panels.rank}</kbd> {strings.panels.filter} <kbd>{strings.panels.esc}</kbd>{" "}
+        {strings.panels.close}
       </footer>
     </dialog>
   );

@@ -12,14 +12,15 @@ import type { Editor } from "../../store/editor";
 import type { Tab } from "../../store/types";
 import { hint, shown, type Overrides } from "../../ui/keys";
 import type { Command } from "./goto";
+import { strings } from "../../strings";
 
 const TABS: readonly [Tab, string][] = [
-  ["graph", "Graph"],
-  ["tasks", "Tasks"],
-  ["placement", "Placement"],
-  ["deploy", "Deploy"],
-  ["play", "Play"],
-  ["trace", "Trace"],
+  ["graph", strings.panels.graph],
+  ["tasks", strings.panels.tasks],
+  ["placement", strings.panels.placement],
+  ["deploy", strings.panels.deploy],
+  ["play", strings.panels.play],
+  ["trace", strings.panels.trace],
 ];
 
 /** Every command, as it stands to what is open and selected now; with the keys that the user chose. */
@@ -37,15 +38,15 @@ function history(editor: Editor, overrides: Overrides): Command[] {
   const { past, future } = editor.state;
   return [
     {
-      name: past.length ? `Undo: ${past.at(-1)!.label}` : "Undo",
+      name: past.length ? strings.panels.undo(past.at(-1)!.label) : strings.panels.undo2,
       keys: hint("undo", overrides),
-      blocked: past.length ? null : "nothing to undo",
+      blocked: past.length ? null : strings.panels.nothingToUndo,
       run: () => editor.undo(),
     },
     {
-      name: future.length ? `Redo: ${future.at(-1)!.label}` : "Redo",
+      name: future.length ? strings.panels.redo(future.at(-1)!.label) : strings.panels.redo2,
       keys: hint("redo", overrides),
-      blocked: future.length ? null : "nothing to redo",
+      blocked: future.length ? null : strings.panels.nothingToRedo,
       run: () => editor.redo(),
     },
   ];
@@ -56,24 +57,29 @@ function views(editor: Editor, overrides: Overrides): Command[] {
   const open = canvas.kind === "walk" ? canvas.walk : null;
   return [
     ...TABS.map(([tab, name]) => ({
-      name: tab === "play" ? "Run: open Play" : tab === "deploy" ? "Deploy: open Deploy" : `Open ${name}`,
+      name:
+        tab === "play"
+          ? strings.panels.runOpenPlay
+          : tab === "deploy"
+            ? strings.panels.deployOpenDeploy
+            : strings.panels.open(name),
       keys: hint(`tab.${tab}`, overrides),
       blocked: null,
       run: () => editor.see({ tab }),
     })),
     {
-      name: "Show all components",
-      blocked: canvas.kind === "components" ? "they are shown" : null,
+      name: strings.panels.showAllComponents,
+      blocked: canvas.kind === "components" ? strings.panels.alreadyShown : null,
       run: () => editor.open({ kind: "components" }),
     },
     {
-      name: lens === "kind" ? "Colour by rank" : "Colour by kind",
+      name: lens === "kind" ? strings.panels.colourByRank : strings.panels.colourByOutputType,
       blocked: null,
       run: () => editor.see({ lens: lens === "kind" ? "rank" : "kind" }),
     },
     {
-      name: lit === null ? "Light this Walk's way among the components" : "Put out the lit Walk",
-      blocked: lit === null && open === null ? "open a Walk first" : null,
+      name: lit === null ? strings.panels.highlightThisWalkAmong : strings.panels.stopHighlightingTheWalk,
+      blocked: lit === null && open === null ? strings.panels.openAWalkFirst : null,
       run: () =>
         lit === null
           ? editor.see({ tab: "graph", canvas: { kind: "components" }, selection: [], lit: open })
@@ -101,17 +107,21 @@ function additions(editor: Editor): Command[] {
     if (name !== null) editor.open({ kind: "walk", walk: name, inside: null });
   };
   return [
-    { name: "Add a Walk", blocked: null, run: () => openWalk(made("Add a Walk", (graph) => addWalk(graph))) },
     {
-      name: walk === null ? "Duplicate the Walk" : `Duplicate the Walk ${walk}`,
-      blocked: walk === null ? "open a Walk first" : null,
-      run: () => openWalk(made(`Duplicate ${walk}`, (graph) => duplicateWalk(graph, walk!))),
+      name: strings.panels.addAWalk,
+      blocked: null,
+      run: () => openWalk(made(strings.panels.addAWalk, (graph) => addWalk(graph))),
     },
     {
-      name: "Add a task",
+      name: walk === null ? strings.panels.duplicateTheWalk : strings.panels.duplicateTheWalkWithWalk(walk),
+      blocked: walk === null ? strings.panels.openAWalkFirst : null,
+      run: () => openWalk(made(strings.panels.duplicate(walk), (graph) => duplicateWalk(graph, walk!))),
+    },
+    {
+      name: strings.panels.addATask,
       blocked: null,
       run: () => {
-        const name = made("Add a task", (graph) => addTask(graph));
+        const name = made(strings.panels.addATask, (graph) => addTask(graph));
         if (name !== null) editor.see({ tab: "tasks", selection: [`task:${name}`] });
       },
     },
@@ -122,7 +132,7 @@ function selection(editor: Editor): Command[] {
   const { view, documents, catalogue } = editor.state;
   const walk = view.canvas.kind === "walk" ? view.canvas.walk : null;
   const chosen = itemsAmong(documents.graph, walk, view.selection);
-  const blocked = chosen.length ? null : "select uses or containers in a Walk first";
+  const blocked = chosen.length ? null : strings.panels.selectUsesOrContainers;
   const edit = (name: string, change: (walk: string) => GraphEdit, keys?: string): Command => ({
     name,
     ...(keys ? { keys } : {}),
@@ -132,11 +142,11 @@ function selection(editor: Editor): Command[] {
   const muted = walk === null ? null : mutedOf(documents.graph, walk);
   const off = chosen.length > 0 && chosen.every((id) => muted?.has(id));
   const wrapped = (kind: items.WrapKind, name: string): Command => ({
-    name: `Wrap in a ${name}`,
+    name: strings.panels.wrap(name),
     blocked,
     run: () => {
       let made = "";
-      const done = attempt(editor, `Wrap in a ${name}`, (graph) => {
+      const done = attempt(editor, strings.panels.wrap(name), (graph) => {
         const answer = wrap(graph, walk!, chosen, kind);
         made = answer.id;
         return answer.graph;
@@ -145,22 +155,22 @@ function selection(editor: Editor): Command[] {
     },
   });
   return [
-    wrapped("loop", "Loop"),
-    wrapped("parallel", "Parallel"),
-    wrapped("sequence", "Sequence"),
-    edit("Take the container apart", (walk) => (graph) => unwrap(graph, walk, chosen[0]!)),
+    wrapped("loop", strings.panels.loop2),
+    wrapped("parallel", strings.panels.parallel),
+    wrapped("sequence", strings.panels.sequence),
+    edit(strings.panels.unwrapTheContainer, (walk) => (graph) => unwrap(graph, walk, chosen[0]!)),
     ...(off
-      ? [edit("Bring back (muted or bypassed)", (walk) => (graph) => unmute(graph, walk, chosen), shown("Mod+M"))]
+      ? [edit(strings.panels.runNormallyAgainMuted, (walk) => (graph) => unmute(graph, walk, chosen), shown("Mod+M"))]
       : [
-          edit("Mute", (walk) => (graph) => mute(graph, walk, chosen), shown("Mod+M")),
-          edit("Bypass", (walk) => (graph) => bypass(graph, walk, chosen, catalogue), shown("Mod+B")),
+          edit(strings.panels.mute, (walk) => (graph) => mute(graph, walk, chosen), shown("Mod+M")),
+          edit(strings.panels.bypass, (walk) => (graph) => bypass(graph, walk, chosen, catalogue), shown("Mod+B")),
         ]),
     edit(
-      "Remove and bridge",
+      strings.panels.deleteAndJoinWhat,
       (walk) => (graph) => items.removeItems(graph, walk, chosen, { bridge: true, catalogue }),
     ),
-    edit("Align left edges", () => (graph) => arrange(graph, view.canvas, catalogue, chosen, "left")),
-    edit("Align top edges", () => (graph) => arrange(graph, view.canvas, catalogue, chosen, "top")),
+    edit(strings.panels.alignLeftEdges, () => (graph) => arrange(graph, view.canvas, catalogue, chosen, "left")),
+    edit(strings.panels.alignTopEdges, () => (graph) => arrange(graph, view.canvas, catalogue, chosen, "top")),
   ];
 }
 
@@ -169,9 +179,9 @@ function drawing(editor: Editor): Command[] {
   const placed = Object.keys(canvasLayout(editor.graph, canvas).at ?? {});
   return [
     {
-      name: "Lay out this canvas anew",
-      blocked: placed.length ? null : "nothing was moved by hand",
-      run: () => void attempt(editor, "Lay out", (graph) => unplace(graph, canvas, placed)),
+      name: strings.panels.layOutThisCanvasAgain,
+      blocked: placed.length ? null : strings.panels.nothingWasMovedByHand,
+      run: () => void attempt(editor, strings.panels.layOut, (graph) => unplace(graph, canvas, placed)),
     },
   ];
 }

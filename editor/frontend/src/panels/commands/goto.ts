@@ -6,6 +6,7 @@ import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { locate, type Located } from "../../store/locate";
+import { strings } from "../../strings";
 
 export type Place = Pick<Located, "tab" | "canvas" | "selection">;
 
@@ -34,7 +35,7 @@ export function targetsOf(graph: GraphDocument, problems: readonly Problem[]): T
           entry.kind,
           `${name}/${entry.id}`,
           entry.name,
-          `${entry.kind === "loop" ? "loop" : entry.node === entry.name ? "use" : entry.node} in ${name}`,
+          strings.panels.in(entry.kind === "loop" ? "loop" : entry.node === entry.name ? "use" : entry.node, name),
           { ...own, selection: [entry.id] },
           entry.node,
         ),
@@ -48,7 +49,7 @@ export function targetsOf(graph: GraphDocument, problems: readonly Problem[]): T
       target("node", `node:${name}`, name, node.component, on(`node:${name}`), name),
     ),
     ...(graph.streams ?? []).map(({ name, from }) =>
-      target("stream", `stream:${name}`, name, `stream from ${from}`, on(`stream:${name}`)),
+      target("stream", `stream:${name}`, name, strings.panels.stream(from), on(`stream:${name}`)),
     ),
     ...Object.entries(graph.states ?? {}).map(([name, state]) =>
       target("state", `state:${name}`, name, `state, ${state.kind}`, components),

@@ -6,6 +6,7 @@ import { costText, stateKindText } from "../../catalogue/catalogue";
 import { Button, Prose } from "../../ui/kit";
 import { color, glyph, modalityOf } from "../../ui/modality";
 import { plural } from "../../ui/words";
+import { strings } from "../../strings";
 
 export function Glyph({ type }: { type: string }) {
   return (
@@ -25,7 +26,7 @@ export function PortRow({ port, side }: { port: Port; side: "in" | "out" }) {
         {modalityOf(port.type) === port.name ? "" : `${modalityOf(port.type)} `}
         {shape}
       </code>
-      {port.optional && <span className="may">optional</span>}
+      {port.optional && <span className="may">{strings.panels.optional}</span>}
       {port.description && (
         <span className="about">
           <Prose text={port.description} />
@@ -42,7 +43,7 @@ export function Ports({ component }: { component: Component }) {
         (side) =>
           component[side].length > 0 && (
             <div key={side}>
-              <h4>{side === "inputs" ? "Takes" : "Gives"}</h4>
+              <h4>{side === "inputs" ? strings.panels.takes : strings.panels.gives}</h4>
               <ul className="wg-ports">
                 {component[side].map((port) => (
                   <PortRow key={port.name} port={port} side={side === "inputs" ? "in" : "out"} />
@@ -59,13 +60,13 @@ export function Ports({ component }: { component: Component }) {
 export function facts(component: Component): string[] {
   return [
     costText(component.cost),
-    component.host ? "runs on the CPU" : "",
-    component.weights ? `weights: ${component.families.join(" or ")}` : "no weights",
+    component.host ? strings.panels.runsOnTheCpu : "",
+    component.weights ? strings.panels.weights(component.families.join(" or ")) : strings.panels.noWeights,
     ...component.states.map((state) => `${state.slot}: ${stateKindText(state.kind)}`),
   ].filter(Boolean);
 }
 
-export const UNAVAILABLE = "no network yet: draws, cannot be deployed";
+export const UNAVAILABLE = strings.panels.noNetworkYetCan;
 
 export function ProblemMark({ problems }: { problems: readonly Problem[] }) {
   if (problems.length === 0) return null;

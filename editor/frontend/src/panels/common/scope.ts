@@ -1,6 +1,7 @@
 // What an expression may name where it stands: the parameters of the tasks that get there, the loops around it.
 import { entries, flat } from "../../document/tree";
 import type { GraphDocument, Step, TaskParam } from "../../document/types";
+import { strings } from "../../strings";
 
 export interface ScopeName {
   /** As the expression writes it. */
@@ -61,8 +62,8 @@ export function scopeOfStates(graph: GraphDocument): ScopeName[] {
 
 function loopNames(loops: readonly string[]): ScopeName[] {
   if (loops.length === 0) return [];
-  const named = loops.map((loop) => ({ name: `@loop.${loop}`, about: `index of the loop ${loop}, from 0` }));
-  return [...named, { name: "@loop.index", about: "index of the innermost loop, from 0" }];
+  const named = loops.map((loop) => ({ name: `@loop.${loop}`, about: strings.panels.indexOfTheLoop(loop) }));
+  return [...named, { name: "@loop.index", about: strings.panels.indexOfTheInnermostLoop }];
 }
 
 function paramNames(graph: GraphDocument, tasks: readonly string[]): ScopeName[] {
@@ -75,9 +76,11 @@ function paramNames(graph: GraphDocument, tasks: readonly string[]): ScopeName[]
     }
   const names = [...found].map(([name, { param, tasks: having }]) => ({
     name,
-    about: `${param.type} of ${having.length === tasks.length ? "every task here" : having.join(", ")}${
-      param.description ? `: ${param.description}` : ""
-    }`,
+    about: strings.panels.of(
+      param.type,
+      having.length === tasks.length ? strings.panels.everyTaskHere : having.join(", "),
+      param.description ? `: ${param.description}` : "",
+    ),
   }));
-  return tasks.length ? [...names, { name: "seed", about: "integer of every task; drawn if not given" }] : names;
+  return tasks.length ? [...names, { name: "seed", about: strings.panels.integerOfEveryTaskRandom }] : names;
 }

@@ -11,6 +11,7 @@ import { NodeForm } from "./forms/NodeForm";
 import { StreamForm } from "./forms/StreamForm";
 import { headingOf, subjectKey, subjectOf, type Subject } from "./subject";
 import { InputsForm, OutputsForm, WalkForm } from "./forms/WalkForm";
+import { strings } from "../../strings";
 
 export function Inspector() {
   const editor = useEditor();
@@ -82,6 +83,6 @@ function itemForm({ walk, entry }: Extract<Subject, { kind: "item" }>): ReactNod
     case "fork":
       return <ForkForm walk={walk} entry={entry} />;
     case "unknown":
-      return <p className="wg-quiet">This item is none that the editor knows. It stays in the file as it is.</p>;
+      return <p className="wg-quiet">{strings.inspector.theEditorDoesntKnowThis}</p>;
   }
 }

@@ -3,6 +3,7 @@ import { factsOf } from "../../document/routes";
 import type { Entry } from "../../document/tree";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas, View } from "../../store/types";
+import { strings } from "../../strings";
 
 export type Subject =
   | { kind: "graph" }
@@ -42,7 +43,7 @@ export function headingOf(subject: Subject, graph: GraphDocument): { kind: strin
     case "graph":
       return { kind: "graph", title: graph.name };
     case "walk":
-      return { kind: "Walk", title: subject.walk };
+      return { kind: strings.inspector.walk, title: subject.walk };
     case "inputs":
     case "outputs":
       return { kind: subject.kind, title: subject.walk };
@@ -58,7 +59,7 @@ export function headingOf(subject: Subject, graph: GraphDocument): { kind: strin
     case "frame":
       return { kind: subject.kind, title: "" };
     case "many":
-      return { kind: "", title: `${subject.ids.length} selected` };
+      return { kind: "", title: strings.inspector.selectedWithCount(subject.ids.length) };
   }
 }
 

@@ -25,6 +25,7 @@ import {
   type Direction,
   type Row,
 } from "./outline";
+import { strings } from "../../strings";
 
 interface Drop {
   key: string;
@@ -112,7 +113,7 @@ export function Outline() {
       <div
         ref={tree}
         role="tree"
-        aria-label={`Outline of ${graph.name}`}
+        aria-label={strings.panels.outline(graph.name)}
         aria-multiselectable="true"
         onKeyDown={onKey}
       >
@@ -191,14 +192,14 @@ function RowView({ row, open, selected, current, drop, problems, muted, onToggle
       {Icon && <Icon size={13} aria-hidden="true" className={`kind ${row.kind}`} />}
       <span className="label">{row.label}</span>
       {row.times && (
-        <code className="times" title={`runs ${row.times} times`}>
+        <code className="times" title={strings.panels.runsTimes(row.times)}>
           × {row.times}
         </code>
       )}
       {row.detail && <span className="detail">{row.detail}</span>}
       {row.when && (
-        <code className="when" title={`only when ${row.when}`}>
-          if {row.when}
+        <code className="when" title={strings.panels.onlyWhen(row.when)}>
+          {strings.panels.if(row.when)}
         </code>
       )}
       {muted && <span className="muted-mark">{muted}</span>}
@@ -213,8 +214,8 @@ function spoken(row: Row, problems: readonly Problem[], muted: string | null): s
   return [
     `${kind} ${row.label}`.trim(),
     row.detail,
-    row.times && `${row.times} times`,
-    row.when && `only when ${row.when}`,
+    row.times && strings.panels.times(row.times),
+    row.when && strings.panels.onlyWhen(row.when),
     muted,
     problems.length ? plural(problems.length, "problem") : "",
   ]
@@ -258,10 +259,10 @@ function movement(event: KeyboardEvent): Direction | null {
 }
 
 const STUCK: Record<Direction, string> = {
-  up: "It is the first of its list.",
-  down: "It is the last of its list.",
-  out: "It is in no container.",
-  in: "There is no container next to it.",
+  up: strings.panels.itIsTheFirst,
+  down: strings.panels.itIsTheLast,
+  out: strings.panels.itIsInNoContainer,
+  in: strings.panels.thereIsNoContainerNext,
 };
 
 function moveBy(editor: Editor, row: Row, direction: Direction): void {
@@ -274,12 +275,12 @@ function moveBy(editor: Editor, row: Row, direction: Direction): void {
 function move(editor: Editor, row: Row, place: items.Place): void {
   const { walk, item } = row;
   if (walk === null || item === null) return;
-  attempt(editor, `Move ${row.label}`, (graph) => items.moveItems(graph, walk, [item], place));
+  attempt(editor, strings.panels.move(row.label), (graph) => items.moveItems(graph, walk, [item], place));
 }
 
 function remove(editor: Editor, row: Row): void {
   const { walk, item, label, kind } = row;
-  attempt(editor, `Remove ${label}`, (graph) => {
+  attempt(editor, strings.panels.remove(label), (graph) => {
     if (walk !== null && item !== null) return items.removeItems(graph, walk, [item], {});
     if (kind === "walk") return removeWalk(graph, label);
     if (kind === "node") return removeNode(graph, label);

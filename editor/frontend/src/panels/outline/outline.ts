@@ -6,6 +6,7 @@ import { isUnder } from "../../document/pointer";
 import { entries, find, flat, isContainer, type Entry } from "../../document/tree";
 import type { GraphDocument, ItemId, Pointer, Walk } from "../../document/types";
 import type { Canvas, View } from "../../store/types";
+import { strings } from "../../strings";
 
 export interface Row {
   /** Unique in the tree: `walk:decode`, `walk:decode/use:llm`, `node:llm`. */
@@ -35,10 +36,10 @@ export function rowsOf(graph: GraphDocument): Row[] {
   const heading = (key: string, label: string, count: number) =>
     rows.push({ ...EMPTY, key, kind: key, label, detail: String(count), expandable: count > 0, pointer: `/${key}` });
   const walks = Object.entries(graph.walks ?? {});
-  heading("walks", "Walks", walks.length);
+  heading("walks", strings.panels.walks, walks.length);
   for (const [name, walk] of walks) rows.push(...walkRows(name, walk));
   const nodes = Object.entries(graph.nodes ?? {});
-  heading("nodes", "Components", nodes.length);
+  heading("nodes", strings.panels.components, nodes.length);
   for (const [name, node] of nodes)
     rows.push({
       ...leaf("nodes", "node", name, `/nodes/${escape(name)}`),
@@ -46,7 +47,7 @@ export function rowsOf(graph: GraphDocument): Row[] {
       id: `node:${name}`,
     });
   const streams = graph.streams ?? [];
-  if (streams.length) heading("streams", "Streams", streams.length);
+  if (streams.length) heading("streams", strings.panels.streams, streams.length);
   streams.forEach((stream, index) =>
     rows.push({
       ...leaf("streams", "stream", stream.name, `/streams/${index}`),
@@ -55,7 +56,7 @@ export function rowsOf(graph: GraphDocument): Row[] {
     }),
   );
   const tasks = Object.entries(graph.tasks ?? {});
-  heading("tasks", "Tasks", tasks.length);
+  heading("tasks", strings.panels.tasks, tasks.length);
   for (const [name, task] of tasks)
     rows.push({
       ...leaf("tasks", "task", name, `/tasks/${escape(name)}`),
@@ -97,10 +98,20 @@ function walkRows(name: string, walk: Walk): Row[] {
   const outputs = [...outputsOf(walk), ...Object.keys(walk.results ?? {})];
   const rows: Row[] = [];
   if (inputs.length)
-    rows.push({ ...side(own, key, "in", inputs), label: "Inputs", pointer: `${pointer}/inputs`, id: "@in" });
+    rows.push({
+      ...side(own, key, "in", inputs),
+      label: strings.panels.inputs,
+      pointer: `${pointer}/inputs`,
+      id: "@in",
+    });
   for (const entry of flat(entries(walk))) rows.push(itemRow(own, key, pointer, entry));
   if (outputs.length)
-    rows.push({ ...side(own, key, "out", outputs), label: "Outputs", pointer: `${pointer}/results`, id: "@out" });
+    rows.push({
+      ...side(own, key, "out", outputs),
+      label: strings.panels.outputs,
+      pointer: `${pointer}/results`,
+      id: "@out",
+    });
   const first: Row = {
     ...own,
     key,
@@ -123,7 +134,9 @@ function itemRow(own: Row, walk: string, pointer: Pointer, entry: Entry): Row {
   const item = entry.item as unknown as Record<string, unknown>;
   const text = (key: string) => (typeof item === "object" && typeof item[key] === "string" ? item[key] : "");
   const label =
-    entry.kind === "fork" ? `${text("fork")} → ${text("into")}` : entry.name || LABELS[entry.kind] || "unknown item";
+    entry.kind === "fork"
+      ? `${text("fork")} → ${text("into")}`
+      : entry.name || LABELS[entry.kind] || strings.panels.unknownItem;
   return {
     ...own,
     key: `${walk}/${entry.id}`,
@@ -141,7 +154,10 @@ function itemRow(own: Row, walk: string, pointer: Pointer, entry: Entry): Row {
   };
 }
 
-const LABELS: Partial<Record<Entry["kind"], string>> = { parallel: "Parallel", sequence: "Sequence" };
+const LABELS: Partial<Record<Entry["kind"], string>> = {
+  parallel: strings.panels.parallel,
+  sequence: strings.panels.sequence,
+};
 
 function depth(entry: Entry): number {
   return entry.parent ? depth(entry.parent) + 1 : 0;

@@ -2,6 +2,7 @@
 import type { Component } from "../../messages/answers";
 import { Prose } from "../../ui/kit";
 import { facts, Ports, UNAVAILABLE } from "../common/bits";
+import { strings } from "../../strings";
 
 export function ComponentCard({ component, beside }: { component: Component; beside: DOMRect }) {
   const width = 300;
@@ -18,11 +19,12 @@ export function ComponentCard({ component, beside }: { component: Component; bes
       <Ports component={component} />
       {Object.keys(component.params).length > 0 && (
         <div>
-          <h4>Parameters</h4>
+          <h4>{strings.panels.parameters}</h4>
           <ul className="wg-inline params">
             {Object.entries(component.params).map(([name, param]) => (
               <li key={name}>
-                <code>{name}</code> {param.default === null ? <em>required</em> : `= ${String(param.default)}`}
+                <code>{name}</code>{" "}
+                {param.default === null ? <em>{strings.panels.required}</em> : `= ${String(param.default)}`}
               </li>
             ))}
           </ul>

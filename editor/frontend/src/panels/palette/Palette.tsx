@@ -8,6 +8,7 @@ import { Glyph, UNAVAILABLE } from "../common/bits";
 import { ComponentCard } from "./ComponentCard";
 import { FLOW, modalities, paletteOf, searched, type PaletteEntry } from "./search";
 import { CONTAINER_ICONS } from "../common/icons";
+import { strings } from "../../strings";
 
 export function Palette() {
   const editor = useEditor();
@@ -66,8 +67,8 @@ export function Palette() {
           aria-expanded="true"
           aria-controls="wg-palette-list"
           aria-activedescendant={active === null ? undefined : optionId(active)}
-          aria-label="Search the palette: a name, a purpose, >type for what makes it, <type for what takes it"
-          placeholder="Search, or >image, <image"
+          aria-label={strings.panels.searchThePaletteAName}
+          placeholder={strings.panels.searchOrImageImage}
           value={text}
           onChange={(event) => {
             setText(event.target.value);
@@ -83,7 +84,7 @@ export function Palette() {
         id="wg-palette-list"
         className="list"
         role="listbox"
-        aria-label="Palette"
+        aria-label={strings.panels.palette}
         onPointerLeave={() => setCard(null)}
         onScroll={() => setCard(null)}
       >
@@ -108,7 +109,7 @@ export function Palette() {
         ))}
         {groups.length === 0 && (
           <p className="none" role="status">
-            Nothing here is called “{query.trim()}”. Try a port type, such as <code>&gt;image</code>.
+            {strings.panels.nothingMatchesTryAPort(query.trim())} <code>{strings.panels.image}</code>.
           </p>
         )}
       </div>
@@ -156,7 +157,7 @@ function Row({ entry, family, active, onShow, onAdd, onDrag }: RowProps) {
         </span>
       </span>
       {component && <PortGlyphs entry={entry} />}
-      <IconButton label={`Add ${entry.title}`} tabIndex={-1} onClick={onAdd}>
+      <IconButton label={strings.panels.add(entry.title)} tabIndex={-1} onClick={onAdd}>
         <Plus size={14} />
       </IconButton>
     </div>
@@ -168,7 +169,13 @@ function PortGlyphs({ entry: { component } }: { entry: PaletteEntry }) {
   const takes = modalities(component!.inputs);
   const gives = modalities(component!.outputs);
   return (
-    <span className="ports" title={`takes ${takes.join(", ") || "nothing"}; gives ${gives.join(", ") || "nothing"}`}>
+    <span
+      className="ports"
+      title={strings.panels.takesGives(
+        takes.join(", ") || strings.panels.nothing,
+        gives.join(", ") || strings.panels.nothing,
+      )}
+    >
       {side(takes)}
       <span className="arrow">›</span>
       {side(gives)}

@@ -6,6 +6,7 @@ import type { GraphDocument } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { groupBy } from "../common/group";
 import type { Payload } from "../../canvas/gestures/dragging";
+import { strings } from "../../strings";
 
 export interface PaletteEntry {
   /** Unique in the palette. */
@@ -35,16 +36,16 @@ export interface Query {
   takes: string[];
 }
 
-export const FLOW = "Flow";
-export const AGAIN = "Use again";
-export const STREAMS = "Streams";
-const CANVAS = "On the canvas";
+export const FLOW = strings.panels.flow;
+export const AGAIN = strings.panels.useAgain;
+export const STREAMS = strings.panels.streams;
+const CANVAS = strings.panels.onTheCanvas;
 
 const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [
-  { container: "loop", title: "Loop", description: "Repeats what is inside, a number of times or until a flag." },
-  { container: "parallel", title: "Parallel", description: "Branches that may run at the same time." },
-  { container: "sequence", title: "Sequence", description: "Steps that belong together, under one condition." },
-  { container: "fork", title: "Fork", description: "Copies a state, so that both can go on from it." },
+  { container: "loop", title: strings.panels.loop2, description: strings.panels.repeatsWhatIsInside },
+  { container: "parallel", title: strings.panels.parallel, description: strings.panels.branchesThatMayRun },
+  { container: "sequence", title: strings.panels.sequence, description: strings.panels.stepsThatBelongTogetherUnder },
+  { container: "fork", title: strings.panels.fork, description: strings.panels.copiesAState },
 ];
 
 /** Everything that can be put on a canvas; a Walk's canvas takes containers and nodes that exist besides. */
@@ -66,7 +67,7 @@ function flows(): PaletteEntry[] {
 function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
   const others = (graph.streams ?? []).filter((stream) => !stream.walks.includes(walk));
   return others.map(({ name, walks, from }) => ({
-    ...plain(STREAMS, name, `Chunks of \`${from}\`, from ${walks.join(", ")}.`, { kind: "stream", stream: name }),
+    ...plain(STREAMS, name, strings.panels.chunks(from, walks.join(", ")), { kind: "stream", stream: name }),
     key: `stream:${name}`,
   }));
 }
@@ -80,7 +81,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
       title: node,
       family: "",
       name,
-      description: component?.description ?? "This component is not in the catalogue.",
+      description: component?.description ?? strings.panels.thisComponentIsNot,
       component,
       available: component?.available ?? false,
       payload: { kind: "node", node },
@@ -113,8 +114,8 @@ function components(catalogue: Catalogue): PaletteEntry[] {
 
 function marks(): PaletteEntry[] {
   return [
-    plain(CANVAS, "Note", "Words for whoever reads the graph.", { kind: "note" }),
-    plain(CANVAS, "Frame", "A titled area behind nodes that belong together.", { kind: "frame" }),
+    plain(CANVAS, strings.panels.note, strings.panels.textForReaders, { kind: "note" }),
+    plain(CANVAS, strings.panels.frame, strings.panels.aTitledAreaBehindNodes, { kind: "frame" }),
   ];
 }
 
@@ -142,7 +143,9 @@ export function searched(entries: readonly PaletteEntry[], text: string): Palett
   );
   if (!words && makes.length + takes.length === 0) return grouped(fitting);
   const found = words ? ranked(fitting, words) : fitting;
-  return found.length ? [{ title: found.length === 1 ? "1 found" : `${found.length} found`, entries: found }] : [];
+  return found.length
+    ? [{ title: found.length === 1 ? strings.panels.n1Found : strings.panels.found(found.length), entries: found }]
+    : [];
 }
 
 function grouped(entries: readonly PaletteEntry[]): PaletteGroup[] {

@@ -7,6 +7,7 @@ import { Empty, Input, Prose } from "../../ui/kit";
 import { problemCount } from "../../ui/words";
 import { go } from "../../store/locate";
 import { grouped, together } from "./problems";
+import { strings } from "../../strings";
 
 const NONE: readonly Problem[] = [];
 
@@ -27,7 +28,7 @@ export function Problems() {
         <p className="status" role="status">
           {stale ? (
             <>
-              <LoaderCircle size={13} className="wg-turning" aria-hidden="true" /> checking…
+              <LoaderCircle size={13} className="wg-turning" aria-hidden="true" /> {strings.panels.checking}
             </>
           ) : (
             problemCount(errors, problems.length - errors) || "Checked."
@@ -36,8 +37,8 @@ export function Problems() {
         {problems.length > 4 && (
           <Input
             type="search"
-            aria-label="Filter the problems"
-            placeholder="Filter"
+            aria-label={strings.panels.filterTheProblems}
+            placeholder={strings.panels.filter2}
             value={text}
             onChange={(event) => setText(event.target.value)}
           />
@@ -45,11 +46,13 @@ export function Problems() {
       </header>
       <div className={`list${stale ? " stale" : ""}`}>
         {problems.length === 0 && !stale && (
-          <Empty title="No problems.">
+          <Empty title={strings.panels.noProblems}>
             <CircleCheck size={22} aria-hidden="true" />
           </Empty>
         )}
-        {problems.length > 0 && groups.length === 0 && <p className="wg-quiet">None of them has “{words.trim()}”.</p>}
+        {problems.length > 0 && groups.length === 0 && (
+          <p className="wg-quiet">{strings.panels.noProblemContains(words.trim())}</p>
+        )}
         {groups.map((group) => (
           <section key={group.place} aria-label={group.place}>
             <h3>{group.place}</h3>
@@ -58,9 +61,9 @@ export function Problems() {
                 <li key={`${problem.code} ${problem.pointer} ${problem.message}`}>
                   <button type="button" className={problem.severity} onClick={() => go(editor, at)}>
                     {problem.severity === "error" ? (
-                      <CircleAlert size={14} aria-label="Error" />
+                      <CircleAlert size={14} aria-label={strings.panels.error} />
                     ) : (
-                      <TriangleAlert size={14} aria-label="Warning" />
+                      <TriangleAlert size={14} aria-label={strings.panels.warning} />
                     )}
                     <span>
                       {at.part && <strong>{at.part}</strong>}

@@ -4,6 +4,7 @@ import type { KeyboardEvent, MouseEvent } from "react";
 import { NEW_RANK, useBoard, type Board } from "./board";
 import type { Chip } from "../model/lanes";
 import type { DragSource } from "./useDrag";
+import { strings } from "../../strings";
 
 interface ChipProps {
   chip: Chip;
@@ -48,12 +49,16 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
       <span className="name">{node}</span>
       {problems.length > 0 && (
         <span className={grave ? "bad" : "warn"} title={problems.map((problem) => problem.message).join("\n")}>
-          {grave ? <CircleAlert size={13} aria-label="Error" /> : <TriangleAlert size={13} aria-label="Warning" />}
+          {grave ? (
+            <CircleAlert size={13} aria-label={strings.placement.error} />
+          ) : (
+            <TriangleAlert size={13} aria-label={strings.placement.warning} />
+          )}
         </span>
       )}
       <span className="component">{component}</span>
       {partial && (
-        <span className="walks" title={`Here in ${walks.join(", ")}; elsewhere in other Walks`}>
+        <span className="walks" title={strings.placement.hereInElsewhereInOther(walks.join(", "))}>
           <GitFork size={11} aria-hidden />
           {walks.join(", ")}
         </span>
@@ -63,9 +68,9 @@ export function ChipView({ chip, among, entry, source, dragged }: ChipProps) {
 }
 
 function labelOf({ node, component, rank, partial, walks, byDefault }: Chip): string {
-  const where = rank === null ? "not placed" : `rank ${rank}`;
-  const when = partial ? `, only in ${walks.join(", ")}` : "";
-  return `${node}, ${component}, ${where}${when}${byDefault ? ", by default" : ""}`;
+  const where = rank === null ? strings.placement.notPlaced : strings.placement.rankWithRank(rank);
+  const when = partial ? strings.placement.only(walks.join(", ")) : "";
+  return `${node}, ${component}, ${where}${when}${byDefault ? strings.placement.byDefault : ""}`;
 }
 
 function press(event: KeyboardEvent<HTMLElement>, board: Board, chip: Chip, among: readonly Chip[]): void {

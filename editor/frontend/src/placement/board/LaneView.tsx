@@ -11,6 +11,7 @@ import { laneMemory } from "../model/memory";
 import { MemoryBar } from "./MemoryBar";
 import { rankColor } from "../model/ranks";
 import type { Drag, DragSource } from "./useDrag";
+import { strings } from "../../strings";
 
 interface LaneProps {
   lane: Lane;
@@ -28,13 +29,18 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
   const target = drag?.over === rank ? "target" : "";
   const style = { "--rank": rankColor(rank) } as CSSProperties;
   return (
-    <section className={`lane ${target}`} data-lane={rank} style={style} aria-label={`Rank ${rank} on ${device}`}>
+    <section
+      className={`lane ${target}`}
+      data-lane={rank}
+      style={style}
+      aria-label={strings.placement.rank2(rank, device)}
+    >
       <header>
         <RankMark rank={rank} />
         <DeviceSelect lane={lane} onDevice={onDevice} />
         {!board.fixed && (
           <IconButton
-            label={`Remove rank ${rank}; its components go to another`}
+            label={strings.placement.removeRankItsComponentsGo(rank)}
             disabled={board.placement.ranks.length < 2}
             onClick={() => onRemove(rank)}
           >
@@ -46,13 +52,12 @@ export function LaneView({ lane, drag, source, onDevice, onRemove }: LaneProps) 
         <MemoryBar memory={laneMemory(board.plan, shown)} rank={rank} />
       ) : (
         <p className="no-memory">
-          <MemoryStick size={13} aria-hidden /> Memory is shown once every rank has a device and every component a
-          rank.
+          <MemoryStick size={13} aria-hidden /> {strings.placement.memoryIsShownOnceEvery}
         </p>
       )}
       <ProblemList problems={problems} actions={board.actions} />
-      <Chips chips={lane.chips} label={`Components on rank ${rank}`} drag={drag} source={source} />
-      {lane.isDefault && !board.fixed && <p className="default-note">New components come here.</p>}
+      <Chips chips={lane.chips} label={strings.placement.componentsOnRank(rank)} drag={drag} source={source} />
+      {lane.isDefault && !board.fixed && <p className="default-note">{strings.placement.newComponentsComeHere}</p>}
     </section>
   );
 }
@@ -62,19 +67,19 @@ export function UnplacedLane({ chips, drag, source }: { chips: Chip[]; drag: Dra
   const board = useBoard();
   const ranks = board.lanes.lanes.map((lane) => lane.rank);
   return (
-    <section className="lane unplaced" aria-label="Not placed">
+    <section className="lane unplaced" aria-label={strings.placement.notPlaced2}>
       <header>
-        <h2>Not placed</h2>
+        <h2>{strings.placement.notPlaced2}</h2>
       </header>
-      <p className="no-memory">No rank runs these. Drag them to a rank, or place all at once:</p>
+      <p className="no-memory">{strings.placement.noRankRunsTheseDrag}</p>
       <div className="actions">
         {ranks.slice(0, 6).map((rank) => (
           <button key={rank} type="button" className="wg-button" onClick={() => board.move(chips, rank)}>
-            All to <RankMark rank={rank} />
+            {strings.placement.allTo} <RankMark rank={rank} />
           </button>
         ))}
       </div>
-      <Chips chips={chips} label="Components without a rank" drag={drag} source={source} />
+      <Chips chips={chips} label={strings.placement.componentsWithoutARank} drag={drag} source={source} />
     </section>
   );
 }
@@ -88,7 +93,7 @@ export function NewLane({ drag, onAdd }: { drag: Drag | null; onAdd: () => void 
       data-lane={NEW_RANK}
       onClick={onAdd}
     >
-      {drag ? "Drop here for a rank of its own" : "+ Add a rank"}
+      {drag ? strings.placement.dropHereForARank : strings.placement.addARank2}
     </button>
   );
 }
@@ -106,7 +111,7 @@ function Chips({
 }) {
   const { selected, fixed } = useBoard();
   const entry = chips.find((chip) => selected.has(chip.key)) ?? chips[0];
-  if (chips.length === 0) return <p className="nothing">No component runs here. Drag some over.</p>;
+  if (chips.length === 0) return <p className="nothing">{strings.placement.noComponentRunsHereDrag}</p>;
   return (
     <div className={`chips ${fixed ? "fixed" : ""}`} role="listbox" aria-label={label} aria-multiselectable="true">
       {chips.map((chip) => (
@@ -129,7 +134,7 @@ function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onD
   const known = devices.some((device) => device.name === lane.device);
   const label = (name: string) => {
     const device = devices.find((entry) => entry.name === name);
-    if (!device) return `${name || "none"} (not there)`;
+    if (!device) return strings.placement.notPresent(name || "none");
     const title = device.hypothetical ? "" : device.title;
     return [name, showBytes(device.total), title].filter(Boolean).join(" · ");
   };
@@ -142,7 +147,7 @@ function DeviceSelect({ lane, onDevice }: { lane: Lane; onDevice: LaneProps["onD
   const options = [...(known ? [] : [lane.device]), ...devices.map((device) => device.name)];
   return (
     <Select
-      aria-label={`Device of rank ${lane.rank}`}
+      aria-label={strings.placement.deviceOfRank(lane.rank)}
       aria-invalid={!known && devices.length > 0}
       value={lane.device}
       onChange={(device) => onDevice(lane.rank, device)}

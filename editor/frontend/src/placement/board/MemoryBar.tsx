@@ -3,24 +3,22 @@ import { TriangleAlert } from "lucide-react";
 import type { CSSProperties } from "react";
 import { showBytes } from "../../ui/words";
 import { type LaneMemory, type Part } from "../model/memory";
+import { strings } from "../../strings";
 
 const share = (bytes: number, scale: number): CSSProperties => ({ width: `${(100 * bytes) / scale}%` });
 
 export function MemoryBar({ memory, rank }: { memory: LaneMemory; rank: number }) {
   const { parts, scale, device, limit, end } = memory;
   const over = Math.max(memory.over, memory.deviceOver);
-  const name = `Memory of rank ${rank}: ${showBytes(memory.total)} of ${showBytes(memory.capacity)}`;
+  const name = strings.placement.memoryOfRank(rank, showBytes(memory.total), showBytes(memory.capacity));
   return (
     <div className={`wg-rank-memory ${over > 0 ? "over" : ""}`}>
       <div className="figures">
         <b>{showBytes(memory.total)}</b>
         <span className="of">
-          of {showBytes(memory.capacity)}
+          {strings.placement.of(showBytes(memory.capacity))}
           {device && device.total > memory.capacity && (
-            <>
-              {" "}
-              · {device.name} has {showBytes(device.free)} free
-            </>
+            <> {strings.placement.hasFree(device.name, showBytes(device.free))}</>
           )}
         </span>
       </div>
@@ -29,14 +27,14 @@ export function MemoryBar({ memory, rank }: { memory: LaneMemory; rank: number }
           <i
             className="elsewhere"
             style={share(memory.elsewhere, scale)}
-            title={`${showBytes(memory.elsewhere)} taken by other deployments and programs`}
+            title={strings.placement.takenByOtherDeployments(showBytes(memory.elsewhere))}
           />
         )}
         {memory.neighbours > 0 && (
           <i
             className="neighbours"
             style={share(memory.neighbours, scale)}
-            title={`${showBytes(memory.neighbours)} for the other ranks on this device`}
+            title={strings.placement.forTheOtherRanks(showBytes(memory.neighbours))}
           />
         )}
         {parts.map((part) => (
@@ -45,14 +43,19 @@ export function MemoryBar({ memory, rank }: { memory: LaneMemory; rank: number }
         {end > limit && (
           <s style={{ left: `${(100 * limit) / scale}%`, width: `${(100 * (end - limit)) / scale}%` }} />
         )}
-        {limit < scale && <u style={{ left: `${(100 * limit) / scale}%` }} title="what the rank may fill" />}
+        {limit < scale && (
+          <u style={{ left: `${(100 * limit) / scale}%` }} title={strings.placement.theMemoryThatTheRank} />
+        )}
       </div>
       {over > 0 && (
         <p className="excess" role="alert">
           <TriangleAlert size={13} aria-hidden />
           {memory.over > 0
-            ? `needs ${showBytes(memory.over)} more than it has`
-            : `${showBytes(memory.deviceOver)} more than ${device?.name ?? "the device"} has free`}
+            ? strings.placement.needsMoreThanItHas(showBytes(memory.over))
+            : strings.placement.moreThanHasFree(
+                showBytes(memory.deviceOver),
+                device?.name ?? strings.placement.theDevice,
+              )}
         </p>
       )}
       <dl className="legend">

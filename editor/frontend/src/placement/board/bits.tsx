@@ -4,12 +4,13 @@ import type { CSSProperties } from "react";
 import type { Problem } from "../../messages/answers";
 import { Button, Prose } from "../../ui/kit";
 import { rankColor } from "../model/ranks";
+import { strings } from "../../strings";
 
 /** A rank: its number in its colour. */
 export function RankMark({ rank }: { rank: number }) {
   return (
     <span className="wg-rank-mark" style={{ "--rank": rankColor(rank) } as CSSProperties}>
-      <span className="visually-hidden">rank </span>
+      <span className="visually-hidden">{strings.placement.rank3} </span>
       {rank}
     </span>
   );
@@ -34,7 +35,7 @@ export function ProblemList({ problems, actions }: ProblemsProps) {
   const codes = [...new Set(problems.map((problem) => problem.code))];
   const kinds = codes.map((code) => [code, problems.filter((problem) => problem.code === code)] as const);
   return (
-    <ul className="wg-place-problems" aria-label="Problems">
+    <ul className="wg-place-problems" aria-label={strings.placement.problems}>
       {kinds.map(([code, found]) =>
         found.length < MANY ? (
           found.map((problem) => (
@@ -46,7 +47,7 @@ export function ProblemList({ problems, actions }: ProblemsProps) {
               <summary>
                 <SeverityIcon problem={found[0]} />
                 <span>
-                  <b>{found.length} times:</b> <Prose text={found[0]?.message ?? ""} />
+                  <b>{strings.placement.times(found.length)}</b> <Prose text={found[0]?.message ?? ""} />
                 </span>
               </summary>
               <ul>
@@ -84,5 +85,11 @@ function ProblemNote({ problem, actions }: { problem: Problem; actions: Problems
 
 function SeverityIcon({ problem }: { problem: Problem | undefined }) {
   const Icon = problem?.severity === "error" ? CircleAlert : TriangleAlert;
-  return <Icon size={14} role="img" aria-label={problem?.severity === "error" ? "Error" : "Warning"} />;
+  return (
+    <Icon
+      size={14}
+      role="img"
+      aria-label={problem?.severity === "error" ? strings.placement.error : strings.placement.warning}
+    />
+  );
 }

@@ -5,6 +5,7 @@ import type { GraphDocument } from "../../document/types";
 import type { Action } from "./bits";
 import type { Chip, Lanes } from "../model/lanes";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
+import { strings } from "../../strings";
 
 /** Drop here for a rank of its own. */
 export const NEW_RANK = -1;
@@ -37,6 +38,6 @@ export const BoardContext = createContext<Board | null>(null);
 
 export function useBoard(): Board {
   const board = useContext(BoardContext);
-  if (!board) throw new Error("no placement is shown");
+  if (!board) throw new Error(strings.placement.noPlacementIsShown);
   return board;
 }

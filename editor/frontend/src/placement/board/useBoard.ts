@@ -12,6 +12,7 @@ import { lanesOf, moveChips, type Chip, type Lanes } from "../model/lanes";
 import { spotOf } from "../model/problems";
 import { placementInForce } from "../model/ranks";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
+import { strings } from "../../strings";
 
 /** Told by chips, and by the lane of what is not placed. */
 const NOTHING = { routes: [], handed: [] };
@@ -77,16 +78,16 @@ export function useBoardState(scope: readonly string[], wire: string | null, ope
     const known = rank === NEW_RANK || lanes.lanes.some((lane) => lane.rank === rank);
     if (fixed || !known || chips.length === 0) return;
     const names = [...new Set(chips.map((chip) => chip.node))];
-    const what = names.length === 1 ? String(names[0]) : `${names.length} components`;
+    const what = names.length === 1 ? String(names[0]) : strings.placement.componentsWithCount(names.length);
     let target = rank;
-    edit(`Move ${what}`, (current) => {
+    edit(strings.placement.move(what), (current) => {
       const grown = rank === NEW_RANK ? addRank(current, nextDevice(current, devices)) : { placement: current, rank };
       target = grown.rank;
       return moveChips(grown.placement, graph, chips, grown.rank);
     });
     setSelected(new Set(names.length > 1 ? names.map((name) => `${name}@${target}`) : []));
     focus.current = `${names[0]}@${target}`;
-    tell(`${what} moved to rank ${target}`);
+    tell(strings.placement.movedToRank(what, target));
   };
   const board: Board = {
     graph,
@@ -174,7 +175,7 @@ function useActions(edit: Edit): (problem: Problem) => Action[] {
       if (!of || !planned.plan) return [];
       if (problem.pointer.startsWith("/graph")) {
         const place = locate(of.graph, problem.pointer.slice("/graph".length));
-        return [{ label: "Show", run: () => go(editor, place) }];
+        return [{ label: strings.placement.show, run: () => go(editor, place) }];
       }
       if (!of.placement) return [];
       return fixesOf(problem, of.placement, of.graph, planned.plan).map((fix) => ({

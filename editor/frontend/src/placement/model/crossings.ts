@@ -5,6 +5,7 @@ import { readLink, readResult } from "../../document/names";
 import { at } from "../../document/pointer";
 import { entries, flat } from "../../document/tree";
 import type { GraphDocument, Stream } from "../../document/types";
+import { strings } from "../../strings";
 
 export interface Crossing {
   key: string;
@@ -25,11 +26,11 @@ export interface Crossing {
 }
 
 export const TRANSPORTS: Record<string, string> = {
-  local: "stays on the rank",
-  shm: "through shared memory",
-  inline: "inside the message, as it is small",
-  control: "to the client",
-  cuda_ipc: "from GPU to GPU",
+  local: strings.placement.staysOnTheRank,
+  shm: strings.placement.throughSharedMemory,
+  inline: strings.placement.insideTheMessage,
+  control: strings.placement.toTheClient,
+  cuda_ipc: strings.placement.fromGpuToGpu,
 };
 
 export function crossingsOf(

@@ -6,6 +6,7 @@ import { addRank, assign, removeRank, setDevice, setGroup, tidy } from "../../do
 import { named, spotOf } from "./problems";
 import { groupOf, ranksOfNode, walksOfNodes } from "../../document/placement/resolve";
 import type { PlacementDocument } from "../../document/placement/schema.generated";
+import { strings } from "../../strings";
 
 export interface Fix {
   label: string;
@@ -34,9 +35,9 @@ const MENDERS: Record<string, Mender> = {
     const group = index === null ? undefined : placement.groups[index];
     if (!group || index === null) return [];
     if (field === "host")
-      return [{ label: "Use this machine", placement: setGroup(placement, index, { host: null }) }];
+      return [{ label: strings.placement.useThisMachine, placement: setGroup(placement, index, { host: null }) }];
     const ranks = group.ranks.slice(0, 1);
-    const label = field === "replicas" ? "One copy" : "Width 1";
+    const label = field === "replicas" ? strings.placement.oneCopy : strings.placement.width1;
     return [{ label, placement: setGroup(placement, index, { ranks, tensor_parallel: 1, replicas: 1 }) }];
   },
   rank_count: (problem, placement, graph) => {
@@ -45,19 +46,23 @@ const MENDERS: Record<string, Mender> = {
     if (!group || index === null) return [];
     const rank = group.ranks[0] ?? 0;
     const fields = { ranks: [rank], tensor_parallel: 1, replicas: 1 };
-    return [{ label: `Only rank ${rank}`, placement: setGroup(placement, index, fields) }];
+    return [{ label: strings.placement.onlyRank(rank), placement: setGroup(placement, index, fields) }];
   },
   unknown_node: (_problem, placement, graph) => [
-    { label: "Remove names that are gone", placement: tidy(placement, graph) },
+    { label: strings.placement.removeNamesThatAreGone, placement: tidy(placement, graph) },
   ],
   unknown_walk: (_problem, placement, graph) => [
-    { label: "Remove names that are gone", placement: tidy(placement, graph) },
+    { label: strings.placement.removeNamesThatAreGone, placement: tidy(placement, graph) },
   ],
   unknown_rank: (problem, placement, graph) => unknownRank(problem, placement, graph),
-  rank_gap: (_problem, placement) => [{ label: "Number the ranks from 0", placement: renumbered(placement) }],
-  duplicate_rank: (_problem, placement) => [{ label: "Keep the first", placement: withoutTwins(placement) }],
+  rank_gap: (_problem, placement) => [
+    { label: strings.placement.numberTheRanksFrom0, placement: renumbered(placement) },
+  ],
+  duplicate_rank: (_problem, placement) => [
+    { label: strings.placement.keepTheFirst, placement: withoutTwins(placement) },
+  ],
   no_ranks: (_problem, placement, _graph, plan) => [
-    { label: "Add rank 0", placement: addRank(placement, plan.devices[0]?.name ?? "cpu").placement },
+    { label: strings.placement.addRank0, placement: addRank(placement, plan.devices[0]?.name ?? "cpu").placement },
   ],
   no_device: noDevice,
   unplaced: (problem, placement, graph) => unplaced(problem, placement, graph),
@@ -66,14 +71,18 @@ const MENDERS: Record<string, Mender> = {
   device_full: deviceFull,
   idle_rank: (problem, placement, graph) => {
     const { rank } = spotOf(problem, placement, graph);
-    return rank === null ? [] : [{ label: `Remove rank ${rank}`, placement: removeRank(placement, graph, rank) }];
+    return rank === null
+      ? []
+      : [{ label: strings.placement.removeRank(rank), placement: removeRank(placement, graph, rank) }];
   },
   idle_gpu: (problem, placement, graph) => {
     const { rank } = spotOf(problem, placement, graph);
-    return rank === null ? [] : [{ label: "Use the CPU", placement: setDevice(placement, rank, "cpu") }];
+    return rank === null
+      ? []
+      : [{ label: strings.placement.useTheCpu, placement: setDevice(placement, rank, "cpu") }];
   },
   other_graph: (_problem, placement, graph) => [
-    { label: `Make it for ${graph.name}`, placement: { ...placement, graph: graph.name } },
+    { label: strings.placement.make(graph.name), placement: { ...placement, graph: graph.name } },
   ],
 };
 
@@ -85,9 +94,13 @@ function unknownRank(problem: Problem, placement: PlacementDocument, graph: Grap
   const missing = group.ranks.find((rank) => !known.includes(rank));
   const device = placement.ranks.at(-1)?.device ?? "cpu";
   const added = addRank(placement, device);
-  const grow = added.rank === missing ? [{ label: `Add rank ${missing}`, placement: added.placement }] : [];
+  const grow =
+    added.rank === missing ? [{ label: strings.placement.addRank(missing), placement: added.placement }] : [];
   const lowest = Math.min(...known);
-  const move = { label: `Move to rank ${lowest}`, placement: setGroup(placement, index, { ranks: [lowest] }) };
+  const move = {
+    label: strings.placement.moveToRankWithLowest(lowest),
+    placement: setGroup(placement, index, { ranks: [lowest] }),
+  };
   return known.length > 0 ? [...grow, move] : grow;
 }
 
@@ -96,7 +109,7 @@ function noDevice(problem: Problem, placement: PlacementDocument, graph: GraphDo
   const { rank } = spotOf(problem, placement, graph);
   if (rank === null) return [];
   const here = plan.devices.map((device) => ({
-    label: `Use ${device.name}`,
+    label: strings.placement.use(device.name),
     placement: setDevice(placement, rank, device.name),
   }));
   const wanted = placement.ranks.flatMap(({ device }) =>
@@ -104,7 +117,7 @@ function noDevice(problem: Problem, placement: PlacementDocument, graph: GraphDo
   );
   const count = Math.max(0, ...wanted.map((number) => number + 1));
   const assumed = {
-    label: `Plan as if there were ${count} GPUs of 141 GB`,
+    label: strings.placement.planAsIfThereWere(count),
     placement: null,
     hardware: `${count}x141GB`,
   };
@@ -116,7 +129,7 @@ function unplaced(problem: Problem, placement: PlacementDocument, graph: GraphDo
   if (node === null) return [];
   const walks = (walksOfNodes(graph).get(node) ?? []).filter((walk) => groupOf(placement, node, walk) === null);
   return placement.ranks.slice(0, 4).map(({ rank }) => ({
-    label: `Place on rank ${rank}`,
+    label: strings.placement.placeOnRank(rank),
     placement: assign(placement, graph, [node], [rank], walks),
   }));
 }
@@ -132,7 +145,7 @@ function splitState(problem: Problem, placement: PlacementDocument, graph: Graph
     .map(([name]) => name);
   const ranks = [...new Set(bound.flatMap((node) => ranksOfNode(placement, node, walk)))].sort((a, b) => a - b);
   return ranks.map((rank) => ({
-    label: `All on rank ${rank} in ${walk}`,
+    label: strings.placement.allOnRank(rank, walk),
     placement: assign(placement, graph, bound, [rank], [walk]),
   }));
 }
@@ -155,7 +168,7 @@ function doesNotFit(problem: Problem, placement: PlacementDocument, graph: Graph
     device && said && memory * 2 ** 30 + used(device.name) <= device.free
       ? [
           {
-            label: `Give it ${memory} GiB`,
+            label: strings.placement.giveItGib(memory),
             placement: setGroup(placement, groups[0] ?? 0, { memory: `${memory}GiB` }),
           },
         ]
@@ -164,7 +177,10 @@ function doesNotFit(problem: Problem, placement: PlacementDocument, graph: Graph
   const roomy = said ? [] : others.filter((entry) => entry.free - used(entry.name) >= need);
   return [
     ...more,
-    ...roomy.map((entry) => ({ label: `Use ${entry.name}`, placement: setDevice(placement, rank, entry.name) })),
+    ...roomy.map((entry) => ({
+      label: strings.placement.use(entry.name),
+      placement: setDevice(placement, rank, entry.name),
+    })),
   ];
 }
 
@@ -180,14 +196,14 @@ function deviceFull(problem: Problem, placement: PlacementDocument, graph: Graph
       .filter((device) => device.free - taken(device.name) >= rank.capacity)
       .slice(0, 1)
       .map((device) => ({
-        label: `Rank ${rank.rank} to ${device.name}`,
+        label: strings.placement.rankWithName(rank.rank, device.name),
         placement: setDevice(placement, rank.rank, device.name),
       })),
   );
   const said = here.flatMap((rank) => groupsOn(placement, graph, rank.rank));
   const open = [...new Set(said)].reduce((changed, index) => setGroup(changed, index, { memory: null }), placement);
   const free = plan.devices.find((device) => device.name === name)?.free ?? 0;
-  return [...elsewhere, { label: `Take what is free (${showBytes(free)})`, placement: open }];
+  return [...elsewhere, { label: strings.placement.takeWhatIsFree(showBytes(free)), placement: open }];
 }
 
 /** The groups that put something on a rank. */

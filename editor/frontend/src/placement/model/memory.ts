@@ -1,5 +1,6 @@
 // What fills a rank's memory, for bars and estimates. Pure; bytes.
 import type { DeviceShown, PlanShown, RankShown } from "../../messages/answers";
+import { strings } from "../../strings";
 
 export type PartKind = "weights" | "kv" | "arena" | "workspace" | "graphs" | "margin" | "other";
 
@@ -33,13 +34,13 @@ export interface LaneMemory {
 }
 
 const KINDS: Record<PartKind, { label: string; about: string }> = {
-  weights: { label: "Weights", about: "read once, shared by all nodes of the rank that use them" },
-  kv: { label: "Cache", about: "tokens that requests keep in a state; more of it serves more requests at once" },
-  arena: { label: "Arena", about: "tensors on their way to other GPUs, which read them where they lie" },
-  workspace: { label: "Workspace", about: "of the component that takes most: one batch runs at a time" },
-  graphs: { label: "Graphs", about: "captured work of the GPU" },
-  margin: { label: "Margin", about: "driver, captured graphs and fragmentation" },
-  other: { label: "Other", about: "" },
+  weights: { label: strings.placement.weights, about: strings.placement.readOnceSharedByAll },
+  kv: { label: strings.placement.cache, about: strings.placement.tokensThatRequestsKeep },
+  arena: { label: strings.placement.arena, about: strings.placement.tensorsSentToOtherGpus },
+  workspace: { label: strings.placement.workspace, about: strings.placement.scratchMemoryOfTheLargest },
+  graphs: { label: strings.placement.graphs, about: strings.placement.capturedWorkOfTheGpu },
+  margin: { label: strings.placement.margin, about: strings.placement.driverCapturedGraphsAndFragmentation },
+  other: { label: strings.placement.other, about: "" },
 };
 
 const PART_KINDS = Object.keys(KINDS) as PartKind[];
@@ -109,11 +110,9 @@ export function parseMemory(text: string): { memory: number | string | null } | 
   if (trimmed === "") return { memory: null };
   if (/^\d+$/.test(trimmed)) {
     const bytes = Number(trimmed);
-    return bytes >= 1 && bytes < 2 ** 60
-      ? { memory: bytes }
-      : { error: "Write a size like 20GiB, or a share like 40%." };
+    return bytes >= 1 && bytes < 2 ** 60 ? { memory: bytes } : { error: strings.placement.writeASizeLike20gib };
   }
-  return SIZE.test(trimmed) ? { memory: trimmed } : { error: "Write a size like 20GiB, or a share like 40%." };
+  return SIZE.test(trimmed) ? { memory: trimmed } : { error: strings.placement.writeASizeLike20gib };
 }
 
 /** Hypothetical GPUs as text; null: it is no such text. */

@@ -9,39 +9,37 @@ import { Button, Dialog, Tabs, Prose } from "../../ui/kit";
 import { toBytes } from "../../api/base64";
 import { callOf, languagesOf, snippet, type Access, type FileUsed, type Language } from "./snippets";
 import type { Given, TaskShown } from "../model/types";
+import { strings } from "../../strings";
 
 const LABELS: Record<Language, string> = {
   curl: "curl",
-  python: "Python",
+  python: strings.play.python,
   openai: "OpenAI",
   socket: "WebSocket",
-  session: "Session",
-  cli: "Command line",
+  session: strings.play.session,
+  cli: strings.play.commandLine,
 };
 
-const REACHED =
-  "It finds the service that runs on its machine; for another one set `WALKGRAPH_URL` and `WALKGRAPH_TOKEN`.";
+const REACHED = strings.play.itFindsTheService;
 
 function aboutOf(language: Language, access: Access): string {
   const file = access.tokenFile;
-  const token = `${
-    file === null
-      ? "Set `WALKGRAPH_TOKEN` to the service's token"
-      : `The service's token is in \`${file}\` on its machine; \`WALKGRAPH_TOKEN\` goes before it`
-  }. Programs elsewhere should have a key of their own, from the page Keys.`;
+  const token = strings.play.programsElsewhereShouldHave(
+    file === null ? strings.play.setWalkgraphToken : strings.play.theServicesToken(file),
+  );
   switch (language) {
     case "curl":
       return token;
     case "python":
-      return `Needs the package \`walkgraph\`. ${REACHED}`;
+      return strings.play.needsThePackageWalkgraph(REACHED);
     case "openai":
-      return `Needs the package \`openai\`. ${token}`;
+      return strings.play.needsThePackageOpenai(token);
     case "socket":
-      return `Every output comes as it is made; closing the socket ends the run. Needs the package \`websockets\`. ${token}`;
+      return strings.play.everyOutputComes(token);
     case "session":
-      return `What the task keeps stays between the requests of a session. Needs the package \`walkgraph\`. ${REACHED}`;
+      return strings.play.theTasksStateIsKept(REACHED);
     case "cli":
-      return `Writes a picture or sound to a file beside you. ${REACHED}`;
+      return strings.play.writesAPictureOrSound(REACHED);
   }
 }
 
@@ -62,10 +60,10 @@ export function SnippetDialog({ task, given, version, onClose }: Props) {
   const language = languages.includes(chosen) ? chosen : "curl";
   const { text, files } = snippet(language, call);
   return (
-    <Dialog title="The same call from your code" onClose={onClose}>
+    <Dialog title={strings.play.theSameCallFromYour} onClose={onClose}>
       <div className="wg-play-snippet">
         <Tabs
-          label="Language"
+          label={strings.play.language}
           value={language}
           onChange={choose}
           tabs={languages.map((value) => ({ value, label: LABELS[value] }))}
@@ -74,7 +72,7 @@ export function SnippetDialog({ task, given, version, onClose }: Props) {
           <pre aria-label={LABELS[language]} tabIndex={0}>
             {text}
           </pre>
-          <CopyButton text={text} label="Copy the call" />
+          <CopyButton text={text} label={strings.play.copyTheCall} />
         </div>
         {files.length > 0 && <Files files={files} />}
         <p className="wg-play-hint">
@@ -87,14 +85,14 @@ export function SnippetDialog({ task, given, version, onClose }: Props) {
 
 function Files({ files }: { files: readonly FileUsed[] }) {
   return (
-    <div className="files" role="group" aria-label="Files that it reads">
-      <span>It reads</span>
+    <div className="files" role="group" aria-label={strings.play.filesThatItReads}>
+      <span>{strings.play.itReads}</span>
       {files.map((file) => (
-        <Button key={file.name} aria-label={`Save ${file.name}`} onClick={() => saved(file)}>
+        <Button key={file.name} aria-label={strings.play.save(file.name)} onClick={() => saved(file)}>
           <Download size={13} aria-hidden /> {file.name}
         </Button>
       ))}
-      <span>Save what the form holds beside it, or write paths of your own.</span>
+      <span>{strings.play.saveTheFormsFilesBeside}</span>
     </div>
   );
 }

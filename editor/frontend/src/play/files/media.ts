@@ -3,6 +3,7 @@ import { toBase64, toBytes } from "../../api/base64";
 import type { Media } from "../model/types";
 import type { ValueShown } from "../../messages/answers";
 import { concatenated, mixed, readWav, writeWav, type Sound } from "./wav";
+import { strings } from "../../strings";
 
 /** Pictures that the service reads as they are; others become PNG here. */
 const PICTURES = ["image/png", "image/jpeg", "image/webp"];
@@ -21,8 +22,8 @@ export function fits(modality: string, mime: string): boolean {
 /** Raises Error with a sentence for the user. */
 export async function mediaOf(file: Blob, modality: string, name: string): Promise<Media> {
   if (!fits(modality, file.type))
-    throw new Error(`this is no ${words(modality)}; it is ${file.type || "of unknown type"}`);
-  if (file.size > MOST_BYTES) throw new Error("this file is larger than 24 MB; make it smaller");
+    throw new Error(strings.play.thisIsNotAFile(words(modality), file.type || strings.play.ofUnknownType));
+  if (file.size > MOST_BYTES) throw new Error(strings.play.thisFileIsLargerThan);
   if (modality === "image") {
     const seen = await picture(file);
     if (!PICTURES.includes(file.type)) return pngOf(seen, name);
@@ -41,7 +42,7 @@ async function picture(file: Blob): Promise<ImageBitmap> {
   try {
     return await createImageBitmap(file);
   } catch {
-    throw new Error("this picture can't be read; save it again, as PNG or JPEG");
+    throw new Error(strings.play.thisPictureCantBeRead);
   }
 }
 
@@ -50,7 +51,7 @@ async function decoded(file: Blob): Promise<AudioBuffer> {
   try {
     return await context.decodeAudioData(await file.arrayBuffer());
   } catch {
-    throw new Error("this sound can't be read; save it again, as WAV, FLAC or OGG");
+    throw new Error(strings.play.thisSoundCantBeRead);
   } finally {
     await context.close();
   }
@@ -79,10 +80,10 @@ export function frameOf(video: HTMLVideoElement): Promise<Media> {
 /** Why the camera or the microphone can't be had. */
 export function denial(error: unknown, what: "camera" | "microphone"): string {
   const name = error instanceof DOMException ? error.name : "";
-  if (name === "NotAllowedError") return `the browser was told not to use the ${what}; allow it in the address bar`;
-  if (name === "NotFoundError") return `no ${what} was found; connect one`;
-  if (navigator.mediaDevices === undefined) return `a browser gives the ${what} to https and localhost pages alone`;
-  return `the ${what} can't be used now; another program may hold it`;
+  if (name === "NotAllowedError") return strings.play.theBrowserBlocksTheAllow(what);
+  if (name === "NotFoundError") return strings.play.noWasFoundConnectOne(what);
+  if (navigator.mediaDevices === undefined) return strings.play.browsersAllowTheOnHttps(what);
+  return strings.play.theCantBeUsedNow(what);
 }
 
 /** Records until `stop`, which gives the sound as 16-bit WAV. */

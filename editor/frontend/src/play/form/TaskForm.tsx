@@ -9,6 +9,7 @@ import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, typ
 import { fits, mediaOf, words } from "../files/media";
 import type { RunOptions } from "../runs/session";
 import type { Given, Part, TaskShown } from "../model/types";
+import { strings } from "../../strings";
 
 interface Props {
   task: TaskShown;
@@ -58,7 +59,7 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
   return (
     <form
       className="wg-play-form"
-      aria-label={`${task.label || labelOf(task.name)}: inputs`}
+      aria-label={strings.play.inputs(task.label || labelOf(task.name))}
       onSubmit={(event) => event.preventDefault()}
       onKeyDown={keys}
       onPaste={paste}
@@ -72,7 +73,7 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
               checked={given.ordered}
               onChange={(event) => onChange((before) => ({ ...before, ordered: event.target.checked }))}
             />
-            In an order of my own
+            {strings.play.inMyOwnOrder}
           </label>
         )}
         {told["all"] && (
@@ -81,9 +82,9 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
           </div>
         )}
         <div className="wg-play-head">
-          <h2>Parameters</h2>
-          <Button kind="quiet" onClick={onReset} aria-label="Back to the defaults">
-            <RotateCcw size={13} aria-hidden /> Reset
+          <h2>{strings.play.parameters}</h2>
+          <Button kind="quiet" onClick={onReset} aria-label={strings.play.backToTheDefaults}>
+            <RotateCcw size={13} aria-hidden /> {strings.play.reset}
           </Button>
         </div>
         <SeedField
@@ -106,7 +107,7 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
         {children}
         {busy ? (
           <Button kind="danger" className="wide" onClick={onStop}>
-            <Square size={14} aria-hidden /> Stop
+            <Square size={14} aria-hidden /> {strings.play.stop}
           </Button>
         ) : (
           <div className="split">
@@ -118,14 +119,15 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
               aria-keyshortcuts="Control+Enter Meta+Enter"
               onClick={() => run()}
             >
-              <PlayIcon size={14} aria-hidden /> Run <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
+              <PlayIcon size={14} aria-hidden /> {strings.play.run} <kbd aria-hidden>{shown("Mod+Enter")}</kbd>
             </Button>
             <OtherRuns disabled={blocked !== null} onRun={run} />
           </div>
         )}
         {(blocked || (asked && count > 0)) && (
           <div className="wg-play-fault" role="alert">
-            {blocked ?? `${count === 1 ? "One thing is" : `${count} things are`} missing or wrong above.`}
+            {blocked ??
+              strings.play.missingOrWrongAbove(count === 1 ? strings.play.oneThing : strings.play.things(count))}
           </div>
         )}
       </div>
@@ -137,15 +139,15 @@ export function TaskForm({ task, given, busy, blocked, onChange, onReset, onRun,
 function OtherRuns({ disabled, onRun }: { disabled: boolean; onRun: (options: RunOptions) => void }) {
   const [menu, setMenu] = useState<{ x: number; y: number } | null>(null);
   const entries = [
-    { label: "Run paused: step it from its first call", run: () => onRun({ hold: true }) },
-    { label: "Run recorded: keep all values to compare", run: () => onRun({ record: true }) },
-    { label: "Run paused and recorded", run: () => onRun({ hold: true, record: true }) },
+    { label: strings.play.runPausedStep, run: () => onRun({ hold: true }) },
+    { label: strings.play.runRecordedKeepAllValues, run: () => onRun({ record: true }) },
+    { label: strings.play.runPausedAndRecorded, run: () => onRun({ hold: true, record: true }) },
   ];
   return (
     <>
       <IconButton
         kind="primary"
-        label="Other ways to start"
+        label={strings.play.otherWaysToStart}
         aria-haspopup="menu"
         aria-expanded={menu !== null}
         disabled={disabled}
@@ -192,7 +194,7 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
       <fieldset key={name} className="wg-play-input">
         <legend>
           <Kind modality={declared.modality} /> {label}
-          {declared.optional && <span className="aside">optional</span>}
+          {declared.optional && <span className="aside">{strings.play.optional}</span>}
         </legend>
         {parts.map((part, index) => (
           <PartRow
@@ -208,7 +210,8 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
         ))}
         {(declared.many || parts.length === 0) && (
           <Button kind="quiet" className="add" onClick={add}>
-            <Plus size={13} aria-hidden /> {parts.length === 0 ? `Add ${label.toLowerCase()}` : "Another"}
+            <Plus size={13} aria-hidden />{" "}
+            {parts.length === 0 ? strings.play.add(label.toLowerCase()) : strings.play.another}
           </Button>
         )}
         <div className={fault ? "wg-play-fault" : "wg-play-hint"} role={fault ? "alert" : undefined}>
@@ -231,16 +234,16 @@ function OrderedInputs({ task, given, faults, onChange, changePart, onRun }: Lis
   const missing = Object.entries(faults).filter(([key]) => key.startsWith("input:"));
   return (
     <fieldset className="wg-play-input ordered">
-      <legend>Inputs, in the order in which they are read</legend>
+      <legend>{strings.play.inputsInTheOrder}</legend>
       {given.parts.map((part, index) => (
         <div key={part.key} className="ordered-row">
           <div className="order">
             <span>{index + 1}</span>
-            <IconButton label={`Move ${index + 1} up`} disabled={index === 0} onClick={() => move(index, -1)}>
+            <IconButton label={strings.play.moveUp(index + 1)} disabled={index === 0} onClick={() => move(index, -1)}>
               <ArrowUp size={13} />
             </IconButton>
             <IconButton
-              label={`Move ${index + 1} down`}
+              label={strings.play.moveDown(index + 1)}
               disabled={index === given.parts.length - 1}
               onClick={() => move(index, 1)}
             >
@@ -268,7 +271,7 @@ function OrderedInputs({ task, given, faults, onChange, changePart, onRun }: Lis
           setMenu({ x: box.left, y: box.bottom });
         }}
       >
-        <Plus size={13} aria-hidden /> Add
+        <Plus size={13} aria-hidden /> {strings.play.add2}
       </Button>
       {missing.map(([key, fault]) => (
         <div key={key} className="wg-play-fault" role="alert">
@@ -305,7 +308,7 @@ function PartRow({ part, label, titled, fault, removable, onRemove, onChange, on
         <Widget part={part} label={label} fault={fault} onChange={onChange} onRun={onRun} />
       </div>
       {removable && (
-        <IconButton label={`Remove ${label}`} onClick={onRemove}>
+        <IconButton label={strings.play.remove(label)} onClick={onRemove}>
           <X size={14} />
         </IconButton>
       )}
@@ -341,7 +344,12 @@ async function pasted(task: TaskShown, file: File): Promise<Part | null> {
   if (!found) return null;
   const [name, declared] = found;
   try {
-    return newPart(name, declared, "", await mediaOf(file, declared.modality, `pasted ${words(declared.modality)}`));
+    return newPart(
+      name,
+      declared,
+      "",
+      await mediaOf(file, declared.modality, strings.play.pasted(words(declared.modality))),
+    );
   } catch {
     return null;
   }

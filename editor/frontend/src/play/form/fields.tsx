@@ -8,6 +8,7 @@ import { dataUrl, denial, frameOf, mediaOf, Recorder, words } from "../files/med
 import { parseNumbers, shapeWords } from "../model/numbers";
 import { Range } from "../../ui/Range";
 import type { Media, ParamShown, Part, Scalar, Seed } from "../model/types";
+import { strings } from "../../strings";
 
 /** A description, what stands in backticks as code. */
 // ── parts of inputs ─────────────────────────────────────────────────────────────────────────────
@@ -45,7 +46,7 @@ export function NumbersPart({ part, label, fault, onChange }: PartProps) {
         aria-invalid={Boolean(fault)}
         rows={3}
         spellCheck={false}
-        placeholder="0.1 0.2 0.3 — one row a line, or JSON"
+        placeholder={strings.play.n010203OneRowALine}
         value={part.text}
         onChange={(event) => onChange({ text: event.target.value })}
       />
@@ -65,7 +66,7 @@ export function MediaPart({ part, label, onChange }: PartProps) {
   const chooser = useRef<HTMLInputElement>(null);
   const take = async (file: Blob & { name?: string }) => {
     try {
-      onChange({ media: await mediaOf(file, part.modality, file.name ?? `pasted ${words(part.modality)}`) });
+      onChange({ media: await mediaOf(file, part.modality, file.name ?? strings.play.pasted(words(part.modality))) });
       setProblem(null);
     } catch (error) {
       setProblem((error as Error).message);
@@ -92,23 +93,23 @@ export function MediaPart({ part, label, onChange }: PartProps) {
       {part.media ? (
         <MediaShown media={part.media} onClear={() => onChange({ media: null })} />
       ) : (
-        <p>Drop or paste a {words(part.modality)} here</p>
+        <p>{strings.play.dropOrPasteAHere(words(part.modality))}</p>
       )}
       <div className="buttons">
         <input
           ref={chooser}
           type="file"
           hidden
-          aria-label={`${label}: file`}
+          aria-label={strings.play.file(label)}
           accept={ACCEPT[part.modality]}
           onChange={chosen}
         />
-        <Button aria-label={`${label}: choose a file`} onClick={() => chooser.current?.click()}>
-          <FileUp size={14} aria-hidden /> {part.media ? "Replace" : "File"}
+        <Button aria-label={strings.play.chooseAFile(label)} onClick={() => chooser.current?.click()}>
+          <FileUp size={14} aria-hidden /> {part.media ? strings.play.replace : strings.play.file2}
         </Button>
         {part.modality === "image" && (
-          <Button aria-label={`${label}: take a picture`} onClick={() => setLive(true)}>
-            <Camera size={14} aria-hidden /> Camera
+          <Button aria-label={strings.play.takeAPicture(label)} onClick={() => setLive(true)}>
+            <Camera size={14} aria-hidden /> {strings.play.camera}
           </Button>
         )}
         {part.modality === "audio" && (
@@ -135,7 +136,7 @@ function MediaShown({ media, onClear }: { media: Media; onClear: () => void }) {
       <span className="about" title={media.name}>
         {media.name} · {size}
       </span>
-      <IconButton label={`Remove ${media.name}`} onClick={onClear}>
+      <IconButton label={strings.play.remove(media.name)} onClick={onClear}>
         <X size={14} />
       </IconButton>
     </div>
@@ -171,11 +172,11 @@ function Webcam({ onClose, onTaken }: { onClose: () => void; onTaken: (media: Me
       disabled={!ready}
       onClick={() => void (video.current && frameOf(video.current).then(onTaken))}
     >
-      <Camera size={14} aria-hidden /> Take picture
+      <Camera size={14} aria-hidden /> {strings.play.takePicture}
     </Button>
   );
   return (
-    <Dialog title="Camera" onClose={onClose} footer={footer}>
+    <Dialog title={strings.play.camera} onClose={onClose} footer={footer}>
       {problem ? (
         <p className="wg-play-fault" role="alert">
           {problem}
@@ -187,7 +188,7 @@ function Webcam({ onClose, onTaken }: { onClose: () => void; onTaken: (media: Me
           autoPlay
           muted
           playsInline
-          aria-label="What the camera sees"
+          aria-label={strings.play.whatTheCameraSees}
           onLoadedData={() => setReady(true)}
         />
       )}
@@ -231,15 +232,15 @@ function Microphone({ label, onMade, onProblem }: MicrophoneProps) {
   };
   if (!recorder) {
     return (
-      <Button aria-label={`${label}: record`} onClick={() => void start()}>
-        <Mic size={14} aria-hidden /> Record
+      <Button aria-label={strings.play.record(label)} onClick={() => void start()}>
+        <Mic size={14} aria-hidden /> {strings.play.record2}
       </Button>
     );
   }
   return (
-    <Button kind="danger" aria-label={`${label}: end the recording`} onClick={() => void stop()}>
-      <Square size={14} aria-hidden /> Stop
-      <meter min={0} max={1} value={level} aria-label="Loudness" />
+    <Button kind="danger" aria-label={strings.play.endTheRecording(label)} onClick={() => void stop()}>
+      <Square size={14} aria-hidden /> {strings.play.stop}
+      <meter min={0} max={1} value={level} aria-label={strings.play.loudness} />
     </Button>
   );
 }
@@ -259,7 +260,10 @@ export function ParamField({ name, param, value, fault, onChange }: ParamProps) 
   const label = labelOf(name);
   const changed = value !== undefined && value !== param.default;
   const reset = changed && param.default !== null && (
-    <IconButton label={`${label}: back to ${String(param.default)}`} onClick={() => onChange(undefined)}>
+    <IconButton
+      label={strings.play.resetWithDefault(label, String(param.default))}
+      onClick={() => onChange(undefined)}
+    >
       <RotateCcw size={12} />
     </IconButton>
   );
@@ -290,7 +294,7 @@ export function ParamField({ name, param, value, fault, onChange }: ParamProps) 
             <div className="wg-play-number">
               {slider && (
                 <Range
-                  aria-label={`${label}, slider`}
+                  aria-label={strings.play.slider(label)}
                   {...slider}
                   value={unreadable ? slider.min : shown}
                   onChange={onChange}
@@ -385,26 +389,26 @@ export function SeedField({
   const draw = () =>
     onChange({ text: String(Math.floor(Math.random() * Math.min(MAX_SEED, 2 ** 32))), locked: true });
   const hint = seed.locked
-    ? "Every run uses this seed."
+    ? strings.play.everyRunUsesThisSeed
     : seed.text
-      ? "Of the last run; the next draws another."
-      : "Drawn anew for each run.";
+      ? strings.play.seedOfTheLastRun
+      : strings.play.aNewSeedForEach;
   return (
-    <Field label="Seed" hint={hint} error={fault ?? null}>
+    <Field label={strings.play.seed2} hint={hint} error={fault ?? null}>
       {(props) => (
         <div className={`wg-play-seed ${seed.locked ? "locked" : ""}`}>
           <Input
             {...props}
             inputMode="numeric"
-            placeholder="drawn"
+            placeholder={strings.play.random}
             value={seed.text}
             onChange={(event) => onChange({ text: event.target.value, locked: event.target.value !== "" })}
           />
-          <IconButton label="Draw a seed" onClick={draw}>
+          <IconButton label={strings.play.drawASeed} onClick={draw}>
             <Dices size={15} />
           </IconButton>
           <IconButton
-            label={seed.locked ? "Unlock the seed" : "Keep this seed"}
+            label={seed.locked ? strings.play.unlockTheSeed : strings.play.keepThisSeed}
             aria-pressed={seed.locked}
             disabled={seed.text === ""}
             onClick={() => onChange({ ...seed, locked: !seed.locked })}

@@ -2,6 +2,7 @@
 import { parseNumbers } from "./numbers";
 import { PREVIEW } from "./results";
 import type { Body, Given, InputShown, Media, ParamShown, Part, Scalar, TaskShown } from "./types";
+import { strings } from "../../strings";
 
 const MEDIA = ["image", "audio", "video", "bytes"] as const;
 export const MAX_SEED = Number.MAX_SAFE_INTEGER;
@@ -135,8 +136,8 @@ export function judge(task: TaskShown, given: Given): Faults {
   const faults: Record<string, string> = {};
   for (const [name, declared] of Object.entries(task.inputs)) {
     const count = given.parts.filter((part) => part.input === name && !isEmpty(part)).length;
-    if (count === 0 && !declared.optional) faults[`input:${name}`] = `${wanted(declared)} is needed`;
-    if (count > 1 && !declared.many) faults[`input:${name}`] = "only one can be given; remove the others";
+    if (count === 0 && !declared.optional) faults[`input:${name}`] = strings.play.isNeeded(wanted(declared));
+    if (count > 1 && !declared.many) faults[`input:${name}`] = strings.play.onlyOneCanBeGiven;
   }
   for (const part of given.parts) {
     if (widgetOf(part.modality) !== "numbers" || isEmpty(part)) continue;
@@ -157,34 +158,42 @@ export function judge(task: TaskShown, given: Given): Faults {
 }
 
 function wanted(declared: InputShown): string {
-  const words: Record<string, string> = { text: "a text", image: "a picture", audio: "a sound", video: "a video" };
-  return words[declared.modality] ?? (declared.modality === "bytes" ? "a file" : "a list of numbers");
+  const words: Record<string, string> = {
+    text: strings.play.aText,
+    image: strings.play.aPicture,
+    audio: strings.play.aSound,
+    video: strings.play.aVideo,
+  };
+  return (
+    words[declared.modality] ?? (declared.modality === "bytes" ? strings.play.aFile : strings.play.aListOfNumbers)
+  );
 }
 
 export function paramFault(param: ParamShown, value: Scalar | null | undefined): string | null {
-  if (value === null || value === undefined) return param.type === "string" ? "type a text" : "type a number";
-  if (param.choices.length > 0) return param.choices.includes(value) ? null : "choose one of the list";
-  if (param.type === "boolean") return typeof value === "boolean" ? null : "choose yes or no";
-  if (param.type === "string") return typeof value === "string" ? null : "type a text";
-  if (typeof value !== "number" || !Number.isFinite(value)) return "type a number";
-  if (param.type === "integer" && !Number.isInteger(value)) return "type a whole number";
-  if (param.min !== null && value < param.min) return `at least ${param.min}`;
-  if (param.max !== null && value > param.max) return `at most ${param.max}`;
+  if (value === null || value === undefined)
+    return param.type === "string" ? strings.play.typeAText : strings.play.typeANumber;
+  if (param.choices.length > 0) return param.choices.includes(value) ? null : strings.play.chooseOneOfTheList;
+  if (param.type === "boolean") return typeof value === "boolean" ? null : strings.play.chooseYesOrNo;
+  if (param.type === "string") return typeof value === "string" ? null : strings.play.typeAText;
+  if (typeof value !== "number" || !Number.isFinite(value)) return strings.play.typeANumber;
+  if (param.type === "integer" && !Number.isInteger(value)) return strings.play.typeAWholeNumber;
+  if (param.min !== null && value < param.min) return strings.play.atLeast(param.min);
+  if (param.max !== null && value > param.max) return strings.play.atMost(param.max);
   return null;
 }
 
 function seedFault(text: string): string | null {
-  if (!/^\d+$/.test(text.trim())) return "type a whole number, 0 or more";
-  return Number(text) > MAX_SEED ? `at most ${MAX_SEED}` : null;
+  if (!/^\d+$/.test(text.trim())) return strings.play.typeAWholeNumber0;
+  return Number(text) > MAX_SEED ? strings.play.atMost(MAX_SEED) : null;
 }
 
 function wholeFault(given: Given): string | null {
   const sent = given.parts.filter((part) => !isEmpty(part));
-  if (sent.length > MOST_PARTS) return `at most ${MOST_PARTS} values can be sent`;
+  if (sent.length > MOST_PARTS) return strings.play.atMostValuesCan(MOST_PARTS);
   const media = sent.filter((part) => part.media !== null);
-  if (media.length > MOST_MEDIA) return `at most ${MOST_MEDIA} pictures and sounds can be sent`;
+  if (media.length > MOST_MEDIA) return strings.play.atMostPicturesAndSounds(MOST_MEDIA);
   const bytes = media.reduce((sum, part) => sum + (part.media?.data.length ?? 0), 0);
-  return bytes > MOST_BODY_BYTES - 100_000 ? "the files are too large together; 24 MB can be sent" : null;
+  return bytes > MOST_BODY_BYTES - 100_000 ? strings.play.theFilesAreTooLarge : null;
 }
 
 // ── the request ─────────────────────────────────────────────────────────────────────────────────

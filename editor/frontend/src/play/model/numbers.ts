@@ -1,6 +1,7 @@
 // Numbers that a person types or pastes, and tensors that come out. Pure.
 import { toBytes } from "../../api/base64";
 import type { ValueShown } from "../../messages/answers";
+import { strings } from "../../strings";
 
 const MOST = 100_000;
 
@@ -9,13 +10,13 @@ export type Numbers = { ok: true; value: unknown[]; shape: number[] } | { ok: fa
 /** JSON (nested lists of one shape), or lines of numbers with spaces or commas between: one line a row. */
 export function parseNumbers(text: string): Numbers {
   const trimmed = text.trim();
-  if (trimmed === "") return { ok: false, message: "type numbers: `0.1 0.2`, one row a line, or JSON" };
+  if (trimmed === "") return { ok: false, message: strings.play.typeNumbers0102 };
   let value: unknown;
   if (trimmed.startsWith("[")) {
     try {
       value = JSON.parse(trimmed);
     } catch {
-      return { ok: false, message: "this is no JSON list; check its brackets and commas" };
+      return { ok: false, message: strings.play.thisIsNotAJsonList };
     }
   } else {
     const rows = trimmed.split("\n").map((line) =>
@@ -29,10 +30,10 @@ export function parseNumbers(text: string): Numbers {
     value = kept.length === 1 ? kept[0] : kept;
   }
   const shape = shapeOf(value);
-  if (!shape) return { ok: false, message: "these must be numbers, all rows of one length" };
+  if (!shape) return { ok: false, message: strings.play.theseMustBeNumbersAll };
   const count = shape.reduce((product, side) => product * side, 1);
-  if (count === 0) return { ok: false, message: "type at least one number" };
-  if (count > MOST) return { ok: false, message: `at most ${MOST} numbers can be sent` };
+  if (count === 0) return { ok: false, message: strings.play.typeAtLeastOneNumber };
+  if (count > MOST) return { ok: false, message: strings.play.atMostNumbersCan(MOST) };
   return { ok: true, value: value as unknown[], shape };
 }
 
@@ -46,7 +47,7 @@ function shapeOf(value: unknown): number[] | null {
 
 /** `[4, 7]` -> `4 × 7 numbers`. */
 export function shapeWords(shape: readonly number[]): string {
-  return shape.length === 1 && shape[0] === 1 ? "1 number" : `${shape.join(" × ")} numbers`;
+  return shape.length === 1 && shape[0] === 1 ? "1 number" : strings.play.numbers(shape.join(" × "));
 }
 
 export interface Tensor {

@@ -1,47 +1,50 @@
 // Errors, figures and differences in words. Pure.
 import { showSeconds } from "../../ui/words";
 import type { Given, Result, RunError, TaskShown } from "./types";
+import { strings } from "../../strings";
 
 /** What to do about an error of a run, by its code. */
 const ADVICE: Record<string, string> = {
-  invalid_input: "Change that and run again.",
-  not_found: "Choose another deployment or task; this one is gone.",
-  conflict: "Wait until the other change is through, then run again.",
-  refused: "The deployment can't do this. Lower the parameters, or deploy it with other settings.",
-  overloaded: "The queue is full. Wait a moment and run again.",
-  cancelled: "It was stopped. Run it again when you like.",
-  deadline_exceeded: "It took longer than allowed. Ask for less: fewer steps, fewer tokens, smaller pictures.",
-  worker_lost: "A worker ended. It is started anew; wait until the deployment is ready and run again.",
-  stalled: "It waited for a value that can't come any more. Run it again; report it if it stays.",
-  out_of_memory: "Ask for less at once: smaller pictures, fewer tokens, a smaller context.",
-  numeric_error: "A node made numbers that are none. Try another seed or milder parameters.",
-  node_error: "A node failed. Open it in the graph and look at its parameters and inputs.",
-  stream_error: "A stream between nodes ended early. Run again; if it stays, look at the stream in the graph.",
-  shutting_down: "The service is stopping. Start it again, then run again.",
-  internal_error: "The service failed. Its log says more; run again, and report it if it stays.",
-  offline: "The service does not answer. Start it with `walkgraph up`, then run again.",
+  invalid_input: strings.play.changeThatAndRunAgain,
+  not_found: strings.play.chooseAnotherDeploymentOrTask,
+  conflict: strings.play.waitUntilTheOtherChange,
+  refused: strings.play.theDeploymentCantDoThis,
+  overloaded: strings.play.theQueueIsFullWait,
+  cancelled: strings.play.itWasStoppedRun,
+  deadline_exceeded: strings.play.itTookLongerThanAllowed,
+  worker_lost: strings.play.aWorkerProcessEnded,
+  stalled: strings.play.itWaitedForAValue,
+  out_of_memory: strings.play.askForLessAtOnce,
+  numeric_error: strings.play.aNodeComputedNan,
+  node_error: strings.play.aNodeFailedOpen,
+  stream_error: strings.play.aStreamBetweenNodesEnded,
+  shutting_down: strings.play.theServiceIsStoppingStart,
+  internal_error: strings.play.theServiceFailedSee,
+  offline: strings.play.theServiceDoesNotAnswer,
 };
 
 export function adviceFor(error: RunError): string {
-  return ADVICE[error.code] ?? (error.retryable ? "Trying again can help." : "Look at the service's log.");
+  return (
+    ADVICE[error.code] ?? (error.retryable ? strings.play.tryingAgainCanHelp : strings.play.lookAtTheServicesLog)
+  );
 }
 
 /** `in llm, Walk decode, iteration 3 · 1, rank 0`. */
 export function placeOf(error: RunError): string {
   const at = [
-    error.node ? `node ${error.node}` : "",
-    error.walk ? `Walk ${error.walk}` : "",
-    error.iteration?.length ? `iteration ${error.iteration.map((index) => index + 1).join(" · ")}` : "",
-    typeof error.rank === "number" ? `rank ${error.rank}` : "",
+    error.node ? strings.play.nodeWithNode(error.node) : "",
+    error.walk ? strings.play.walk(error.walk) : "",
+    error.iteration?.length ? strings.play.iteration(error.iteration.map((index) => index + 1).join(" · ")) : "",
+    typeof error.rank === "number" ? strings.play.rankWithRank(error.rank) : "",
   ];
   return at.filter(Boolean).join(", ");
 }
 
 /** Of a run that is done, why no output is shown. */
 export function whyNothing(task: Pick<TaskShown, "outputs"> | null, { lost }: Pick<Result, "lost">): string {
-  if (task?.outputs.length === 0) return "This task has no outputs: it changes what its session keeps.";
-  if (lost) return "Its outputs are no longer kept. Run it again with the same seed to see them.";
-  return "It sent none of its outputs: with these inputs and parameters nothing led to one.";
+  if (task?.outputs.length === 0) return strings.play.thisTaskHasNoOutputs;
+  if (lost) return strings.play.itsOutputsAreNoLonger;
+  return strings.play.itSentNoOutputs;
 }
 
 /** What went in, in one line. */

@@ -10,6 +10,7 @@ import { movingPng } from "../files/png";
 import { Range } from "../../ui/Range";
 import type { Made, OutputShown } from "../model/types";
 import { UseButton, type Use } from "./UseButton";
+import { strings } from "../../strings";
 
 /** Pixels; what is narrower shows them, as drawings of few pixels are meant to. */
 const SMALL = 100;
@@ -53,15 +54,17 @@ export function Film({ output, over, onSave, uses }: Props) {
     <section className="wg-play-output film" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        <span className="tag">{over ? `${made.length + left} pictures` : `live, picture ${made.length + left}`}</span>
-        {left > 0 && <span className="tag">{left} in the middle left out</span>}
-        {over && <UseButton name={`picture ${at + 1}`} made={shown} uses={uses} />}
+        <span className="tag">
+          {over ? strings.play.pictures(made.length + left) : strings.play.livePicture(made.length + left)}
+        </span>
+        {left > 0 && <span className="tag">{strings.play.inTheMiddleOmitted(left)}</span>}
+        {over && <UseButton name={strings.play.picture(at + 1)} made={shown} uses={uses} />}
         {over && last > 0 && (
-          <IconButton label="Download the film, as a PNG that moves" onClick={save}>
+          <IconButton label={strings.play.downloadTheFilm} onClick={save}>
             <Clapperboard size={14} />
           </IconButton>
         )}
-        <IconButton label={`Download picture ${at + 1}`} onClick={() => onSave(output, shown)}>
+        <IconButton label={strings.play.downloadPicture(at + 1)} onClick={() => onSave(output, shown)}>
           <Download size={14} />
         </IconButton>
       </header>
@@ -71,7 +74,7 @@ export function Film({ output, over, onSave, uses }: Props) {
       >
         <img
           src={dataUrl(shown.value)}
-          alt={`${labelOf(output.name)}, picture ${at + 1} of ${made.length}`}
+          alt={strings.play.pictureWithCount(labelOf(output.name), at + 1, made.length)}
           onLoad={({ currentTarget: { naturalWidth: width, naturalHeight: height } }) =>
             setSize((before) => {
               const ratio = width / (height || 1);
@@ -83,15 +86,13 @@ export function Film({ output, over, onSave, uses }: Props) {
       {last > 0 && (
         <div className={`reel ${over ? "" : "coming"}`}>
           {over && (
-            <IconButton label={playing ? "Pause" : "Play"} onClick={toggle}>
+            <IconButton label={playing ? strings.play.pause : strings.play.play} onClick={toggle}>
               {playing ? <Pause size={14} /> : <Play size={14} />}
             </IconButton>
           )}
-          <span>
-            {at + 1} of {made.length}
-          </span>
+          <span>{strings.play.of(at + 1, made.length)}</span>
           <Range
-            aria-label="Picture shown"
+            aria-label={strings.play.pictureShown}
             min={0}
             max={last}
             value={at}

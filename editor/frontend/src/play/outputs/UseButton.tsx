@@ -3,6 +3,7 @@ import { CornerUpLeft } from "lucide-react";
 import { useState, type MouseEvent } from "react";
 import { Button, Menu } from "../../ui/kit";
 import type { Made } from "../model/types";
+import { strings } from "../../strings";
 
 /** A task that takes a picture. */
 export interface Use {
@@ -17,7 +18,7 @@ export function UseButton({ name, made, uses }: { name: string; made: Made; uses
   if (!only) return null;
   if (uses.length === 1) {
     return (
-      <Button kind="quiet" title={`Give ${name} to this task`} onClick={() => only.run(made)}>
+      <Button kind="quiet" title={strings.play.useAsAnInputOfThis(name)} onClick={() => only.run(made)}>
         <CornerUpLeft size={13} aria-hidden /> {only.label}
       </Button>
     );
@@ -28,8 +29,8 @@ export function UseButton({ name, made, uses }: { name: string; made: Made; uses
   };
   return (
     <>
-      <Button kind="quiet" title={`Give ${name} to a task`} aria-haspopup="menu" onClick={open}>
-        <CornerUpLeft size={13} aria-hidden /> Use it
+      <Button kind="quiet" title={strings.play.useAsAnInput(name)} aria-haspopup="menu" onClick={open}>
+        <CornerUpLeft size={13} aria-hidden /> {strings.play.useIt}
       </Button>
       {menu && (
         <Menu

@@ -15,6 +15,7 @@ import { UseButton, type Use } from "./UseButton";
 import { bounds, curve, matrixOf, rowOf, shapeWords, shrunk, tensorOf, type Tensor } from "../model/numbers";
 import type { Made, OutputShown } from "../model/types";
 import { concatenated, peaks, readWav } from "../files/wav";
+import { strings } from "../../strings";
 
 interface OutputProps {
   output: OutputShown;
@@ -42,7 +43,7 @@ function TextOutput({ output, over }: OutputProps) {
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        <CopyButton text={output.text} label={`Copy ${output.name}`} />
+        <CopyButton text={output.text} label={strings.play.copy(output.name)} />
       </header>
       <div className={`text ${over ? "" : "coming"}`} aria-live="polite">
         {output.text}
@@ -68,15 +69,15 @@ export function PictureFrame({
   if (!made) return null;
   const final = finals !== null && at === steps.length - 1;
   const output = final ? finals : (previews ?? finals);
-  const step = made.iteration?.length ? `step ${(made.iteration.at(-1) ?? 0) + 1}` : "";
+  const step = made.iteration?.length ? strings.play.step((made.iteration.at(-1) ?? 0) + 1) : "";
   return (
-    <section className="wg-play-output" aria-label="Picture">
+    <section className="wg-play-output" aria-label={strings.play.picture2}>
       <header>
         <h3>{labelOf(output?.name ?? "image")}</h3>
         <span className={`tag ${final ? "final" : ""}`}>{final ? "final" : step || "preview"}</span>
         {over && <UseButton name={output?.name ?? "picture"} made={made} uses={uses} />}
         {output && (
-          <IconButton label={`Download ${output.name}`} onClick={() => onSave(output, made)}>
+          <IconButton label={strings.play.download(output.name)} onClick={() => onSave(output, made)}>
             <Download size={14} />
           </IconButton>
         )}
@@ -84,10 +85,8 @@ export function PictureFrame({
       <Fading made={made} name={output?.name ?? ""} quick={chosen !== null} filled />
       {steps.length > 1 && (
         <label className={`steps ${over ? "" : "coming"}`}>
-          <span>
-            {at + 1} of {steps.length}
-          </span>
-          <Range aria-label="Step shown" min={0} max={steps.length - 1} value={at} onChange={setChosen} />
+          <span>{strings.play.of(at + 1, steps.length)}</span>
+          <Range aria-label={strings.play.stepShown} min={0} max={steps.length - 1} value={at} onChange={setChosen} />
         </label>
       )}
     </section>
@@ -104,7 +103,10 @@ function Pictures({ output, over, onSave, uses }: OutputProps) {
         {output.made.map((made, index) => (
           <figure key={index}>
             <Fading made={made} name={`${output.name} ${index + 1}`} quick />
-            <IconButton label={`Download ${output.name} ${index + 1}`} onClick={() => onSave(output, made)}>
+            <IconButton
+              label={strings.play.downloadWithIndex(output.name, index + 1)}
+              onClick={() => onSave(output, made)}
+            >
               <Download size={14} />
             </IconButton>
             {over && <UseButton name={`${output.name} ${index + 1}`} made={made} uses={uses} />}
@@ -175,7 +177,7 @@ function SoundOutput({ output, over, onSave }: OutputProps) {
         <h3>{labelOf(output.name)}</h3>
         {sound && <span className="tag">{showSeconds(sound.samples.length / sound.rate)}</span>}
         {over && first && (
-          <IconButton label={`Download ${output.name}`} onClick={() => onSave(output, first)}>
+          <IconButton label={strings.play.download(output.name)} onClick={() => onSave(output, first)}>
             <Download size={14} />
           </IconButton>
         )}
@@ -191,7 +193,7 @@ function SoundOutput({ output, over, onSave }: OutputProps) {
           }
         />
       ) : (
-        <p className="wg-play-hint">It plays while it is made.</p>
+        <p className="wg-play-hint">{strings.play.itPlaysWhile}</p>
       )}
     </section>
   );
@@ -205,7 +207,7 @@ function Waveform({ samples, at }: { samples: Float32Array; at: number }) {
       viewBox={`0 0 ${BARS} 48`}
       preserveAspectRatio="none"
       role="img"
-      aria-label="Loudness over time"
+      aria-label={strings.play.loudnessOverTime}
     >
       {bars.map((peak, index) => {
         const height = Math.max(1, peak * 44);
@@ -227,7 +229,11 @@ function Waveform({ samples, at }: { samples: Float32Array; at: number }) {
 /** Silences what plays while it is made. */
 export function MuteButton({ muted, onChange }: { muted: boolean; onChange: (muted: boolean) => void }) {
   return (
-    <IconButton label={muted ? "Let it sound" : "Mute"} aria-pressed={muted} onClick={() => onChange(!muted)}>
+    <IconButton
+      label={muted ? strings.play.unmute : strings.play.mute}
+      aria-pressed={muted}
+      onClick={() => onChange(!muted)}
+    >
       {muted ? <VolumeX size={15} /> : <Volume2 size={15} />}
     </IconButton>
   );
@@ -240,7 +246,7 @@ function VideoOutput({ output, onSave }: OutputProps) {
     <section className="wg-play-output" aria-label={labelOf(output.name)}>
       <header>
         <h3>{labelOf(output.name)}</h3>
-        <IconButton label={`Download ${output.name}`} onClick={() => onSave(output, made)}>
+        <IconButton label={strings.play.download(output.name)} onClick={() => onSave(output, made)}>
           <Download size={14} />
         </IconButton>
       </header>
@@ -268,8 +274,8 @@ function NumbersOutput({ output }: OutputProps) {
       <header>
         <h3>{labelOf(output.name)}</h3>
         {tensor && <span className="tag">{shapeWords(tensor.shape)}</span>}
-        {count > 1 && <span className="tag">the last of {count}</span>}
-        <CopyButton text={JSON.stringify(made.value)} label={`Copy ${output.name} as JSON`} />
+        {count > 1 && <span className="tag">{strings.play.theLast(count)}</span>}
+        <CopyButton text={JSON.stringify(made.value)} label={strings.play.copyAsJson(output.name)} />
       </header>
       {tensor ? <TensorView tensor={tensor} type={made.value.type} /> : <Plain made={made} />}
     </section>
@@ -286,10 +292,10 @@ function RowOutput({ output, row }: { output: OutputShown; row: Tensor }) {
       <header>
         <h3>{labelOf(output.name)}</h3>
         <span className="tag">{shapeWords(size === 1 ? [count + output.left] : [count + output.left, size])}</span>
-        {output.left > 0 && <span className="tag">{output.left} in the middle left out</span>}
+        {output.left > 0 && <span className="tag">{strings.play.inTheMiddleOmitted(output.left)}</span>}
         <CopyButton
           text={JSON.stringify(output.made.map(({ value }) => value))}
-          label={`Copy ${output.name} as JSON`}
+          label={strings.play.copyAsJson(output.name)}
         />
       </header>
       {shown.length > 0 && (
@@ -345,7 +351,12 @@ function Curves({ matrix }: { matrix: Matrix }) {
         viewBox={`-2 -4 ${WIDTH + 4} ${HEIGHT + 8}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${matrix.columns} curves over ${matrix.rows} steps, from ${low.toPrecision(3)} to ${high.toPrecision(3)}`}
+        aria-label={strings.play.curvesOverSteps(
+          matrix.columns,
+          matrix.rows,
+          low.toPrecision(3),
+          high.toPrecision(3),
+        )}
       >
         {low < 0 && high > 0 && (
           <line
@@ -401,7 +412,7 @@ function Heat({ matrix }: { matrix: Matrix }) {
         width={small.columns}
         height={Math.max(1, small.rows)}
         role="img"
-        aria-label={`Heat map of ${matrix.rows} rows and ${matrix.columns} columns, from ${low.toPrecision(3)} to ${high.toPrecision(3)}`}
+        aria-label={strings.play.heatMapOfRows(matrix.rows, matrix.columns, low.toPrecision(3), high.toPrecision(3))}
       />
       <figcaption>
         <span>{low.toPrecision(3)}</span>

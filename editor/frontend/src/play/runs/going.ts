@@ -2,9 +2,10 @@
 import { ApiError } from "../../api/client";
 import { broken } from "../model/results";
 import type { Given, Result, RunError } from "../model/types";
+import { strings } from "../../strings";
 
 const SHOW_MS = 50;
-const OFFLINE: RunError = { code: "offline", message: "the service ended before the run did" };
+const OFFLINE: RunError = { code: "offline", message: strings.play.theServiceStoppedBefore };
 
 /** A run under way, and what was given for it. */
 export class Going {
@@ -47,7 +48,7 @@ export function isLost({ error }: Result): boolean {
 /** Why a run could not be started or followed. */
 export function failure(result: Result, error: unknown): Result {
   if (error instanceof DOMException && error.name === "AbortError") {
-    return broken(result, { code: "cancelled", message: "the run was stopped" });
+    return broken(result, { code: "cancelled", message: strings.play.theRunWasStopped });
   }
   if (!(error instanceof ApiError)) return lost(result);
   const faults = error.problems.map(({ pointer, message }) => ({ pointer, message }));

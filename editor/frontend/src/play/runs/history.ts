@@ -1,5 +1,6 @@
 // What was run in this browser: in IndexedDB, or in memory where the browser gives none. Oldest runs make room.
 import type { Given, Result, ResultState } from "../model/types";
+import { strings } from "../../strings";
 
 /** One line of the list. */
 export interface Head {
@@ -105,14 +106,14 @@ class StoredHistory implements History {
 function answer<T>(request: IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error ?? new Error("the browser's store failed"));
+    request.onerror = () => reject(request.error ?? new Error(strings.play.theBrowsersStorageFailed));
   });
 }
 
 function ended(change: IDBTransaction): Promise<void> {
   return new Promise((resolve, reject) => {
     change.oncomplete = () => resolve();
-    change.onabort = change.onerror = () => reject(change.error ?? new Error("the browser's store is full"));
+    change.onabort = change.onerror = () => reject(change.error ?? new Error(strings.play.theBrowsersStorageIsFull));
   });
 }
 

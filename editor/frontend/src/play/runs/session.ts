@@ -23,6 +23,7 @@ import { after, begun, broken, isOver, pictureOf, resultOf, textOf } from "../mo
 import type { Given, Media, Result, RunError, TaskShown } from "../model/types";
 import { readWav } from "../files/wav";
 import { saidOf } from "../model/words";
+import { strings } from "../../strings";
 
 const STOP_MS = 5000;
 const WRITE_MS = 200;
@@ -273,7 +274,7 @@ export class Play {
       const { result: found } = await this.remembered(id);
       return isOver(found) ? { ...found, startedAt: result.startedAt } : result;
     } catch {
-      return broken(result, { code: "not_found", message: "the service no longer knows how this run ended" });
+      return broken(result, { code: "not_found", message: strings.play.theServiceNoLongerKnows });
     }
   }
 
@@ -382,7 +383,7 @@ export class Play {
       await (await history()).put({ head, given, result });
       await this.refresh();
     } catch (error) {
-      this.editor.say(`this run could not be kept in the browser: ${(error as Error).message}`, "error");
+      this.editor.say(strings.play.thisRunCouldNot((error as Error).message), "error");
     }
     await this.loadRows(result.deployment);
   }
@@ -429,8 +430,7 @@ export class Play {
   async open(id: string): Promise<void> {
     const entry = await this.entry(id);
     const { given, result, complete } = entry;
-    if (complete === false)
-      this.editor.say("The service kept not all of this run's inputs; give the missing ones again");
+    if (complete === false) this.editor.say(strings.play.theServiceDidNotKeep);
     const { deployment, task } = result;
     const key = `${deployment}/${task}`;
     const { results, forms, task: seen } = this.state;

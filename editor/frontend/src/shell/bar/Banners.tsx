@@ -7,6 +7,7 @@ import { Button, Dialog } from "../../ui/kit";
 import { showTime } from "../../ui/words";
 import { DiffList } from "../../versions/DiffList";
 import { useSession } from "../../session/react";
+import { strings } from "../../strings";
 
 export function Banners() {
   const saving = useEditorState((state) => state.saving);
@@ -17,8 +18,8 @@ export function Banners() {
       {saving.state === "readonly" && (
         <div className="wg-banner" role="status">
           <Lock size={15} aria-hidden />
-          <span>{saving.reason} Here you can look, and see its changes as they are saved.</span>
-          <Button onClick={() => void session.tabs.take()}>Edit here</Button>
+          <span>{strings.shell.thisTabIsReadOnly(saving.reason)}</span>
+          <Button onClick={() => void session.tabs.take()}>{strings.shell.editHere}</Button>
         </div>
       )}
       {copy && <Found at={copy.at} />}
@@ -32,13 +33,13 @@ function Found({ at }: { at: number }) {
   return (
     <div className="wg-banner" role="status">
       <History size={15} aria-hidden />
-      <span>Changes from {showTime(at / 1000)} were not saved; this browser kept them.</span>
-      <Button onClick={() => compare(true)}>Compare</Button>
+      <span>{strings.shell.changesFromWereNotSaved(showTime(at / 1000))}</span>
+      <Button onClick={() => compare(true)}>{strings.shell.compare}</Button>
       <Button kind="primary" onClick={() => session.restoreFound()}>
-        Restore them
+        {strings.shell.restoreThem}
       </Button>
       <Button kind="quiet" onClick={() => session.forgetFound()}>
-        Discard
+        {strings.shell.discard}
       </Button>
       {comparing && <Compared onClose={() => compare(false)} />}
     </div>
@@ -51,7 +52,7 @@ function Compared({ onClose }: { onClose: () => void }) {
   const found = useStore(session.found, (state) => state.copy?.documents.graph);
   if (!found) return null;
   return (
-    <Dialog title="What restoring would change" onClose={onClose}>
+    <Dialog title={strings.shell.whatRestoringWouldChange} onClose={onClose}>
       <DiffList before={stored} after={found} />
     </Dialog>
   );

@@ -3,6 +3,7 @@ import { Check, CircleAlert, CloudOff, Lock, PenLine, RefreshCw } from "lucide-r
 import { useEditorState } from "../../store/react";
 import type { Saving } from "../../store/types";
 import { Button } from "../../ui/kit";
+import { strings } from "../../strings";
 
 const ICONS = {
   saved: Check,
@@ -34,16 +35,17 @@ export function SaveState({ onConflict }: { onConflict: () => void }) {
 function wordsOf(saving: Saving): string {
   if (saving.state === "offline") return saving.message;
   const words = {
-    saved: "Saved",
-    unsaved: "Saving…",
-    saving: "Saving…",
-    conflict: "Changed elsewhere: choose",
-    readonly: "Read only",
+    saved: strings.shell.saved,
+    unsaved: strings.shell.saving,
+    saving: strings.shell.saving,
+    conflict: strings.shell.changedElsewhereChoose,
+    readonly: strings.shell.readOnly,
   };
   return words[saving.state];
 }
 
 function titleOf(saving: Saving): string | null {
-  if (saving.state === "saved" && saving.at) return `Saved at ${new Date(saving.at).toLocaleTimeString()}`;
+  if (saving.state === "saved" && saving.at)
+    return strings.shell.savedWithValue(new Date(saving.at).toLocaleTimeString());
   return saving.state === "readonly" ? saving.reason : null;
 }

@@ -12,14 +12,15 @@ import { deployWords } from "./deploying";
 import { hint } from "../../ui/keys";
 import { setPanes, useKeys } from "../../store/preferences";
 import { SaveState } from "./SaveState";
+import { strings } from "../../strings";
 
 const TABS: readonly { value: Tab; label: string; title: string }[] = [
-  { value: "graph", label: "Graph", title: "Components and Walks" },
-  { value: "tasks", label: "Tasks", title: "Which Walks answer which request" },
-  { value: "placement", label: "Placement", title: "Which GPU runs what" },
-  { value: "deploy", label: "Deploy", title: "What runs, and how it starts" },
-  { value: "play", label: "Play", title: "Try the tasks" },
-  { value: "trace", label: "Trace", title: "What ran when, and why it took its time" },
+  { value: "graph", label: strings.shell.graph, title: strings.shell.componentsAndWalks },
+  { value: "tasks", label: strings.shell.tasks, title: strings.shell.whichWalksAnswerWhichRequest },
+  { value: "placement", label: strings.shell.placement, title: strings.shell.whichGpuRunsWhat },
+  { value: "deploy", label: strings.shell.deploy, title: strings.shell.whatRunsAndItsState },
+  { value: "play", label: strings.shell.play, title: strings.shell.tryTheTasks },
+  { value: "trace", label: strings.shell.trace, title: strings.shell.whenEachCallRan },
 ];
 
 export function TopBar({ commands }: { commands: Commands }) {
@@ -32,7 +33,7 @@ export function TopBar({ commands }: { commands: Commands }) {
         <h1 title={name}>{name}</h1>
         <SaveState onConflict={commands.conflict} />
       </div>
-      <Tabs label="Views" value={tab} onChange={(value) => editor.see({ tab: value })} tabs={TABS} />
+      <Tabs label={strings.shell.views} value={tab} onChange={(value) => editor.see({ tab: value })} tabs={TABS} />
       <div className="does">
         <History />
         <Problems />
@@ -52,13 +53,21 @@ function History() {
   const undo = useEditorState((state) => state.past.at(-1));
   const redo = useEditorState((state) => state.future.at(-1));
   const label = (verb: string, step: { label: string } | undefined, key: string) =>
-    step ? `${verb}: ${step.label} (${key})` : `Nothing to ${verb.toLowerCase()}`;
+    step ? `${verb}: ${step.label} (${key})` : strings.shell.nothing(verb.toLowerCase());
   return (
     <>
-      <IconButton label={label("Undo", undo, hint("undo", keys))} disabled={!undo} onClick={() => editor.undo()}>
+      <IconButton
+        label={label(strings.shell.undo, undo, hint("undo", keys))}
+        disabled={!undo}
+        onClick={() => editor.undo()}
+      >
         <Undo2 size={16} />
       </IconButton>
-      <IconButton label={label("Redo", redo, hint("redo", keys))} disabled={!redo} onClick={() => editor.redo()}>
+      <IconButton
+        label={label(strings.shell.redo, redo, hint("redo", keys))}
+        disabled={!redo}
+        onClick={() => editor.redo()}
+      >
         <Redo2 size={16} />
       </IconButton>
     </>
@@ -77,7 +86,7 @@ function Problems() {
     editor.see({ tab: "graph" });
   };
   return (
-    <Button kind="quiet" className="wg-count" aria-label={`${words}: show them`} title={words} onClick={show}>
+    <Button kind="quiet" className="wg-count" aria-label={strings.shell.showThem(words)} title={words} onClick={show}>
       {errors > 0 && (
         <span className="bad">
           <CircleAlert size={14} aria-hidden /> {errors}
@@ -95,17 +104,21 @@ function Problems() {
 function Connection() {
   const { state, latency } = useConnection();
   if (state === "open") {
-    const words = latency === undefined ? "Connected to the service" : `Connected to the service, ${latency} ms away`;
+    const words =
+      latency === undefined
+        ? strings.shell.connectedToTheService
+        : strings.shell.connectedToTheServiceLatency(latency);
     return (
       <span className="wg-link" title={words}>
         <Wifi size={14} aria-label={words} role="img" />
-        {latency !== undefined && <span aria-hidden>{latency} ms</span>}
+        {latency !== undefined && <span aria-hidden>{strings.shell.ms(latency)}</span>}
       </span>
     );
   }
   return (
-    <span className="wg-link lost" role="status" title="Live figures stand still until the service answers">
-      <WifiOff size={14} aria-hidden /> {state === "connecting" ? "Reconnecting…" : "Not connected"}
+    <span className="wg-link lost" role="status" title={strings.shell.liveFiguresPauseUntil}>
+      <WifiOff size={14} aria-hidden />{" "}
+      {state === "connecting" ? strings.shell.reconnecting : strings.shell.notConnected}
     </span>
   );
 }
@@ -113,8 +126,8 @@ function Connection() {
 function RunButton({ commands }: { commands: Commands }) {
   const keys = useKeys();
   return (
-    <Button title={`Try the tasks (${hint("run", keys)})`} onClick={commands.run}>
-      <Play size={14} aria-hidden /> Run
+    <Button title={strings.shell.tryTheTasksWithValue(hint("run", keys))} onClick={commands.run}>
+      <Play size={14} aria-hidden /> {strings.shell.run}
     </Button>
   );
 }
@@ -144,12 +157,12 @@ function More({ commands }: { commands: Commands }) {
   const button = useRef<HTMLSpanElement>(null);
   const [at, open] = useState<{ x: number; y: number } | null>(null);
   const entries: MenuEntry[] = [
-    { label: "Save a version…", run: commands.version, keys: hint("version", keys) },
-    { label: "Download as JSON", run: commands.download },
-    ...(commands.restoreOriginal ? [{ label: "Restore the original", run: commands.restoreOriginal }] : []),
-    { label: "Find anything…", run: commands.find, keys: hint("find", keys), apart: true },
-    { label: "Focus mode", run: commands.focus, keys: hint("focus", keys) },
-    { label: "Keyboard…", run: commands.sheet, keys: hint("sheet", keys) },
+    { label: strings.shell.saveAVersion, run: commands.version, keys: hint("version", keys) },
+    { label: strings.shell.downloadAsJson, run: commands.download },
+    ...(commands.restoreOriginal ? [{ label: strings.shell.restoreTheOriginal, run: commands.restoreOriginal }] : []),
+    { label: strings.shell.findAnything, run: commands.find, keys: hint("find", keys), apart: true },
+    { label: strings.shell.focusMode, run: commands.focus, keys: hint("focus", keys) },
+    { label: strings.shell.keyboard, run: commands.sheet, keys: hint("sheet", keys) },
   ];
   const show = () => {
     const box = button.current?.getBoundingClientRect();
@@ -157,7 +170,7 @@ function More({ commands }: { commands: Commands }) {
   };
   return (
     <span ref={button}>
-      <IconButton label="More" aria-haspopup="menu" aria-expanded={at !== null} onClick={show}>
+      <IconButton label={strings.shell.more} aria-haspopup="menu" aria-expanded={at !== null} onClick={show}>
         <Ellipsis size={16} />
       </IconButton>
       {at && <Menu at={at} entries={entries} onClose={() => open(null)} />}

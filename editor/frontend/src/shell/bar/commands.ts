@@ -8,9 +8,10 @@ import type { Command } from "../../panels/commands/goto";
 import { download } from "../../ui/handing";
 import { pretty } from "../../versions/pretty";
 import { hint, type Action, type Overrides } from "../../ui/keys";
+import { strings } from "../../strings";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
-const ORIGINAL = "as it comes with Walkgraph";
+const ORIGINAL = strings.shell.asItComesWithWalkgraph;
 
 export type DialogName = "version" | "find" | "sheet" | "conflict";
 
@@ -61,11 +62,11 @@ export function listed(commands: Commands, overrides: Overrides): Command[] {
     ...(keys ? { keys } : {}),
   });
   return [
-    entry("Save a version", commands.version, hint("version", overrides)),
-    entry("Download as JSON", commands.download),
-    ...(commands.restoreOriginal ? [entry("Restore the original", commands.restoreOriginal)] : []),
-    entry("Focus mode: the editor alone", commands.focus, hint("focus", overrides)),
-    entry("Keyboard: all keys", commands.sheet, hint("sheet", overrides)),
+    entry(strings.shell.saveAVersion2, commands.version, hint("version", overrides)),
+    entry(strings.shell.downloadAsJson, commands.download),
+    ...(commands.restoreOriginal ? [entry(strings.shell.restoreTheOriginal, commands.restoreOriginal)] : []),
+    entry(strings.shell.focusModeShowOnly, commands.focus, hint("focus", overrides)),
+    entry(strings.shell.keyboardListOfKeys, commands.sheet, hint("sheet", overrides)),
   ];
 }
 
@@ -108,8 +109,8 @@ async function restore(editor: Editor, version: number): Promise<void> {
   try {
     const name = encodeURIComponent(editor.state.name);
     const { value, sources } = await call<GraphDocument>(`/api/v1/graphs/${name}/versions/${version}`);
-    editor.edit("Restore the original", (documents) => withGraph(documents, value, sources));
-    editor.say("This is the graph as it comes with Walkgraph. Undo brings yours back.");
+    editor.edit(strings.shell.restoreTheOriginal, (documents) => withGraph(documents, value, sources));
+    editor.say(strings.shell.thisIsTheGraph);
   } catch (error) {
     editor.say(error instanceof Error ? error.message : String(error), "error");
   }

@@ -2,6 +2,7 @@
 import type { DeploymentShown } from "../../messages/answers";
 import { equal } from "../../document/diff";
 import type { GraphDocument } from "../../document/types";
+import { strings } from "../../strings";
 
 export interface DeployWords {
   label: string;
@@ -15,21 +16,29 @@ export function deployWords(
   deployed: GraphDocument | null,
   graph: GraphDocument,
 ): DeployWords {
-  if (!deployment) return { label: "Deploy", title: "Not deployed yet", kind: "" };
+  if (!deployment) return { label: strings.shell.deploy, title: strings.shell.notDeployedYet, kind: "" };
   const { state, next, reason } = deployment;
   if (next && next.state !== "failed")
     return {
-      label: "Switching…",
-      title: "The new version loads; the old one serves until it is ready",
+      label: strings.shell.switching,
+      title: strings.shell.theNewVersionLoads,
       kind: "busy",
     };
-  if (state === "starting") return { label: "Starting…", title: "The deployment loads", kind: "busy" };
-  if (state === "draining") return { label: "Stopping…", title: "Its last runs finish", kind: "busy" };
-  if (state === "failed") return { label: "Deploy failed", title: reason ?? "See the Deploy tab", kind: "bad" };
-  if (next) return { label: "Switch failed", title: next.reason ?? "The old version still serves", kind: "bad" };
+  if (state === "starting")
+    return { label: strings.shell.starting, title: strings.shell.theDeploymentLoads, kind: "busy" };
+  if (state === "draining")
+    return { label: strings.shell.stopping, title: strings.shell.itsLastRunsAreFinishing, kind: "busy" };
+  if (state === "failed")
+    return { label: strings.shell.deployFailed, title: reason ?? strings.shell.seeTheDeployTab, kind: "bad" };
+  if (next)
+    return {
+      label: strings.shell.switchFailed,
+      title: next.reason ?? strings.shell.theOldVersionStillServes,
+      kind: "bad",
+    };
   if (state === "degraded")
-    return { label: "Degraded", title: reason ?? "A worker is down; see the Deploy tab", kind: "warn" };
+    return { label: strings.shell.degraded, title: reason ?? strings.shell.aWorkerIsDownSee, kind: "warn" };
   if (deployed && !equal(deployed, graph))
-    return { label: "Deploy changes", title: "What runs is an older version of this graph", kind: "warn" };
-  return { label: "Deployed", title: "What runs is this graph", kind: "good" };
+    return { label: strings.shell.deployChanges, title: strings.shell.whatRunsIsAnOlder, kind: "warn" };
+  return { label: strings.shell.deployed, title: strings.shell.whatRunsIsThisGraph, kind: "good" };
 }

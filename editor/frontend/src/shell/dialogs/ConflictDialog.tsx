@@ -7,6 +7,7 @@ import type { Choice } from "../../session/persistence";
 import { Button, Dialog } from "../../ui/kit";
 import { DiffList } from "../../versions/DiffList";
 import { useSession } from "../../session/react";
+import { strings } from "../../strings";
 
 export function ConflictDialog({ onClose }: { onClose: () => void }) {
   const editor = useEditor();
@@ -21,8 +22,8 @@ export function ConflictDialog({ onClose }: { onClose: () => void }) {
     setBusy(true);
     try {
       const copy = await session.persistence.resolve(choice);
-      if (copy) editor.say(`Yours is stored as “${copy}”; this is the other version.`);
-      if (choice === "theirs") editor.say("This is the other version. Undo brings yours back.");
+      if (copy) editor.say(strings.shell.yoursIsStoredAsThis(copy));
+      if (choice === "theirs") editor.say(strings.shell.thisIsTheOtherVersion);
       onClose();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -34,23 +35,21 @@ export function ConflictDialog({ onClose }: { onClose: () => void }) {
   const footer = (
     <>
       <Button disabled={busy} onClick={() => void choose("copy")}>
-        Save mine as a copy
+        {strings.shell.saveMineAsACopy}
       </Button>
       <Button disabled={busy} onClick={() => void choose("theirs")}>
-        Take theirs
+        {strings.shell.takeTheirs}
       </Button>
       <Button kind="primary" disabled={busy} onClick={() => void choose("mine")}>
-        Keep mine
+        {strings.shell.keepMine}
       </Button>
     </>
   );
   return (
-    <Dialog title={`“${name}” was also changed elsewhere`} onClose={onClose} footer={footer}>
-      <p className="wg-lead">
-        Nothing is lost: both versions are kept until you choose. This is what yours changes in theirs.
-      </p>
+    <Dialog title={strings.shell.wasAlsoChangedElsewhere(name)} onClose={onClose} footer={footer}>
+      <p className="wg-lead">{strings.shell.nothingIsLostBothVersions}</p>
       <DiffList before={theirs.graph} after={mine.graph} />
-      {!same(theirs.placement, mine.placement) && <p className="wg-lead">The placements differ too.</p>}
+      {!same(theirs.placement, mine.placement) && <p className="wg-lead">{strings.shell.thePlacementsDifferToo}</p>}
     </Dialog>
   );
 }

@@ -5,12 +5,13 @@ import { CANVAS_KEYS } from "../../canvas/keyboard";
 import { Button, Dialog, IconButton } from "../../ui/kit";
 import { BINDINGS, chordOf, shown, taken, type Binding } from "../../ui/keys";
 import { setKeys, useKeys } from "../../store/preferences";
+import { strings } from "../../strings";
 
 const GROUPS = ["Document", "Run", "View"] as const;
 
 export function KeySheet({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog title="Keyboard" onClose={onClose}>
+    <Dialog title={strings.shell.keyboard2} onClose={onClose}>
       <div className="wg-sheet">
         {GROUPS.map((group) => (
           <section key={group} aria-label={group}>
@@ -22,8 +23,8 @@ export function KeySheet({ onClose }: { onClose: () => void }) {
             </dl>
           </section>
         ))}
-        <section aria-label="Canvas">
-          <h3>Canvas</h3>
+        <section aria-label={strings.shell.canvas}>
+          <h3>{strings.shell.canvas}</h3>
           <dl>
             {CANVAS_KEYS.map((row) => (
               <div key={row.label} className="row">
@@ -55,7 +56,7 @@ function Own({ binding }: { binding: Binding }) {
     if (chord === null) return;
     if (chord === "Escape") return ask(false);
     const other = taken(chord, action, overrides);
-    if (other) return setProblem(`${shown(chord)} is “${other.label}”. Press others, or Escape.`);
+    if (other) return setProblem(strings.shell.isAlreadyPressOtherKeys(shown(chord), other.label));
     setKeys({ ...overrides, [action]: [chord] });
     setProblem(null);
     ask(false);
@@ -72,16 +73,16 @@ function Own({ binding }: { binding: Binding }) {
       </dt>
       <dd>
         {overrides[action] && (
-          <IconButton label={`Give “${label}” its own keys back`} onClick={reset}>
+          <IconButton label={strings.shell.resetTheKeys(label)} onClick={reset}>
             <RotateCcw size={12} />
           </IconButton>
         )}
         {asking ? (
           <Button autoFocus onKeyDown={take} onBlur={() => ask(false)}>
-            Press keys…
+            {strings.shell.pressKeys}
           </Button>
         ) : (
-          <Button kind="quiet" aria-label={`Change the keys of “${label}”`} onClick={() => ask(true)}>
+          <Button kind="quiet" aria-label={strings.shell.changeTheKeys(label)} onClick={() => ask(true)}>
             {keys.map((chord) => (
               <kbd key={chord}>{shown(chord)}</kbd>
             ))}

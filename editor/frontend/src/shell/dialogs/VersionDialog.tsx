@@ -3,6 +3,7 @@ import { useState } from "react";
 import { useEditor } from "../../store/react";
 import { Button, Dialog, Field, Input } from "../../ui/kit";
 import { keepVersion } from "../../versions/loading";
+import { strings } from "../../strings";
 
 /** Of the note; the service's own bound. */
 const LONGEST = 200;
@@ -16,22 +17,22 @@ export function VersionDialog({ onClose }: { onClose: () => void }) {
     setBusy(true);
     try {
       await keepVersion(editor, note.trim());
-      editor.say(`Saved as a version${note ? `: ${note}` : ""}.`);
+      editor.say(strings.shell.savedAsAVersion(note ? `: ${note}` : ""));
       onClose();
     } catch (failure) {
-      setError(`The version was not saved: ${failure instanceof Error ? failure.message : String(failure)}`);
+      setError(strings.shell.theVersionWasNotSaved(failure instanceof Error ? failure.message : String(failure)));
       setBusy(false);
     }
   };
   return (
     <Dialog
-      title="Save a version"
+      title={strings.shell.saveAVersion2}
       onClose={onClose}
       footer={
         <>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>{strings.shell.cancel}</Button>
           <Button kind="primary" type="submit" form="wg-version" disabled={busy}>
-            Save version
+            {strings.shell.saveVersion}
           </Button>
         </>
       }
@@ -43,7 +44,7 @@ export function VersionDialog({ onClose }: { onClose: () => void }) {
           void keep();
         }}
       >
-        <Field label="Note" hint="What this version is, so that you find it again. May stay empty." error={error}>
+        <Field label={strings.shell.note} hint={strings.shell.describeThisVersion} error={error}>
           {(field) => (
             <Input
               {...field}

@@ -1,6 +1,7 @@
 // A panel that breaks says so in its own place; the rest, and the document, go on.
 import { Component, type ErrorInfo, type ReactNode } from "react";
 import { Button } from "../../ui/kit";
+import { strings } from "../../strings";
 
 interface Props {
   /** What is inside, for the user: "The inspector". */
@@ -24,13 +25,11 @@ export class Boundary extends Component<Props, { error: Error | null }> {
     if (!error) return this.props.children;
     return (
       <div className="wg-broken" role="alert">
-        <h2>{this.props.what} stopped working</h2>
-        <p>
-          Your document is safe: it is saved as before. Show it again, or undo the last step if it stops once more.
-        </p>
-        <Button onClick={() => this.setState({ error: null })}>Show it again</Button>
+        <h2>{strings.shell.stoppedWorking(this.props.what)}</h2>
+        <p>{strings.shell.yourDocumentIsSafe}</p>
+        <Button onClick={() => this.setState({ error: null })}>{strings.shell.showItAgain}</Button>
         <details>
-          <summary>What went wrong</summary>
+          <summary>{strings.shell.whatWentWrong}</summary>
           <pre>{error.stack ?? error.message}</pre>
         </details>
       </div>

@@ -4,6 +4,7 @@ import { useEffect } from "react";
 import { useEditor, useEditorState } from "../../store/react";
 import type { Toast } from "../../store/types";
 import { IconButton, Prose } from "../../ui/kit";
+import { strings } from "../../strings";
 
 const STAY_MS = { info: 5000, error: 12_000 };
 
@@ -30,7 +31,7 @@ function Shown({ toast }: { toast: Toast }) {
       <span>
         <Prose text={toast.message} />
       </span>
-      <IconButton label="Dismiss" onClick={() => editor.hush(toast.id)}>
+      <IconButton label={strings.shell.dismiss} onClick={() => editor.hush(toast.id)}>
         <X size={14} />
       </IconButton>
     </div>

@@ -21,15 +21,16 @@ import { VersionsView } from "../../versions/VersionsView";
 import { Boundary } from "../frame/Boundary";
 import { setPanes, usePanes, type Panes } from "../../store/preferences";
 import { Splitter } from "../frame/Splitter";
+import { strings } from "../../strings";
 
 const LEFT = [
-  { value: "palette", label: "Palette", title: "Components to add" },
-  { value: "outline", label: "Outline", title: "All of the graph as a tree" },
+  { value: "palette", label: strings.shell.palette, title: strings.shell.componentsToAdd },
+  { value: "outline", label: strings.shell.outline, title: strings.shell.theWholeGraph },
 ] as const;
 const RIGHT = [
-  { value: "inspector", label: "Inspector", title: "What is selected" },
-  { value: "versions", label: "Versions", title: "Versions that were kept" },
-  { value: "code", label: "Code", title: "The graph as JSON and Python" },
+  { value: "inspector", label: strings.shell.inspector, title: strings.shell.whatIsSelected },
+  { value: "versions", label: strings.shell.versions, title: strings.shell.savedVersions },
+  { value: "code", label: strings.shell.code, title: strings.shell.theGraphAsJson },
 ] as const;
 
 export function GraphTab() {
@@ -39,7 +40,7 @@ export function GraphTab() {
       <Left panes={panes} />
       <div className="centre">
         <div className="canvas">
-          <Boundary what="The canvas">
+          <Boundary what={strings.shell.theCanvas}>
             <GraphCanvas />
             <LiveBar />
           </Boundary>
@@ -53,11 +54,11 @@ export function GraphTab() {
 
 function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
   const views = { palette: <Palette />, outline: <Outline /> };
-  const names = { palette: "The palette", outline: "The outline" };
+  const names = { palette: strings.shell.thePalette, outline: strings.shell.theOutline };
   return (
     <Side
       side="left"
-      what="palette and outline"
+      what={strings.shell.paletteAndOutline}
       open={leftOpen}
       size={left}
       bounds={[180, 480]}
@@ -65,7 +66,7 @@ function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
       onResize={(size) => setPanes({ left: size })}
       tabs={
         <Tabs
-          label="Left panel"
+          label={strings.shell.leftPanel}
           value={leftTab}
           onChange={(tab) => setPanes({ leftTab: tab, leftOpen: true })}
           tabs={LEFT}
@@ -79,11 +80,15 @@ function Left({ panes: { left, leftOpen, leftTab } }: { panes: Panes }) {
 
 function Right({ panes: { right, rightOpen, rightTab } }: { panes: Panes }) {
   const views = { inspector: <Inspector />, versions: <VersionsView />, code: <CodeView /> };
-  const names = { inspector: "The inspector", versions: "The list of versions", code: "The code view" };
+  const names = {
+    inspector: strings.shell.theInspector,
+    versions: strings.shell.theListOfVersions,
+    code: strings.shell.theCodeView,
+  };
   return (
     <Side
       side="right"
-      what="inspector, versions and code"
+      what={strings.shell.inspectorVersionsAndCode}
       open={rightOpen}
       size={right}
       bounds={[240, 720]}
@@ -91,7 +96,7 @@ function Right({ panes: { right, rightOpen, rightTab } }: { panes: Panes }) {
       onResize={(size) => setPanes({ right: size })}
       tabs={
         <Tabs
-          label="Right panel"
+          label={strings.shell.rightPanel}
           value={rightTab}
           onChange={(tab) => setPanes({ rightTab: tab, rightOpen: true })}
           tabs={RIGHT}
@@ -127,12 +132,12 @@ function Side({ side, what, open, size, bounds: [min, max], onOpen, onResize, ta
   if (!open)
     return (
       <div className={`rail ${side}`}>
-        <IconButton label={`Show ${what}`} onClick={() => onOpen(true)}>
+        <IconButton label={strings.shell.show(what)} onClick={() => onOpen(true)}>
           <Open size={16} />
         </IconButton>
       </div>
     );
-  const splitter = <Splitter label={`Width of the ${side} panel`} {...{ side, size, min, max, onResize }} />;
+  const splitter = <Splitter label={strings.shell.widthOfThePanel(side)} {...{ side, size, min, max, onResize }} />;
   return (
     <>
       {side === "right" && splitter}
@@ -143,7 +148,7 @@ function Side({ side, what, open, size, bounds: [min, max], onOpen, onResize, ta
       >
         <header>
           {tabs}
-          <IconButton label={`Hide ${what}`} onClick={() => onOpen(false)}>
+          <IconButton label={strings.shell.hide(what)} onClick={() => onOpen(false)}>
             <Close size={16} />
           </IconButton>
         </header>
@@ -158,14 +163,14 @@ function Bottom({ panes }: { panes: Panes }) {
   const { bottom, bottomOpen } = panes;
   const { problems, of } = useEditorState((state) => state.checked);
   const graph = useEditorState((state) => state.documents.graph);
-  const count = problems.length === 0 ? "No problems" : `Problems (${problems.length})`;
-  const words = bottomOpen ? "Problems" : of === null ? "Checking…" : count;
+  const count = problems.length === 0 ? strings.shell.noProblems : strings.shell.problems(problems.length);
+  const words = bottomOpen ? strings.shell.problems2 : of === null ? strings.shell.checking : count;
   const toggle = () => setPanes({ bottomOpen: !bottomOpen });
   return (
     <>
       {bottomOpen && (
         <Splitter
-          label="Height of the problems"
+          label={strings.shell.heightOfTheProblems}
           side="bottom"
           size={bottom}
           min={80}
@@ -173,15 +178,15 @@ function Bottom({ panes }: { panes: Panes }) {
           onResize={(size) => setPanes({ bottom: size })}
         />
       )}
-      <section className="bottom" aria-label="Problems">
+      <section className="bottom" aria-label={strings.shell.problems2}>
         <button type="button" className="strip" aria-expanded={bottomOpen} onClick={toggle}>
           <span data-problems={problems.length}>{words}</span>
-          {of !== null && of !== graph && <span className="busy">checking…</span>}
+          {of !== null && of !== graph && <span className="busy">{strings.shell.checking2}</span>}
           {bottomOpen ? <PanelBottomClose size={15} aria-hidden /> : <PanelBottomOpen size={15} aria-hidden />}
         </button>
         {bottomOpen && (
           <div className="inside" style={{ height: bottom }}>
-            <Boundary what="The list of problems">
+            <Boundary what={strings.shell.theListOfProblems}>
               <Problems />
             </Boundary>
           </div>

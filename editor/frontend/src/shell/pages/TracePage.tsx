@@ -2,12 +2,13 @@
 import { Deployments } from "../../store/deployments";
 import { TraceView } from "../../trace/TraceView";
 import { AlonePage } from "./AlonePage";
+import { strings } from "../../strings";
 
 const ATTACHED = [Deployments];
 
 export function TracePage({ deployment }: { deployment: string | undefined }) {
   return (
-    <AlonePage deployment={deployment} label="The trace" attached={ATTACHED}>
+    <AlonePage deployment={deployment} label={strings.shell.theTrace} attached={ATTACHED}>
       <TraceView alone />
     </AlonePage>
   );

@@ -4,6 +4,7 @@ import { useEffect, useState, type ChangeEvent, type KeyboardEvent } from "react
 import type { Problem } from "../../messages/answers";
 import { Prose } from "../../ui/kit";
 import { color, glyph, modalityOf } from "../../ui/modality";
+import { strings } from "../../strings";
 
 interface TextCellProps {
   label: string;
@@ -91,7 +92,7 @@ export function NumberCell({
       inputMode={whole ? "numeric" : "decimal"}
       aria-label={label}
       aria-invalid={wrong || refused || undefined}
-      title={wrong ? `${whole ? "a whole number" : "a number"} is needed` : undefined}
+      title={wrong ? strings.tasks.isNeeded(whole ? strings.tasks.aWholeNumber : strings.tasks.aNumber) : undefined}
       value={typed}
       placeholder={placeholder}
       onChange={(event) => {

@@ -20,6 +20,7 @@ import { useEditor } from "../../store/react";
 import { rebound, suggested } from "./bindings";
 import * as lanes from "./lanes";
 import type { PartKind, Slot, WalkRow } from "./rows";
+import { strings } from "../../strings";
 
 export function useTaskEdits(name: string) {
   const editor = useEditor();
@@ -48,21 +49,21 @@ function taskEdits(editor: Editor, name: string) {
     return done ? (made as string | null) : null;
   };
   const setStep = (pointer: Pointer, fields: Partial<WalkStep>, merge?: string) =>
-    apply("Change a step", (graph) => edits.setStep(graph, name, pointer, fields), merge);
+    apply(strings.tasks.changeAStep, (graph) => edits.setStep(graph, name, pointer, fields), merge);
   const insertStep = (slot: Slot, step: Step) =>
-    apply("Add a step", (graph) => edits.insertStep(graph, name, `${slot.list}/${slot.index}`, step));
+    apply(strings.tasks.addAStep, (graph) => edits.insertStep(graph, name, `${slot.list}/${slot.index}`, step));
   const setTask = (fields: Partial<Task>, merge?: string) =>
-    apply("Change a task", (graph) => edits.setTask(graph, name, fields), merge);
+    apply(strings.tasks.changeATask, (graph) => edits.setTask(graph, name, fields), merge);
   const task = () => editor.graph.tasks?.[name];
   const taken = () => [...Object.keys(task()?.inputs ?? {}), ...Object.keys(task()?.params ?? {}), "seed"];
 
   return {
-    addTask: () => named("Add a task", (graph) => edits.addTask(graph)),
-    duplicateTask: () => named("Duplicate a task", (graph) => edits.duplicateTask(graph, name)),
-    renameTask: (to: string) => apply("Rename a task", (graph) => edits.renameTask(graph, name, to)),
+    addTask: () => named(strings.tasks.addATask, (graph) => edits.addTask(graph)),
+    duplicateTask: () => named(strings.tasks.duplicateATask, (graph) => edits.duplicateTask(graph, name)),
+    renameTask: (to: string) => apply(strings.tasks.renameATask, (graph) => edits.renameTask(graph, name, to)),
     removeTask: () => {
-      if (apply("Delete a task", (graph) => edits.removeTask(graph, name)))
-        editor.say(`The task “${name}” is deleted; undo brings it back.`);
+      if (apply(strings.tasks.deleteATask, (graph) => edits.removeTask(graph, name)))
+        editor.say(strings.tasks.theTaskWasDeletedUndo(name));
     },
     setTask,
     setSession: (session: Task["session"]) => setTask({ session: session ?? undefined }),
@@ -72,24 +73,26 @@ function taskEdits(editor: Editor, name: string) {
     },
 
     addInput: () =>
-      apply("Add an input", (graph) =>
+      apply(strings.tasks.addAnInput, (graph) =>
         edits.addTaskInput(graph, name, freshName("input", taken()), { modality: "text" }),
       ),
     setInput: (input: string, fields: Partial<TaskInput>, merge?: string) =>
-      apply("Change an input", (graph) => edits.setTaskInput(graph, name, input, fields), merge),
+      apply(strings.tasks.changeAnInput, (graph) => edits.setTaskInput(graph, name, input, fields), merge),
     renameInput: (from: string, to: string) =>
-      apply("Rename an input", (graph) => edits.renameTaskInput(graph, name, from, to)),
-    removeInput: (input: string) => apply("Remove an input", (graph) => edits.removeTaskInput(graph, name, input)),
+      apply(strings.tasks.renameAnInput, (graph) => edits.renameTaskInput(graph, name, from, to)),
+    removeInput: (input: string) =>
+      apply(strings.tasks.removeAnInput, (graph) => edits.removeTaskInput(graph, name, input)),
 
     addParam: () =>
-      apply("Add a parameter", (graph) =>
+      apply(strings.tasks.addAParameter, (graph) =>
         edits.addTaskParam(graph, name, freshName("param", taken()), { type: "integer", default: 0 }),
       ),
     setParam: (param: string, fields: Partial<TaskParam>, merge?: string) =>
-      apply("Change a parameter", (graph) => edits.setTaskParam(graph, name, param, fields), merge),
+      apply(strings.tasks.changeAParameter, (graph) => edits.setTaskParam(graph, name, param, fields), merge),
     renameParam: (from: string, to: string) =>
-      apply("Rename a parameter", (graph) => edits.renameTaskParam(graph, name, from, to)),
-    removeParam: (param: string) => apply("Remove a parameter", (graph) => edits.removeTaskParam(graph, name, param)),
+      apply(strings.tasks.renameAParameter, (graph) => edits.renameTaskParam(graph, name, from, to)),
+    removeParam: (param: string) =>
+      apply(strings.tasks.removeAParameter, (graph) => edits.removeTaskParam(graph, name, param)),
 
     insertStep,
     /** A step that takes from the request what fits. */
@@ -106,7 +109,7 @@ function taskEdits(editor: Editor, name: string) {
       setStep(pointer, { walk, with: kept.length > 0 ? Object.fromEntries(kept) : undefined });
     },
     nameStep: (row: WalkRow, to: string | undefined) =>
-      apply("Name a step", (graph) => {
+      apply(strings.tasks.nameAStep, (graph) => {
         const found = graph.tasks?.[name];
         if (!found) return graph;
         const made = edits.setStep(graph, name, row.pointer, { as: to });
@@ -121,11 +124,12 @@ function taskEdits(editor: Editor, name: string) {
       const bound = value === undefined ? rest : { ...step?.with, [input]: value };
       setStep(pointer, { with: Object.keys(bound).length > 0 ? bound : undefined });
     },
-    removeStep: (pointer: Pointer) => void apply("Delete a step", (graph) => edits.removeStep(graph, name, pointer)),
+    removeStep: (pointer: Pointer) =>
+      void apply(strings.tasks.deleteAStep, (graph) => edits.removeStep(graph, name, pointer)),
     moveStep: (from: Pointer, slot: Slot) =>
-      apply("Move a step", (graph) => edits.moveStep(graph, name, from, `${slot.list}/${slot.index}`)),
+      apply(strings.tasks.moveAStep, (graph) => edits.moveStep(graph, name, from, `${slot.list}/${slot.index}`)),
     replaceStep: (pointer: Pointer, step: Step) =>
-      apply("Change a step", (graph) =>
+      apply(strings.tasks.changeAStep, (graph) =>
         edits.insertStep(edits.removeStep(graph, name, pointer), name, pointer, step),
       ),
     addPart: (pointer: Pointer, kind: PartKind) => setBlock(pointer, { [kind]: [] }),
@@ -137,11 +141,11 @@ function taskEdits(editor: Editor, name: string) {
   };
 
   function setBlock(pointer: Pointer, fields: Partial<ForStep>) {
-    apply("Change a block", (graph) => edits.setStep(graph, name, pointer, fields));
+    apply(strings.tasks.changeABlock, (graph) => edits.setStep(graph, name, pointer, fields));
   }
 
   function lane(change: (steps: Task["steps"]) => Task["steps"]) {
-    apply("Change the lanes", (graph) => {
+    apply(strings.tasks.changeTheLanes, (graph) => {
       const steps = graph.tasks?.[name]?.steps;
       return steps ? edits.setTask(graph, name, { steps: change(steps) }) : graph;
     });

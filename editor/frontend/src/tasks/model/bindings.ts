@@ -5,6 +5,7 @@ import { portType } from "../../document/ports";
 import type { GraphDocument, Literal, Pointer, Task, TaskParam } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { lanesOf, nameOf, runsBefore, walkRows, type WalkRow } from "./rows";
+import { strings } from "../../strings";
 
 export interface Option {
   value: string;
@@ -32,11 +33,11 @@ export function options(
   type: string,
 ): Option[] {
   const wanted = modalityOf(type);
-  const misfit = (of: string) => (of === wanted ? null : `it is ${of}`);
+  const misfit = (of: string) => (of === wanted ? null : strings.tasks.itIs(of));
   const found: Option[] = [];
   if (row.part !== null) found.push({ value: "@part", of: row.part, group: "This part", refused: misfit(row.part) });
   for (const [name, input] of Object.entries(task.inputs ?? {})) {
-    const refused = misfit(input.modality) ?? (input.many ? "many parts; walk them" : null);
+    const refused = misfit(input.modality) ?? (input.many ? strings.tasks.manyPartsUseForEach : null);
     found.push({ value: `@task.${name}`, of: input.modality, group: "The request", refused });
   }
   for (const [name, param] of Object.entries(withSeed(task))) {
@@ -54,7 +55,7 @@ function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: Wa
       const { from } = readResult(source);
       const of = modalityOf(portType(graph, catalogue, earlier.step.walk, from) ?? wanted);
       const value = `${nameOf(earlier)}.${result}`;
-      found.set(value, { value, of, group: "Earlier steps", refused: of === wanted ? null : `it is ${of}` });
+      found.set(value, { value, of, group: "Earlier steps", refused: of === wanted ? null : strings.tasks.itIs(of) });
     }
   }
   return [...found.values()];

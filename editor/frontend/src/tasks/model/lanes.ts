@@ -2,6 +2,7 @@
 import { EditRefused } from "../../document/edits/parts/records";
 import { freshName, isName } from "../../document/names";
 import type { Task } from "../../document/types";
+import { strings } from "../../strings";
 
 type Steps = Task["steps"];
 
@@ -13,9 +14,8 @@ export function add(steps: Steps): Steps {
 
 export function rename(steps: Steps, from: string, to: string): Steps {
   if (Array.isArray(steps) || from === to) return steps;
-  if (!isName(to))
-    throw new EditRefused(`\`${to}\` can't be a name: start with a letter, then letters, digits, _ or -.`);
-  if (to in steps) throw new EditRefused(`There is already a lane \`${to}\`; choose another name.`);
+  if (!isName(to)) throw new EditRefused(strings.tasks.cantBeANameStart(to));
+  if (to in steps) throw new EditRefused(strings.tasks.thereIsAlreadyALane(to));
   return Object.fromEntries(Object.entries(steps).map(([name, list]) => [name === from ? to : name, list]));
 }
 

@@ -3,6 +3,7 @@ import type { Problem } from "../../messages/answers";
 import { join } from "../../document/pointer";
 import type { GraphDocument, Literal, Pointer, Task, TaskInput, TaskParam } from "../../document/types";
 import { lanesOf } from "./rows";
+import { strings } from "../../strings";
 
 export interface SimulatedUse {
   use: string;
@@ -83,7 +84,7 @@ function walkedModalities(task: Task): Set<string> {
 
 /** Why another value of this input can't be added; null: it can. */
 export function whyNotMore(name: string, input: TaskInput, given: readonly string[]): string | null {
-  return !input.many && given.includes(name) ? `\`${name}\` comes once` : null;
+  return !input.many && given.includes(name) ? strings.tasks.canBeGivenOnce(name) : null;
 }
 
 /** Inputs that a request must have and this one lacks. */
@@ -103,20 +104,20 @@ export function startValue(param: TaskParam): Literal {
 /** `2 to 200`, `at least 1`; empty: any. */
 export function bounds(param: TaskParam): string {
   const { min, max } = param;
-  if (typeof min === "number" && typeof max === "number") return `${min} to ${max}`;
-  if (typeof min === "number") return `at least ${min}`;
-  return typeof max === "number" ? `at most ${max}` : "";
+  if (typeof min === "number" && typeof max === "number") return strings.tasks.to(min, max);
+  if (typeof min === "number") return strings.tasks.atLeast(min);
+  return typeof max === "number" ? strings.tasks.atMost(max) : "";
 }
 
 /** Why this value would be refused; null: it is fine. */
 export function whyNotValue(value: Literal, param: TaskParam): string | null {
   if (param.type === "integer" || param.type === "number") {
-    if (typeof value !== "number" || !Number.isFinite(value)) return "a number is needed";
-    if (param.type === "integer" && !Number.isInteger(value)) return "a whole number is needed";
-    if (typeof param.min === "number" && value < param.min) return `at least ${param.min}`;
-    if (typeof param.max === "number" && value > param.max) return `at most ${param.max}`;
+    if (typeof value !== "number" || !Number.isFinite(value)) return strings.tasks.aNumberIsNeeded;
+    if (param.type === "integer" && !Number.isInteger(value)) return strings.tasks.aWholeNumberIsNeeded;
+    if (typeof param.min === "number" && value < param.min) return strings.tasks.atLeast(param.min);
+    if (typeof param.max === "number" && value > param.max) return strings.tasks.atMost(param.max);
   }
-  if (param.choices?.length && !param.choices.includes(value)) return "none of the choices";
+  if (param.choices?.length && !param.choices.includes(value)) return strings.tasks.notOneOfTheChoices;
   return null;
 }
 
@@ -148,7 +149,7 @@ export function litSteps(simulated: Simulated, task: string): Map<Pointer, Lit> 
 export function reason(why: string, when?: string | null): string {
   const [, condition, values] = /^(.*) is false(?:: (.*))?$/.exec(why) ?? [];
   if (condition === undefined || values === undefined) return why;
-  if (/^\w+$/.test(condition)) return `${condition} is false`;
+  if (/^\w+$/.test(condition)) return strings.tasks.isFalse(condition);
   return when && condition.replace(/\s/g, "") === when.replace(/\s/g, "") ? values : why;
 }
 

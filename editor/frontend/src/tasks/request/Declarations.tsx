@@ -12,6 +12,7 @@ import { showBytes } from "../../ui/words";
 import type { useTaskEdits } from "../model/actions";
 import { offers, type Offer } from "../model/outputs";
 import { Check, Modality, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
+import { strings } from "../../strings";
 
 interface SectionProps {
   task: Task;
@@ -26,27 +27,27 @@ export function under(problems: readonly Problem[], place: string): Problem[] {
 export function Inputs({ task, problems, edits }: SectionProps) {
   const inputs = Object.entries(task.inputs ?? {});
   return (
-    <section className="wg-card" aria-label="Inputs">
+    <section className="wg-card" aria-label={strings.tasks.inputs}>
       <header>
-        <h2>Inputs</h2>
-        <span className="note">what a client sends</span>
+        <h2>{strings.tasks.inputs}</h2>
+        <span className="note">{strings.tasks.whatAClientSends}</span>
         <Button kind="quiet" onClick={edits.addInput}>
-          <Plus size={14} aria-hidden /> Input
+          <Plus size={14} aria-hidden /> {strings.tasks.input}
         </Button>
       </header>
       {inputs.length === 0 ? (
-        <p className="hint">None: a request of this task is its parameters alone.</p>
+        <p className="hint">{strings.tasks.noneARequestOfThis}</p>
       ) : (
         <div className="wg-scroll">
           <Table
             className="wg-declared inputs"
             columns={[
-              "Name",
-              "Modality",
-              { title: "A list, or parts in turn with others", children: "Many" },
-              { title: "A request may leave it out", children: "Optional" },
-              "Description",
-              { "aria-label": "Actions" },
+              strings.tasks.name,
+              strings.tasks.modality,
+              { title: strings.tasks.aListOrPartsMixed, children: strings.tasks.many },
+              { title: strings.tasks.aRequestMayOmit, children: strings.tasks.optional },
+              strings.tasks.description,
+              { "aria-label": strings.tasks.actions },
             ]}
           >
             <tbody>
@@ -79,7 +80,7 @@ function InputRow({
         <td>
           <TextCell
             mono
-            label="Name of the input"
+            label={strings.tasks.nameOfTheInput}
             value={name}
             onCommit={(value) => edits.renameInput(name, value)}
           />
@@ -88,7 +89,7 @@ function InputRow({
           <span className="wg-with-glyph">
             <Modality type={input.modality} text="" />
             <Select
-              aria-label={`Modality of ${name}`}
+              aria-label={strings.tasks.modalityWithName(name)}
               value={input.modality}
               options={known}
               onChange={(modality) => edits.setInput(name, { modality })}
@@ -108,14 +109,14 @@ function InputRow({
           <TextCell
             live
             grows
-            label={`Description of ${name}`}
+            label={strings.tasks.descriptionWithName(name)}
             value={input.description ?? ""}
-            placeholder="What it is, for whoever sends it"
+            placeholder={strings.tasks.whatItIsForTheClients}
             onCommit={(text) => edits.setInput(name, { description: text || undefined }, `input ${name}`)}
           />
         </td>
         <td className="actions">
-          <IconButton label={`Remove the input ${name}`} onClick={() => edits.removeInput(name)}>
+          <IconButton label={strings.tasks.removeTheInput(name)} onClick={() => edits.removeInput(name)}>
             <X size={14} />
           </IconButton>
         </td>
@@ -139,14 +140,12 @@ export function Outputs({ graph, task, problems, edits }: SectionProps & { graph
   const chosen = Array.isArray(task.outputs) ? task.outputs : [];
   const stray = chosen.filter((name) => !found.some((offer) => offer.name === name));
   return (
-    <section className="wg-card" aria-label="Outputs">
+    <section className="wg-card" aria-label={strings.tasks.outputs}>
       <header>
-        <h2>Outputs</h2>
-        <span className="note">what comes back, out of what the Walks send to the client</span>
+        <h2>{strings.tasks.outputs}</h2>
+        <span className="note">{strings.tasks.whatComesBackOutputs}</span>
       </header>
-      {found.length + stray.length === 0 && (
-        <p className="hint">No Walk sends anything yet: draw an edge to a Walk's “to the client” end.</p>
-      )}
+      {found.length + stray.length === 0 && <p className="hint">{strings.tasks.noWalkSendsAnOutput}</p>}
       <ul className="wg-outputs">
         {found.map((offer) => (
           <OutputChip key={offer.name} offer={offer} on={chosen.includes(offer.name)} edits={edits} />
@@ -154,7 +153,7 @@ export function Outputs({ graph, task, problems, edits }: SectionProps & { graph
         {stray.map((name) => (
           <li key={name} className="stray">
             <Check shown={name} label={name} checked onChange={() => edits.setOutput(name, false)} />
-            <span className="note">no Walk sends it</span>
+            <span className="note">{strings.tasks.noWalkSends}</span>
           </li>
         ))}
       </ul>
@@ -172,7 +171,7 @@ function OutputChip({ offer, on, edits }: { offer: Offer; on: boolean; edits: Se
         <Modality type={offer.type ?? "tensor"} text={offer.name} />
       </label>
       <span className="note" title={from}>
-        {offer.here ? `from ${from}` : `from ${from}, not a step of this task`}
+        {offer.here ? strings.tasks.from(from) : strings.tasks.fromNotAStepOfThis(from)}
       </span>
     </li>
   );
@@ -185,41 +184,39 @@ const DEFAULT_TTL = 600;
 export function Session({ task, problems, edits }: SectionProps) {
   const session = task.session ?? null;
   return (
-    <section className="wg-card" aria-label="Session">
+    <section className="wg-card" aria-label={strings.tasks.session}>
       <header>
-        <h2>Session</h2>
-        <span className="note">what is kept between the requests of one client</span>
+        <h2>{strings.tasks.session}</h2>
+        <span className="note">{strings.tasks.whatIsKeptBetween}</span>
         {session && (
           <Button kind="quiet" onClick={() => edits.setSession(null)}>
-            Keep nothing
+            {strings.tasks.keepNothing}
           </Button>
         )}
       </header>
       {session ? (
         <div className="wg-session">
           <Field
-            label="Requests that come while one runs"
-            hint={
-              session.queue === "latest" ? "only the newest waits, older ones are dropped" : "wait in their order"
-            }
+            label={strings.tasks.requestsThatArriveWhileOne}
+            hint={session.queue === "latest" ? strings.tasks.onlyTheNewestWaitsOlder : strings.tasks.waitInOrder}
           >
             {(props) => (
               <Select
                 {...props}
                 value={session.queue ?? "fifo"}
                 options={[
-                  { value: "fifo", label: "in order (fifo)" },
-                  { value: "latest", label: "newest only (latest)" },
+                  { value: "fifo", label: strings.tasks.inOrderFifo },
+                  { value: "latest", label: strings.tasks.newestOnlyLatest },
                 ]}
                 onChange={(queue) => edits.setSession({ ...session, queue: queue as "fifo" | "latest" })}
               />
             )}
           </Field>
-          <Field label="Kept for, in seconds" hint={`after its last request; 1 to 86400, ${DEFAULT_TTL} if not set`}>
+          <Field label={strings.tasks.keptForInSeconds} hint={strings.tasks.afterItsLastRequest1(DEFAULT_TTL)}>
             {() => (
               <NumberCell
                 whole
-                label="Seconds that a session is kept after its last request"
+                label={strings.tasks.secondsThatASession}
                 value={session.ttl_seconds}
                 placeholder={String(DEFAULT_TTL)}
                 onCommit={(ttl_seconds) => edits.setSession({ ...session, ttl_seconds })}
@@ -227,17 +224,15 @@ export function Session({ task, problems, edits }: SectionProps) {
             )}
           </Field>
           <Field
-            label="Most bytes of cache"
-            hint={
-              session.max_bytes == null ? "a request that could pass it is refused" : showBytes(session.max_bytes)
-            }
+            label={strings.tasks.cacheLimitInBytes}
+            hint={session.max_bytes == null ? strings.tasks.aRequestThatCouldPass : showBytes(session.max_bytes)}
           >
             {() => (
               <NumberCell
                 whole
-                label="Most bytes of cache that a session may fill"
+                label={strings.tasks.cacheLimitOfASession}
                 value={session.max_bytes}
-                placeholder="no limit"
+                placeholder={strings.tasks.noLimit}
                 onCommit={(max_bytes) => edits.setSession({ ...session, max_bytes })}
               />
             )}
@@ -245,9 +240,9 @@ export function Session({ task, problems, edits }: SectionProps) {
         </div>
       ) : (
         <p className="hint">
-          Nothing: every request starts anew.{" "}
+          {strings.tasks.nothingEveryRequestStarts}{" "}
           <Button kind="quiet" onClick={() => edits.setSession({ queue: "fifo", ttl_seconds: DEFAULT_TTL })}>
-            Keep sessions
+            {strings.tasks.keepSessions}
           </Button>
         </p>
       )}

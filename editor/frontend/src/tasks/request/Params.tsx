@@ -9,6 +9,7 @@ import { under } from "./Declarations";
 import { readChoices } from "../model/values";
 import { startValue, whyNotValue } from "../model/simulate";
 import { Check, NumberCell, ProblemLines, TextCell } from "../cells/widgets";
+import { strings } from "../../strings";
 
 const TYPES = ["integer", "number", "boolean", "string"] as const;
 
@@ -21,31 +22,31 @@ interface ParamsProps {
 export function Params({ task, problems, edits }: ParamsProps) {
   const params = Object.entries(task.params ?? {});
   return (
-    <section className="wg-card" aria-label="Parameters">
+    <section className="wg-card" aria-label={strings.tasks.parameters}>
       <header>
-        <h2>Parameters</h2>
+        <h2>{strings.tasks.parameters}</h2>
         <span className="note">
-          <code>seed</code> is always available
+          <code>{strings.tasks.seed}</code> {strings.tasks.isAlwaysAvailable}
         </span>
         <Button kind="quiet" onClick={edits.addParam}>
-          <Plus size={14} aria-hidden /> Parameter
+          <Plus size={14} aria-hidden /> {strings.tasks.parameter}
         </Button>
       </header>
       {params.length === 0 ? (
-        <p className="hint">None yet. A parameter can steer conditions, loops and components.</p>
+        <p className="hint">{strings.tasks.noneYetParametersCanSteer}</p>
       ) : (
         <div className="wg-scroll">
           <Table
             className="wg-declared params"
             columns={[
-              "Name",
-              "Type",
-              { title: "The client must give it; it has no default", children: "Required" },
-              "Default",
-              "From",
-              "To",
-              "Choices",
-              { "aria-label": "Actions" },
+              strings.tasks.name,
+              strings.tasks.type,
+              { title: strings.tasks.theClientMustGive, children: strings.tasks.required },
+              strings.tasks.default,
+              strings.tasks.from2,
+              strings.tasks.to2,
+              strings.tasks.choices,
+              { "aria-label": strings.tasks.actions },
             ]}
           >
             {params.map(([name, param]) => (
@@ -75,14 +76,14 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
         <td>
           <TextCell
             mono
-            label="Name of the parameter"
+            label={strings.tasks.nameOfTheParameter}
             value={name}
             onCommit={(value) => edits.renameParam(name, value)}
           />
         </td>
         <td>
           <Select
-            aria-label={`Type of ${name}`}
+            aria-label={strings.tasks.typeWithName(name)}
             value={param.type}
             options={TYPES}
             onChange={(type) => set(retyped(param, type as TaskParam["type"]))}
@@ -90,17 +91,17 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
         </td>
         <td className="middle">
           <Check
-            label={`${name}: the client must give it`}
+            label={strings.tasks.theClientMustGiveWithName(name)}
             checked={required}
             onChange={(on) => set({ default: on ? undefined : startValue({ ...param, default: null }) })}
           />
         </td>
         <td>
           {required ? (
-            <span className="wg-nothing">none</span>
+            <span className="wg-nothing">{strings.tasks.none}</span>
           ) : (
             <ValueCell
-              label={`Default of ${name}`}
+              label={strings.tasks.defaultWithName(name)}
               param={param}
               value={param.default ?? ""}
               onChange={(value) => set({ default: value })}
@@ -111,10 +112,10 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
           <td key={bound}>
             {numeric && (
               <NumberCell
-                label={`${bound === "min" ? "Least" : "Greatest"} ${name}`}
+                label={`${bound === "min" ? strings.tasks.minimum : strings.tasks.maximum} ${name}`}
                 whole={param.type === "integer"}
                 value={param[bound]}
-                placeholder="any"
+                placeholder={strings.tasks.any}
                 onCommit={(value) => set({ [bound]: value })}
               />
             )}
@@ -124,15 +125,15 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
           {param.type !== "boolean" && (
             <TextCell
               mono
-              label={`Choices of ${name}, with commas between`}
+              label={strings.tasks.choicesOfWithCommasBetween(name)}
               value={(param.choices ?? []).join(", ")}
-              placeholder="any"
+              placeholder={strings.tasks.any}
               onCommit={(text) => set({ choices: readChoices(text, param.type) })}
             />
           )}
         </td>
         <td className="actions">
-          <IconButton label={`Remove the parameter ${name}`} onClick={() => edits.removeParam(name)}>
+          <IconButton label={strings.tasks.removeTheParameter(name)} onClick={() => edits.removeParam(name)}>
             <X size={14} />
           </IconButton>
         </td>
@@ -142,9 +143,9 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
           <TextCell
             live
             grows
-            label={`Description of ${name}`}
+            label={strings.tasks.descriptionWithName(name)}
             value={param.description ?? ""}
-            placeholder="What it does, and its unit"
+            placeholder={strings.tasks.whatItDoes}
             onCommit={(text) => set({ description: text || undefined }, `param ${name}`)}
           />
         </td>
@@ -192,14 +193,22 @@ export function ValueCell({ label, param, value, onChange, live }: ValueCellProp
         aria-label={label}
         value={String(value)}
         options={[
-          { value: "true", label: "yes" },
-          { value: "false", label: "no" },
+          { value: "true", label: strings.tasks.yes },
+          { value: "false", label: strings.tasks.no },
         ]}
         onChange={(text) => onChange(text === "true")}
       />
     );
   if (param.type === "string")
-    return <TextCell label={label} value={String(value)} placeholder="empty" onCommit={onChange} live={live} />;
+    return (
+      <TextCell
+        label={label}
+        value={String(value)}
+        placeholder={strings.tasks.empty}
+        onCommit={onChange}
+        live={live}
+      />
+    );
   return (
     <NumberCell
       label={label}

@@ -18,6 +18,7 @@ import {
 import { SimulatorResult } from "./SimulatorResult";
 import type { Simulation } from "./useSimulation";
 import { Modality } from "../cells/widgets";
+import { strings } from "../../strings";
 
 interface SimulatorProps {
   name: string;
@@ -32,18 +33,19 @@ export function Simulator({ name, task, choice: raw, onChoose, simulation }: Sim
   const lacking = missing(task, choice);
   const changed = Object.keys(choice.params).length > 0;
   return (
-    <aside className="wg-simulator" aria-label="Simulator">
+    <aside className="wg-simulator" aria-label={strings.tasks.simulator}>
       <header>
-        <h2>Simulate</h2>
-        <span className="note">what a request would run</span>
-        <IconButton label="Start over with the defaults" onClick={() => onChoose(firstChoice(task))}>
+        <h2>{strings.tasks.simulate}</h2>
+        <span className="note">{strings.tasks.whatARequestWouldRun}</span>
+        <IconButton label={strings.tasks.resetToTheDefaults} onClick={() => onChoose(firstChoice(task))}>
           <RotateCcw size={14} />
         </IconButton>
       </header>
       <Given task={task} choice={choice} onChoose={onChoose} />
       {lacking.length > 0 && (
         <p className="hint">
-          A request must also have {lacking.map((name) => `“${name}”`).join(", ")}; without it this one is refused.
+          {strings.tasks.aRequestMustAlsoHave} {lacking.map((name) => `“${name}”`).join(", ")}
+          {strings.tasks.withoutItThisOne}
         </p>
       )}
       <Values task={task} choice={choice} onChoose={onChoose} open={changed} />
@@ -61,26 +63,29 @@ function Given({ task, choice, onChoose }: Part) {
     set(
       choice.given.map((name, i) => (i === index ? choice.given[other]! : i === other ? choice.given[index]! : name)),
     );
-  if (inputs.length === 0) return <p className="hint">This task has no inputs.</p>;
+  if (inputs.length === 0) return <p className="hint">{strings.tasks.thisTaskHasNoInputs}</p>;
   return (
     <div className="given">
-      <h3>The request has, in this order</h3>
+      <h3>{strings.tasks.theRequestHasInThis}</h3>
       {choice.given.length > 0 && (
         <ol>
           {choice.given.map((name, index) => (
             <li key={index}>
               <Modality type={task.inputs?.[name]?.modality ?? ""} text={name} />
               {index > 0 && (
-                <IconButton label={`Earlier: ${name}`} onClick={() => swap(index, index - 1)}>
+                <IconButton label={strings.tasks.earlier(name)} onClick={() => swap(index, index - 1)}>
                   <ArrowLeft size={12} />
                 </IconButton>
               )}
               {index < choice.given.length - 1 && (
-                <IconButton label={`Later: ${name}`} onClick={() => swap(index, index + 1)}>
+                <IconButton label={strings.tasks.later(name)} onClick={() => swap(index, index + 1)}>
                   <ArrowRight size={12} />
                 </IconButton>
               )}
-              <IconButton label={`Take ${name} out`} onClick={() => set(choice.given.filter((_, i) => i !== index))}>
+              <IconButton
+                label={strings.tasks.removeFromTheRequest(name)}
+                onClick={() => set(choice.given.filter((_, i) => i !== index))}
+              >
                 <X size={12} />
               </IconButton>
             </li>
@@ -94,7 +99,7 @@ function Given({ task, choice, onChoose }: Part) {
             <Button
               key={name}
               disabled={refused !== null}
-              title={refused ?? `Add ${name} to the request`}
+              title={refused ?? strings.tasks.addToTheRequest(name)}
               onClick={() => set([...choice.given, name])}
             >
               <Plus size={12} aria-hidden /> <Modality type={input.modality} text={name} />
@@ -119,8 +124,8 @@ function Values({ task, choice, onChoose, open }: Part & { open: boolean }) {
   return (
     <details className="values" open={shown} onToggle={(event) => setShown(event.currentTarget.open)}>
       <summary>
-        Parameters <span className="note">{entries.length}</span>
-        {changed > 0 && <Badge kind="busy">{changed} changed</Badge>}
+        {strings.tasks.parameters} <span className="note">{entries.length}</span>
+        {changed > 0 && <Badge kind="busy">{strings.tasks.changed(changed)}</Badge>}
       </summary>
       <div className="grid">
         {entries.map(([name, param]) => (
@@ -147,11 +152,11 @@ function Value({ name, param, value, onChange }: ValueProps) {
       <span className="name" title={param.description}>
         {name}
       </span>
-      <ValueCell live label={`${name} in the simulation`} param={param} value={shown} onChange={set} />
+      <ValueCell live label={strings.tasks.inTheSimulation(name)} param={param} value={shown} onChange={set} />
       {value === undefined ? (
         <span />
       ) : (
-        <IconButton label={`Reset ${name}`} onClick={() => onChange(undefined)}>
+        <IconButton label={strings.tasks.reset(name)} onClick={() => onChange(undefined)}>
           <RotateCcw size={12} />
         </IconButton>
       )}

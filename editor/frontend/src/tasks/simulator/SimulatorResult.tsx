@@ -7,6 +7,7 @@ import { Badge, Prose } from "../../ui/kit";
 import { reason, totals, type Simulated, type SimulatedStep } from "../model/simulate";
 import type { Simulation } from "./useSimulation";
 import { Modality } from "../cells/widgets";
+import { strings } from "../../strings";
 
 export function SimulatorResult({ name, simulation }: { name: string; simulation: Simulation }) {
   const { answer, failure, asking } = simulation;
@@ -14,11 +15,11 @@ export function SimulatorResult({ name, simulation }: { name: string; simulation
     <div className={`result ${asking ? "asking" : ""}`} aria-live="polite" aria-busy={asking}>
       {failure !== null && (
         <p className="failure" role="alert">
-          <TriangleAlert size={14} aria-hidden /> No simulation: {failure}
+          <TriangleAlert size={14} aria-hidden /> {strings.tasks.noSimulation(failure)}
         </p>
       )}
       {answer && (answer.ok ? <Ran answer={answer} /> : <Problems problems={answer.problems} />)}
-      {!answer && failure === null && <p className="hint">Simulating {name} …</p>}
+      {!answer && failure === null && <p className="hint">{strings.tasks.simulating(name)}</p>}
     </div>
   );
 }
@@ -32,7 +33,7 @@ function Problems({ problems }: { problems: readonly Problem[] }) {
   };
   return (
     <div className="problems">
-      <p>This can't run yet:</p>
+      <p>{strings.tasks.thisCantRunYet}</p>
       <ul>
         {errors.map((problem) => (
           <li key={`${problem.code} ${problem.pointer}`}>
@@ -55,11 +56,13 @@ function Ran({ answer }: { answer: Simulated }) {
   return (
     <>
       <p className="totals">
-        <b>{ran === 0 ? "No Walk runs" : ran === 1 ? "1 Walk runs" : `${ran} Walks run`}</b>
-        {skipped > 0 && <span className="note">, {skipped} skipped</span>}
+        <b>
+          {ran === 0 ? strings.tasks.noWalkRuns : ran === 1 ? strings.tasks.n1WalkRuns : strings.tasks.walksRun(ran)}
+        </b>
+        {skipped > 0 && <span className="note">{strings.tasks.skipped(skipped)}</span>}
       </p>
       {answer.lanes.map(({ lane, steps }) => (
-        <section key={lane} aria-label={lane || "Steps"}>
+        <section key={lane} aria-label={lane || strings.tasks.steps}>
           {lane && <h3>{lane}</h3>}
           <ol>
             {steps.map((step, index) => (
@@ -79,19 +82,19 @@ function StepShown({ step }: { step: SimulatedStep }) {
   return (
     <li className={step.taken ? "ran" : "skipped"}>
       <div className="head">
-        <button type="button" className="walk" onClick={open} title={`Open the Walk ${step.walk}`}>
+        <button type="button" className="walk" onClick={open} title={strings.tasks.openTheWalk(step.walk)}>
           {step.walk}
         </button>
-        {step.as && step.as !== step.walk && <span className="note">as {step.as}</span>}
-        {step.part && <Modality type={step.part.modality} text={`part ${step.part.index + 1}`} />}
+        {step.as && step.as !== step.walk && <span className="note">{strings.tasks.as(step.as)}</span>}
+        {step.part && <Modality type={step.part.modality} text={strings.tasks.part(step.part.index + 1)} />}
         {step.taken &&
           loops.map(([loop, times]) => (
             <Badge
               key={loop}
               title={
                 times === null
-                  ? `How often the loop ${loop} turns isn't known before`
-                  : `The loop ${loop} turns ${times} times at most`
+                  ? strings.tasks.howOftenTheLoopRuns(loop)
+                  : strings.tasks.theLoopRunsAtMost(loop, times)
               }
             >
               {loop} × {times ?? "?"}
@@ -102,7 +105,8 @@ function StepShown({ step }: { step: SimulatedStep }) {
         <Uses step={step} />
       ) : (
         <p className="why">
-          skipped{step.why && ": "}
+          {strings.tasks.skipped2}
+          {step.why && ": "}
           <Prose text={reason(step.why)} />
         </p>
       )}
@@ -111,16 +115,16 @@ function StepShown({ step }: { step: SimulatedStep }) {
 }
 
 const MARKS = { true: "✓", false: "–", null: "◐" } as const;
-const WORDS = { true: "runs", false: "is skipped", null: "depends on the iteration" } as const;
+const WORDS = { true: "runs", false: strings.tasks.isSkipped, null: strings.tasks.dependsOnTheIteration } as const;
 
 function Uses({ step }: { step: SimulatedStep }) {
   if (step.uses.length === 0) return null;
   const skipped = step.uses.filter((use) => use.taken === false).length;
   const depends = step.uses.filter((use) => use.taken === null).length;
   const parts = [
-    ...(skipped + depends ? [`${step.uses.length - skipped - depends} run`] : []),
-    ...(skipped ? [`${skipped} skipped`] : []),
-    ...(depends ? [`${depends} in some iterations`] : []),
+    ...(skipped + depends ? [strings.tasks.run(step.uses.length - skipped - depends)] : []),
+    ...(skipped ? [strings.tasks.skippedWithSkipped(skipped)] : []),
+    ...(depends ? [strings.tasks.inSomeIterations(depends)] : []),
   ];
   const all = `${step.uses.length} ${step.uses.length === 1 ? "use" : "uses"}`;
   return (

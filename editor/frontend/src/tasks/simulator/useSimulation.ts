@@ -3,6 +3,7 @@ import { useEffect, useState } from "react";
 import { ApiError, call } from "../../api/client";
 import type { GraphDocument, Task } from "../../document/types";
 import { requestOf, type Choice, type Simulated } from "../model/simulate";
+import { strings } from "../../strings";
 
 /** After the last change, in ms. */
 const PAUSE_MS = 250;
@@ -46,7 +47,7 @@ export function useSimulation(
 }
 
 function said(error: unknown): string {
-  if (!(error instanceof ApiError)) return "The answer could not be read.";
+  if (!(error instanceof ApiError)) return strings.tasks.theAnswerCouldNot;
   const faults = error.problems.map((problem) => `${problem.pointer} ${problem.message}`.trim());
   return faults.length > 0 ? `${error.message}: ${faults.join("; ")}` : error.message;
 }

@@ -8,6 +8,7 @@ import { IconButton } from "../../ui/kit";
 import { isReference, options, readLiteral, type Option } from "../model/bindings";
 import { nameOf, type WalkRow } from "../model/rows";
 import { Modality, TextCell } from "../cells/widgets";
+import { strings } from "../../strings";
 
 interface BindingCellProps {
   graph: GraphDocument;
@@ -22,7 +23,8 @@ export function BindingCell({ graph, catalogue, task, row, problems, onBind }: B
   const declared = graph.walks?.[row.step.walk]?.inputs ?? {};
   const bound = row.step.with ?? {};
   const extra = Object.keys(bound).filter((name) => !(name in declared));
-  if (Object.keys(declared).length + extra.length === 0) return <span className="wg-nothing">nothing</span>;
+  if (Object.keys(declared).length + extra.length === 0)
+    return <span className="wg-nothing">{strings.tasks.nothing}</span>;
   const isBad = (name: string) => problems.some((p) => p.pointer === row.pointer + join("with", name));
   return (
     <div className="wg-bindings">
@@ -31,7 +33,7 @@ export function BindingCell({ graph, catalogue, task, row, problems, onBind }: B
           <Modality type={String(type)} text={name} />
           <Binding
             key={`${row.step.walk} ${name}`}
-            label={`${name} of ${nameOf(row)}`}
+            label={strings.tasks.of(name, nameOf(row))}
             type={String(type)}
             value={bound[name]}
             invalid={isBad(name)}
@@ -42,11 +44,11 @@ export function BindingCell({ graph, catalogue, task, row, problems, onBind }: B
       ))}
       {extra.map((name) => (
         <div key={name} className="binding extra">
-          <span className="unknown" title="The Walk has no such input">
+          <span className="unknown" title={strings.tasks.theWalkHasNoSuch}>
             {name}
           </span>
           <code>{String(bound[name])}</code>
-          <IconButton label={`Remove the binding of ${name}`} onClick={() => onBind(name, undefined)}>
+          <IconButton label={strings.tasks.removeTheBinding(name)} onClick={() => onBind(name, undefined)}>
             <X size={13} />
           </IconButton>
         </div>
@@ -75,9 +77,9 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
       <span className="written">
         <TextCell
           mono={isReference(value)}
-          label={`${label}: a value, or @task.x, @part, step.result`}
+          label={strings.tasks.aValueOrTaskXPart(label)}
           value={value === undefined ? "" : String(value)}
-          placeholder="a value"
+          placeholder={strings.tasks.aValue}
           invalid={invalid}
           onCommit={(text) => {
             setWriting(false);
@@ -85,7 +87,7 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
           }}
         />
         <IconButton
-          label={`Choose ${label} from what exists`}
+          label={strings.tasks.chooseASource(label)}
           onClick={() => {
             setWriting(false);
             onBind(undefined);
@@ -110,7 +112,7 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
         else onBind(chosen === NOTHING ? undefined : chosen);
       }}
     >
-      <option value={NOTHING}>not bound</option>
+      <option value={NOTHING}>{strings.tasks.notBound}</option>
       {grouped.map(({ group, entries }) => (
         <optgroup key={group} label={group}>
           {entries.map((option) => (
@@ -124,7 +126,7 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
           ))}
         </optgroup>
       ))}
-      <option value={WRITE}>Write a value…</option>
+      <option value={WRITE}>{strings.tasks.writeAValue}</option>
     </select>
   );
 }

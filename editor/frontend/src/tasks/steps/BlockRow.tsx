@@ -7,6 +7,7 @@ import { Grip, MenuButton } from "./Grip";
 import { PART_KINDS, type FirstRow, type ForRow, type PartRow } from "../model/rows";
 import { indent, type RowHandle } from "./handle";
 import { Modality, ProblemLines } from "../cells/widgets";
+import { strings } from "../../strings";
 
 type Edits = ReturnType<typeof useTaskEdits>;
 
@@ -20,7 +21,7 @@ interface BlockRowProps {
 }
 
 export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockRowProps) {
-  const title = row.kind === "for" ? "For each part" : "First that holds";
+  const title = row.kind === "for" ? strings.tasks.forEachPart : strings.tasks.firstMatch;
   return (
     <tr data-pointer={row.pointer} className={`block ${drop}`}>
       <td className="grip">
@@ -31,7 +32,7 @@ export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockR
           {row.kind === "for" ? <Repeat size={14} aria-hidden /> : <GitBranch size={14} aria-hidden />}
           {title}
           <span className="note">
-            {row.kind === "for" ? "of the request, in the order they come" : "one of these runs, the others do not"}
+            {row.kind === "for" ? strings.tasks.ofTheRequestInOrder : strings.tasks.oneOfTheseRuns}
           </span>
           {row.kind === "for" && <AddParts row={row} edits={edits} />}
         </div>
@@ -53,7 +54,7 @@ function AddParts({ row, edits }: { row: ForRow; edits: Edits }) {
           key={kind}
           kind="quiet"
           onClick={() => edits.addPart(row.pointer, kind)}
-          title={`Add steps for ${kind}`}
+          title={strings.tasks.addSteps(kind)}
         >
           + <Modality type={kind} />
         </Button>
@@ -80,7 +81,7 @@ export function PartHeader({ row, columns, drop, problems, edits }: PartHeaderPr
       </th>
       <td className="actions">
         <IconButton
-          label={`Remove the steps for ${row.modality}`}
+          label={strings.tasks.removeTheSteps(row.modality)}
           onClick={() => edits.removePart(row.list, row.modality)}
         >
           <X size={14} />

@@ -5,6 +5,7 @@ import { IconButton } from "../../ui/kit";
 import type { useTaskEdits } from "../model/actions";
 import type { Row } from "../model/rows";
 import type { RowHandle } from "./handle";
+import { strings } from "../../strings";
 
 interface GripProps {
   row: Row;
@@ -27,8 +28,8 @@ export function Grip({ row, what, handle, edits }: GripProps) {
       type="button"
       className="wg-grip"
       draggable
-      aria-label={`Move ${what}: arrow keys move it, Delete removes it`}
-      title="Drag, or move with the arrow keys"
+      aria-label={strings.tasks.moveArrowKeysMove(what)}
+      title={strings.tasks.dragOrMove}
       onKeyDown={keys}
       onDragStart={(event) => {
         const line = event.currentTarget.closest("tr");
@@ -47,7 +48,7 @@ export function Grip({ row, what, handle, edits }: GripProps) {
 export function MenuButton({ row, what, handle }: Omit<GripProps, "edits">) {
   return (
     <IconButton
-      label={`More for ${what}`}
+      label={strings.tasks.moreActions(what)}
       aria-haspopup="menu"
       onClick={(event) => {
         const box = event.currentTarget.getBoundingClientRect();

@@ -13,6 +13,7 @@ import { nameOf, type WalkRow } from "../model/rows";
 import { reason, type Lit } from "../model/simulate";
 import { indent, type RowHandle } from "./handle";
 import { Check, Modality, ProblemLines, TextCell } from "../cells/widgets";
+import { strings } from "../../strings";
 
 interface StepRowProps {
   graph: GraphDocument;
@@ -33,7 +34,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
   const { step } = row;
   const walk = graph.walks?.[step.walk];
   const sent = useMemo(() => finals(graph, catalogue, task, row), [graph, catalogue, task, row]);
-  const what = `step ${row.number}, ${nameOf(row)}`;
+  const what = strings.tasks.step(row.number, nameOf(row));
   const bad = (field: string) => problems.some((problem) => problem.pointer === `${row.pointer}/${field}`);
   const state = lit ? (lit.ran > 0 ? "ran" : "skipped") : "";
   return (
@@ -46,14 +47,14 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
         <td style={{ paddingLeft: indent(row.depth) }}>
           <div className="walk">
             <Select
-              aria-label={`Walk of ${what}`}
+              aria-label={strings.tasks.walk(what)}
               aria-invalid={bad("walk")}
               value={step.walk}
               options={walkOptions(graph, step.walk)}
               onChange={(name) => edits.setWalk(row.pointer, name)}
             />
             <IconButton
-              label={`Open the Walk ${step.walk}`}
+              label={strings.tasks.openTheWalk(step.walk)}
               disabled={!walk}
               onClick={() => editor.open({ kind: "walk", walk: step.walk, inside: null })}
             >
@@ -71,9 +72,9 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
             live
             mono
             grows
-            label={`Condition of ${what}`}
+            label={strings.tasks.condition(what)}
             value={step.when ?? ""}
-            placeholder={row.choice !== null ? "otherwise" : "always"}
+            placeholder={row.choice !== null ? strings.tasks.otherwise : strings.tasks.always}
             invalid={bad("when")}
             onCommit={(value) => edits.setStep(row.pointer, { when: value || undefined }, `when ${row.pointer}`)}
           />
@@ -87,7 +88,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
         <td>
           <TextCell
             mono
-            label={`Name of ${what} for later steps`}
+            label={strings.tasks.nameOfForLaterSteps(what)}
             value={step.as ?? ""}
             placeholder={step.walk}
             invalid={bad("as")}
@@ -97,7 +98,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
         {perChunk && (
           <td className="middle">
             <Check
-              label={`${what}: once for each chunk of its stream`}
+              label={strings.tasks.onceForEachChunk(what)}
               checked={step.per === "chunk"}
               onChange={(on) => edits.setStep(row.pointer, { per: on ? "chunk" : undefined })}
             />
@@ -122,14 +123,16 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
 function walkOptions(graph: GraphDocument, current: string) {
   const names = Object.keys(graph.walks ?? {});
   const known = names.map((name) => ({ value: name, label: name }));
-  return names.includes(current) ? known : [{ value: current, label: `${current} (not in the graph)` }, ...known];
+  return names.includes(current)
+    ? known
+    : [{ value: current, label: strings.tasks.notInTheGraph(current) }, ...known];
 }
 
 function Finals({ sent }: { sent: readonly Sent[] }) {
   return (
-    <span className="finals" title="Outputs of the task that this Walk sends">
+    <span className="finals" title={strings.tasks.outputsOfTheTask}>
       <span aria-hidden>→</span>
-      <span className="visually-hidden">gives</span>
+      <span className="visually-hidden">{strings.tasks.gives}</span>
       {sent.map(({ name, type }) => (
         <Modality key={name} type={type ?? "tensor"} text={name} />
       ))}
@@ -157,16 +160,18 @@ function LitNote({ lit, when }: { lit: Lit | undefined; when: string | null | un
   if (lit.ran === 0)
     return (
       <div className="lit skipped">
-        skipped{lit.why && ": "}
+        {strings.tasks.skipped2}
+        {lit.why && ": "}
         <Prose text={reason(lit.why, when)} />
       </div>
     );
   if (lit.ran > 1 || lit.skipped > 0)
     return (
       <div className="lit ran">
-        runs {lit.ran === 1 ? "once" : `${lit.ran} times`}
-        {lit.skipped > 0 && `, skipped ${lit.skipped === 1 ? "once" : `${lit.skipped} times`}`}
+        {strings.tasks.runs(lit.ran === 1 ? "once" : strings.tasks.times(lit.ran))}
+        {lit.skipped > 0 &&
+          strings.tasks.skippedWithValue(lit.skipped === 1 ? "once" : strings.tasks.times(lit.skipped))}
       </div>
     );
-  return <span className="visually-hidden">runs in the simulation</span>;
+  return <span className="visually-hidden">{strings.tasks.runsInTheSimulation}</span>;
 }

@@ -13,6 +13,7 @@ import type { Lit } from "../model/simulate";
 import { indent, type RowHandle } from "./handle";
 import { StepRow } from "./StepRow";
 import { ProblemLines, TextCell } from "../cells/widgets";
+import { strings } from "../../strings";
 
 interface StepTableProps {
   graph: GraphDocument;
@@ -56,17 +57,17 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
         ref={table}
         onDragOver={over}
         onDrop={dropped}
-        aria-label={`Steps of ${name}`}
+        aria-label={strings.tasks.stepsWithName(name)}
       >
         <thead>
           <tr>
-            <th className="grip" aria-label="Order" />
-            <th>Walk</th>
-            <th>When</th>
-            <th>Takes</th>
-            <th>Known as</th>
-            {perChunk && <th>Per chunk</th>}
-            <th aria-label="Actions" />
+            <th className="grip" aria-label={strings.tasks.order} />
+            <th>{strings.tasks.walk2}</th>
+            <th>{strings.tasks.when}</th>
+            <th>{strings.tasks.takes}</th>
+            <th>{strings.tasks.known}</th>
+            {perChunk && <th>{strings.tasks.perChunk}</th>}
+            <th aria-label={strings.tasks.actions} />
           </tr>
         </thead>
         {lanes.map((lane) => (
@@ -76,14 +77,14 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
                 <th colSpan={columns} scope="rowgroup">
                   <Rows3 size={14} aria-hidden />
                   <TextCell
-                    label={`Name of the lane ${lane.name}`}
+                    label={strings.tasks.nameOfTheLane(lane.name)}
                     value={lane.name}
                     onCommit={(value) => edits.renameLane(lane.name, value)}
                   />
-                  <span className="note">runs beside the other lanes, as soon as what it needs is there</span>
+                  <span className="note">{strings.tasks.runsBesideTheOtherLanes}</span>
                   {lanes.length > 1 && (
                     <Button kind="quiet" onClick={() => edits.removeLane(lane.name)}>
-                      Remove lane
+                      {strings.tasks.removeLane}
                     </Button>
                   )}
                 </th>
@@ -104,7 +105,8 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
       {streams && (
         <div className="wg-lane-actions">
           <Button kind="quiet" onClick={() => edits.addLane()}>
-            <Plus size={14} aria-hidden /> {lanes.length === 1 && lanes[0]?.name === "" ? "Split into lanes" : "Lane"}
+            <Plus size={14} aria-hidden />{" "}
+            {lanes.length === 1 && lanes[0]?.name === "" ? strings.tasks.splitIntoLanes : strings.tasks.lane}
           </Button>
         </div>
       )}
@@ -144,12 +146,13 @@ function AnyRow(props: AnyRowProps) {
         <tr data-pointer={row.pointer} className={drop}>
           <td className="grip" />
           <td colSpan={columns - 2}>
-            This step has none of <code>walk</code>, <code>for</code> and <code>first</code>.
+            {strings.tasks.thisStepHasNone} <code>{strings.tasks.walk3}</code>, <code>{strings.tasks.for}</code>{" "}
+            {strings.tasks.and} <code>{strings.tasks.first}</code>.
             <ProblemLines problems={problems} />
           </td>
           <td>
             <Button kind="quiet" onClick={() => edits.removeStep(row.pointer)}>
-              Remove
+              {strings.tasks.remove}
             </Button>
           </td>
         </tr>
@@ -162,17 +165,27 @@ function AnyRow(props: AnyRowProps) {
             <Button
               kind="quiet"
               aria-haspopup="menu"
-              aria-label={`Add a step ${row.part ? `for each ${row.part}` : row.choice ? "to the choice" : "at the end"}${row.lane && ` of ${row.lane}`}`}
+              aria-label={strings.tasks.addAStepWithValue(
+                row.part
+                  ? strings.tasks.forEach(row.part)
+                  : row.choice
+                    ? strings.tasks.toTheChoice
+                    : strings.tasks.atTheEnd,
+                row.lane && strings.tasks.ofWithLane(row.lane),
+              )}
               onClick={(event) => {
                 const box = event.currentTarget.getBoundingClientRect();
                 add(row, { x: box.left, y: box.bottom + 2 });
               }}
             >
-              <Plus size={13} aria-hidden /> {row.choice ? "Choice" : row.part ? `Step for ${row.part}` : "Step"}
+              <Plus size={13} aria-hidden />{" "}
+              {row.choice
+                ? strings.tasks.choice
+                : row.part
+                  ? strings.tasks.stepWithPart(row.part)
+                  : strings.tasks.step2}
             </Button>
-            {row.index === 0 && row.depth === 0 && (
-              <span className="note">none yet: a step runs one of the Walks</span>
-            )}
+            {row.index === 0 && row.depth === 0 && <span className="note">{strings.tasks.noStepsYetAStep}</span>}
           </td>
         </tr>
       );
@@ -256,20 +269,20 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   const blocks: MenuEntry[] = [];
   if (mayHold(slot.list, "for"))
     blocks.push({
-      label: "For each part…",
+      label: strings.tasks.forEachPart2,
       apart: true,
       run: () => edits.insertStep(slot, { for: "parts", text: [] }),
     });
   const walk = Object.keys(graph.walks ?? {})[0];
   if (mayHold(slot.list, "first") && walk !== undefined)
-    blocks.push({ label: "First that holds…", run: () => edits.insertStep(slot, { first: [{ walk }] }) });
+    blocks.push({ label: strings.tasks.firstMatch2, run: () => edits.insertStep(slot, { first: [{ walk }] }) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),
   }));
   return walks.length > 0
     ? [...walks, ...blocks]
-    : [{ label: "The graph has no Walk yet: draw one first", disabled: true, run: () => undefined }, ...blocks];
+    : [{ label: strings.tasks.theGraphHasNoWalk, disabled: true, run: () => undefined }, ...blocks];
 }
 
 function rowMenu(
@@ -284,24 +297,24 @@ function rowMenu(
   const above = { list: row.list, index: row.index };
   const below = { list: row.list, index: row.index + 1 };
   const entries: MenuEntry[] = [
-    { label: "Move up", keys: "↑", disabled: !neighbour(rows, row, -1), run: () => move(row, -1) },
-    { label: "Move down", keys: "↓", disabled: !neighbour(rows, row, 1), run: () => move(row, 1) },
-    { label: "Insert above…", apart: true, run: () => choose(above) },
-    { label: "Insert below…", run: () => choose(below) },
-    { label: "Duplicate", run: () => edits.insertStep(below, step) },
+    { label: strings.tasks.moveUp, keys: "↑", disabled: !neighbour(rows, row, -1), run: () => move(row, -1) },
+    { label: strings.tasks.moveDown, keys: "↓", disabled: !neighbour(rows, row, 1), run: () => move(row, 1) },
+    { label: strings.tasks.insertAbove, apart: true, run: () => choose(above) },
+    { label: strings.tasks.insertBelow, run: () => choose(below) },
+    { label: strings.tasks.duplicate, run: () => edits.insertStep(below, step) },
   ];
   if (row.kind === "walk" && mayHold(row.list, "first"))
     entries.push({
-      label: "Make it a choice of several",
+      label: strings.tasks.makeItAChoice,
       run: () => edits.replaceStep(row.pointer, { first: [row.step] }),
     });
   if (row.kind === "for")
     for (const [index, kind] of PART_KINDS.filter((kind) => !Array.isArray(row.step[kind])).entries())
       entries.push({
-        label: `Steps for ${kind}`,
+        label: strings.tasks.stepsWithKind(kind),
         apart: index === 0,
         run: () => edits.addPart(row.pointer, kind),
       });
-  entries.push({ label: "Delete", keys: "Del", apart: true, run: () => edits.removeStep(row.pointer) });
+  entries.push({ label: strings.tasks.delete, keys: "Del", apart: true, run: () => edits.removeStep(row.pointer) });
   return entries;
 }

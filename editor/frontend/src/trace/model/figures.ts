@@ -3,6 +3,7 @@ import { plural } from "../../ui/words";
 import { quantile } from "./columns";
 import type { Lane, Model } from "./model";
 import { FOLDED, LAUNCH } from "./types";
+import { strings } from "../../strings";
 
 /** Of one lane; milliseconds. */
 export interface LaneFigures {
@@ -92,7 +93,7 @@ export function blockWords(model: Model, id: number): string {
   if (kind === FOLDED) return plural(count, model.laneAt(id).loop ? "iteration" : "call");
   const place = placeWords(model, id);
   if (kind === LAUNCH) return `${count > 1 ? "iterations" : "iteration"} ${place}`;
-  return `${count > 1 ? `${count} calls` : "call"}${place && ` #${place}`}`;
+  return `${count > 1 ? strings.trace.calls(count) : "call"}${place && ` #${place}`}`;
 }
 
 /** The same where there is little room: `#3.17`, `5–8`, `×24`. */

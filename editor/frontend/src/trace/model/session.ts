@@ -15,6 +15,7 @@ import type { Model } from "./model";
 import { Timeline } from "./timeline";
 import type { StatisticsShown, TraceRow, TraceShown, WhyShown } from "./types";
 import { modelOf } from "./whole";
+import { strings } from "../../strings";
 
 /** A run that goes on is asked for anew so often. */
 const AGAIN_MS = 1000;
@@ -387,7 +388,7 @@ function sameTimes(a: Model, one: number, b: Model, other: number): boolean {
 async function fetched(run: string): Promise<Shown> {
   const trace = (await (await send(`/api/v1/runs/${encodeURIComponent(run)}/trace`)).json()) as TraceShown;
   const model = modelOf(trace);
-  if (trace.state === "running") return { trace, model, why: null, unknown: "It is known once the run is over." };
+  if (trace.state === "running") return { trace, model, why: null, unknown: strings.trace.knownOnceTheRunHas };
   try {
     const why = (await call<WhyShown>(`/api/v1/runs/${encodeURIComponent(run)}/why`)).value;
     return { trace, model, why, unknown: null };

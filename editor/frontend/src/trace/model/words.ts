@@ -4,28 +4,29 @@ import { blockWords } from "./figures";
 import type { Hop, Model } from "./model";
 import { showAt, showMicros } from "./span";
 import { FOLDED, LAUNCH, type WhyKind } from "./types";
+import { strings } from "../../strings";
 
 export const KINDS: Record<WhyKind, { label: string; about: string }> = {
-  admission: { label: "Admission", about: "waited to be let in: other runs held the memory it needs" },
-  queue: { label: "Queue", about: "ready, and waited for a batch of its rank" },
-  launch: { label: "Launch", about: "the host prepared and launched the work" },
-  compute: { label: "Compute", about: "the device worked on it" },
-  transfer: { label: "Transfer", about: "values were on their way between ranks" },
-  wait: { label: "Wait", about: "nothing of it ran: Python between steps, streams, what was not told" },
+  admission: { label: strings.trace.admission, about: strings.trace.waitedToBeAdmittedOther },
+  queue: { label: strings.trace.queue, about: strings.trace.readyWaitingForABatch },
+  launch: { label: strings.trace.launch, about: strings.trace.theHostPreparedAndLaunched },
+  compute: { label: strings.trace.compute, about: strings.trace.theDeviceComputed },
+  transfer: { label: strings.trace.transfer, about: strings.trace.valuesMovedBetweenRanks },
+  wait: { label: strings.trace.wait, about: strings.trace.noneOfItRanPython },
 };
 
 /** Of a run, as marks name them. */
 export const PHASES: Readonly<Record<string, string>> = {
-  queued: "asked for",
+  queued: strings.trace.requested,
   started: "started",
-  first_output: "first output",
+  first_output: strings.trace.firstOutput,
   finished: "finished",
 };
 
 export const LEVELS = {
-  off: "Nothing is told: costs nothing. The canvas and this page stand still.",
-  summary: "What each node did, added up a few times a second: below 1 % of a step.",
-  full: "Every batch, launch and transfer with its times. Needed for “Why slow” with a path.",
+  off: strings.trace.nothingIsReportedAndNothing,
+  summary: strings.trace.whatEachNodeDidSummed,
+  full: strings.trace.everyBatchLaunchAndTransfer,
 } as const;
 
 export interface Fact {
@@ -41,31 +42,32 @@ export function factsOf(model: Model, id: number): Fact[] {
   const count = model.count.at(id);
   const busy = model.busy.at(id);
   const facts: Fact[] = [
-    { name: "Rank", value: String(lane.rank) },
-    { name: "Walk", value: model.names[model.walk.at(id)] || "–" },
+    { name: strings.trace.rank, value: String(lane.rank) },
+    { name: strings.trace.walk, value: model.names[model.walk.at(id)] || "–" },
   ];
   const use = useOf(model, id);
-  if (use !== null && use !== lane.name) facts.push({ name: "Called as", value: use });
+  if (use !== null && use !== lane.name) facts.push({ name: strings.trace.called, value: use });
   const fact = (name: string, value: string) => facts.push({ name, value });
-  if (model.step.at(id) >= 0) fact("Step", String(model.step.at(id) + 1));
-  if (model.iteration[id]!.length) fact("Iteration", model.iteration[id]!.map((index) => index + 1).join("."));
+  if (model.step.at(id) >= 0) fact(strings.trace.step, String(model.step.at(id) + 1));
+  if (model.iteration[id]!.length)
+    fact(strings.trace.iteration, model.iteration[id]!.map((index) => index + 1).join("."));
   if (kind === FOLDED) {
-    fact("From", at("started"));
-    fact("To", at("finished"));
-    fact("Busy", `${showMicros(busy)} over ${count}`);
-    fact("Queued", showMicros(model.queued.at(id)));
+    fact(strings.trace.from, at("started"));
+    fact(strings.trace.to, at("finished"));
+    fact(strings.trace.busy, strings.trace.over(showMicros(busy), count));
+    fact(strings.trace.queued, showMicros(model.queued.at(id)));
   } else {
-    fact("Ready", at("ready"));
-    fact("Batch formed", `${at("taken")}  (+${showMicros(model.taken.at(id) - model.ready.at(id))})`);
-    fact("Launched", `${at("launched")}  (+${showMicros(model.launched.at(id) - model.taken.at(id))})`);
-    fact("Started", at("started"));
-    fact("Finished", at("finished"));
-    fact("Took", showMicros(busy));
-    if (kind === LAUNCH && count > 1) fact("An iteration", showMicros(busy / count));
-    fact("Batch", `number ${model.number.at(id)}, ${model.batch.at(id)} rows`);
+    fact(strings.trace.ready, at("ready"));
+    fact(strings.trace.batchFormed, `${at("taken")}  (+${showMicros(model.taken.at(id) - model.ready.at(id))})`);
+    fact(strings.trace.launched, `${at("launched")}  (+${showMicros(model.launched.at(id) - model.taken.at(id))})`);
+    fact(strings.trace.started, at("started"));
+    fact(strings.trace.finished, at("finished"));
+    fact(strings.trace.took, showMicros(busy));
+    if (kind === LAUNCH && count > 1) fact(strings.trace.anIteration, showMicros(busy / count));
+    fact(strings.trace.batch, strings.trace.numberRows(model.number.at(id), model.batch.at(id)));
   }
-  if (model.pages.at(id) >= 0) fact("Pages free after", String(model.pages.at(id)));
-  if (model.failed.has(id)) fact("Failed", "yes");
+  if (model.pages.at(id) >= 0) fact(strings.trace.pagesFreeAfter, String(model.pages.at(id)));
+  if (model.failed.has(id)) fact(strings.trace.failed, "yes");
   return facts;
 }
 
@@ -78,12 +80,18 @@ function useOf(model: Model, id: number): string | null {
 export function sentenceOf(model: Model, id: number): string {
   const lane = model.laneAt(id);
   const failed = model.failed.has(id) ? ", failed" : "";
-  return `${lane.name}, ${blockWords(model, id)}: ${showMicros(model.busy.at(id))}, rank ${lane.rank}${failed}`;
+  return strings.trace.rankWithFailed(
+    lane.name,
+    blockWords(model, id),
+    showMicros(model.busy.at(id)),
+    lane.rank,
+    failed,
+  );
 }
 
 export function hopWords(hop: Hop): string {
   const took = hop.arrived >= 0 ? `, ${showMicros(hop.arrived - hop.sent)}` : "";
-  return `${hop.edge}: rank ${hop.source} → ${hop.target}, ${showBytes(hop.nbytes)} by ${hop.transport}${took}`;
+  return strings.trace.rankWithTook(hop.edge, hop.source, hop.target, showBytes(hop.nbytes), hop.transport, took);
 }
 
 /** At most three figures of milliseconds. */

@@ -14,6 +14,7 @@ import type { TraceSession, Which } from "../model/session";
 import { showMicros } from "../model/span";
 import type { Timeline } from "../model/timeline";
 import { factsOf, sentenceOf } from "../model/words";
+import { strings } from "../../strings";
 
 interface Props {
   session: TraceSession;
@@ -108,7 +109,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
             tabIndex={0}
             role="application"
             aria-roledescription="timeline"
-            aria-label={`${label}. ${KEYS} The table below has the chosen lane's blocks.`}
+            aria-label={strings.trace.theTableBelowHas(label, KEYS)}
             title=""
             onKeyDown={press}
           />
@@ -138,21 +139,21 @@ function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NamePr
     return (
       <button type="button" className="rank" style={style} aria-expanded={!closed} onClick={() => onToggle(row.rank)}>
         {closed ? <ChevronRight size={13} aria-hidden /> : <ChevronDown size={13} aria-hidden />}
-        <b>Rank {row.rank}</b> <small>{device}</small>
+        <b>{strings.trace.rank2(row.rank)}</b> <small>{device}</small>
       </button>
     );
   }
   if (row.kind === "strip") {
     const pages = (model.counters.get(row.rank)?.pagesTotal ?? 0) > 0;
-    const title = `Filled: share of the time in which the device had work. Lines: the queue${pages ? ", and pages in use" : ""}.`;
+    const title = strings.trace.filledShareOfTheTime(pages ? strings.trace.andPagesInUse : "");
     return (
       <div className="strip" style={style} title={title}>
-        busy · queue{pages ? " · pages" : ""}
+        {strings.trace.busyQueue(pages ? " · pages" : "")}
       </div>
     );
   }
   const { lane } = row;
-  const title = lane.loop ? `Loop ${lane.name} on the device: ${lane.nodes.join(", ")}` : lane.name;
+  const title = lane.loop ? strings.trace.loopOnTheDevice(lane.name, lane.nodes.join(", ")) : lane.name;
   return (
     <button
       type="button"
@@ -162,7 +163,7 @@ function Name({ row, model, device, closed, chosen, onToggle, onChoose }: NamePr
       aria-pressed={chosen}
       onClick={() => onChoose(lane.index)}
     >
-      {lane.loop && <span aria-label="loop">↻</span>} {lane.name}
+      {lane.loop && <span aria-label={strings.trace.loop}>↻</span>} {lane.name}
     </button>
   );
 }
@@ -211,5 +212,5 @@ export function SpanWords({ timeline }: { timeline: Timeline }) {
     show();
     return () => void timeline.listeners.delete(show);
   }, [timeline]);
-  return <span ref={words} className="spanned" title="How long the piece shown is" />;
+  return <span ref={words} className="spanned" title={strings.trace.lengthOfTheVisibleRange} />;
 }

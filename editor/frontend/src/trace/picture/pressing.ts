@@ -5,9 +5,9 @@ import type { Rows } from "./rows";
 import type { TraceSession, Which } from "../model/session";
 import { around } from "../model/span";
 import type { Timeline } from "../model/timeline";
+import { strings } from "../../strings";
 
-export const KEYS =
-  "Plus and minus zoom, left and right move, 0 shows all, up and down choose a lane, comma and full stop a block.";
+export const KEYS = strings.trace.plusAndMinusZoomLeft;
 
 const ZOOM = 1.4;
 const MOVE = 0.15;

@@ -4,28 +4,29 @@ import type { Facts } from "../../routes";
 import type { Entry } from "../../tree";
 import type { GraphDocument, ItemId, Link, Node, Stream, Task, Walk } from "../../types";
 import { EditRefused, mapped, withKey, withSection, withWalkPart } from "./records";
+import { strings } from "../../../strings";
 
 export function walkOf(graph: GraphDocument, name: string): Walk {
   const walk = own(graph.walks, name);
-  if (!walk) throw new EditRefused(`There is no Walk \`${name}\`.`);
+  if (!walk) throw new EditRefused(strings.document.thereIsNoWalk(name));
   return walk;
 }
 
 export function nodeOf(graph: GraphDocument, name: string): Node {
   const node = own(graph.nodes, name);
-  if (!node) throw new EditRefused(`There is no node \`${name}\`.`);
+  if (!node) throw new EditRefused(strings.document.thereIsNoNode(name));
   return node;
 }
 
 export function taskOf(graph: GraphDocument, name: string): Task {
   const task = own(graph.tasks, name);
-  if (!task) throw new EditRefused(`There is no task \`${name}\`.`);
+  if (!task) throw new EditRefused(strings.document.thereIsNoTask(name));
   return task;
 }
 
 export function entryOf(facts: Facts, id: ItemId): Entry {
   const entry = facts.byId.get(id);
-  if (!entry) throw new EditRefused(`The Walk no longer has \`${id}\`.`);
+  if (!entry) throw new EditRefused(strings.document.theWalkNoLongerHasWithId(id));
   return entry;
 }
 
@@ -66,12 +67,9 @@ export function withEdges(walk: Walk, edges: readonly Link[]): Walk {
 
 /** Refuses what is no name, and what is taken; `what` is a word for the message. */
 export function freeName(what: string, name: string, taken: Iterable<string>): void {
-  if (!isName(name))
-    throw new EditRefused(
-      `\`${name}\` can't be a name: start with a letter, then letters, digits, \`_\` or \`-\`, 64 at most.`,
-    );
+  if (!isName(name)) throw new EditRefused(strings.document.cantBeANameStart(name));
   for (const other of taken)
-    if (other === name) throw new EditRefused(`There is already ${what} \`${name}\`; choose another name.`);
+    if (other === name) throw new EditRefused(strings.document.thereIsAlreadyChooseAnother(what, name));
 }
 
 /** Of a record's own keys only, so that a name like `toString` is nothing special. */

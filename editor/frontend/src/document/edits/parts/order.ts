@@ -2,6 +2,7 @@
 import { meet, sideBySide, type Facts } from "../../routes";
 import { flat, type Entry } from "../../tree";
 import type { Fork, GraphDocument, ItemId } from "../../types";
+import { strings } from "../../../strings";
 
 export interface Shift {
   parent: ItemId | null;
@@ -69,7 +70,7 @@ function shift(
   source: Entry,
   side: "behind" | "ahead",
 ): Shift | string {
-  if (target === source) return `\`${target.name}\` can't come ${side === "behind" ? "after" : "before"} itself`;
+  if (target === source) return strings.document.cantComeItself(target.name, side === "behind" ? "after" : "before");
   if (sideBySide(target, source)) return sideBySideReason(source, target);
   const { parent, a, b } = meet(target, source);
   const siblings = parent ? parent.children : facts.tree;
@@ -88,11 +89,10 @@ function tied(graph: GraphDocument, a: Entry, b: Entry, source: Entry, target: E
     .flatMap((entry) => statesOf(graph, entry))
     .find((state) => here.has(state));
   const [first, second] = source.order < target.order ? [source, target] : [target, source];
-  if (shared !== undefined)
-    return `\`${first.name}\` and \`${second.name}\` keep state \`${shared}\`, so their order matters`;
-  return `\`${second.name}\` needs what comes from \`${first.name}\``;
+  if (shared !== undefined) return strings.document.andKeepStateSoTheir(first.name, second.name, shared);
+  return strings.document.needsWhatComes(second.name, first.name);
 }
 
 export function sideBySideReason(source: Entry, target: Entry): string {
-  return `\`${source.name}\` and \`${target.name}\` run side by side in one parallel; put them in a sequence`;
+  return strings.document.andRunSideBySide(source.name, target.name);
 }

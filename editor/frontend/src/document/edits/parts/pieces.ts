@@ -6,6 +6,7 @@ import type { GraphDocument, Item, ItemId, Walk } from "../../types";
 import { changeWalk, walkOf } from "./document";
 import { changeLayout, rekeyed, walkCanvas } from "./layout";
 import { EditRefused, withWalkPart } from "./records";
+import { strings } from "../../../strings";
 
 export interface Piece {
   /** Its children here are those it had; `children` says which it has now. */
@@ -39,7 +40,7 @@ export function takeApart(graph: GraphDocument, name: string): Body {
 
 export function pieceOf(body: Body, id: ItemId): Piece {
   const piece = body.byId.get(id);
-  if (!piece) throw new EditRefused(`The Walk no longer has \`${id}\`.`);
+  if (!piece) throw new EditRefused(strings.document.theWalkNoLongerHasWithId(id));
   return piece;
 }
 
@@ -47,7 +48,7 @@ export function pieceOf(body: Body, id: ItemId): Piece {
 export function holderOf(body: Body, parent: ItemId | null): Piece {
   if (parent === null) return body.root;
   const piece = pieceOf(body, parent);
-  if (!isContainer(kindOf(piece.item))) throw new EditRefused(`\`${parent}\` can't hold other items.`);
+  if (!isContainer(kindOf(piece.item))) throw new EditRefused(strings.document.cantHoldOtherItems(parent));
   return piece;
 }
 

@@ -5,6 +5,7 @@ import type { Literal } from "../../../document/types";
 import { Prose } from "../../../ui/kit";
 import type { ScopeName } from "../../common/scope";
 import { ChoiceField, ExpressionField, ExpressionToggle, NumberField, ResetButton, TextField } from "./fields";
+import { strings } from "../../../strings";
 
 interface ParamProps {
   name: string;
@@ -32,7 +33,7 @@ export function ParamField({ name, declared, value, scope, problems, onEnter }: 
   const label = (
     <span className={`param${value === undefined ? "" : " set"}`}>
       {name}
-      {declared.default === null && value === undefined && <em>required</em>}
+      {declared.default === null && value === undefined && <em>{strings.inspector.required}</em>}
     </span>
   );
   const aside = (
@@ -104,14 +105,14 @@ function spelled(choice: Literal): { value: string; label: string } {
 
 /** `Flow time of latents. 0 to 1.` */
 function hintOf({ description, type, min, max }: ParamDeclaration): string {
-  const whole = type === "integer" ? "Whole number" : "Number";
+  const whole = type === "integer" ? strings.inspector.wholeNumber : strings.inspector.number;
   const bounds =
     min !== null && max !== null
-      ? `${min} to ${max}.`
+      ? strings.inspector.to(min, max)
       : min !== null
-        ? `${whole}, ${min} or more.`
+        ? strings.inspector.orMore(whole, min)
         : max !== null
-          ? `${whole}, ${max} or less.`
+          ? strings.inspector.orLess(whole, max)
           : "";
   return [description, bounds].filter(Boolean).join(" ");
 }

@@ -7,6 +7,7 @@ import { Field, IconButton, Select } from "../../../ui/kit";
 import { ProblemLines } from "../../common/bits";
 import type { ScopeName } from "../../common/scope";
 import { useDraft, type Enter } from "./draft";
+import { strings } from "../../../strings";
 
 const NONE: readonly Problem[] = [];
 
@@ -91,7 +92,7 @@ export function TextField(props: TextProps) {
 /** The names in scope: shown while the field next to it has the focus. */
 function Scope({ names, onPick }: { names: readonly ScopeName[]; onPick: (name: string) => void }) {
   return (
-    <div className="scope" aria-label="Names that fit here" role="group">
+    <div className="scope" aria-label={strings.inspector.namesThatFitHere} role="group">
       {names.map(({ name, about }) => (
         <button
           key={name}
@@ -116,9 +117,7 @@ export function ExpressionField({ onEnter, ...rest }: Omit<TextProps, "mono" | "
 export function NameField({ onEnter, ...rest }: Omit<TextProps, "mono" | "lines" | "live">) {
   const enter: Enter = (text) => {
     const name = text.trim();
-    return isName(name)
-      ? onEnter(name)
-      : "A name begins with a letter and has letters, digits, _ and - only, 64 at most.";
+    return isName(name) ? onEnter(name) : strings.inspector.aNameBegins;
   };
   return <TextField {...rest} onEnter={enter} />;
 }
@@ -146,10 +145,10 @@ export function whyNotNumber(
   { integer, min, max }: { integer: boolean; min: number | null; max: number | null },
 ): string | null {
   const value = Number(text);
-  if (text.trim() === "" || !Number.isFinite(value)) return `“${text.trim()}” is not a number.`;
-  if (integer && !Number.isInteger(value)) return "It must be a whole number.";
-  if (min !== null && value < min) return `It must be ${min} at least.`;
-  if (max !== null && value > max) return `It must be ${max} at most.`;
+  if (text.trim() === "" || !Number.isFinite(value)) return strings.inspector.isNotANumber(text.trim());
+  if (integer && !Number.isInteger(value)) return strings.inspector.itMustBeAWholeNumber;
+  if (min !== null && value < min) return strings.inspector.itMustBeAtLeast(min);
+  if (max !== null && value > max) return strings.inspector.itMustBeAtMost(max);
   return null;
 }
 
@@ -165,7 +164,7 @@ interface ChoiceProps {
 
 export function ChoiceField({ label, value, options, onChoose, hint, aside, problems = NONE }: ChoiceProps) {
   const known = options.some((option) => (typeof option === "string" ? option : option.value) === value);
-  const all = known ? options : [{ value, label: value ? `${value} (unknown)` : "—" }, ...options];
+  const all = known ? options : [{ value, label: value ? strings.inspector.unknown(value) : "—" }, ...options];
   return (
     <div className="wg-entry">
       <Field label={label} hint={hint} aside={aside}>
@@ -219,7 +218,7 @@ export function CheckField({ label, value, onChange, hint, disabled, problems = 
 
 export function ResetButton({ name, onReset }: { name: string; onReset: () => void }) {
   return (
-    <IconButton label={`Reset ${name} to its default`} onClick={onReset}>
+    <IconButton label={strings.inspector.resetToItsDefault(name)} onClick={onReset}>
       <RotateCcw size={12} />
     </IconButton>
   );
@@ -228,7 +227,7 @@ export function ResetButton({ name, onReset }: { name: string; onReset: () => vo
 export function ExpressionToggle({ name, on, onToggle }: { name: string; on: boolean; onToggle: () => void }) {
   return (
     <IconButton
-      label={on ? `Give ${name} a fixed value` : `Compute ${name} from the task's parameters`}
+      label={on ? strings.inspector.giveAFixedValue(name) : strings.inspector.computeFromTheTasksParameters(name)}
       aria-pressed={on}
       onClick={onToggle}
     >
@@ -256,7 +255,7 @@ export function AddField({
       placeholder={placeholder}
       onEnter={(text) => {
         if (text.trim() === "") return null;
-        if (!isName(text.trim())) return "A name begins with a letter and has letters, digits, _ and - only.";
+        if (!isName(text.trim())) return strings.inspector.aNameBegins2;
         const refused = onAdd(text.trim());
         if (refused === null) setRound(round + 1);
         return refused;

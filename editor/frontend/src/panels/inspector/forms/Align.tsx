@@ -13,16 +13,17 @@ import { IconButton } from "../../../ui/kit";
 import { Section } from "../../common/bits";
 import { arrange, type Arrangement } from "./align";
 import { useApply } from "../../common/apply";
+import { strings } from "../../../strings";
 
 const WAYS: readonly [Arrangement, string, LucideIcon][] = [
-  ["left", "Align left edges", AlignStartVertical],
-  ["center", "Align centres in a column", AlignCenterVertical],
-  ["right", "Align right edges", AlignEndVertical],
-  ["top", "Align top edges", AlignStartHorizontal],
-  ["middle", "Align centres in a row", AlignCenterHorizontal],
-  ["bottom", "Align bottom edges", AlignEndHorizontal],
-  ["columns", "Equal gaps from left to right", AlignHorizontalSpaceAround],
-  ["rows", "Equal gaps from top to bottom", AlignVerticalSpaceAround],
+  ["left", strings.inspector.alignLeftEdges, AlignStartVertical],
+  ["center", strings.inspector.alignCentresInAColumn, AlignCenterVertical],
+  ["right", strings.inspector.alignRightEdges, AlignEndVertical],
+  ["top", strings.inspector.alignTopEdges, AlignStartHorizontal],
+  ["middle", strings.inspector.alignCentresInARow, AlignCenterHorizontal],
+  ["bottom", strings.inspector.alignBottomEdges, AlignEndHorizontal],
+  ["columns", strings.inspector.equalGapsFromLeft, AlignHorizontalSpaceAround],
+  ["rows", strings.inspector.equalGapsFromTop, AlignVerticalSpaceAround],
 ];
 
 /** Buttons that line up the selected. */
@@ -33,8 +34,8 @@ export function Align({ ids }: { ids: readonly string[] }) {
   const run = (how: Arrangement, label: string) =>
     attempt(label, (graph) => arrange(graph, editor.state.view.canvas, editor.state.catalogue, placed, how));
   return (
-    <Section title="Line up">
-      <div className="wg-icons" role="group" aria-label="Line up">
+    <Section title={strings.inspector.align}>
+      <div className="wg-icons" role="group" aria-label={strings.inspector.align}>
         {WAYS.map(([how, label, Icon]) => (
           <IconButton key={how} label={label} onClick={() => run(how, label)}>
             <Icon size={16} />

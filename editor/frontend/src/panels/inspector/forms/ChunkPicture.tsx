@@ -1,6 +1,7 @@
 // How a stream's chunks lie over its items, drawn: one row a chunk.
 import type { ChunkPolicy } from "../../../document/types";
 import { chunksOf, policyText, whyNotPolicy, type Chunk } from "./chunks";
+import { strings } from "../../../strings";
 
 const ROWS = 6;
 const STEP = 15;
@@ -47,10 +48,10 @@ export function ChunkPicture({ policy }: { policy: ChunkPolicy }) {
         ))}
       </svg>
       <figcaption>
-        <span className="new" /> new items
+        <span className="new" /> {strings.inspector.newItems}
         {chunks.some((chunk) => chunk.context > 0) && (
           <>
-            <span className="context" /> delivered before
+            <span className="context" /> {strings.inspector.deliveredBefore}
           </>
         )}
       </figcaption>
@@ -73,7 +74,7 @@ function Bar({ chunk, y, unit }: { chunk: Chunk; y: number; unit: number }) {
   if (chunk.absent)
     return (
       <text x={chunk.start * unit} y={y + 9} className="absent" textAnchor="end">
-        then: nothing new
+        {strings.inspector.thenNothingNew}
       </text>
     );
   return (
@@ -82,7 +83,7 @@ function Bar({ chunk, y, unit }: { chunk: Chunk; y: number; unit: number }) {
       {chunk.stop > fresh && bar(fresh, chunk.stop, "new")}
       {chunk.last && chunk.stop === fresh && (
         <text x={chunk.start * unit - 3} y={y + 9} className="absent" textAnchor="end">
-          at the end: nothing new
+          {strings.inspector.atTheEndNothingNew}
         </text>
       )}
     </g>

@@ -15,6 +15,7 @@ import { color, modalityOf } from "../../../ui/modality";
 import { Glyph, ProblemLines, Removal, Section } from "../../common/bits";
 import { useApply, useProblems } from "../../common/apply";
 import { ChoiceField } from "../fields/fields";
+import { strings } from "../../../strings";
 
 export function EdgeForm({ walk, index }: { walk: string; index: number }) {
   const { attempt, editor } = useApply();
@@ -22,30 +23,30 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
   const catalogue = useEditorState((state) => state.catalogue);
   const problems = useProblems(join("walks", walk, "edges", index));
   const route = routesOf(graph, walk)[index];
-  if (!route) return <p className="wg-quiet">This edge is gone.</p>;
+  if (!route) return <p className="wg-quiet">{strings.inspector.thisEdgeNoLongerExists}</p>;
   const source = portType(graph, catalogue, walk, route.from, "source");
   const target = portType(graph, catalogue, walk, route.to, "target");
   const place = placeOfRoute(walk, route);
   const remove = () => {
-    if (attempt(`Remove the edge to ${route.to}`, (graph) => edges.removeEdges(graph, walk, [index])))
+    if (attempt(strings.inspector.removeTheEdge(route.to), (graph) => edges.removeEdges(graph, walk, [index])))
       editor.select();
   };
   return (
     <>
       <div className="wg-ends">
         <End reference={route.from} type={source} />
-        <ArrowDown size={14} aria-label="to" />
+        <ArrowDown size={14} aria-label={strings.inspector.to2} />
         <End reference={route.to} type={target} />
       </div>
       <ProblemLines problems={problems} />
       <Way walk={walk} route={route} />
       {place && (
-        <Section title="Tap">
+        <Section title={strings.inspector.tap}>
           <TapField place={place} />
         </Section>
       )}
       <Insert walk={walk} route={route} graph={graph} catalogue={catalogue} type={source} target={target} />
-      <Removal onRemove={remove}>Remove the edge</Removal>
+      <Removal onRemove={remove}>{strings.inspector.removeTheEdge2}</Removal>
     </>
   );
 }
@@ -55,7 +56,7 @@ function End({ reference, type }: { reference: string; type: string | null }) {
     <div className="end" style={{ borderLeftColor: type ? color(type) : undefined }}>
       {type && <Glyph type={type} />}
       <strong>{reference}</strong>
-      <code>{type ?? "type not known"}</code>
+      <code>{type ?? strings.inspector.typeNotKnown}</code>
     </div>
   );
 }
@@ -64,39 +65,35 @@ function End({ reference, type }: { reference: string; type: string | null }) {
 function Way({ walk, route }: { walk: string; route: Route }) {
   const { attempt } = useApply();
   const set = (fields: { each?: boolean; collect?: boolean }) =>
-    attempt("Set how the edge crosses its loops", (graph) => edges.setEdge(graph, walk, route.index, fields));
+    attempt(strings.inspector.setHowTheEdgeCrosses, (graph) => edges.setEdge(graph, walk, route.index, fields));
   const turn = () =>
-    attempt(route.carried ? "Send it forward" : "Carry it to the next iteration", (graph) =>
+    attempt(route.carried ? strings.inspector.sendItForward : strings.inspector.carryItToTheNext, (graph) =>
       route.carried ? edges.makeForward(graph, walk, route.index) : edges.makeCarried(graph, walk, route.index),
     );
   const leaving = route.leave !== "none";
   const entering = route.enter !== "none";
   return (
-    <Section title="On the way">
+    <Section title={strings.inspector.throughLoops}>
       {route.common > 0 && route.source.kind === "use" && route.target.kind === "use" && (
         <ChoiceField
-          label="Arrives"
+          label={strings.inspector.arrives}
           value={route.carried ? "carried" : "forward"}
           options={[
-            { value: "forward", label: "in the same iteration" },
-            { value: "carried", label: "in the next iteration" },
+            { value: "forward", label: strings.inspector.inTheSameIteration },
+            { value: "carried", label: strings.inspector.inTheNextIteration },
           ]}
           onChoose={turn}
-          hint={
-            route.carried
-              ? "The loop carries the value around; the first iteration needs another edge or does without."
-              : "The target runs after the source and takes its value at once."
-          }
+          hint={route.carried ? strings.inspector.theLoopCarriesTheValue : strings.inspector.theTargetRunsAfter}
         />
       )}
       {leaving && (
         <ChoiceField
-          label={`Leaving ${loops(route.left)}`}
+          label={strings.inspector.leaving(loops(route.left))}
           value={route.leave}
           options={[
-            { value: "last", label: "the last value" },
-            { value: "each", label: "every value as it comes", disabled: route.target.kind !== "out" },
-            { value: "collect", label: "all values, stacked" },
+            { value: "last", label: strings.inspector.theLastValue },
+            { value: "each", label: strings.inspector.everyValueAsItComes, disabled: route.target.kind !== "out" },
+            { value: "collect", label: strings.inspector.allValuesStacked },
           ]}
           onChoose={(leave) =>
             set({
@@ -109,39 +106,42 @@ function Way({ walk, route }: { walk: string; route: Route }) {
       )}
       {entering && (
         <ChoiceField
-          label={`Entering ${loops(route.entered)}`}
+          label={strings.inspector.entering(loops(route.entered))}
           value={route.enter === "each" ? "each" : "held"}
           options={[
             {
               value: "held",
-              label: route.enter === "first" ? "the first iteration only" : "held for every iteration",
+              label:
+                route.enter === "first"
+                  ? strings.inspector.theFirstIterationOnly
+                  : strings.inspector.heldForEveryIteration,
             },
-            { value: "each", label: "one slice an iteration" },
+            { value: "each", label: strings.inspector.oneSliceAnIteration },
           ]}
           onChoose={(enter) => set({ each: enter === "each" })}
           hint={ENTER[route.enter]}
         />
       )}
-      {route.common === 0 && !leaving && !entering && <p className="wg-quiet">Straight: it crosses no loop.</p>}
+      {route.common === 0 && !leaving && !entering && <p className="wg-quiet">{strings.inspector.itCrossesNoLoop}</p>}
     </Section>
   );
 }
 
 const LEAVE = {
   none: "",
-  last: "What the last iteration gave. Every value as it comes is for outputs to the client only.",
-  each: "The client gets each iteration's value when it is there.",
-  collect: "One value with all iterations along its first axis, when the loop is over.",
+  last: strings.inspector.theValueOfTheLast,
+  each: strings.inspector.theClientGetsEachIterations,
+  collect: strings.inspector.oneValueWithAllIterations,
 };
 const ENTER = {
   none: "",
-  held: "Every iteration gets the same value.",
-  first: "The port also has a carried edge: that feeds all iterations but the first.",
-  each: "Iteration i gets slice i of the first axis; of a stream, its chunk i.",
+  held: strings.inspector.everyIterationGetsTheSame,
+  first: strings.inspector.thePortAlsoHas,
+  each: strings.inspector.iterationIGetsSliceI,
 };
 
 function loops(names: readonly string[]): string {
-  return names.length === 1 ? `the loop ${names[0]}` : `the loops ${names.join(", ")}`;
+  return names.length === 1 ? strings.inspector.theLoop(names[0]) : strings.inspector.theLoops(names.join(", "));
 }
 
 interface InsertProps {
@@ -160,7 +160,7 @@ function Insert({ walk, route, graph, catalogue, type, target }: InsertProps) {
   const insert = (value: string) => {
     let made = "";
     const [kind, name = ""] = value.split(/:(.*)/s, 2);
-    const done = attempt(`Insert ${name}`, (graph) => {
+    const done = attempt(strings.inspector.insert(name), (graph) => {
       const added = kind === "component" ? nodes.addNode(graph, name) : { graph, name };
       const inserted = edges.insertOnEdge(added.graph, walk, route.index, added.name, catalogue);
       made = inserted.id;
@@ -170,11 +170,11 @@ function Insert({ walk, route, graph, catalogue, type, target }: InsertProps) {
   };
   return (
     <ChoiceField
-      label="Insert between them"
+      label={strings.inspector.insertBetweenThem}
       value=""
-      options={[{ value: "", label: "choose what…" }, ...fitting]}
+      options={[{ value: "", label: strings.inspector.chooseAComponent }, ...fitting]}
       onChoose={(value) => value && insert(value)}
-      hint={type ? `Takes and gives ${modalityOf(type)}.` : undefined}
+      hint={type ? strings.inspector.takesAndGives(modalityOf(type)) : undefined}
     />
   );
 }
@@ -197,9 +197,9 @@ export function between(
   };
   const existing = Object.entries(graph.nodes ?? {}).filter(([, node]) => fits(node.component));
   return [
-    ...existing.map(([name]) => ({ value: `node:${name}`, label: `${name} (again)` })),
+    ...existing.map(([name]) => ({ value: `node:${name}`, label: strings.inspector.again(name) })),
     ...Object.keys(catalogue)
       .filter(fits)
-      .map((name) => ({ value: `component:${name}`, label: `new ${name}` })),
+      .map((name) => ({ value: `component:${name}`, label: strings.inspector.new(name) })),
   ];
 }

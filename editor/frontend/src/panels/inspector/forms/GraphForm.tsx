@@ -14,6 +14,7 @@ import { scopeOfStates } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { AddField, ChoiceField, ExpressionField, NameField, TextField } from "../fields/fields";
 import { freshState } from "./NodeForm";
+import { strings } from "../../../strings";
 
 export function GraphForm() {
   const { apply } = useApply();
@@ -28,43 +29,43 @@ export function GraphForm() {
   return (
     <>
       <TextField
-        label="Description"
+        label={strings.inspector.description}
         value={graph.description ?? ""}
-        placeholder="What the graph does, for the gallery"
+        placeholder={strings.inspector.whatTheGraphDoes}
         lines={4}
         live
         onEnter={(text) =>
           apply(
-            "Describe the graph",
+            strings.inspector.describeTheGraph,
             (graph) => withKey(graph, "description", text || undefined),
             "graph/description",
           )
         }
       />
-      <Section title="Weights" aside={<small>{weights.length}</small>}>
+      <Section title={strings.inspector.weights} aside={<small>{weights.length}</small>}>
         {weights.map(([name, value]) => (
           <WeightsRecord key={name} name={name} weights={value} families={families} />
         ))}
         <AddField
-          label="Add weights"
-          placeholder="Add weights: their name"
+          label={strings.inspector.addWeights}
+          placeholder={strings.inspector.addWeightsTheirName}
           onAdd={(name) =>
-            apply(`Add the weights ${name}`, (graph) => {
+            apply(strings.inspector.addTheWeights(name), (graph) => {
               const family = families.find((known) => name.startsWith(known)) ?? families[0] ?? name;
               return nodes.addWeights(graph, name, { family, source: `checkpoint:${name}` });
             })
           }
         />
       </Section>
-      <Section title="States" aside={<small>{states.length}</small>}>
+      <Section title={strings.inspector.states} aside={<small>{states.length}</small>}>
         {states.map(([name, state]) => (
           <StateRecord key={name} name={name} state={state} />
         ))}
         <AddField
-          label="Add a state"
-          placeholder="Add a state: its name"
+          label={strings.inspector.addAState}
+          placeholder={strings.inspector.addAStateItsName}
           onAdd={(name) =>
-            apply(`Add the state ${name}`, (graph) => nodes.addState(graph, name, freshState("paged_kv")))
+            apply(strings.inspector.addTheState(name), (graph) => nodes.addState(graph, name, freshState("paged_kv")))
           }
         />
       </Section>
@@ -91,14 +92,17 @@ function Record({ what, name, rename, remove, kind, children }: RecordProps) {
     <div className="wg-record">
       <div className="wg-pair">
         <NameField
-          label="Name"
+          label={strings.inspector.name}
           value={name}
-          onEnter={(to) => apply(`Rename ${what}`, (graph) => rename(graph, to))}
+          onEnter={(to) => apply(strings.inspector.rename(what), (graph) => rename(graph, to))}
         />
         {kind}
       </div>
       {children}
-      <IconButton label={`Remove ${what}`} onClick={() => attempt(`Remove ${what}`, remove)}>
+      <IconButton
+        label={strings.inspector.remove(what)}
+        onClick={() => attempt(strings.inspector.remove(what), remove)}
+      >
         <Trash2 size={14} />
       </IconButton>
     </div>
@@ -115,16 +119,16 @@ function WeightsRecord({ name, weights, families }: WeightsProps) {
   const { apply } = useApply();
   const problems = useProblems(join("weights", name));
   const set = (fields: Partial<Weights>) =>
-    apply(`Set the weights ${name}`, (graph) => nodes.setWeights(graph, name, fields));
+    apply(strings.inspector.setTheWeights(name), (graph) => nodes.setWeights(graph, name, fields));
   return (
     <Record
-      what={`the weights ${name}`}
+      what={strings.inspector.theWeights(name)}
       name={name}
       rename={(graph, to) => nodes.renameWeights(graph, name, to)}
       remove={(graph) => nodes.removeWeights(graph, name)}
       kind={
         <ChoiceField
-          label="Family"
+          label={strings.inspector.family}
           value={weights.family}
           options={families}
           onChoose={(family) => set({ family })}
@@ -132,14 +136,12 @@ function WeightsRecord({ name, weights, families }: WeightsProps) {
       }
     >
       <TextField
-        label="Source"
+        label={strings.inspector.source}
         value={weights.source}
         mono
-        hint="checkpoint:NAME, starter:NAME, or random:PRESET:SEED"
+        hint={strings.inspector.checkpointNameStarterName}
         onEnter={(text) =>
-          SOURCE.test(text.trim())
-            ? set({ source: text.trim() })
-            : "Write checkpoint:NAME, starter:NAME, or random:PRESET:SEED."
+          SOURCE.test(text.trim()) ? set({ source: text.trim() }) : strings.inspector.writeCheckpointNameStarterName
         }
         problems={problems}
       />
@@ -148,10 +150,10 @@ function WeightsRecord({ name, weights, families }: WeightsProps) {
 }
 
 const SCOPES: Record<NonNullable<State["scope"]>, string> = {
-  session: "session: kept from run to run",
-  run: "run: fresh for every request",
-  walk: "walk: fresh for every Walk",
-  iteration: "iteration: fresh for every pass",
+  session: strings.inspector.sessionKeptFromRun,
+  run: strings.inspector.runFreshForEveryRequest,
+  walk: strings.inspector.walkFreshForEveryWalk,
+  iteration: strings.inspector.iterationFreshForEveryPass,
 };
 
 function StateRecord({ name, state }: { name: string; state: State }) {
@@ -165,16 +167,16 @@ function StateRecord({ name, state }: { name: string; state: State }) {
   const at = (key: string) => problems.filter((problem) => problem.pointer === join("states", name, key));
   const rest = problems.filter((problem) => !["width", "capacity", "scope"].some((key) => at(key).includes(problem)));
   const set = (fields: Partial<Record<keyof State, unknown>>) =>
-    apply(`Set the state ${name}`, (graph) => nodes.setState(graph, name, fields as Partial<State>));
+    apply(strings.inspector.setTheState(name), (graph) => nodes.setState(graph, name, fields as Partial<State>));
   return (
     <Record
-      what={`the state ${name}`}
+      what={strings.inspector.theState(name)}
       name={name}
       rename={(graph, to) => nodes.renameState(graph, name, to)}
       remove={(graph) => nodes.removeState(graph, name)}
       kind={
         <ChoiceField
-          label="Kind"
+          label={strings.inspector.kind}
           value={state.kind}
           options={(["paged_kv", "tensor", "rng"] as const).map((kind) => ({
             value: kind,
@@ -185,7 +187,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
       }
     >
       <ChoiceField
-        label="Lives for a"
+        label={strings.inspector.lives}
         value={state.scope ?? "run"}
         options={Object.entries(SCOPES).map(([value, label]) => ({ value, label }))}
         onChoose={(value) => set({ scope: value === "run" ? undefined : value })}
@@ -193,7 +195,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
       />
       <div className="wg-pair">
         <ExpressionField
-          label="Sequences"
+          label={strings.inspector.sequences}
           value={state.width ?? ""}
           placeholder="1"
           scope={scope}
@@ -202,7 +204,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
         />
         {(state.kind === "paged_kv" || state.capacity != null) && (
           <ExpressionField
-            label="Most tokens"
+            label={strings.inspector.mostTokens}
             value={state.capacity ?? ""}
             scope={scope}
             onEnter={(text) => set({ capacity: text || undefined })}
@@ -211,7 +213,7 @@ function StateRecord({ name, state }: { name: string; state: State }) {
         )}
       </div>
       <p className="wg-quiet">
-        {users.length ? `Kept by ${users.join(", ")}.` : `No node keeps it yet; bind it to a slot.`}
+        {users.length ? strings.inspector.used(users.join(", ")) : strings.inspector.noNodeUsesItYet}
         {users.length > 4 && ` (${plural(users.length, "node")})`}
       </p>
       <ProblemLines problems={rest} />

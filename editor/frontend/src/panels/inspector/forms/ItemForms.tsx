@@ -19,13 +19,14 @@ import { scopeOfWalk } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { CheckField, ChoiceField, ExpressionField, NameField } from "../fields/fields";
 import { NodeForm } from "./NodeForm";
+import { strings } from "../../../strings";
 
 interface ItemProps {
   walk: string;
   entry: Entry;
 }
 
-const WHEN_HINT = "Empty: always. For example steps > 10 and not fast";
+const WHEN_HINT = strings.inspector.emptyAlwaysForExampleSteps;
 
 /** Fields of one item entered into the document. */
 function useItem({ walk, entry }: ItemProps) {
@@ -44,25 +45,29 @@ function WhenField({ walk, entry }: ItemProps) {
   if (muted)
     return (
       <div className="wg-muted" role="status">
-        <span>{muted === "muted" ? "Muted: it does not run." : "Bypassed: values go past it."}</span>
+        <span>
+          {muted === "muted" ? strings.inspector.mutedItDoesNotRun : strings.inspector.bypassedItsInputsPassThrough}
+        </span>
         <Button
           onClick={() =>
-            attempt(`Bring ${entry.name || entry.kind} back`, (graph) => unmute(graph, walk, [entry.id]))
+            attempt(strings.inspector.runNormally(entry.name || entry.kind), (graph) =>
+              unmute(graph, walk, [entry.id]),
+            )
           }
         >
-          Bring back
+          {strings.inspector.runNormally2}
         </Button>
       </div>
     );
   return (
     <ExpressionField
-      label="Only when"
+      label={strings.inspector.onlyWhen}
       value={whenOf(entry.item) ?? ""}
-      placeholder="always"
+      placeholder={strings.inspector.always}
       hint={WHEN_HINT}
       scope={scope}
       problems={problems}
-      onEnter={(when) => set(`Set when ${entry.name || entry.kind} runs`, { when: when || null })}
+      onEnter={(when) => set(strings.inspector.setWhenRuns(entry.name || entry.kind), { when: when || null })}
     />
   );
 }
@@ -72,7 +77,7 @@ export function UseForm({ walk, entry }: ItemProps) {
   const problems = useProblems(pointer, true);
   const naming = useProblems(`${pointer}/as`);
   const rename = (name: string) => {
-    const refused = set(`Rename the use ${entry.name}`, { as: name === entry.node ? null : name });
+    const refused = set(strings.inspector.renameTheUse(entry.name), { as: name === entry.node ? null : name });
     if (refused === null) editor.select(`use:${name}`);
     return refused;
   };
@@ -84,17 +89,17 @@ export function UseForm({ walk, entry }: ItemProps) {
     <>
       <Section title={`In ${walk}`}>
         <NameField
-          label="Used as"
+          label={strings.inspector.used2}
           value={entry.name}
           onEnter={rename}
-          hint="Edges of this Walk name it so."
+          hint={strings.inspector.edgesOfThisWalkRefer}
           problems={naming}
         />
         <ProblemLines problems={problems} />
         <WhenField walk={walk} entry={entry} />
         <BreakField walk={walk} use={entry.name} />
       </Section>
-      <Section title={`Component ${entry.node}`}>
+      <Section title={strings.inspector.component(entry.node)}>
         <NodeForm name={entry.node} shared onRename={follow} />
       </Section>
     </>
@@ -115,57 +120,59 @@ export function LoopForm({ walk, entry }: ItemProps) {
   const until = useProblems(`${pointer}/until`);
   const dropping = useProblems(`${pointer}/drop_last`);
   const rename = (name: string) => {
-    const refused = set(`Rename the loop ${entry.name}`, { loop: name });
+    const refused = set(strings.inspector.renameTheLoop(entry.name), { loop: name });
     if (refused === null) editor.select(`loop:${name}`);
     return refused;
   };
   return (
     <>
       <NameField
-        label="Name"
+        label={strings.inspector.name}
         value={entry.name}
         onEnter={rename}
         hint={
           <>
-            Inside, <code>@loop.{entry.name}</code> counts its iterations from 0.
+            {strings.inspector.inside} <code>{strings.inspector.loop(entry.name)}</code>{" "}
+            {strings.inspector.countsItsIterationsFrom0}
           </>
         }
         problems={naming}
       />
       <ProblemLines problems={[...own, ...empty]} />
       <ExpressionField
-        label="Times"
+        label={strings.inspector.times}
         value={String(loop.times)}
         scope={scope}
         problems={times}
         onEnter={(text) =>
-          text ? set("Set how often the loop runs", { times: text }) : "Say how often it runs at most, such as 8."
+          text
+            ? set(strings.inspector.setHowOftenTheLoop, { times: text })
+            : strings.inspector.writeTheMostIterationsSuch
         }
-        hint={loop.until ? "At most so often; its flag may end it sooner." : "A number, or an expression."}
+        hint={loop.until ? strings.inspector.theMostIterationsItsFlag : strings.inspector.aNumberOrAnExpression}
       />
       <ChoiceField
-        label="Until"
+        label={strings.inspector.until}
         value={loop.until ?? ""}
         options={[
-          { value: "", label: flags.length ? "all times are over" : "all times are over (no flag inside)" },
-          ...flags.map((flag) => ({ value: flag, label: `${flag} is raised` })),
+          {
+            value: "",
+            label: flags.length ? strings.inspector.allIterationsAreDone : strings.inspector.allIterationsAreDoneNo,
+          },
+          ...flags.map((flag) => ({ value: flag, label: strings.inspector.isRaised(flag) })),
         ]}
         onChoose={(flag) =>
-          set("Set what ends the loop", { until: flag || null, ...(flag ? {} : { drop_last: null }) })
+          set(strings.inspector.setWhatEndsTheLoop, { until: flag || null, ...(flag ? {} : { drop_last: null }) })
         }
-        hint="The iteration that raises the flag is the last."
+        hint={strings.inspector.theIterationThatRaises}
         problems={until}
       />
       <CheckField
-        label="Drop the last iteration's values"
+        label={strings.inspector.dropTheLastIterationsValues}
         value={loop.drop_last ?? false}
         disabled={!loop.until && !loop.drop_last}
-        onChange={(drop) => set("Set whether the last iteration is dropped", { drop_last: drop || null })}
-        hint={
-          loop.until
-            ? "What its own uses would send on in the iteration that raised the flag is held back."
-            : "Only with a flag that ends the loop."
-        }
+        onChange={(drop) => set(strings.inspector.setWhetherTheLastIteration, { drop_last: drop || null })}
+        hint={loop.until ? strings.inspector.theOutputsOfItsOwn : strings.inspector.onlyWithAFlag}
         problems={dropping}
       />
       <WhenField walk={walk} entry={entry} />
@@ -176,8 +183,7 @@ export function LoopForm({ walk, entry }: ItemProps) {
 
 function Iterated({ walk, loop }: { walk: string; loop: string }) {
   const shown = useEditorState((state) => loopShown(state, walk, loop));
-  if (!shown)
-    return <p className="wg-quiet">Where it is iterated is said here once the graph is placed: see Placement.</p>;
+  if (!shown) return <p className="wg-quiet">{strings.inspector.thePlanDecidesWhere}</p>;
   return (
     <p className="wg-quiet">
       <Badge kind={shown.resident ? "good" : ""}>{loopMark(shown)}</Badge> <Prose text={loopReason(shown)} />
@@ -197,8 +203,8 @@ export function flagsIn(graph: GraphDocument, catalogue: Catalogue, loop: Entry)
 }
 
 const GROUP_TEXT = {
-  parallel: "Its branches don't wait for each other; what follows waits for all of them.",
-  sequence: "Its steps run one after the other, as one branch or under one condition.",
+  parallel: strings.inspector.itsBranchesDontWait,
+  sequence: strings.inspector.itsStepsRunOneAfter,
 };
 
 export function GroupForm({ walk, entry }: ItemProps) {
@@ -207,7 +213,7 @@ export function GroupForm({ walk, entry }: ItemProps) {
   const own = useProblems(pointer, true);
   const empty = useProblems(`${pointer}/${kind}`, true);
   const takeApart = () => {
-    if (attempt(`Take the ${kind} apart`, (graph) => unwrap(graph, walk, entry.id)))
+    if (attempt(strings.inspector.unwrap(kind), (graph) => unwrap(graph, walk, entry.id)))
       editor.select(...entry.children.map((child) => child.id));
   };
   return (
@@ -216,7 +222,7 @@ export function GroupForm({ walk, entry }: ItemProps) {
       <ProblemLines problems={[...own, ...empty]} />
       <WhenField walk={walk} entry={entry} />
       <div className="wg-actions">
-        <Button onClick={takeApart}>Take apart</Button>
+        <Button onClick={takeApart}>{strings.inspector.unwrap2}</Button>
       </div>
     </>
   );
@@ -236,21 +242,21 @@ export function ForkForm({ walk, entry }: ItemProps) {
   return (
     <>
       <p className="wg-quiet">
-        <code>{into}</code> becomes a copy of <code>{fork}</code>, position included; pages are shared until one
-        writes.
+        <code>{into}</code> {strings.inspector.becomesACopy} <code>{fork}</code>
+        {strings.inspector.positionIncludedPagesAreShared}
       </p>
       <ChoiceField
-        label="Copy"
+        label={strings.inspector.copy}
         value={fork}
         options={states}
-        onChoose={(state) => set("Set what is copied", { fork: state })}
+        onChoose={(state) => set(strings.inspector.setWhatIsCopied, { fork: state })}
         problems={[...rest, ...at("fork")]}
       />
       <ChoiceField
-        label="Into"
+        label={strings.inspector.into}
         value={into}
         options={states.filter((state) => state.value !== fork)}
-        onChoose={(state) => set("Set where it is copied", { into: state })}
+        onChoose={(state) => set(strings.inspector.setWhereItIsCopied, { into: state })}
         problems={at("into")}
       />
       <WhenField walk={walk} entry={entry} />

@@ -16,20 +16,21 @@ import { scopeOfWalk } from "../../common/scope";
 import { Align } from "./Align";
 import { useApply } from "../../common/apply";
 import { ExpressionField } from "../fields/fields";
+import { strings } from "../../../strings";
 
 export function ManyForm({ walk, ids }: { walk: string | null; ids: readonly string[] }) {
   const { attempt, editor } = useApply();
   const graph = useEditorState((state) => state.documents.graph);
   const chosen = useMemo(() => itemsAmong(graph, walk, ids), [graph, walk, ids]);
   const remove = () => {
-    if (attempt(`Remove ${ids.length} things`, (graph) => removed(graph, walk, ids))) editor.select();
+    if (attempt(strings.inspector.removeItems(ids.length), (graph) => removed(graph, walk, ids))) editor.select();
   };
   return (
     <>
       <p className="wg-quiet">{summary(ids)}</p>
       {walk !== null && chosen.length > 0 && <Items walk={walk} ids={chosen} />}
       <Align ids={ids} />
-      <Removal onRemove={remove}>Remove all</Removal>
+      <Removal onRemove={remove}>{strings.inspector.removeAll}</Removal>
     </>
   );
 }
@@ -45,7 +46,7 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
   const scope = useMemo(() => scopeOfWalk(graph, walk, loops ?? []), [graph, walk, loops]);
   const wrap = (kind: "loop" | "parallel" | "sequence") => {
     let made = "";
-    const done = attempt(`Wrap in a ${kind}`, (graph) => {
+    const done = attempt(strings.inspector.wrap(kind), (graph) => {
       const answer = wrapped(graph, walk, ids, kind);
       made = answer.id;
       return answer.graph;
@@ -53,24 +54,24 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
     if (done) editor.select(made);
   };
   const setWhen = (when: string) =>
-    apply("Set when they run", (graph) =>
+    apply(strings.inspector.setWhenTheyRun, (graph) =>
       ids.reduce((changed, id) => items.setItem(changed, walk, id, { when: when || null }), graph),
     );
   return (
     <>
       <ExpressionField
         key={ids.join()}
-        label="Only when"
+        label={strings.inspector.onlyWhen}
         value={common}
-        placeholder={differ ? "different; typing sets all" : "always"}
+        placeholder={differ ? strings.inspector.differentTypingSetsAll : strings.inspector.always}
         scope={scope}
         onEnter={setWhen}
       />
-      <Section title="Wrap in a">
+      <Section title={strings.inspector.wrap2}>
         <div className="wg-actions">
-          <Button onClick={() => wrap("loop")}>Loop</Button>
-          <Button onClick={() => wrap("parallel")}>Parallel</Button>
-          <Button onClick={() => wrap("sequence")}>Sequence</Button>
+          <Button onClick={() => wrap("loop")}>{strings.inspector.loop2}</Button>
+          <Button onClick={() => wrap("parallel")}>{strings.inspector.parallel}</Button>
+          <Button onClick={() => wrap("sequence")}>{strings.inspector.sequence}</Button>
         </div>
       </Section>
     </>
@@ -106,7 +107,7 @@ const NOUNS: Record<string, string> = { use: "use", node: "component", "@in": "b
 export function summary(ids: readonly string[]): string {
   const kinds = groupBy(ids, (id) => NOUNS[id.split(":", 1)[0]!] ?? id.split(":", 1)[0]!.replace("@", ""));
   const parts = [...kinds].map(([kind, members]) =>
-    kind === "boundary" ? `${members.length} of the boundary` : plural(members.length, kind),
+    kind === "boundary" ? strings.inspector.ofTheBoundary(members.length) : plural(members.length, kind),
   );
-  return `${parts.join(", ")} selected.`;
+  return strings.inspector.selected(parts.join(", "));
 }

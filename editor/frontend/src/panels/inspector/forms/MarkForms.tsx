@@ -5,6 +5,7 @@ import { useEditorState } from "../../../store/react";
 import { Removal } from "../../common/bits";
 import { useApply } from "../../common/apply";
 import { TextField } from "../fields/fields";
+import { strings } from "../../../strings";
 
 interface MarkProps {
   kind: "note" | "frame";
@@ -28,16 +29,16 @@ export function MarkForm({ kind, id, canvas }: MarkProps) {
   const note = kind === "note" ? layout.notes?.find((known) => known.id === id) : undefined;
   const frame = kind === "frame" ? layout.frames?.find((known) => known.id === id) : undefined;
   const mark = note ?? frame;
-  if (!mark) return <p className="wg-quiet">It is gone.</p>;
+  if (!mark) return <p className="wg-quiet">{strings.inspector.itNoLongerExists}</p>;
   const write = (text: string) =>
     apply(
-      `Write the ${kind}`,
+      strings.inspector.write(kind),
       (graph) =>
         note ? putNote(graph, canvas, { ...note, text }) : putFrame(graph, canvas, { ...frame!, title: text }),
       `${kind}/${id}`,
     );
   const paint = (color: string) =>
-    attempt(`Colour the ${kind}`, (graph) => {
+    attempt(strings.inspector.colour(kind), (graph) => {
       const { color: _, ...rest } = mark;
       const painted = color ? { ...rest, color } : rest;
       return note
@@ -45,7 +46,7 @@ export function MarkForm({ kind, id, canvas }: MarkProps) {
         : putFrame(graph, canvas, painted as NonNullable<typeof frame>);
     });
   const remove = () => {
-    const done = attempt(`Remove the ${kind}`, (graph) =>
+    const done = attempt(strings.inspector.removeWithKind(kind), (graph) =>
       kind === "note" ? removeNote(graph, canvas, id) : removeFrame(graph, canvas, id),
     );
     if (done) editor.select();
@@ -53,13 +54,13 @@ export function MarkForm({ kind, id, canvas }: MarkProps) {
   return (
     <>
       <TextField
-        label={kind === "note" ? "Text" : "Title"}
+        label={kind === "note" ? strings.inspector.text : strings.inspector.title}
         value={note ? note.text : frame!.title}
         lines={kind === "note" ? 6 : 1}
         live
         onEnter={write}
       />
-      <div className="wg-swatches" role="radiogroup" aria-label="Colour">
+      <div className="wg-swatches" role="radiogroup" aria-label={strings.inspector.colour2}>
         {COLORS.map(([value, name]) => (
           <button
             key={name}
@@ -73,7 +74,7 @@ export function MarkForm({ kind, id, canvas }: MarkProps) {
           />
         ))}
       </div>
-      <Removal onRemove={remove}>Remove the {kind}</Removal>
+      <Removal onRemove={remove}>{strings.inspector.removeWithKind(kind)}</Removal>
     </>
   );
 }

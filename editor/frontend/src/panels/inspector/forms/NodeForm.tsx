@@ -17,6 +17,7 @@ import { scopeOfNode } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { ChoiceField, NameField } from "../fields/fields";
 import { ParamField } from "../fields/ParamField";
+import { strings } from "../../../strings";
 
 interface NodeFormProps {
   name: string;
@@ -33,31 +34,29 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
   const walks = useMemo(() => walksOf(graph, name), [graph, name]);
   const own = useProblems(join("nodes", name), true).filter((problem) => !isMissingWeights(problem));
   const wrong = useProblems(join("nodes", name, "component"));
-  if (!node) return <p className="wg-quiet">There is no component node “{name}” in this graph any more.</p>;
+  if (!node) return <p className="wg-quiet">{strings.inspector.thereIsNoComponentNode(name)}</p>;
   const component = catalogue[node.component] ?? null;
   const rename = (to: string) => {
-    const refused = apply(`Rename ${name}`, (graph) => nodes.renameNode(graph, name, to));
+    const refused = apply(strings.inspector.rename(name), (graph) => nodes.renameNode(graph, name, to));
     if (refused === null) onRename(to);
     return refused;
   };
   return (
     <>
       {shared && walks.length > 1 && (
-        <p className="wg-quiet">What follows holds for all its uses, in {plural(walks.length, "Walk")}.</p>
+        <p className="wg-quiet">
+          {strings.inspector.theseSettingsApplyToAll(plural(walks.length, strings.inspector.walk))}
+        </p>
       )}
-      <NameField label="Name" value={name} onEnter={rename} problems={own} />
+      <NameField label={strings.inspector.name} value={name} onEnter={rename} problems={own} />
       <ChoiceField
-        label="Component"
+        label={strings.inspector.component2}
         value={node.component}
         options={alternatives(catalogue, node.component)}
         onChoose={(to) =>
-          attempt(`Make ${name} a ${to}`, (graph) => nodes.setNodeComponent(graph, name, to, catalogue))
+          attempt(strings.inspector.make(name, to), (graph) => nodes.setNodeComponent(graph, name, to, catalogue))
         }
-        hint={
-          <Prose
-            text={component?.description ?? "It is not in the catalogue: its ports are those that edges name."}
-          />
-        }
+        hint={<Prose text={component?.description ?? strings.inspector.itIsNotInTheCatalogue} />}
         problems={wrong.filter((problem) => problem.code !== "component_unavailable")}
       />
       {component && !component.available && <p className="wg-unavailable">{UNAVAILABLE}</p>}
@@ -66,7 +65,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       {component?.weights && <WeightsField name={name} node={node} component={component} graph={graph} />}
       <States name={name} node={node} component={component} graph={graph} />
       {component && (
-        <Section title="Ports" open={false}>
+        <Section title={strings.inspector.ports} open={false}>
           <Ports component={component} />
         </Section>
       )}
@@ -94,7 +93,7 @@ function Params({ name, node, component }: { name: string; node: Node; component
   const extra = Object.keys(node.params ?? {}).filter((param) => !component || !(param in component.params));
   if (declared.length + extra.length === 0) return null;
   return (
-    <Section title="Parameters">
+    <Section title={strings.inspector.parameters}>
       <ProblemLines problems={missing} />
       {declared.map(([param, declaration]) => (
         <ParamField
@@ -104,7 +103,9 @@ function Params({ name, node, component }: { name: string; node: Node; component
           value={node.params?.[param]}
           scope={scope}
           problems={at(param)}
-          onEnter={(value) => apply(`Set ${name}.${param}`, (graph) => nodes.setNodeParam(graph, name, param, value))}
+          onEnter={(value) =>
+            apply(strings.inspector.set(name, param), (graph) => nodes.setNodeParam(graph, name, param, value))
+          }
         />
       ))}
       {extra.map((param) => (
@@ -115,10 +116,12 @@ function Params({ name, node, component }: { name: string; node: Node; component
           <Button
             kind="quiet"
             onClick={() =>
-              attempt(`Remove ${name}.${param}`, (graph) => nodes.setNodeParam(graph, name, param, undefined))
+              attempt(strings.inspector.removeWithParam(name, param), (graph) =>
+                nodes.setNodeParam(graph, name, param, undefined),
+              )
             }
           >
-            Remove
+            {strings.inspector.remove2}
           </Button>
           <ProblemLines problems={at(param)} />
         </div>
@@ -143,7 +146,7 @@ function WeightsField({ name, node, component, graph }: BindingProps & { compone
   const wrong = useProblems(join("nodes", name, "weights"));
   const absent = useProblems(join("weights", node.weights ?? "", "source"));
   const choose = (key: string) =>
-    attempt(`Set the weights of ${name}`, (graph) => {
+    attempt(strings.inspector.setTheWeightsWithName(name), (graph) => {
       if (!key.startsWith(NEW_OF)) return nodes.setNodeWeights(graph, name, key || null);
       const family = key.slice(NEW_OF.length);
       const made = freshName(family, Object.keys(graph.weights ?? {}));
@@ -152,9 +155,13 @@ function WeightsField({ name, node, component, graph }: BindingProps & { compone
     });
   const { families } = component;
   return (
-    <Section title="Weights">
+    <Section title={strings.inspector.weights}>
       <ChoiceField
-        label={families.length === 1 ? `Of the family ${families[0]}` : "Of any of these families"}
+        label={
+          families.length === 1
+            ? strings.inspector.weightsOfTheFamily(families[0])
+            : strings.inspector.weightsOfAnyOfThese
+        }
         value={node.weights ?? ""}
         options={weightsOptions(graph, node.weights, component)}
         onChoose={choose}
@@ -175,13 +182,13 @@ export function weightsOptions(
   chosen: string | null | undefined,
   component: Component,
 ): { value: string; label: string }[] {
-  const sourced = (key: string) => `${key} (${graph.weights?.[key]?.source ?? "not in the graph"})`;
+  const sourced = (key: string) => `${key} (${graph.weights?.[key]?.source ?? strings.inspector.notInTheGraph})`;
   const fitting = nodes.fittingWeights(graph, component);
   const unfit = chosen != null && !fitting.includes(chosen) ? [chosen] : [];
   return [
-    { value: "", label: "none" },
+    { value: "", label: strings.inspector.none },
     ...[...fitting, ...unfit].map((key) => ({ value: key, label: sourced(key) })),
-    ...component.families.map((family) => ({ value: NEW_OF + family, label: `New weights of ${family}` })),
+    ...component.families.map((family) => ({ value: NEW_OF + family, label: strings.inspector.newWeights(family) })),
   ];
 }
 
@@ -191,7 +198,7 @@ function States({ name, node, component, graph }: BindingProps & { component: Co
   const extra = Object.keys(node.states ?? {}).filter((slot) => !slots.some((known) => known.slot === slot));
   if (slots.length + extra.length === 0) return null;
   return (
-    <Section title="States">
+    <Section title={strings.inspector.states}>
       <ProblemLines problems={problems} />
       {slots.map((slot) => (
         <SlotField key={slot.slot} name={name} node={node} graph={graph} slot={slot} />
@@ -210,7 +217,7 @@ function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot:
   const kind = typeof declared === "string" ? null : declared.kind;
   const fitting = Object.entries(graph.states ?? {}).filter(([, state]) => state.kind === kind);
   const choose = (key: string) =>
-    attempt(`Bind ${name}.${slot}`, (graph) => {
+    attempt(strings.inspector.bind(name, slot), (graph) => {
       if (key !== NEW) return nodes.setNodeState(graph, name, slot, key || null);
       const made = freshName(name, Object.keys(graph.states ?? {}));
       return nodes.setNodeState(nodes.addState(graph, made, freshState(kind!)), name, slot, made);
@@ -221,12 +228,12 @@ function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot:
       label={slot}
       value={node.states?.[slot] ?? ""}
       options={[
-        { value: "", label: optional ? "none" : "choose one" },
+        { value: "", label: optional ? strings.inspector.none : strings.inspector.chooseOne },
         ...fitting.map(([key, state]) => ({ value: key, label: `${key} (${state.scope ?? "run"})` })),
-        ...(kind ? [{ value: NEW, label: "New state" }] : []),
+        ...(kind ? [{ value: NEW, label: strings.inspector.newState }] : []),
       ]}
       onChoose={choose}
-      hint={kind ? `A ${stateKindText(kind)}, kept between calls.` : "The component has no such slot."}
+      hint={kind ? strings.inspector.aKeptBetweenCalls(stateKindText(kind)) : strings.inspector.theComponentHasNoSuch}
       problems={problems}
     />
   );
@@ -240,8 +247,12 @@ export function freshState(kind: State["kind"]): State {
 function UsedIn({ name, walks }: { name: string; walks: readonly string[] }) {
   const { editor } = useApply();
   return (
-    <Section title="Used in" aside={<small>{plural(walks.length, "Walk")}</small>} open={walks.length < 5}>
-      {walks.length === 0 && <p className="wg-quiet">No Walk uses it yet. Drag it from “Use again” into one.</p>}
+    <Section
+      title={strings.inspector.used3}
+      aside={<small>{plural(walks.length, strings.inspector.walk)}</small>}
+      open={walks.length < 5}
+    >
+      {walks.length === 0 && <p className="wg-quiet">{strings.inspector.noWalkUsesItYet}</p>}
       <div className="wg-links">
         {walks.map((walk) => (
           <Button key={walk} kind="quiet" onClick={() => openUses(editor, walk, name)}>

@@ -13,6 +13,7 @@ import { policyText, whyNotPolicy } from "./chunks";
 import { useApply, useProblems } from "../../common/apply";
 import { ChunkPicture } from "./ChunkPicture";
 import { CheckField, ChoiceField, NameField, NumberField } from "../fields/fields";
+import { strings } from "../../../strings";
 
 export function StreamForm({ name }: { name: string }) {
   const { apply, attempt, editor } = useApply();
@@ -22,11 +23,11 @@ export function StreamForm({ name }: { name: string }) {
   const problems = useProblems(join("streams", index));
   const stream = graph.streams?.[index];
   const readers = useMemo(() => readersOf(graph, name), [graph, name]);
-  if (!stream) return <p className="wg-quiet">This stream is gone.</p>;
+  if (!stream) return <p className="wg-quiet">{strings.inspector.thisStreamNoLongerExists}</p>;
   const set = (label: string, fields: Partial<Stream>) =>
     apply(label, (graph) => streams.setStream(graph, name, fields));
   const rename = (to: string) => {
-    const refused = apply(`Rename the stream ${name}`, (graph) => streams.renameStream(graph, name, to));
+    const refused = apply(strings.inspector.renameTheStream(name), (graph) => streams.renameStream(graph, name, to));
     if (refused === null) {
       const { selection } = editor.state.view;
       editor.select(...selection.map((id) => (id.endsWith(`stream:${name}`) ? `stream:${to}` : `@stream.${to}`)));
@@ -34,32 +35,29 @@ export function StreamForm({ name }: { name: string }) {
     return refused;
   };
   const remove = () => {
-    if (attempt(`Remove the stream ${name}`, (graph) => streams.removeStream(graph, name))) editor.select();
+    if (attempt(strings.inspector.removeTheStream(name), (graph) => streams.removeStream(graph, name)))
+      editor.select();
   };
   const type = streamType(graph, catalogue, name);
   return (
     <>
       <ProblemLines problems={problems} />
-      <NameField label="Name" value={name} onEnter={rename} />
+      <NameField label={strings.inspector.name} value={name} onEnter={rename} />
       <ChoiceField
-        label="Items come from"
+        label={strings.inspector.itemsCome}
         value={stream.from}
         options={sources(graph, catalogue, stream)}
-        onChoose={(from) => set("Set where the stream comes from", { from })}
-        hint={type ? <Typed type={type} /> : "The type is not known."}
+        onChoose={(from) => set(strings.inspector.setWhereTheStreamComes, { from })}
+        hint={type ? <Typed type={type} /> : strings.inspector.theTypeIsNotKnown}
       />
-      <Section title="Walks whose values are items">
+      <Section title={strings.inspector.walksWhoseValuesAreItems}>
         {Object.keys(graph.walks ?? {}).map((walk) => (
           <Producer key={walk} walk={walk} stream={stream} graph={graph} onSet={set} />
         ))}
       </Section>
       <ChunkFields stream={stream} onSet={set} />
-      <Section title="Read in">
-        {readers.length === 0 && (
-          <p className="wg-quiet">
-            No Walk reads it yet. Open the one that takes its chunks, and put {name} there from the palette.
-          </p>
-        )}
+      <Section title={strings.inspector.read}>
+        {readers.length === 0 && <p className="wg-quiet">{strings.inspector.noWalkReadsItYet(name)}</p>}
         <div className="wg-links">
           {readers.map((walk) => (
             <Button
@@ -72,7 +70,7 @@ export function StreamForm({ name }: { name: string }) {
           ))}
         </div>
       </Section>
-      <Removal onRemove={remove}>Remove the stream</Removal>
+      <Removal onRemove={remove}>{strings.inspector.removeTheStream2}</Removal>
     </>
   );
 }
@@ -94,7 +92,7 @@ function Producer(props: { walk: string; stream: Stream; graph: GraphDocument; o
   if (!chosen && !factsOf(graph.walks![walk]!).uses.has(use)) return null;
   const change = (take: boolean) => {
     const walks = take ? [...stream.walks, walk] : stream.walks.filter((other) => other !== walk);
-    onSet("Set the Walks that feed the stream", { walks });
+    onSet(strings.inspector.setTheWalksThatFeed, { walks });
   };
   return (
     <CheckField
@@ -102,28 +100,31 @@ function Producer(props: { walk: string; stream: Stream; graph: GraphDocument; o
       value={chosen}
       disabled={chosen && stream.walks.length === 1}
       onChange={change}
-      hint={chosen && stream.walks.length === 1 ? "One has to feed it." : undefined}
+      hint={chosen && stream.walks.length === 1 ? strings.inspector.atLeastOneMustFeed : undefined}
     />
   );
 }
 
 const POLICIES: Record<ChunkPolicy["policy"], { label: string; fresh: ChunkPolicy }> = {
-  fixed: { label: "so many items each", fresh: { policy: "fixed", size: 1 } },
-  sliding: { label: "a sliding window", fresh: { policy: "sliding", window: 4, stride: 2 } },
-  left_context: { label: "new items after context", fresh: { policy: "left_context", chunk: 4, context: 2 } },
-  whole: { label: "everything at once", fresh: { policy: "whole" } },
+  fixed: { label: strings.inspector.aFixedNumberOfItems, fresh: { policy: "fixed", size: 1 } },
+  sliding: { label: strings.inspector.aSlidingWindow, fresh: { policy: "sliding", window: 4, stride: 2 } },
+  left_context: {
+    label: strings.inspector.newItemsAfterContext,
+    fresh: { policy: "left_context", chunk: 4, context: 2 },
+  },
+  whole: { label: strings.inspector.everythingAtOnce, fresh: { policy: "whole" } },
 };
 
 /** The numbers of each policy: key, label, least. */
 const NUMBERS: Record<ChunkPolicy["policy"], readonly [key: string, label: string, least: number][]> = {
-  fixed: [["size", "Items of a chunk", 1]],
+  fixed: [["size", strings.inspector.itemsOfAChunk, 1]],
   sliding: [
-    ["window", "Items of a window", 1],
-    ["stride", "New ones each time", 1],
+    ["window", strings.inspector.itemsOfAWindow, 1],
+    ["stride", strings.inspector.newItemsEachTime, 1],
   ],
   left_context: [
-    ["chunk", "New items of a chunk", 1],
-    ["context", "Items before them", 0],
+    ["chunk", strings.inspector.newItemsOfAChunk, 1],
+    ["context", strings.inspector.itemsOfContext, 0],
   ],
   whole: [],
 };
@@ -134,16 +135,16 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
   const put = (changed: Record<string, unknown>) => {
     const policy = { ...chunks, ...changed } as ChunkPolicy;
     if (changed["first"] === null) delete (policy as { first?: unknown }).first;
-    return whyNotPolicy(policy) ?? onSet("Set how the stream is cut", { chunks: policy });
+    return whyNotPolicy(policy) ?? onSet(strings.inspector.setHowTheStream, { chunks: policy });
   };
   return (
-    <Section title="Chunks">
+    <Section title={strings.inspector.chunks}>
       <ChoiceField
-        label="A chunk is"
+        label={strings.inspector.aChunk}
         value={chunks.policy}
         options={Object.entries(POLICIES).map(([value, { label }]) => ({ value, label }))}
         onChoose={(policy) =>
-          onSet("Set how the stream is cut", { chunks: POLICIES[policy as ChunkPolicy["policy"]].fresh })
+          onSet(strings.inspector.setHowTheStream, { chunks: POLICIES[policy as ChunkPolicy["policy"]].fresh })
         }
         hint={policyText(chunks)}
       />
@@ -155,14 +156,14 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
             value={fields[key]}
             integer
             min={least}
-            onNumber={(value) => (value === null ? "A number is needed." : put({ [key]: value }))}
+            onNumber={(value) => (value === null ? strings.inspector.aNumberIsNeeded : put({ [key]: value }))}
           />
         ))}
         {chunks.policy !== "whole" && (
           <NumberField
-            label="First chunk"
+            label={strings.inspector.firstChunk}
             value={chunks.first}
-            placeholder="as the others"
+            placeholder={strings.inspector.likeTheOthers}
             integer
             min={1}
             onNumber={(first) => put({ first })}
@@ -172,21 +173,21 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
       <ChunkPicture policy={chunks} />
       {chunks.policy === "fixed" && (
         <CheckField
-          label="Go on after the end"
+          label={strings.inspector.goOnAfterTheEnd}
           value={chunks.continue_after_done ?? false}
           onChange={(on) => put({ continue_after_done: on })}
-          hint="When no items are left, the consumer gets “nothing new” for as long as it asks."
+          hint={strings.inspector.afterTheLastItem}
         />
       )}
       <NumberField
-        label="Credits"
+        label={strings.inspector.credits}
         value={stream.credits}
         placeholder="64"
         integer
         min={1}
         max={4096}
-        hint="So many chunks may be under way; then the producer waits."
-        onNumber={(credits) => onSet("Set the stream's credits", { credits: credits ?? undefined })}
+        hint={strings.inspector.theMostChunksInTransit}
+        onNumber={(credits) => onSet(strings.inspector.setTheStreamsCredits, { credits: credits ?? undefined })}
       />
     </Section>
   );

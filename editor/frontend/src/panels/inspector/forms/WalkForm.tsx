@@ -14,6 +14,7 @@ import { Glyph, ProblemLines, Section } from "../../common/bits";
 import { tasksOfWalk } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { AddField, CheckField, ChoiceField, NameField, TextField } from "../fields/fields";
+import { strings } from "../../../strings";
 
 interface WalkProps {
   name: string;
@@ -28,13 +29,13 @@ export function WalkForm({ name }: WalkProps) {
   const tasks = useMemo(() => tasksOfWalk(graph, name), [graph, name]);
   if (!walk) return null;
   const rename = (to: string) => {
-    const refused = apply(`Rename the Walk ${name}`, (graph) => walks.renameWalk(graph, name, to));
+    const refused = apply(strings.inspector.renameTheWalk(name), (graph) => walks.renameWalk(graph, name, to));
     if (refused === null) editor.open({ kind: "walk", walk: to, inside: null });
     return refused;
   };
   const duplicate = () => {
     let made = "";
-    const copied = attempt(`Duplicate the Walk ${name}`, (graph) => {
+    const copied = attempt(strings.inspector.duplicateTheWalk(name), (graph) => {
       const answer = walks.duplicateWalk(graph, name);
       made = answer.name;
       return answer.graph;
@@ -43,21 +44,25 @@ export function WalkForm({ name }: WalkProps) {
   };
   return (
     <>
-      <NameField label="Name" value={name} onEnter={rename} problems={[...own, ...body]} />
+      <NameField label={strings.inspector.name} value={name} onEnter={rename} problems={[...own, ...body]} />
       <TextField
-        label="Label"
+        label={strings.inspector.label}
         value={walk.label ?? ""}
-        placeholder="What it does, in a few words"
+        placeholder={strings.inspector.whatItDoesInAFew}
         live
         onEnter={(label) =>
-          apply(`Label the Walk ${name}`, (graph) => walks.setWalkLabel(graph, name, label), `walk/${name}/label`)
+          apply(
+            strings.inspector.labelTheWalk(name),
+            (graph) => walks.setWalkLabel(graph, name, label),
+            `walk/${name}/label`,
+          )
         }
       />
-      <Section title="Inputs" aside={<Count of={Object.keys(walk.inputs ?? {}).length} />}>
+      <Section title={strings.inspector.inputs} aside={<Count of={Object.keys(walk.inputs ?? {}).length} />}>
         <Inputs name={name} walk={walk} />
       </Section>
-      <Section title="Used by" aside={<small>{plural(tasks.length, "task")}</small>}>
-        {tasks.length === 0 && <p className="wg-quiet">No task has a step with this Walk: it never runs.</p>}
+      <Section title={strings.inspector.used4} aside={<small>{plural(tasks.length, "task")}</small>}>
+        {tasks.length === 0 && <p className="wg-quiet">{strings.inspector.noTaskCallsThisWalk}</p>}
         <div className="wg-links">
           {tasks.map((task) => (
             <Button key={task} kind="quiet" onClick={() => editor.see({ tab: "tasks", selection: [`task:${task}`] })}>
@@ -67,12 +72,12 @@ export function WalkForm({ name }: WalkProps) {
         </div>
       </Section>
       <div className="wg-actions">
-        <Button onClick={duplicate}>Duplicate</Button>
+        <Button onClick={duplicate}>{strings.inspector.duplicate}</Button>
         <Button
           kind="danger"
-          onClick={() => attempt(`Remove the Walk ${name}`, (graph) => walks.removeWalk(graph, name))}
+          onClick={() => attempt(strings.inspector.removeTheWalk(name), (graph) => walks.removeWalk(graph, name))}
         >
-          Remove
+          {strings.inspector.remove2}
         </Button>
       </div>
     </>
@@ -88,7 +93,7 @@ export function InputsForm({ name }: WalkProps) {
   if (!walk) return null;
   return (
     <>
-      <p className="wg-quiet">What a task’s step gives this Walk. Inside, edges read it as @in.name.</p>
+      <p className="wg-quiet">{strings.inspector.valuesThatATasksStep}</p>
       <Inputs name={name} walk={walk} />
     </>
   );
@@ -103,28 +108,34 @@ function Inputs({ name, walk }: WalkProps & { walk: Walk }) {
         <div key={input} className="wg-record">
           <div className="wg-pair">
             <NameField
-              label="Name"
+              label={strings.inspector.name}
               value={input}
-              onEnter={(to) => apply(`Rename ${input}`, (graph) => walks.renameInput(graph, name, input, to))}
+              onEnter={(to) =>
+                apply(strings.inspector.rename(input), (graph) => walks.renameInput(graph, name, input, to))
+              }
             />
             <TextField
               label={
                 <>
-                  <Glyph type={type} /> Type
+                  <Glyph type={type} /> {strings.inspector.type}
                 </>
               }
               value={type}
               mono
               onEnter={(text) =>
                 parseType(text) === null
-                  ? `Write one of ${MODALITIES.slice(0, 4).join(", ")}, …, or like latents: float[n, 64].`
-                  : apply(`Set the type of ${input}`, (graph) => walks.setInput(graph, name, input, text.trim()))
+                  ? strings.inspector.writeOneOfOrLike(MODALITIES.slice(0, 4).join(", "))
+                  : apply(strings.inspector.setTheType(input), (graph) =>
+                      walks.setInput(graph, name, input, text.trim()),
+                    )
               }
             />
           </div>
           <IconButton
-            label={`Remove the input ${input}`}
-            onClick={() => attempt(`Remove the input ${input}`, (graph) => walks.removeInput(graph, name, input))}
+            label={strings.inspector.removeTheInput(input)}
+            onClick={() =>
+              attempt(strings.inspector.removeTheInput(input), (graph) => walks.removeInput(graph, name, input))
+            }
           >
             <Trash2 size={14} />
           </IconButton>
@@ -134,10 +145,10 @@ function Inputs({ name, walk }: WalkProps & { walk: Walk }) {
         </div>
       ))}
       <AddField
-        label="Add an input"
-        placeholder="Add an input: its name"
+        label={strings.inspector.addAnInput}
+        placeholder={strings.inspector.addAnInputItsName}
         onAdd={(input) =>
-          apply(`Add the input ${input}`, (graph) => walks.addInput(graph, name, input, guess(input)))
+          apply(strings.inspector.addTheInput(input), (graph) => walks.addInput(graph, name, input, guess(input)))
         }
       />
     </>
@@ -159,21 +170,26 @@ export function OutputsForm({ name }: WalkProps) {
   if (!walk) return null;
   const outputs = [...walks.outputsOf(walk)];
   const set = (result: string, from: string | null, collect = false) =>
-    apply(`Set the result ${result}`, (graph) => walks.setResult(graph, name, result, from, collect));
+    apply(strings.inspector.setTheResult(result), (graph) => walks.setResult(graph, name, result, from, collect));
   return (
     <>
-      <Section title="To the client" aside={<Count of={outputs.length} />}>
-        {outputs.length === 0 && <p className="wg-quiet">Connect a port to “+ output” on the canvas.</p>}
+      <Section title={strings.inspector.toTheClient} aside={<Count of={outputs.length} />}>
+        {outputs.length === 0 && <p className="wg-quiet">{strings.inspector.connectAPortToOutput}</p>}
         {outputs.map((output) => (
           <NameField
             key={output}
-            label={<code>@out.{output}</code>}
+            label={<code>{strings.inspector.out(output)}</code>}
             value={output}
-            onEnter={(to) => apply(`Rename ${output}`, (graph) => walks.renameOutput(graph, name, output, to))}
+            onEnter={(to) =>
+              apply(strings.inspector.rename(output), (graph) => walks.renameOutput(graph, name, output, to))
+            }
           />
         ))}
       </Section>
-      <Section title="Results for later steps" aside={<Count of={Object.keys(walk.results ?? {}).length} />}>
+      <Section
+        title={strings.inspector.resultsForLaterSteps}
+        aside={<Count of={Object.keys(walk.results ?? {}).length} />}
+      >
         {Object.entries(walk.results ?? {}).map(([result, written]) => {
           const { from, collect } = readResult(written);
           const inLoop = (factsOf(walk).uses.get(from.split(".", 1)[0] ?? "")?.loops.length ?? 0) > 0;
@@ -182,10 +198,12 @@ export function OutputsForm({ name }: WalkProps) {
               <NameField
                 label={`${name}.${result}`}
                 value={result}
-                onEnter={(to) => apply(`Rename ${result}`, (graph) => walks.renameResult(graph, name, result, to))}
+                onEnter={(to) =>
+                  apply(strings.inspector.rename(result), (graph) => walks.renameResult(graph, name, result, to))
+                }
               />
               <ChoiceField
-                label="is the value of"
+                label={strings.inspector.isTheValue}
                 value={from}
                 options={sources}
                 onChoose={(to) => set(result, to, collect)}
@@ -194,29 +212,31 @@ export function OutputsForm({ name }: WalkProps) {
                 )}
               />
               <IconButton
-                label={`Remove the result ${result}`}
+                label={strings.inspector.removeTheResult(result)}
                 onClick={() =>
-                  attempt(`Remove the result ${result}`, (graph) => walks.setResult(graph, name, result, null))
+                  attempt(strings.inspector.removeTheResult(result), (graph) =>
+                    walks.setResult(graph, name, result, null),
+                  )
                 }
               >
                 <Trash2 size={14} />
               </IconButton>
               {(inLoop || collect) && (
                 <CheckField
-                  label="All iterations, stacked"
+                  label={strings.inspector.allIterationsStacked}
                   value={collect}
                   onChange={(on) => set(result, from, on)}
-                  hint="Otherwise the last iteration’s value."
+                  hint={strings.inspector.otherwiseTheLastIterationsValue}
                 />
               )}
             </div>
           );
         })}
         <AddField
-          label="Add a result"
-          placeholder="Add a result: its name"
+          label={strings.inspector.addAResult}
+          placeholder={strings.inspector.addAResultItsName}
           onAdd={(result) =>
-            sources[0] === undefined ? "Put a component into the Walk first." : set(result, sources[0])
+            sources[0] === undefined ? strings.inspector.putAComponentInto : set(result, sources[0])
           }
         />
       </Section>

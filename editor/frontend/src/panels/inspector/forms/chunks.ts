@@ -1,5 +1,6 @@
 // How a stream is cut into chunks: the arithmetic of `walkgraph.chunking`, for the picture in the inspector.
 import type { ChunkPolicy } from "../../../document/types";
+import { strings } from "../../../strings";
 
 /** Items `[start, stop)` of the stream, of which the first `context` were delivered before. */
 export interface Chunk {
@@ -39,12 +40,12 @@ export function whyNotPolicy(policy: ChunkPolicy): string | null {
             ]
           : [];
   const bad = numbers.find(([, value, least]) => !whole(value, least));
-  if (bad) return `\`${bad[0]}\` must be a whole number of at least ${bad[2]}`;
+  if (bad) return strings.inspector.mustBeAWholeNumber(bad[0], bad[2]);
   if (policy.policy === "sliding" && policy.stride > policy.window)
-    return `stride ${policy.stride} is over window ${policy.window}: items between would be lost`;
+    return strings.inspector.strideIsOverWindowItems(policy.stride, policy.window);
   if (policy.policy !== "whole" && policy.first != null) {
     const { opening } = ruleOf({ ...policy, first: null });
-    if (!whole(policy.first, 1) || policy.first > opening) return `\`first\` must be 1 to ${opening}`;
+    if (!whole(policy.first, 1) || policy.first > opening) return strings.inspector.firstMustBe1(opening);
   }
   return null;
 }
@@ -106,14 +107,17 @@ export function policyText(policy: ChunkPolicy): string {
   switch (policy.policy) {
     case "fixed":
       return policy.size === 1
-        ? "Each item is a chunk of its own."
-        : `Every ${policy.size} items make a chunk; nothing is delivered twice.`;
+        ? strings.inspector.eachItemIsAChunk
+        : strings.inspector.everyItemsMakeAChunk(policy.size);
     case "sliding":
-      return `The last ${many(policy.window, "item")}, again after every ${many(policy.stride, "new item")}.`;
+      return strings.inspector.theLastAgainAfterEvery(
+        many(policy.window, "item"),
+        many(policy.stride, strings.inspector.newItem),
+      );
     case "left_context":
-      return `Every ${many(policy.chunk, "new item")}, with up to ${policy.context} before them for context.`;
+      return strings.inspector.everyWithUpToBefore(many(policy.chunk, strings.inspector.newItem), policy.context);
     case "whole":
-      return "Everything at once, when the producer is done.";
+      return strings.inspector.everythingAtOnceWhen;
   }
 }
 
