@@ -21,7 +21,7 @@ class DocumentState(TypedDict):
     rev: int
     """Edits since it was opened in this browser; one more for every undo and redo."""
     etag: str | None
-    """Of the stored draft."""
+    """Version of the stored draft."""
     dirty: bool
     """There are edits that the service does not have yet."""
     errors: int

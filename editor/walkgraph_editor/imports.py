@@ -10,9 +10,9 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 KEYWORD = "walkgraph"
-"""Of the text in a PNG."""
+"""Keyword of the text in a PNG."""
 CHUNK = b"wgph"
-"""Of the chunk in a WAV."""
+"""Name of the chunk in a WAV."""
 MAX_BYTES = 64 * 1024 * 1024
 
 

@@ -13,7 +13,7 @@ NAME = "in_a_row"
 WINDOWS = [6, 14, 22, 30, 38, 46, 54, 62, 70, 70]
 """Sums of four of 0 to 19, two apart; the numbers end with a window, so the last one has nothing new."""
 TOTALS = [20, 52, 84, 116, 140, 0]
-"""Of two windows each; none is left."""
+"""Sums of two windows each; 0 where no window is left."""
 
 
 def test_three_partitions_from_an_empty_canvas_to_numbers(person: Person) -> None:

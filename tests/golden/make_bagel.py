@@ -28,7 +28,7 @@ from tests.golden import bagel_tiny as tiny
 
 Answers = dict[str, np.ndarray]
 TOKENS = 8
-"""Of a context whose keys and values are kept."""
+"""Length of a context whose keys and values are kept."""
 
 
 def attend(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, causal: bool = False, **_: Any) -> Any:

@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     lengths: tuple[int, ...]
     """Tokens of each row's prompt."""
     present: tuple[tuple[bool, bool, bool], ...]
-    """Of each row, which cameras it has."""
+    """Which cameras each row has."""
 
 
 ASKED = {

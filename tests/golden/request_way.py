@@ -36,7 +36,7 @@ class Way(NamedTuple):
     files: int
     functions: int
     lines: int
-    """Of these functions."""
+    """Lines of these functions."""
 
 
 def traced(checkout: Path = HERE) -> set[Called]:

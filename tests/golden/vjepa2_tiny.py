@@ -101,7 +101,7 @@ def poses() -> Tensor:
 
 
 def noise() -> Tensor:
-    """Of every round, step and sample: shifts and grip."""
+    """Shifts and grip of every round, step and sample."""
     return drawn("noise", (ROUNDS, STEPS, SAMPLES, 4))
 
 

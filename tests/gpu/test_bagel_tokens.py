@@ -24,7 +24,7 @@ HELD = 24
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, MoTForCausalLM]:
-    """Of one set of weights; only the und set's is ever read."""
+    """Models with one set of weights: only the und set is ever read."""
 
     def made() -> MoTForCausalLM:
         return MoTForCausalLM(LLM.shape, LLM.layers, LLM.vocab, LLM.rope_theta).requires_grad_(False)

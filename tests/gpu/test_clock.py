@@ -26,7 +26,7 @@ DEVICE = torch.device("cuda:0")
 US = 1e-6
 MOST = 100 * US
 CYCLES = 4_000_000
-"""Of a kernel, about 2 ms."""
+"""Cycles of a kernel of about 2 ms."""
 
 
 @pytest.fixture(autouse=True)

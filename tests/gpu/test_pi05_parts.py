@@ -85,7 +85,7 @@ def test_prefixes_read_at_once_are_as_alone(counts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("tokens", [15, 50])
 @pytest.mark.parametrize("counts", [(70, 86), (118, 86, 102), (86, 102, 118, 86, 102, 118)])
 def test_flow_steps_at_once_are_as_alone(counts: tuple[int, ...], tokens: int) -> None:
-    """Of rows behind contexts of other lengths, at other times, in a batch that others pad."""
+    """Rows after contexts of other lengths, at other times, in a batch that others pad."""
     pool, rows = held(counts, torch.bfloat16)
     batch, expert = 1 << (len(counts) - 1).bit_length(), ExpertRows(model())
     # Columns of one table, as numbers that differ by iteration are given.

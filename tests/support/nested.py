@@ -149,7 +149,7 @@ class Nested:
     s: Sequence[float]
     context: Sequence[float]
     looks: Sequence[Sequence[bool]]
-    """Of each outer and inner iteration: whether `read` is called in it."""
+    """Whether `read` is called, for each outer and inner iteration."""
     notes: Sequence[Sequence[bool]]
     main: Sequence[float] = field(default=())
 

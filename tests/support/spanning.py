@@ -84,7 +84,7 @@ class Node:
         return [part.call for part in self.peers_here.parts.all]
 
     def came(self, event: Any) -> None:
-        """Of the engine."""
+        """Takes an event of the engine."""
 
     def _live(self) -> None:
         while True:

@@ -128,7 +128,7 @@ def looping(runs: Sequence[RunId], at: float, done: Sequence[int], busy: float) 
 
 
 def loop_work(began: float, busy: float, calls: dict[str, int], *, spans: bool = False) -> e.LoopWork:
-    """Of nodes that are each used once."""
+    """The work of a loop whose nodes are each used once."""
     nodes = tuple(calls)
     return e.LoopWork(
         nodes=nodes,

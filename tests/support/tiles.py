@@ -23,7 +23,7 @@ class Case(NamedTuple):
     counts: list[int]
     before: list[int]
     slots: list[Tensor]
-    """Of every sequence's tokens, the new ones among them."""
+    """Slots of every sequence's tokens, including the new ones."""
 
 
 def case(

@@ -232,7 +232,7 @@ def meet(desk: Desk, *workers: Worker) -> None:
 
 @pytest.fixture
 def outside() -> Iterator[sockets.Context]:
-    """Of whoever else reaches the directory."""
+    """A context of whoever else reaches the directory."""
     context: sockets.Context = zmq.Context()
     yield context
     context.destroy(linger=0)

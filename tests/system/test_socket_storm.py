@@ -125,7 +125,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def connections(port: int) -> int:
-    """Of the service that listens there, those that it has not closed."""
+    """Connections that the service listening there has not closed."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[1].endswith(f":{port:04X}") and row[3] in _OPEN for row in rows)
 

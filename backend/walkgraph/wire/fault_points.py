@@ -45,7 +45,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_fault(text: str) -> Fault:
-    """Of `rank0:send:3`. Raises InvalidInput."""
+    """Parses `rank0:send:3`. Raises InvalidInput."""
     process, _, rest = text.partition(":")
     point, _, number = rest.partition(":")
     rank = process.removeprefix("rank")
@@ -59,7 +59,7 @@ def read_fault(text: str) -> Fault:
 
 
 class FaultPoints:
-    """Of one process."""
+    """The fault points of one process."""
 
     def __init__(self, fault: Fault, process: str, record: Path) -> None:
         self._process, self._record = process, record

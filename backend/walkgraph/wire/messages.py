@@ -203,7 +203,7 @@ class Finished(Message, frozen=True, tag="finished"):
     read: int = 0
     """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
     found: int = 0
-    """Of those, tokens found in pages of earlier runs."""
+    """How many of those tokens were found in pages of earlier runs."""
 
 
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────

@@ -92,7 +92,7 @@ class CallDone:
     read: int = 0
     """Tokens that a call added to the states of its run."""
     found: int = 0
-    """Of these, the tokens found in pages of earlier runs."""
+    """How many of these tokens were found in pages of earlier runs."""
 
 
 @dataclass(frozen=True, slots=True)

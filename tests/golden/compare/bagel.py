@@ -207,7 +207,7 @@ def _intervals(theirs: types.SimpleNamespace) -> Iterator[Case]:
 def _published_steps(
     theirs: types.SimpleNamespace, steps: int, shift: float, low: float, high: float
 ) -> list[tuple[bool, float]]:
-    """Of each step whether text and picture are guided, and its time, as the published loop calls its model."""
+    """Per step: whether text and picture are guided, and its time, as the published loop calls its model."""
     found: list[tuple[bool, float]] = []
 
     def flow(x_t: Tensor, timestep: Tensor, cfg_text_scale: float, **_: Any) -> Tensor:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 SAME = 0.0
-"""Of ids, sizes and counts."""
+"""Tolerance for ids, sizes and counts."""
 FORWARD = 2e-5
-"""Of numbers after one forward in float32: sums run in another order."""
+"""Tolerance after one forward in float32: sums run in another order."""
 DRAWN = 2e-4
-"""Of numbers after several steps, each from the one before."""
+"""Tolerance after several steps, each from the one before."""
 
 
 class Case(NamedTuple):

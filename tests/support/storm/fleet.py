@@ -27,7 +27,7 @@ ERRORS = (
     ErrorInfo(code="worker_lost", message="a process ended; try again", retryable=True),
 )
 EVERY = 31
-"""Of so many runs one is refused, and one fails on its way."""
+"""One in so many runs is refused, and one fails while it runs."""
 STAYING = 4
 """Deployments of every storm."""
 HELD = HeldCall(rank=Rank(0), walk="image_gen", use="llm", node="llm", step=0, iteration=(0,))

@@ -66,9 +66,9 @@ class Known:
     graphs: list[str] = field(default_factory=list[str])
     placements: list[str] = field(default_factory=list[str])
     versions: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Of graphs that are kept."""
+    """Versions of stored graphs."""
     placed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Of placements."""
+    """Versions of stored placements."""
     taps: list[str] = field(default_factory=list[str])
     breakpoints: list[str] = field(default_factory=list[str])
     numbers: itertools.count[int] = field(default_factory=itertools.count)

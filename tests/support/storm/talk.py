@@ -22,7 +22,7 @@ class Talk:
     messages: list[Any] = field(default_factory=list[Any])
     frames: int = 0
     status: int | None = None
-    """Of a handshake that was refused."""
+    """The status of a refused handshake."""
     code: int | None = None
     """None: it was the client that left."""
 

@@ -71,7 +71,7 @@ CLOSED = {1000, 1002, 1003, 1005, 1007, 1008, 1009, 1013, 3000}
 @dataclass(frozen=True)
 class Ended:
     status: int | None = None
-    """Of the handshake; None where nobody read it."""
+    """Status of the handshake; None where nobody read it."""
     code: int | None = None
     """That the service closed with; None where it sent none."""
 
@@ -124,7 +124,7 @@ async def _talk(
 
 
 async def _code(reader: asyncio.StreamReader) -> int | None:
-    """Of the close frame."""
+    """Code of the close frame."""
     try:
         while True:
             opcode, size = await reader.readexactly(2)

@@ -21,7 +21,7 @@ from tests.support.serving import Service, service
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 SECONDS = 300.0
-"""Of any one call."""
+"""Limit of any one call."""
 
 
 def tiny(name: str, *, sources: dict[str, str], **bounds: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ ODD: tuple[Any, ...] = (
 GOOD: set[str] = set()
 """Graphs that were found sound already."""
 ENTRIES = 300_000
-"""Of a table of tensors: the largest allowed counts of layers, of both experts."""
+"""Entries of a table of tensors with the largest allowed counts of layers, for both experts."""
 
 
 def contents(root: Path, document: Document) -> Contents:

@@ -11,7 +11,7 @@ from walkgraph.errors import InvalidInput, NotFound
 
 
 def safetensors(path: Path, *names: str, dtype: str = "BF16") -> Path:
-    """Of tensors of three numbers."""
+    """A file with tensors of three numbers."""
     entries = {name: {"dtype": dtype, "shape": [3], "data_offsets": [0, 0]} for name in names}
     text = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text)

@@ -61,7 +61,7 @@ class Consumer:
 
 
 def told(consumer: Consumer) -> list[NaiveChunk]:
-    """Of a stream of 0, 1, 2 ..."""
+    """The chunks that a consumer gets of a stream of 0, 1, 2 ..."""
     return [
         NaiveChunk(tuple(range(chunk.start, chunk.stop)), chunk.context, chunk.first, chunk.last)
         for chunk in consumer.chunks

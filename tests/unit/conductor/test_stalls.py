@@ -50,7 +50,7 @@ class Watched:
         return len(self.probes) - before
 
     def answer(self, *of_ranks: Sequence[Standing]) -> list[ErrorInfo]:
-        """Of both ranks, to the last probe."""
+        """Answers the last probe for both ranks."""
         number = self.probes[-1][1].number
         found = []
         for rank, runs in zip((ZERO, ONE), of_ranks, strict=True):

@@ -19,7 +19,7 @@ def emit(name: str, step: int, number: int, rank: int = 0) -> m.Emit:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[Turns, list[int]]:
-    """Of each step its rank, and how many values it sends."""
+    """The rank of each step, and how many values it sends."""
     ranks = draw(st.lists(st.integers(0, 2), min_size=2, max_size=6))
     counts = draw(st.lists(st.integers(0, 3), min_size=len(ranks), max_size=len(ranks)))
     steps = tuple(range(0, 3 * len(ranks), 3))

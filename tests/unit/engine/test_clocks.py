@@ -23,7 +23,7 @@ class Device:
     seed: int
     drift: float = 0.0
     latency: float = 4 * US
-    """Of a stamp on an idle stream, on average."""
+    """Mean time of a stamp on an idle stream."""
     now: float = 5000.0
     """The host's."""
     free: dict[str | None, float] = field(default_factory=dict[str | None, float])

@@ -46,7 +46,7 @@ class Made:
 
 
 class Values:
-    """Of an output in a launch: by iteration and row, as tensors are."""
+    """An output's values in a launch, by iteration and row, as tensors are."""
 
     def __init__(self, of: Sequence[Sequence[Any]]) -> None:
         self._of = of

@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 class Family(NamedTuple):
     graph: str
     sources: Mapping[str, str]
-    """Of the graph's weights, where they aren't the bundled ones."""
+    """Sources of the graph's weights, where they aren't the bundled ones."""
     nodes: Mapping[str, Mapping[str, Any]]
     """Parameters that the tiny networks need."""
     runs: Sequence[Asked]
@@ -142,7 +142,7 @@ def world() -> Family:
 
 FAMILIES = {made.__name__: made for made in (bagel, orpheus, pi05, vjepa2, reach, world)}
 DECODERS = {"bagel", "orpheus"}
-"""Of tokens: their steps are `invariant`."""
+"""Graphs of tokens: their steps are `invariant`."""
 
 
 class Recorded(Engine):
@@ -153,7 +153,7 @@ class Recorded(Engine):
         self.found: dict[str, Numbers] = {}
         self.called: set[str] = set()
         self.rows = 0
-        """Of the fullest launch of a loop."""
+        """Rows of the fullest launch of a loop."""
 
     def step(self) -> list[Any]:
         events = super().step()
@@ -246,7 +246,7 @@ def test_only_decoders_of_tokens_run_together(family: str) -> None:
 
 
 def test_no_operator_is_left_out() -> None:
-    """Of the graphs whose components all have networks; the synthetic ones have tests of their own."""
+    """Covers the graphs whose components all have networks; the synthetic ones have their own tests."""
     known, wanted, called = catalogue(), set[str](), set[str]()
     for name, path in GRAPHS.items():
         components = {node["component"] for node in json.loads(path.read_text())["nodes"].values()}

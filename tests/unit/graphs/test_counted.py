@@ -43,7 +43,7 @@ def test_an_answer_that_its_count_ends_is_told_as_such(placement: str, resident:
 
 
 def test_an_answer_that_ends_by_itself_is_told_as_such() -> None:
-    """Of many seeds, some draw the end before the count; the stepped twin draws the same."""
+    """Among many seeds, some draw the end before the count; the stepped twin draws the same."""
     ends: list[list[m.LoopEnd]] = []
     for resident in (True, False):
         local = deployment("shapes_one_cpu", resident)

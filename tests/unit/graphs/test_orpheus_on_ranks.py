@@ -16,7 +16,7 @@ from walkgraph.placement.document import Placement, decode
 
 MANY = 60
 LAST_BITS = 4
-"""Of 32768: windows that are batched add up in another order."""
+"""Largest difference, of 32768: batched windows add up in another order."""
 
 
 def on_cpus(name: str) -> Placement:

@@ -15,7 +15,7 @@ from walkgraph.graph import codec
 
 PLACEMENTS = ("shapes_one_cpu", "shapes_cfg3_cpu", "shapes_encoders_apart_cpu")
 ONE_LEVEL = 1
-"""Of 255: branches that are batched on one rank and alone on three add up in another order."""
+"""Largest difference, of 255: branches that are batched on one rank and alone on three add up in another order."""
 
 
 @cache

@@ -21,7 +21,7 @@ from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import name_inputs
 
 SIZE = 8
-"""Of every axis with a name: enough slices for every loop."""
+"""Size of every named axis: enough slices for every loop."""
 FEW = 4
 SAMPLES: dict[str, Any] = {
     "text": "text",

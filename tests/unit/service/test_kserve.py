@@ -222,7 +222,7 @@ async def test_a_failed_run_has_the_protocols_error(reach: Running) -> None:
 
 
 async def test_mutated_requests_are_served_or_refused(reach: Running) -> None:
-    """Of both surfaces that read tensors; what is refused is never run."""
+    """Both surfaces that read tensors never run what they refuse."""
     dice = random.Random(20261122)
     native = {
         "inputs": {**IN_JSON["inputs"], "state": {"type": "state", "dtype": "float32", "shape": [2], "base64": ""}}

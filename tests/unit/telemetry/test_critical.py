@@ -92,7 +92,7 @@ class Schedule:
         self.rows: list[dict[str, Any]] = []
         self.hops: list[dict[str, Any]] = []
         self.reasons: list[tuple[int, int | None, int | None]] = []
-        """Of each block: when its last reason was there, that block, and the hop between."""
+        """For each block: when its last cause was there, that block, and the hop between."""
         self.edges: dict[str, int] = {}
         self.admitted = self.vary.randint(0, 50_000)
         begin = self.call(0, [], 0, ())

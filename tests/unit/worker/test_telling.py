@@ -94,7 +94,7 @@ def call(run: str, node: str = "n", at: float = 4.0, iteration: tuple[int, ...] 
 
 
 def loop_call(run: str, name: str = "l", times: int = 8, ready: float = 4.0) -> LoopCall:
-    """Of two nodes, the second of which is called in the first and the third iteration."""
+    """A loop of two nodes, the second of which is called in the first and the third iteration."""
     active = (True, False, True, *(False,) * (times - 3))
     body = (
         WrittenUse(node="always", inputs=(), params={}, varying={}, states={}, seed=0, name="a"),

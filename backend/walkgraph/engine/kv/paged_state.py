@@ -72,7 +72,7 @@ class TokensRead(NamedTuple):
 
     tokens: int = 0
     found: int = 0
-    """Of these, the tokens found in pages of earlier runs."""
+    """How many of these tokens were found in pages of earlier runs."""
 
     def plus(self, more: "TokensRead") -> "TokensRead":
         return TokensRead(self.tokens + more.tokens, self.found + more.found)

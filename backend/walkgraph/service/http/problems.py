@@ -223,9 +223,9 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 # ── sentences for what pydantic finds ───────────────────────────────────────────────────────────
 
 _SENTENCES = {
-    "missing": "this is needed",
-    "extra_forbidden": "this key is not known here; remove it",
-    "string_type": "this must be a text",
+    "missing": "this field is required",
+    "extra_forbidden": "this key is unknown; remove it",
+    "string_type": "this must be a string",
     "int_type": "this must be an integer",
     "int_parsing": "this must be an integer",
     "int_from_float": "this must be an integer",
@@ -237,20 +237,20 @@ _SENTENCES = {
     "list_type": "this must be a list",
     "model_attributes_type": "this must be an object",
     "model_type": "this must be an object",
-    "string_pattern_mismatch": "this text has characters that are not allowed here",
-    "literal_error": "this is none of the allowed values",
-    "union_tag_invalid": "its `type` is none of the allowed ones",
-    "union_tag_not_found": "it needs a `type`",
+    "string_pattern_mismatch": "this string has characters that are not allowed",
+    "literal_error": "this is not one of the allowed values",
+    "union_tag_invalid": "its `type` is not one of the allowed ones",
+    "union_tag_not_found": "it must have a `type`",
 }
 _BOUNDS = {
     "greater_than": ("gt", "this must be more than"),
     "greater_than_equal": ("ge", "this must be at least"),
     "less_than": ("lt", "this must be less than"),
     "less_than_equal": ("le", "this must be at most"),
-    "string_too_short": ("min_length", "this text is too short; characters needed:"),
-    "string_too_long": ("max_length", "this text is too long; characters allowed:"),
-    "too_short": ("min_length", "this list is too short; entries needed:"),
-    "too_long": ("max_length", "this list is too long; entries allowed:"),
+    "string_too_short": ("min_length", "this string is too short; fewest characters:"),
+    "string_too_long": ("max_length", "this string is too long; most characters:"),
+    "too_short": ("min_length", "this list is too short; fewest entries:"),
+    "too_long": ("max_length", "this list is too long; most entries:"),
 }
 
 

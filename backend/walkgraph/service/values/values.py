@@ -76,7 +76,7 @@ def _know(given: dict[str, Any], keys: Sequence[str], key: str, pointer: str) ->
 
 def _text(given: Any, pointer: str) -> m.Small:
     if not isinstance(given, str):
-        raise InvalidInput("this must be a text", pointer)
+        raise InvalidInput("this must be a string", pointer)
     if len(given) > limits.TEXT_CHARACTERS:
         raise InvalidInput(f"a text may have {limits.TEXT_CHARACTERS} characters; shorten it", pointer)
     return m.Small(value=given)

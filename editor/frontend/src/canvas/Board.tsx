@@ -53,7 +53,7 @@ const NODES: NodeTypes = {
 const EDGES: EdgeTypes = { wire: WireEdge };
 const MANY = 400;
 const MAP_MOST = 300;
-/** Of the place that moves a wire's end: it reaches out from under the port. */
+/** How far the handle that moves a wire's end reaches out from under the port. */
 const REACH = 17;
 const SNAP: [number, number] = [GRID, GRID];
 const MULTI = ["Meta", "Control", "Shift"];

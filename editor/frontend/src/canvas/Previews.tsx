@@ -35,7 +35,7 @@ function Below({ node: { id, data } }: { node: CanvasNode }) {
   );
 }
 
-/** Of a closed container: the last preview of those inside. */
+/** A closed container shows the latest preview of those inside. */
 function OfAll({ nodes }: { nodes: readonly string[] }) {
   const shown = showing(nodes, useActivities(nodes));
   return shown === null ? null : <NodePreview node={shown} />;

@@ -98,7 +98,7 @@ function Inputs({ paused, call }: { paused: PausedShown; call: HeldCall }) {
   );
 }
 
-/** Of a loop, what goes into all the uses in it. */
+/** A loop's call takes the samples of everything that goes into the uses inside it. */
 function isOfCall(sample: SampleEvent, call: HeldCall): boolean {
   return isOf(sample, call.loop ? { ...call, use: sample.source.split(".", 1)[0]! } : call);
 }

@@ -63,7 +63,7 @@ export function stepOf(ranks: readonly WorkerShown[]): Step {
   return STEPS[slowest]?.step ?? "process";
 }
 
-/** Of all workers together, 0 to 1. */
+/** Progress of all workers together, 0 to 1. */
 export function progressOf(ranks: readonly WorkerShown[]): number {
   if (ranks.length === 0) return 0;
   const parts = ranks.map((rank) => {

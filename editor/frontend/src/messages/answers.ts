@@ -20,7 +20,7 @@ export interface ParamDeclaration {
 export interface StateSlot {
   slot: string;
   kind: "paged_kv" | "tensor" | "rng";
-  /** Of a `paged_kv` the connected `appends` decide: only scratch ones make it a read. */
+  /** For a `paged_kv`, the connected `appends` decide: only scratch ones make it a read. */
   access: "read" | "write";
   appends: { port: string; scratch: boolean; positions: string }[];
   optional: boolean;
@@ -112,7 +112,7 @@ export interface RouteShown {
 /** How a step's result travels to a later step. */
 export interface HandedShown {
   task: string;
-  /** Of the later step's binding, in the graph. */
+  /** Pointer of the later step's binding in the graph. */
   pointer: string;
   /** `read.pixels`: Walk and result. */
   result: string;

@@ -80,7 +80,7 @@ export interface ActivityEvent {
   node: string;
   use: string;
   walk: string;
-  /** Of the latest call. */
+  /** Iteration of the latest call. */
   iteration: number[];
   calls: number;
   busy: number;
@@ -116,9 +116,9 @@ export interface LoopingEvent {
 /** What a loop came to that a device ran whole. Nothing tells apart what its nodes took. */
 export interface LoopWork {
   nodes: string[];
-  /** Of these nodes, one each. */
+  /** One for each of these nodes. */
   uses: string[];
-  /** Of each use. */
+  /** One for each use. */
   calls: number[];
   spans: boolean;
   /** Seconds of its launches. */
@@ -154,7 +154,7 @@ export interface TransferEvent {
   source: number;
   target: number;
   walk: string;
-  /** Of the Walk, or stream, by its index in the plan. */
+  /** The Walk's edge, or the stream, by its index in the plan. */
   edge: number;
   stream: boolean;
   /** -1 for a stream. */
@@ -253,9 +253,9 @@ export interface SampleEvent {
   iteration: number[];
   at: number;
   modality: string;
-  /** Of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`. */
+  /** Dtype of a tensor; otherwise `text`, `bytes`, `number`, `list`, `cache`, `absent`. */
   dtype: string;
-  /** Of a cache: its sequences, tokens of the longest, pages. */
+  /** For a cache: its sequences, tokens of the longest, pages. */
   shape: number[];
   statistics: Statistics | null;
   preview: SamplePreview | null;
@@ -313,7 +313,7 @@ export interface HeldCall {
   node: string;
   step: number;
   iteration: number[];
-  /** Of a loop that the device runs whole: its name. */
+  /** Name of the device loop, if it is one. */
   loop: string;
 }
 
@@ -357,7 +357,7 @@ export interface BreakShown {
   id: string;
   walk: string;
   use: string;
-  /** Of its innermost loop; null: at every call. */
+  /** Iteration of its innermost loop; null: at every call. */
   iteration: number | null;
   run: string | null;
   expires_at: number;

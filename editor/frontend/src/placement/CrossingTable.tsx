@@ -67,7 +67,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
 
 interface RowProps extends Pick<CrossingTableProps, "onHover" | "onOpen"> {
   crossing: Crossing;
-  /** Of its Walk. */
+  /** Whether it is the first row of its Walk. */
   first: boolean;
 }
 

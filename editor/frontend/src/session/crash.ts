@@ -2,7 +2,7 @@
 import type { Documents } from "../store/types";
 
 export interface CrashCopy {
-  /** Of the stored graph that it was made from; null: a new one. */
+  /** Version of the stored graph that it was made from; null: a new one. */
   etag: string | null;
   /** Milliseconds since 1970. */
   at: number;

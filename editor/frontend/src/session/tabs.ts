@@ -97,7 +97,7 @@ export class Tabs {
     if (message.kind === "bye" && !editing) this.events.reading(LEFT);
   }
 
-  /** Of two that start in one millisecond either may hear of the other first. */
+  /** Of two tabs that start within one millisecond, either may hear of the other first. */
   private answer(newcomer: { tab: string; since: number }): void {
     if (this.isAfter(newcomer)) void this.yield(ELSEWHERE);
     else this.channel?.postMessage({ kind: "here", tab: this.tab, since: this.since });

@@ -62,7 +62,7 @@ export function showTap(editor: Editor, place: Place): void {
   editor.open({ kind: "walk", walk: place.walk, inside: null }, edge === undefined ? [] : [edge]);
 }
 
-/** Of an edge's menu. */
+/** Entries of an edge's menu. */
 export function tapEntries(editor: Editor, place: Place | null): MenuEntry[] {
   if (!place) return [];
   const store = storeOf(editor);

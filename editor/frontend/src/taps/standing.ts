@@ -3,7 +3,7 @@ import type { Card } from "./cards";
 
 type Place = readonly [number, number];
 
-/** Of a card: its width, and its least height. */
+/** A card's width and its least height. */
 const SIZE: Place = [262, 120];
 
 /** `anchor`: the place that it looks at; null: not on this canvas. Wholly in sight, unless its place isn't. */

@@ -35,7 +35,7 @@ export interface LoopTold {
   name: string;
   /** Iterations. */
   done: number;
-  /** Of one iteration, with those of the runs in the same batch; 0: not told. */
+  /** Time of one iteration, together with the runs of its batch; 0: not reported. */
   ms: number;
   /** It calls one use alone and waits for no other rank: that is the use's time. */
   alone: boolean;

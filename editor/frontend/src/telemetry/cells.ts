@@ -100,7 +100,7 @@ export class Live extends Cell<Activity> {
   }
 }
 
-/** Of more runs side by side a loop shows where they are, and no run's own end. */
+/** With more runs side by side, a loop shows where they are and no single run's end. */
 const FEW = 4;
 
 /** A loop of a Walk. */

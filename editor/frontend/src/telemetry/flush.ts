@@ -30,7 +30,7 @@ export class Flusher {
   private tickAt = 0;
   /** When something was shown. */
   private last = -Infinity;
-  /** Of the last flush with its drawing, in ms. */
+  /** Duration of the last flush and its drawing, in ms. */
   private cost = 0;
 
   /**

@@ -142,7 +142,7 @@ export class NodeStore {
     this.frozen = true;
     const timed = new Map<Live, { calls: number; busy: number }>();
     for (const row of run.times as RunTime[]) {
-      // Of a loop that its device ran whole: its nodes' calls have no times of their own.
+      // A device loop: the calls of its nodes have no times of their own.
       if (row.walk) this.showLoop(run.id, row);
       for (const [node, calls] of row.walk ? Object.entries(row.inside ?? {}) : [[row.node, row.calls] as const]) {
         const live = this.live(node);

@@ -12,7 +12,7 @@ export interface NodeError {
 
 /** What a node feeds out of the followed run. */
 export interface Preview {
-  /** Of the newest picture; revoked when a newer one replaces it. */
+  /** URL of the newest picture; revoked when a newer one replaces it. */
   url: string;
   /** Kept until unpinned. */
   pinned: boolean;
@@ -26,7 +26,7 @@ export interface Activity {
   calls: number;
   /** Calls a second, now. */
   rate: number;
-  /** Of the forward of one call, now; 0: not known. */
+  /** Current time of one call's forward; 0: not known. */
   ms: number;
   /** That a call waited from having all its inputs to its forward, now. */
   queuedMs: number;
@@ -90,7 +90,7 @@ export interface LoopActivity {
   /** At most; null: not known, or not the same for all runs. */
   times: number | null;
   runs: number;
-  /** Of one iteration that the device runs as a whole, now; 0: it is stepped. */
+  /** Current time of one iteration of a device loop; 0: the loop is stepped. */
   ms: number;
 }
 

@@ -64,7 +64,7 @@ export function showTime(at: number): string {
   return times.format(at * 1000);
 }
 
-/** Of a loop that a device runs whole: what its time is of. */
+/** Explains what the time of a device loop covers. */
 export function insideWords(nodes: readonly string[], spans = false): string {
   const inside =
     nodes.length > 1

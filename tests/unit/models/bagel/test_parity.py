@@ -33,7 +33,7 @@ from walkgraph.placement.sizes import find_sizes
 from walkgraph.starters.shapes.context import Context, Guidance, denoise, to_latents
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-4}
-"""Of numbers about 1 after one forward: sums run in another order."""
+"""Tolerance for numbers about 1 after one forward: sums run in another order."""
 DRAWN = {"rtol": 1e-3, "atol": 1e-3}
 """After seven steps, each from the one before: a missing branch is thirty times as far."""
 DRAWINGS = [name for name, asked in tiny.ASKED.items() if asked.task != "image_to_text"]

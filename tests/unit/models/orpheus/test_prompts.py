@@ -22,7 +22,7 @@ def pool() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
 
 
 def rows(k: list[torch.Tensor], v: list[torch.Tensor], slots: torch.Tensor, counts: list[int]) -> CausalRows:
-    """Of sequences that begin with them; a prompt's graph reads no pages."""
+    """Rows of sequences that begin with them; a prompt's graph reads no pages."""
     return CausalRows(k, v, slots, SPARE, counts, [0] * len(counts), [[]] * len(counts))
 
 

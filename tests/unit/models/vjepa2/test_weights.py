@@ -36,7 +36,7 @@ def same(found: torch.nn.Module, name: str) -> None:
 
 
 def as_in_transformers(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Of the encoder's weights, with some of another predictor."""
+    """The encoder's weights under the names of transformers, with some of another predictor."""
     names = {"patch_embed.": "embeddings.patch_embeddings.", "norm.": "layernorm.", "blocks.": "layer."}
     found = {"predictor.layernorm.weight": torch.ones(3), "predictor.layer.0.norm1.bias": torch.ones(3)}
     for name, tensor in state.items():

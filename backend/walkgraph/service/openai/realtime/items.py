@@ -97,7 +97,7 @@ def _read_part(content: Content, role: Role, taken: frozenset[str], at: str) -> 
     key = {"text": "text", "audio": "audio", "image": "image_url"}[kind]
     given: str | None = getattr(content, key)
     if given is None:
-        raise wrong(f"{at}/{key}", "this is needed", "missing")
+        raise wrong(f"{at}/{key}", "this field is required", "missing")
     match kind:
         case "text":
             return Part("text", given)

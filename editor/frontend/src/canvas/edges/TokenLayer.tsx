@@ -7,7 +7,7 @@ import type { Dot, Tokens } from "./tokens";
 
 export interface Flowing {
   tokens: Tokens;
-  /** Of the canvas; null: components, whose wires are of several Walks. */
+  /** The Walk of the canvas; null: components, whose wires belong to several Walks. */
   walk: string | null;
 }
 
@@ -20,7 +20,7 @@ const SMALLEST = 3.2;
 const DENSEST = 1.5;
 /** Between two drawings: half the frames of a screen are smooth enough for dots, and leave the rest to the others. */
 const EVERY_MS = 30;
-/** Of so many dots no eye follows one. */
+/** Most dots at once: no eye follows one among more. */
 const MANY = 40;
 const MANY_EVERY_MS = 50;
 

@@ -10,7 +10,7 @@ export interface Polyline {
 
 const STEPS = 16;
 
-/** Of the paths that `paths.ts` makes: M, L, H, V, C and Q, absolute. */
+/** Reads the paths that `paths.ts` makes: M, L, H, V, C and Q, absolute. */
 export function polyline(path: string): Polyline {
   const points: number[] = [];
   let [x, y] = [0, 0];

@@ -26,7 +26,7 @@ export function useFocusOn(board: Board, selection: readonly string[], fitted: b
   }, [board, selection, ready]);
 }
 
-/** Of a wire: between the middles of what it joins. */
+/** For a wire: the rectangle between the middles of what it joins. */
 function rectOf({ boxes, edges }: Model, id: string): Rect | null {
   const box = boxes.get(id);
   if (box) return box;

@@ -9,7 +9,7 @@ const GAP_Y = 28;
 export type Link = readonly [source: string, target: string, label?: number];
 
 interface Placed {
-  /** Of every leaf inside, relative to the level's own corner. */
+  /** Position of every leaf inside, relative to the level's own corner. */
   at: Map<string, Point>;
   size: Point;
 }

@@ -5,7 +5,7 @@ const LOUDEST: readonly NodeState[] = ["error", "running", "queued", "done", "id
 
 export interface Together {
   state: NodeState;
-  /** Of the deepest call under way, or else the latest known. */
+  /** Iteration of the deepest call in flight, or else the latest known. */
   iteration: readonly number[];
   /** Calls a second of all. */
   rate: number;

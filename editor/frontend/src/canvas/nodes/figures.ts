@@ -33,7 +33,7 @@ export function tellingOf(activity: Activity, used: number | null = null): strin
   return lines.filter(Boolean).join("\n");
 }
 
-/** Of the fullest of these ranks; null: none of them has pages. */
+/** Share of the fullest of these ranks; null: none of them has pages. */
 export function pagesUsed(ranks: readonly number[], gauges: ReadonlyMap<number, RankGauge>): number | null {
   let most: number | null = null;
   for (const rank of ranks) {

@@ -104,7 +104,7 @@ function up(value: number): number {
   return Math.ceil(value / GRID) * GRID;
 }
 
-/** Of the words on a wire, drawn together. */
+/** Width of the words on a wire, drawn together. */
 export function chipWidth(chips: readonly string[]): number {
   return chips.length ? chips.join(" · ").length * 5.6 + 10 : 0;
 }

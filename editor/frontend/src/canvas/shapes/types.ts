@@ -55,7 +55,7 @@ export type UseData = {
   muted: "" | "muted" | "bypassed";
   dim: boolean;
   ranks: number[];
-  /** Of its first output: the block's colour. */
+  /** Modality of its first output: the block's colour. */
   color: string;
   footnote: string;
 };
@@ -72,12 +72,12 @@ export type ContainerData = {
   when: string;
   closed: boolean;
   empty: boolean;
-  /** Of a closed one: what crosses its border. */
+  /** For a closed container: the ports that cross its border. */
   inputs: PortShown[];
   outputs: PortShown[];
   /** Of a loop: `@loop.NAME`. */
   index: PortShown | null;
-  /** Of a parallel: the middle of each branch, in pixels from its top. */
+  /** For a parallel: the middle of each branch, in pixels from its top. */
   branches: { y: number; h: number }[];
   problems: Problem[];
   badge: string;
@@ -148,11 +148,11 @@ export interface Piece {
   /** Program order; what comes in stands before all, what leaves after. */
   order: number;
   data: CanvasData;
-  /** Of a leaf; of a container its least size. */
+  /** Size of a leaf; least size of a container. */
   size: Point;
   /** Kept free below a leaf, for what it shows of a run. */
   below: number;
-  /** Of a container: what it keeps free around its children. */
+  /** For a container: what it keeps free around its children. */
   pad: Pad | null;
   label: string;
 }

@@ -9,7 +9,7 @@ export interface Watched {
   state: WatchState;
 }
 
-/** Of all deployments; a new list only when one of them changes. */
+/** What is watched of all deployments; a new list only when one of them changes. */
 export function useWatches(): readonly Watched[] {
   const deployments = useEditorState((state) => state.deployments);
   const names = Object.keys(deployments).sort().join(" ");

@@ -17,7 +17,7 @@ export type Comparison =
 export interface Debugging {
   /** The paused run that is looked at; null: the first. */
   run: string | null;
-  /** Of its held calls; null: the first. */
+  /** The chosen one of its held calls; null: the first. */
   call: string | null;
   pane: Pane;
   open: boolean;

@@ -16,7 +16,7 @@ export type At = Record<string, [number, number]>;
 
 export interface Clip {
   walkgraph: "clip@1";
-  /** Of a Walk; none where nodes alone were copied. */
+  /** Items of a Walk; none where only nodes were copied. */
   items: Item[];
   /** Between the items. */
   edges: Link[];

@@ -153,7 +153,7 @@ function nearness(found: Found, near: string | null): number {
   return target.kind === "use" || target.kind === "problem" ? 0 : 0.01;
 }
 
-/** Of a use: its Walk. */
+/** The Walk of a use. */
 function walkOf({ place }: Target): string | null {
   return place.canvas.kind === "walk" ? place.canvas.walk : null;
 }

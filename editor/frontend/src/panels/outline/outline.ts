@@ -22,7 +22,7 @@ export interface Row {
   expandable: boolean;
   pointer: Pointer;
   walk: string | null;
-  /** Of an item of a Walk's body. */
+  /** Set for an item of a Walk's body. */
   item: ItemId | null;
   /** What selecting it shows; null for headings. */
   canvas: Canvas | null;

@@ -13,7 +13,7 @@ export interface PaletteEntry {
   key: string;
   group: string;
   title: string;
-  /** Of a component; empty for anything else. */
+  /** Family of the component; empty for anything else. */
   family: string;
   /** The full name that a graph writes; empty for containers, notes and frames. */
   name: string;

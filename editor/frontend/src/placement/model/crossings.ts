@@ -11,7 +11,7 @@ export interface Crossing {
   key: string;
   walk: string | null;
   stream: string | null;
-  /** Of a result that goes from step to step. */
+  /** Set for a result that goes from step to step. */
   task: string | null;
   pointer: string;
   /** As written: `noise.latents`. */

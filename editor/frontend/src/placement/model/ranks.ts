@@ -5,7 +5,7 @@ import type { PlacementDocument } from "../../document/placement/schema.generate
 
 const RANK_COLORS = 8;
 
-/** Of a rank, light or dark with the theme; colours repeat after eight, so the number is always shown with it. */
+/** Colour of a rank, light or dark with the theme. Colours repeat after eight, so the number is always shown with it. */
 export function rankColor(rank: number): string {
   return `var(--rank-${((rank % RANK_COLORS) + RANK_COLORS) % RANK_COLORS})`;
 }

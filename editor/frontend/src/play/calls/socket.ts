@@ -15,7 +15,7 @@ import {
   type Snippet,
 } from "./values";
 
-/** Of one frame; larger ones are refused. */
+/** Limit of one frame; larger ones are refused. */
 const FRAME_BYTES = 2 ** 20;
 
 export function socket(call: Call): Snippet {

@@ -230,7 +230,7 @@ export function tokenLine({ tokenFile }: Access): { imports: string[]; line: str
   };
 }
 
-/** Of the standard library, sorted as Ruff does; then those of others, apart. */
+/** Imports of the standard library, sorted as Ruff does; then the others, apart. */
 export function imports(standard: readonly string[], others: readonly string[]): string[] {
   const plain = (line: string) => Number(line.startsWith("from "));
   const sorted = [...new Set(standard)].sort((a, b) => plain(a) - plain(b) || a.localeCompare(b));

@@ -5,10 +5,10 @@ const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 
 export interface PngChunk {
   type: string;
-  /** Of its length field. */
+  /** Offset of its length field. */
   at: number;
   content: Uint8Array;
-  /** Of the byte after its checksum. */
+  /** Offset of the byte after its checksum. */
   end: number;
 }
 

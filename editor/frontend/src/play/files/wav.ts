@@ -3,7 +3,7 @@ import { joined } from "../../api/base64";
 
 export interface Chunk {
   id: string;
-  /** Of its first byte of content. */
+  /** Offset of the first byte of its content. */
   at: number;
   size: number;
 }

@@ -9,7 +9,7 @@ export const MAX_SEED = Number.MAX_SAFE_INTEGER;
 const MOST_SLIDER_STEPS = 1000;
 const MOST_PARTS = 256;
 const MOST_MEDIA = 16;
-/** Of a request; base64 takes a third more than the bytes. */
+/** Limit of a request; base64 takes a third more than the bytes. */
 const MOST_BODY_BYTES = 32 * 1024 * 1024;
 /** The parameter that says how many steps lie between two previews, and what it is where a person watches. */
 const EVERY = "preview_every";

@@ -35,7 +35,7 @@ export interface TaskShown {
 
 /** One value of an input. */
 export interface Part {
-  /** Of the row in the form, unique in it. */
+  /** Key of the row, unique in the form. */
   key: string;
   /** Which input it is a value of. */
   input: string;
@@ -49,7 +49,7 @@ export interface Media {
   mime: string;
   /** base64, without a `data:` head. */
   data: string;
-  /** Of the file, or where it came from. */
+  /** Name of the file, or where it came from. */
   name: string;
 }
 
@@ -105,7 +105,7 @@ export interface NodeTime {
   queued: number;
   /** Of a loop that its device ran whole, which `node` names: `busy` is all of its nodes' time. */
   walk?: string;
-  /** Of a loop: how often it has called its nodes. */
+  /** For a loop: how often it has called its nodes. */
   inside?: Record<string, number>;
   /** Of a loop: it has parts on other ranks, and what it waited for them is in its time. */
   spans?: boolean;

@@ -40,7 +40,7 @@ export function placeOf(error: RunError): string {
   return at.filter(Boolean).join(", ");
 }
 
-/** Of a run that is done, why no output is shown. */
+/** Says why a finished run shows no output. */
 export function whyNothing(task: Pick<TaskShown, "outputs"> | null, { lost }: Pick<Result, "lost">): string {
   if (task?.outputs.length === 0) return strings.play.thisTaskHasNoOutputs;
   if (lost) return strings.play.itsOutputsAreNoLonger;

@@ -74,7 +74,7 @@ export class Play {
   private writing: ReturnType<typeof setTimeout> | undefined;
   private asking: ReturnType<typeof setTimeout> | undefined;
   private readonly player = new Player();
-  /** Of all tasks here that keep one: what one of them began, another goes on with, until the page is loaded anew. */
+  /** Shared by all tasks here that keep a session: one task continues what another began, until the page is reloaded. */
   private readonly session = `studio-${Math.random().toString(36).slice(2, 10)}`;
 
   constructor(private readonly editor: Editor) {
@@ -228,7 +228,7 @@ export class Play {
     const since = performance.now() - (Date.now() - going.result.startedAt);
     for await (const event of follow(run, going.control.signal)) {
       const next = after(going.result, event, performance.now() - since);
-      // Of a run that was found again nobody saw when its outputs came.
+      // Nobody saw when the outputs of a recovered run came.
       going.show(heard ? next : { ...next, firstOutputAt: null });
       tell(event, going.result.task);
       heard?.(event);
@@ -268,7 +268,7 @@ export class Play {
     await this.keep(going);
   }
 
-  /** Of a run that can't be followed. */
+  /** How a run that can't be followed has ended. */
   private async ending(result: Result, id: string): Promise<Result> {
     try {
       const { result: found } = await this.remembered(id);
@@ -388,7 +388,7 @@ export class Play {
     await this.loadRows(result.deployment);
   }
 
-  /** Of this browser, or what the service still has. Raises Error with a sentence. */
+  /** Reads from this browser, or from what the service still has. Throws an Error with a sentence. */
   async entry(id: string): Promise<Entry> {
     const kept = await (await history()).get(id);
     return kept ?? (await this.remembered(id));

@@ -5,7 +5,7 @@ import { Button, Dialog, Field, Input } from "../../ui/kit";
 import { keepVersion } from "../../versions/loading";
 import { strings } from "../../strings";
 
-/** Of the note; the service's own bound. */
+/** Longest note; the service has the same bound. */
 const LONGEST = 200;
 
 export function VersionDialog({ onClose }: { onClose: () => void }) {

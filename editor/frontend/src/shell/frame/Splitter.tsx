@@ -3,7 +3,7 @@ import { useRef, type KeyboardEvent, type PointerEvent } from "react";
 
 interface SplitterProps {
   label: string;
-  /** Of the pane that it sizes, in pixels. */
+  /** Width or height of the pane that it sizes, in pixels. */
   size: number;
   min: number;
   max: number;

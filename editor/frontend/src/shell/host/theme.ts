@@ -19,7 +19,7 @@ function parse(color: string): [number, number, number] | null {
   return numbers && numbers.length >= 3 ? (numbers.slice(0, 3) as [number, number, number]) : null;
 }
 
-/** Of 0..255 channels, 0 (black) to 1. */
+/** Luminance of 0..255 channels, from 0 (black) to 1. */
 function luminance([r, g, b]: [number, number, number]): number {
   return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
 }

@@ -16,7 +16,7 @@ export interface SimulatedUse {
 }
 
 export interface SimulatedStep {
-  /** Of the step; relative to the task. */
+  /** Pointer of the step, relative to the task. */
   pointer: Pointer;
   walk: string;
   as: string | null;
@@ -126,7 +126,7 @@ export function whyNotValue(value: Literal, param: TaskParam): string | null {
 export interface Lit {
   ran: number;
   skipped: number;
-  /** Of the first that was skipped. */
+  /** Reason of the first step that was skipped. */
   why: string;
 }
 

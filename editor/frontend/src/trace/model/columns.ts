@@ -53,7 +53,7 @@ export function lower(size: number, wanted: number, value: (index: number) => nu
   return low;
 }
 
-/** Of numbers in rising order; `share` 0 to 1; 0 for none. Between two of them, in proportion. */
+/** The quantile of sorted numbers, interpolated; `share` is 0 to 1. No numbers give 0. */
 export function quantile(rising: ArrayLike<number>, share: number): number {
   if (rising.length === 0) return 0;
   const place = share * (rising.length - 1);

@@ -5,7 +5,7 @@ import type { Lane, Model } from "./model";
 import { FOLDED, LAUNCH } from "./types";
 import { strings } from "../../strings";
 
-/** Of one lane; milliseconds. */
+/** The figures of one lane, in milliseconds. */
 export interface LaneFigures {
   name: string;
   rank: number;
@@ -15,7 +15,7 @@ export interface LaneFigures {
   spans: boolean;
   /** Calls; of a loop, iterations. */
   calls: number;
-  /** Of one call or iteration; null where calls aren't told apart. */
+  /** Times of one call or iteration; null where calls aren't reported one by one. */
   p50: number | null;
   p95: number | null;
   mean: number;

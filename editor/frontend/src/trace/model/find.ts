@@ -97,7 +97,7 @@ export function linksOf(model: Model, nodeOf: NodeOf): Link[] {
 /** Blocks looked at for one end of a hop. */
 const LOOKED = 64;
 
-/** Of its Walk and step where blocks tell theirs, of its use where the edge tells it. */
+/** The nearest block: of its Walk and step where blocks carry theirs, of its use where the edge names it. */
 function nearest(
   model: Model,
   hop: Hop,

@@ -68,7 +68,7 @@ export interface Mark {
   run: string;
 }
 
-/** Of one rank, by time. */
+/** A counter of one rank, in order of time. */
 export class Counter {
   readonly at = new Numbers();
   readonly busy = new Numbers();

@@ -19,7 +19,7 @@ import { strings } from "../../strings";
 
 /** A run that goes on is asked for anew so often. */
 const AGAIN_MS = 1000;
-/** Of a finished run: its trace is put together a moment after its end. */
+/** How long to wait for a finished run's trace, which is put together a moment after its end. */
 const SETTLE_MS = 700;
 const LISTED = 100;
 /** Shown of live work at first, in microseconds. */
@@ -33,7 +33,7 @@ export interface Shown {
   unknown: string | null;
 }
 
-/** Of two runs beside each other, or the only one. */
+/** One of two runs side by side, or the only one. */
 export type Which = "a" | "b";
 
 export type Side = "details" | "why" | "nodes";
@@ -81,7 +81,7 @@ export class TraceSession {
     follow: true,
     statistics: null,
   }));
-  /** Of all pictures of this page. */
+  /** Shared by all pictures of this page. */
   readonly timeline = new Timeline();
   readonly live = new Map<string, LiveTrace>();
   /** Called when live events have come. */

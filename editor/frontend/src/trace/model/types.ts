@@ -21,12 +21,12 @@ export interface BlocksShown {
   kind: number[];
   lane: number[];
   walk: number[];
-  /** Of the node in its Walk; -1 of a loop. */
+  /** Index of the node in its Walk; -1 for a loop. */
   use: number[];
   step: number[];
   iteration: number[][];
   count: number[];
-  /** Of the batch, counted by its rank; -1 where folded. */
+  /** Number of the batch on its rank; -1 where batches are summed. */
   number: number[];
   batch: number[];
   /** Names of the other runs in the batch, the first few. */
@@ -130,7 +130,7 @@ export interface NodeFigures {
   queued_p50: number;
   queued_p95: number;
   batch_mean: number;
-  /** Of the critical paths, 0 to 1. */
+  /** Share of the critical paths, 0 to 1. */
   share: number;
   /** Seconds. */
   busy: number;

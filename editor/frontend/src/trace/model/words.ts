@@ -15,7 +15,7 @@ export const KINDS: Record<WhyKind, { label: string; about: string }> = {
   wait: { label: strings.trace.wait, about: strings.trace.noneOfItRanPython },
 };
 
-/** Of a run, as marks name them. */
+/** The marks of a run, by name. */
 export const PHASES: Readonly<Record<string, string>> = {
   queued: strings.trace.requested,
   started: "started",

@@ -39,7 +39,7 @@ export function GanttPane({ session, of, model, timeline, label, devices, path, 
   const follow = useStore(session.store, (state) => state.follow);
   const lit = useStore(highlight, (state) => state.nodes);
   const selected = selection?.of === of && selection.block < model.size ? selection.block : null;
-  // Of the moment of the selection: hops of a live model that come later aren't drawn.
+  // Taken when the selection is made: later hops of a live model aren't drawn.
   const links = useMemo<readonly Link[]>(
     () => (selected === null ? [] : session.linksOf(selected, of)),
     [session, selected, of],

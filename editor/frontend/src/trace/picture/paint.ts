@@ -297,7 +297,7 @@ function paintMarks(context: Context, scene: Scene): void {
   const places = new Set(
     model.marks.map((mark) => Math.round(xOf(scene, mark.at))).filter((x) => x >= 0 && x <= width),
   );
-  // Of many runs the marks on the axis say enough.
+  // With many runs, the marks on the axis are enough.
   if (places.size > MOST_LINES) return;
   for (const x of places) {
     for (let y = scroll; y < scroll + height; y += 6) context.fillRect(x, y, 1, 3);

@@ -4,7 +4,7 @@ import type { Lane, Model } from "../model/model";
 export const RANK_HEIGHT = 24;
 export const STRIP_HEIGHT = 26;
 export const TRACK_HEIGHT = 20;
-/** Of the tracks below the first. */
+/** Height of the tracks below the first. */
 export const NEXT_TRACK = 12;
 const GAP = 4;
 

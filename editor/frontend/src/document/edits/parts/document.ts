@@ -72,7 +72,7 @@ export function freeName(what: string, name: string, taken: Iterable<string>): v
     if (other === name) throw new EditRefused(strings.document.thereIsAlreadyChooseAnother(what, name));
 }
 
-/** Of a record's own keys only, so that a name like `toString` is nothing special. */
+/** Looks at a record's own keys only, so that a name like `toString` is nothing special. */
 export function own<T>(record: Record<string, T> | undefined, name: string): T | undefined {
   return record && Object.hasOwn(record, name) ? record[name] : undefined;
 }
