@@ -100,7 +100,7 @@ def make_task(person: Person) -> None:
     page.get_by_role("button", name="Parameter", exact=True).click()
     person.enter("Name of the parameter", "count")
     person.enter("Default of count", "20")
-    person.enter("Least count", "1")
+    person.enter("Minimum count", "1")
     page.get_by_role("button", name="Split into lanes").click()
     page.get_by_role("button", name="Lane", exact=True).click()
     walks = {"main": "produce", "lane": "transform", "lane_2": "consume"}

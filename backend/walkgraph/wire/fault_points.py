@@ -52,9 +52,9 @@ def read_fault(text: str) -> Fault:
     if process != "conductor" and not (process.startswith("rank") and rank.isdecimal()):
         raise InvalidInput(f"`{process}` is neither `conductor` nor `rank` and a number")
     if point not in POINTS:
-        raise InvalidInput(f"`{point}` is no fault point; have {', '.join(POINTS)}")
+        raise InvalidInput(f"`{point}` is not a fault point; have {', '.join(POINTS)}")
     if not number.isdecimal():
-        raise InvalidInput(f"`{number}` is no number of a passage")
+        raise InvalidInput(f"`{number}` is not the number of a passage")
     return Fault(process=process, point=point, number=int(number))
 
 
