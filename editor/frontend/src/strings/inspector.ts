@@ -111,7 +111,7 @@ export const inspector = {
   used: (users: string) => `Used by ${users}.`,
   noNodeUsesItYet: "No node uses it yet; bind it to a slot.",
   // ItemForms.tsx
-  in: "In",
+  in: (walk: string) => `In ${walk}`,
   emptyAlwaysForExampleSteps: "Empty: always. For example steps > 10 and not fast",
   mutedItDoesNotRun: "Muted: it does not run.",
   bypassedItsInputsPassThrough: "Bypassed: its inputs pass through.",

@@ -87,7 +87,7 @@ export function UseForm({ walk, entry }: ItemProps) {
   };
   return (
     <>
-      <Section title={`In ${walk}`}>
+      <Section title={strings.inspector.in(walk)}>
         <NameField
           label={strings.inspector.used2}
           value={entry.name}
