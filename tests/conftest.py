@@ -103,6 +103,7 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import GROUPS
 
 
@@ -27,3 +29,10 @@ def test_a_file_that_is_gone_or_in_two_groups_is_seen(tmp_path: Path) -> None:
     (tmp_path / "system" / "test_a.py").touch()
     planted = {"system/one": "a b", "system/two": "a"}
     assert faults(planted, tmp_path) == ["system: test_a.py is in two groups", "system: no test_b.py"]
+
+
+def test_processes_keep_groups_together(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist sends tests to one process by the group that it has appended to their ids."""
+    if not request.config.getoption("loadgroup", default=False):
+        pytest.skip("the tests run in one process, or without groups")
+    assert request.node.nodeid.endswith("@contracts/test_groups.py")
