@@ -15,7 +15,14 @@ from walkgraph.transports import base, cuda_ipc
 
 _RAISED = {
     kind.__name__: kind
-    for kind in (base.BadTicket, base.TooLarge, errors.InvalidInput, device_memory.Unavailable, errors.WalkgraphError)
+    for kind in (
+        base.BadTicket,
+        base.SenderLost,
+        base.TooLarge,
+        errors.InvalidInput,
+        device_memory.Unavailable,
+        errors.WalkgraphError,
+    )
 }
 
 
