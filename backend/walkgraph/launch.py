@@ -95,10 +95,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
 
             async def begin() -> None:
                 logs.reclaim()
-                # Full collections need not scan these objects, which would take a tenth of a second.
-                gc.collect()
-                gc.freeze()
-                gc.enable()
+                _exempt_from_collections()
                 certificate = None if settings.tls_cert is None else str(settings.tls_cert.absolute())
                 address = Address(pid=os.getpid(), url=url, certificate=certificate)
                 write_private(settings.address_file, msgspec.json.encode(address).decode())
@@ -123,6 +120,13 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                 settings.address_file.unlink(missing_ok=True)
                 store.close()
     return 0 if server.started else 1
+
+
+def _exempt_from_collections() -> None:
+    """Full collections need not scan the objects of the start, which would take a tenth of a second."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _leave(settings: Settings) -> NoReturn:

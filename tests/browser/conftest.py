@@ -32,8 +32,9 @@ TWO_RANKS = {
 expect.set_options(timeout=PATIENCE * 1000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
+    """Closed after the last test of this folder: until then Playwright's event loop runs in this thread."""
     path = shutil.which("chromium")
     assert path, "the browser tier needs chromium; `./dev test` installs it where it may"
     with sync_playwright() as playwright:
@@ -42,7 +43,7 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with the starter deployed. Tests edit graphs of their own, or leave of others no more than a layout;
     a file that changes what is deployed has a service of its own."""
@@ -50,7 +51,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def across(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service for tests that watch: `shapes` on two ranks; `guided`, the same but for its guidance; `reach`; and
     `synthetic_faults`. For a file whose own `running` gives it on."""

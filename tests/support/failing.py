@@ -91,7 +91,7 @@ def conduct(directory: Path) -> None:
     core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
     faults = fault_points(spec.fault, directory, "conductor")
     context = sockets.context(faults)
-    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
     ForkingLoop(directory, False, core, service, workers, Off(), time.monotonic, faults).run()
     context.destroy(linger=1000)
@@ -117,7 +117,7 @@ class Client:
                 fault=fault,
             ),
         )
-        self._socket = sockets.dealer_for(self._context, sockets.address(directory, SERVICE_SOCKET))
+        self._socket = sockets.pair_for(self._context, sockets.address(directory, SERVICE_SOCKET))
         self._reader = sockets.Reader(self._socket, codec.from_conductor)
         self._numbers, self.started = count(), 0
         self._begin()

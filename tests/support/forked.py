@@ -64,9 +64,9 @@ def plan_on_three() -> tuple[Graph, Plan]:
     return graph, msgspec.structs.replace(made, ranks=kept)
 
 
-def fork(work: Callable[[], None]) -> int:
-    """The process's id. It ends with its parent, runs nothing of it at its end, and has none of its files but the
-    standard ones, as a program that is started."""
+def fork(work: Callable[[], None], *, keep: int = 2) -> int:
+    """Return the process's id. It ends with its parent, runs nothing of it at its end, and has none of its files but
+    the standard ones and `keep`, like a program that is started."""
     parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
@@ -74,7 +74,8 @@ def fork(work: Callable[[], None]) -> int:
     try:
         die_with(parent)
         signal.set_wakeup_fd(-1)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(3, keep)
+        os.closerange(max(keep, 2) + 1, os.sysconf("SC_OPEN_MAX"))
         work()
         code = 0
     except SystemExit:
@@ -145,7 +146,7 @@ def conduct(directory: Path, losing: bool) -> None:
     spec = read_spec(directory)
     core = Conductor(graphs.load(spec.graph), spec.plan, spec.limits, lambda: 7)
     context: sockets.Context = zmq.Context()
-    service = sockets.dealer(context, sockets.address(directory, SERVICE_SOCKET))
+    service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
     ForkingLoop(directory, losing, core, service, workers, Off()).run()
     context.destroy(linger=1000)
@@ -162,7 +163,7 @@ class Service:
         self.status: m.Status | None = None
         self.finished: dict[str, m.Finished] = {}
         self._context: sockets.Context = zmq.Context()
-        self._socket = sockets.dealer_for(self._context, sockets.address(directory, SERVICE_SOCKET))
+        self._socket = sockets.pair_for(self._context, sockets.address(directory, SERVICE_SOCKET))
         self._reader = sockets.Reader(self._socket, codec.from_conductor)
         self._numbers = count()
 

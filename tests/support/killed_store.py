@@ -59,7 +59,7 @@ def killed(url: str, at: int) -> list[str] | None:
         write(store, lambda what: void(os.write(writer, f"{what}\n".encode())))
         store.close()
 
-    pid = fork(work)
+    pid = fork(work, keep=writer)
     os.close(writer)
     with os.fdopen(reader) as told:
         acknowledged = told.read().split()
@@ -109,7 +109,7 @@ def main(every: int, urls: Sequence[str]) -> None:
             break
         # In a process of its own, so that none is forked from one with connections.
         reader, writer = os.pipe()
-        pid = fork(lambda url=url, writer=writer: void(os.write(writer, json.dumps(found(url)).encode())))
+        pid = fork(lambda url=url, writer=writer: void(os.write(writer, json.dumps(found(url)).encode())), keep=writer)
         os.close(writer)
         with os.fdopen(reader) as told:
             text = told.read()

@@ -165,7 +165,7 @@ BAD = (
     Bad("a robot's policy", {"model": "reach"}, B, "model", "unsupported_route", "/v1/tasks"),
     Bad("a voice", {"model": "orpheus"}, B, "model", "unsupported_route", "audio.speech (speak)"),
     Bad("a task that draws", {"model": "bagel/edit"}, B, "model", "unsupported_route", "images.edits (edit)"),
-    Bad("no messages", {"messages": []}, B, "messages", "invalid_value", "needed: 1"),
+    Bad("no messages", {"messages": []}, B, "messages", "invalid_value", "fewest entries: 1"),
     Bad(
         "a foreign role", {"messages": [{"role": "robot", "content": "x"}]}, B, "messages[0].role", "invalid_value", ""
     ),
@@ -267,8 +267,8 @@ BAD = (
     Bad("a parameter of another type", {"extra_body": {"think": "yes"}}, B, "think", "invalid_value", "true or false"),
     Bad("a voice of one that only writes", {"modalities": ["text", "audio"]}, B, "modalities", "unsupported_value", ""),
     Bad("a format of no sound", {"audio": {"voice": "a", "format": "wav"}}, B, "audio", "invalid_value", "modalities"),
-    Bad("five stops", {"stop": list("abcde")}, B, "stop", "invalid_value", "allowed: 4"),
-    Bad("an empty stop", {"stop": ""}, B, "stop", "invalid_value", "needed: 1"),
+    Bad("five stops", {"stop": list("abcde")}, B, "stop", "invalid_value", "most entries: 4"),
+    Bad("an empty stop", {"stop": ""}, B, "stop", "invalid_value", "fewest characters: 1"),
     Bad("a negative seed", {"seed": -1}, B, "seed", "invalid_value", "0 or more"),
     Bad(
         "bad from the start, streamed",
