@@ -28,13 +28,16 @@ class DocumentState(TypedDict):
     warnings: int
 
 
-def graph_editor(key: str, graph: str, *, tab: str | None = None, load: int = 0) -> DocumentState | None:
-    """Show the editor with the stored graph of that name, on the whole page; None until it has told how it stands.
+def graph_editor(
+    key: str, graph: str, *, tab: str | None = None, load: int = 0, report: bool = True
+) -> DocumentState | None:
+    """Show the editor with the stored graph of that name on the whole page, and return the state it last reported.
 
-    `tab` is the one to begin with; what is no tab is ignored. A greater `load` makes the editor look at once whether
-    the service has something newer.
+    `tab` opens first; an unknown one is ignored. A greater `load` makes the editor look for a newer version at once.
+    With `report` the page's script runs again whenever the state changes; without it the state stays None.
     """
-    data = {"v": 1, "mode": "edit", "graph": graph, "tab": tab if tab in TABS else None, "load": load}
+    tab = tab if tab in TABS else None
+    data = {"v": 1, "mode": "edit", "graph": graph, "tab": tab, "load": load, "report": report}
     return cast(DocumentState | None, _mount(key, data).doc)
 
 

@@ -38,7 +38,7 @@ def test_the_document_is_given_by_name_alone(mounted: Mounted) -> None:
     assert component.graph_editor("editor", "shapes", tab="deploy", load=2) is None
     (call,) = mounted.calls
     assert call["key"] == "editor"
-    assert call["data"] == {"v": 1, "mode": "edit", "graph": "shapes", "tab": "deploy", "load": 2}
+    assert call["data"] == {"v": 1, "mode": "edit", "graph": "shapes", "tab": "deploy", "load": 2, "report": True}
     assert callable(call["on_doc_change"]), "without a callback Streamlit keeps no state"
 
 

@@ -25,4 +25,5 @@ def page() -> None:
             st.rerun()
         return
     st.session_state["graph"] = st.query_params["graph"] = name
-    graph_editor("editor", name, tab=st.query_params.get("tab"))
+    # A report would run this script again, which can undo a click on another page's link that came just before.
+    graph_editor("editor", name, tab=st.query_params.get("tab"), report=False)

@@ -22,6 +22,8 @@ export interface Data {
   deployment?: string;
   tab?: Tab | null;
   load: number;
+  /** The page's script wants to know how the document stands. */
+  report?: boolean;
 }
 
 interface RootProps {
@@ -78,7 +80,8 @@ function Document({ data, emit, toggleFocus }: DocumentProps) {
     session.mount();
     return () => void session.unmount();
   }, [session]);
-  useEffect(() => (session ? emitter(session.editor, emit) : undefined), [session, emit]);
+  const { report = false } = data;
+  useEffect(() => (session && report ? emitter(session.editor, emit) : undefined), [session, report, emit]);
   useAsked(session, data);
   if (problem) return <Failed name={name} problem={problem} again={() => again(attempt + 1)} />;
   if (!session) return <Loading name={name} />;

@@ -92,7 +92,8 @@ async function settle(ms = 20): Promise<void> {
 }
 
 async function call(data: Record<string, unknown> = {}): Promise<void> {
-  const given = { data: { v: 1, mode: "edit", graph, tab: null, load: 0, ...data }, key: "k", parentElement: parent };
+  const whole = { v: 1, mode: "edit", graph, tab: null, load: 0, report: true, ...data };
+  const given = { data: whole, key: "k", parentElement: parent };
   leave = entry({ ...given, setStateValue, setTriggerValue: () => undefined } as Parameters<typeof entry>[0]);
   await settle();
 }
@@ -139,6 +140,12 @@ it("tells how the document stands: later, once, again after a change of page", a
   await call();
   await settle(1000);
   expect(setStateValue).toHaveBeenCalledTimes(2);
+});
+
+it("reports nothing to a page that doesn't ask for it", async () => {
+  await call({ report: false });
+  await settle(1000);
+  expect(setStateValue).not.toHaveBeenCalled();
 });
 
 it("saves when it leaves; document, history and view are there when it is back", async () => {
