@@ -48,7 +48,8 @@ class Peer:
             raise TimeoutError("the other process doesn't answer")
         kind, value = self._pipe.recv()
         if kind is not None:
-            raise _RAISED.get(kind, RuntimeError)(value)
+            found = _RAISED.get(kind, RuntimeError)
+            raise found() if found is base.SenderLost else found(value)
         return value
 
     def end(self) -> None:
