@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.person import Person, Point
 
 Walk = dict[str, Any]
-SEE = "See a picture"
+SEE = "Encode a picture"
 DRAW = "Draw without guidance"
 
 
@@ -78,7 +78,7 @@ def test_steps_are_bypassed_muted_replaced_and_taken_out(person: Person) -> None
 
 def test_wires_take_steps_and_bends_and_other_ends(person: Person) -> None:
     person.copied("shapes", "wires")
-    stored = opened(person, "wires", "Keep a picture's pixels", "prefill_vae")
+    stored = opened(person, "wires", "Append a picture's latents", "prefill_vae")
     search = person.page.get_by_placeholder("Search, or")
     palette = person.page.get_by_role("listbox", name="Palette")
     search.fill("combine_cfg")

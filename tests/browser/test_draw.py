@@ -194,7 +194,7 @@ def play(person: Person) -> None:
     person.tab("Play")
     page.get_by_label("Prompt", exact=True).fill("a red circle on white")
     enter(person, "Steps", "30")
-    page.get_by_role("form", name="Draw a caption").get_by_role("button", name="Run").click()
+    page.get_by_role("form", name="Draw from a caption").get_by_role("button", name="Run").click()
     person.tab("Graph")
     expect(page.locator(".wg-live em").first).to_be_visible()
     person.look("running")

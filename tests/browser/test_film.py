@@ -63,7 +63,7 @@ def test_a_loop_in_a_loop_says_how_it_is_iterated_and_why(person: Person) -> Non
     """Also where the model is too large for this machine."""
     page = person.page
     person.open("vjepa2_ac")
-    person.canvas("Try many action sequences, keep the best, draw closer ones")
+    person.canvas("Sample action sequences, keep the best, sample closer to them")
     outer, inner = person.node("loop:rounds"), person.node("loop:frames")
     expect(outer.locator(".wg-iterated")).to_have_text("on the device")
     expect(inner.locator(".wg-iterated")).to_have_text("unrolled in rounds")

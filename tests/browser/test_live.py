@@ -64,7 +64,7 @@ def test_badges_change_while_runs_go(person: Person, running: Service) -> None:
 
 def test_an_error_is_told_at_its_node_until_the_next_run(person: Person, running: Service) -> None:
     person.open("synthetic_faults")
-    person.canvas("Fails in iteration `at`")
+    person.canvas("Fail in iteration `at`")
     fail = badge(person, "fail")
     with running.client() as client:
         client.start_run("synthetic_faults", "fail", {"params": {"times": 5, "at": 3}})

@@ -27,7 +27,7 @@ def test_of_two_tabs_one_edits(person: Person) -> None:
 
     rename_walk(other, "read_image", "Not to be")
     expect(other.page.get_by_text("Choose “Edit here” to change it.")).to_be_visible()
-    expect(walk(other, "See a picture")).to_be_visible()
+    expect(walk(other, "Encode a picture")).to_be_visible()
 
     rename_walk(person, "read_image", "Look at it")
     expect(walk(other, "Look at it")).to_be_visible()
@@ -128,7 +128,7 @@ def test_unsaved_work_survives_a_crash(person: Person) -> None:
     expect(crashing.node("use:picture_in")).to_be_visible()
     person.page.context.set_offline(True)
     rename_walk(crashing, "read_image", "Before the crash")
-    crashing.canvas("Write")
+    crashing.canvas("Generate text")
     crashing.add("loop", (60, 500))
     expect(saying(crashing, "Offline, kept in this browser")).to_be_visible()
     crashing.look("offline")
@@ -139,7 +139,7 @@ def test_unsaved_work_survives_a_crash(person: Person) -> None:
     person.open("crash")
     offer = banner(person, "were not saved; this browser kept them.")
     expect(offer).to_be_visible()
-    expect(walk(person, "See a picture")).to_be_visible()
+    expect(walk(person, "Encode a picture")).to_be_visible()
     offer.get_by_role("button", name="Compare").click()
     compared = person.page.get_by_role("dialog", name="What restoring would change")
     expect(compared.get_by_text("Before the crash").first).to_be_visible()

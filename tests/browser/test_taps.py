@@ -78,7 +78,7 @@ def test_an_edge_is_tapped_and_shows_what_passes(person: Person, running: Servic
 
 def test_text_is_read_as_it_passes(person: Person, running: Service) -> None:
     person.open("shapes")
-    person.canvas("Read a text, and keep what guidance compares with")
+    person.canvas("Read a text and update the guidance contexts")
     edge_menu(person, "@in.text", "tokenizer.text", "^Tap this edge")
     shown = card(person, "@in.text")
     with running.client() as client:

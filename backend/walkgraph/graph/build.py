@@ -10,14 +10,14 @@
     llm = g.node("llm", "bagel.backbone", weights="shapes", states={"kv": main}, params={"top_k": "=top_k"})
     text = g.node("detokenizer", "text.detokenizer", weights="shapes", states={"tail": tail})
 
-    with g.walk("read_image", label="See a picture", image="image") as w:
+    with g.walk("read_image", label="Encode a picture", image="image") as w:
         for node in (picture_in, vit, llm):
             w.use(node)
         w.edge(w.input("image"), picture_in["image"])
         w.edge(picture_in["pixels"], vit["pixels"])
         w.edge(vit["embeddings"], llm["image"])
 
-    with g.walk("decode", label="Write") as w:
+    with g.walk("decode", label="Generate text") as w:
         w.use(start)
         with w.loop("tokens", times="max_tokens", until=llm["stop"], drop_last=True):
             w.use(llm)

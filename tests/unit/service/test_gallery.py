@@ -19,7 +19,7 @@ async def listed(service: Running) -> dict[str, dict[str, Any]]:
 async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -> None:
     found = await listed(service)
     shapes = found["shapes"]
-    assert {"name": "text_to_image", "label": "Draw a caption"} in shapes["tasks"]
+    assert {"name": "text_to_image", "label": "Draw from a caption"} in shapes["tasks"]
     assert (shapes["modalities_in"], shapes["modalities_out"]) == (["text", "image"], ["text", "image"])
     assert (shapes["starter"], shapes["deployable"], shapes["why"], shapes["bundled"]) == (True, True, None, True)
     reach = found["reach"]
