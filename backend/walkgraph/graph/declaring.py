@@ -1,4 +1,4 @@
-"""Short ways to declare a family's components, with what they share written once."""
+"""Shorthand for declaring a family's components, with their common parts written once."""
 
 from collections.abc import Mapping
 from typing import Literal, TypedDict, Unpack
@@ -13,7 +13,7 @@ SAMPLED = port("token", "tokens: int[1]", description="the next token, sampled")
 
 
 class Facts(TypedDict, total=False):
-    """Fields of a `Component` beside its name, its sentence and its operator."""
+    """The fields of a `Component` other than its name, its description and its operator."""
 
     former: tuple[str, ...]
     category: Category
@@ -29,7 +29,7 @@ class Facts(TypedDict, total=False):
 
 
 class Bounds(TypedDict, total=False):
-    """Fields of a `Param` that counts or measures."""
+    """The fields of a numeric `Param`."""
 
     min: float
     max: float
@@ -85,7 +85,13 @@ def choice(choices: tuple[str, ...], description: str = "", *, default: str | No
 def sampling_params(*, temperature: float, top_p: float, top_k: int = 0) -> dict[str, Param]:
     """Parameters of components that sample tokens, with these defaults."""
     return {
-        "temperature": number("0 takes the likeliest token.", default=temperature, min=0, max=10),
-        "top_p": number("Sample from the likeliest tokens of this mass.", default=top_p, min=0, max=1),
-        "top_k": integer("Sample from this many tokens; 0: all.", default=top_k, min=0, max=100000),
+        "temperature": number(
+            "Sampling temperature; 0 always takes the most likely token.", default=temperature, min=0, max=10
+        ),
+        "top_p": number(
+            "Sample from the most likely tokens whose probabilities add up to this.", default=top_p, min=0, max=1
+        ),
+        "top_k": integer(
+            "Sample from this many of the most likely tokens; 0 uses all.", default=top_k, min=0, max=100000
+        ),
     }

@@ -23,59 +23,62 @@ _vae = _component.in_module("vae_operators")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "bagel.vit",
-        "Sees a picture: patches to embeddings of the backbone's width.",
+        "Encodes a picture's patches as embeddings of the backbone's width.",
         inputs=(port("pixels", PIXELS),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
     _vae(
         "bagel.vae_encoder",
-        "Compresses a picture to clean latents; a cell is one token.",
+        "Compresses a picture to clean latents; each cell is one token.",
         inputs=(port("pixels", PIXELS),),
         outputs=(port("latents", LATENTS),),
     ),
     _vae(
         "bagel.vae_decoder",
-        "Paints a picture from latents.",
+        "Decodes latents to a picture.",
         inputs=(port("latents", LATENTS),),
         outputs=(port("pixels", PIXELS),),
     ),
     _vae(
         "bagel.preview",
-        "Paints a small, rough picture from latents at once: to watch a picture take shape.",
+        "Decodes latents quickly to a small, rough picture, to show progress.",
         inputs=(port("latents", LATENTS),),
-        outputs=(port("pixels", PIXELS, description="`detail` eighths of the picture's sides"),),
+        outputs=(port("pixels", PIXELS, description="each side is `detail` eighths of the full picture's"),),
         params={
             "detail": Param(
-                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels along each side of a latent cell."
+                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels per side of a latent cell."
             )
         },
         cost="launch",
     ),
     _component(
         "bagel.backbone",
-        "Appends text or a picture to its context, or answers noised latents with a velocity.",
+        "Appends text or a picture to its context, or predicts the velocity for noised latents.",
         category="Model",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="a text block, appended causally"),
             APPENDED,
             port(
-                "image", "embeddings: float[n, d]", optional=True, description="a seen picture, appended as one block"
+                "image",
+                "embeddings: float[n, d]",
+                optional=True,
+                description="an encoded picture, appended as one block",
             ),
             port("clean", LATENTS, optional=True, description="a picture's latents, appended as one block at time 0"),
-            port("latents", LATENTS, optional=True, description="noised latents at `time`, attended and not kept"),
+            port("latents", LATENTS, optional=True, description="noised latents at `time`, attended but not kept"),
         ),
         outputs=(
             SAMPLED,
             port("stop", "flag: bool", description="the next token ends the text"),
-            port("velocity", LATENTS, description="noise minus data, for `latents`"),
+            port("velocity", LATENTS, description="predicted noise minus data for `latents`"),
         ),
         params={
             "time": number("Flow time of `latents`; 1 is noise.", default=0.0, min=0, max=1),
             **sampling_params(temperature=0.0, top_p=1.0),
             "precision": choice(
                 ("bf16", "fp8"),
-                "Number format of the weights that draw; fp8 is faster, takes less memory and is less exact. "
-                "A literal, the same for all nodes with these weights.",
+                "Number format of the weights that draw. fp8 is faster, takes less memory and is less exact. "
+                "It must be a literal, the same for all nodes with these weights.",
                 default="bf16",
             ),
         },

@@ -8,18 +8,20 @@ _component = Declarations("flow", category="Flow matching", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "flow.noise",
-        "Normal noise drawn from the run's seed, a grid of latent cells.",
-        inputs=(port("like", "latents: float[rows, columns, d]", optional=True, description="whose size is taken"),),
+        "Draws a grid of latent cells of normal noise from the run's seed.",
+        inputs=(
+            port("like", "latents: float[rows, columns, d]", optional=True, description="the grid whose size to use"),
+        ),
         outputs=(port("latents", LATENTS),),
         params={
-            "height": integer("Latent cells, top to bottom; 0: as `like`.", default=0, min=0, max=4096),
-            "width": integer("Latent cells, left to right; 0: as `like`.", default=0, min=0, max=4096),
-            "channels": integer("Numbers in one cell.", min=1, max=4096),
+            "height": integer("Height in latent cells; 0 uses the height of `like`.", default=0, min=0, max=4096),
+            "width": integer("Width in latent cells; 0 uses the width of `like`.", default=0, min=0, max=4096),
+            "channels": integer("Numbers per cell.", min=1, max=4096),
         },
     ),
     _component(
         "flow.guided_euler",
-        "Combines the velocities of the contexts and steps the latents from `time` to `next_time`.",
+        "Combines the velocities of all contexts and steps the latents from `time` to `next_time`.",
         inputs=(
             port("latents", LATENTS),
             port("velocity", LATENTS, description="with the full context"),
@@ -42,14 +44,18 @@ COMPONENTS: tuple[Component, ...] = (
                 "Strength of text guidance; 1 or less turns all guidance off.", default=1.0, min=0, max=100
             ),
             "img_scale": number(
-                "Strength of picture guidance, on top of the text's; 1 or less: none.", default=1.0, min=0, max=100
+                "Strength of picture guidance, added to text guidance; 1 or less turns it off.",
+                default=1.0,
+                min=0,
+                max=100,
             ),
             "renorm": choice(
                 ("global", "channel", "text_channel", "none"),
-                "What keeps the velocity's norm: the whole grid, each cell, or each cell after the text.",
+                "Where the guided velocity keeps its norm: over the whole grid, in each cell, or in each cell after "
+                "text guidance.",
                 default="global",
             ),
-            "renorm_min": number("The norm is never scaled down below this share.", default=0.0, min=0, max=1),
+            "renorm_min": number("Lower bound of the factor that scales the norm down.", default=0.0, min=0, max=1),
         },
         resident=True,
     ),

@@ -4,10 +4,10 @@ from walkgraph.graph.catalogue import Component, port
 from walkgraph.graph.declaring import PIXELS, Declarations, boolean, choice, integer
 
 _FIT = {
-    "min_side": integer("The fewest pixels of the shorter side.", default=0, min=0, max=8192),
-    "max_side": integer("The most pixels of the longer side; 0: any.", default=0, min=0, max=8192),
-    "stride": integer("Both sides become multiples of it.", default=1, min=1, max=512),
-    "size": integer("Force a square of this side; 0: keep.", default=0, min=0, max=8192),
+    "min_side": integer("Minimum length of the shorter side in pixels.", default=0, min=0, max=8192),
+    "max_side": integer("Maximum length of the longer side in pixels; 0 sets no maximum.", default=0, min=0, max=8192),
+    "stride": integer("Both sides become multiples of this.", default=1, min=1, max=512),
+    "size": integer("Force a square with this side; 0 keeps the proportions.", default=0, min=0, max=8192),
     "crop": boolean("Crop to the largest centred square first.", default=False),
     "resample": choice(
         ("bicubic", "bilinear"),
@@ -15,7 +15,9 @@ _FIT = {
         "neither antialiased nor rounded.",
         default="bicubic",
     ),
-    "max_pixels": integer("A larger picture is scaled down first.", default=64_000_000, min=1, max=64_000_000),
+    "max_pixels": integer(
+        "Pictures with more pixels are scaled down first.", default=64_000_000, min=1, max=64_000_000
+    ),
 }
 
 _picture = Declarations("media", category="Picture", host=True)
@@ -27,7 +29,7 @@ COMPONENTS: tuple[Component, ...] = (
         "media.picture_in",
         "Decodes a picture, fits its sides between two bounds and rounds them to a stride.",
         inputs=(port("image", "image: bytes"),),
-        outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]; alpha is laid on white"),),
+        outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]; transparency is blended with white"),),
         params=_FIT,
     ),
     _picture(
@@ -49,14 +51,14 @@ COMPONENTS: tuple[Component, ...] = (
         "Decodes sound to one channel at a sample rate.",
         inputs=(port("audio", "audio: bytes"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
-        params={"sample_rate": integer("Samples per second.", default=16000, min=8000, max=192000)},
+        params={"sample_rate": integer("Sample rate in Hz.", default=16000, min=8000, max=192000)},
     ),
     _sound(
         "media.audio_out",
         "Encodes a waveform as 16-bit WAV; no output for a waveform without samples.",
         inputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         outputs=(port("audio", "audio: bytes"),),
-        params={"sample_rate": integer("Samples per second.", default=24000, min=8000, max=192000)},
+        params={"sample_rate": integer("Sample rate in Hz.", default=24000, min=8000, max=192000)},
         cost="launch",
     ),
 )

@@ -23,20 +23,20 @@ _component = Declarations("orpheus", weights="orpheus")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "orpheus.prompt",
-        "Frames a text as a voice's turn: `voice: text` between the turn's special tokens.",
+        "Writes a text as the prompt of a voice: `voice: text` between the special tokens of the turn.",
         category="Text",
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
-            "voice": choice(VOICES, "Who speaks.", default="tara"),
-            "begin": boolean("Also put the begin token before the turn, as the published package does.", default=False),
+            "voice": choice(VOICES, "The voice of the speaker.", default="tara"),
+            "begin": boolean("Put the begin token before the turn, as the published package does.", default=False),
         },
         cost="launch",
         host=True,
     ),
     _component(
         "orpheus.backbone",
-        "Reads the prompt and speaks one audio code per step.",
+        "Reads the prompt and generates one audio code per step.",
         category="Model",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="the prompt, appended"),
@@ -44,20 +44,30 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(
             SAMPLED,
-            port("code", "codes: int[1]", description="its audio code: token minus offset, modulo the codebook"),
+            port(
+                "code",
+                "codes: int[1]",
+                description="the audio code of `token`: the token minus an offset, modulo the codebook size",
+            ),
             port("stop", "flag: bool", description="the next token ends the speech"),
         ),
         params={
             **sampling_params(temperature=0.6, top_p=0.8),
             "min_p": number(
-                "Leave out tokens less likely than this share of the likeliest; 0: none.", default=0.0, min=0, max=1
+                "Exclude tokens less likely than this share of the most likely one; 0 excludes none.",
+                default=0.0,
+                min=0,
+                max=1,
             ),
             "repetition_penalty": number("Divides the logits of tokens seen before.", default=1.3, min=1, max=10),
             "presence_penalty": number(
-                "Subtracted from the logits of tokens spoken before.", default=0.0, min=-2, max=2
+                "Subtracted from the logits of tokens generated before.", default=0.0, min=-2, max=2
             ),
             "frequency_penalty": number(
-                "Subtracted from a token's logit once for each time it was spoken before.", default=0.0, min=-2, max=2
+                "Subtracted from a token's logit once for each time it was generated before.",
+                default=0.0,
+                min=-2,
+                max=2,
             ),
         },
         states=(

@@ -16,7 +16,7 @@ _component = Declarations("pi05", weights="pi05")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "pi05.camera",
-        "Decodes a camera's picture and fits it into the model's square with black borders; no output without one.",
+        "Decodes a camera picture and fits it into the model's square with black borders. No input, no output.",
         category="Picture",
         inputs=(port("image", "image: bytes", optional=True),),
         outputs=(port("pixels", PIXELS, optional=True, description="RGB in [-1, 1]"),),
@@ -28,11 +28,11 @@ COMPONENTS: tuple[Component, ...] = (
         category="Text",
         inputs=(
             port("text", "text: str"),
-            port("state", "state: float[s]", description="raw; normalized by the weights' quantiles"),
+            port("state", "state: float[s]", description="raw; normalized here with the weights' quantiles"),
         ),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
-            "state_width": integer("Pad the state to this many numbers; 0: don't.", default=0, min=0, max=32),
+            "state_width": integer("Pad the state to this many numbers; 0 adds no padding.", default=0, min=0, max=32),
             "robot": _ROBOT,
         },
         cost="launch",
@@ -40,18 +40,18 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.vision",
-        "Sees one camera: 256 embeddings of 224 by 224 pixels at the published size. No output without one.",
+        "Encodes one camera picture: 224 by 224 pixels give 256 embeddings at the published size. No input, no output.",
         category="Picture",
         inputs=(port("pixels", PIXELS, optional=True, description="padded to a square, in [-1, 1]"),),
         outputs=(port("embeddings", _CAMERA, optional=True),),
     ),
     _component(
         "pi05.prefill",
-        "Reads cameras and prompt as one block with full attention; its cache serves every flow step.",
+        "Reads cameras and prompt as one block with full attention; every flow step reads its cache.",
         former=("pi05.prefix",),
         category="Model",
         inputs=(
-            port("base", _CAMERA, optional=True, description="the outside camera"),
+            port("base", _CAMERA, optional=True, description="the camera that shows the whole robot"),
             port("left_wrist", _CAMERA, optional=True),
             port("right_wrist", _CAMERA, optional=True),
             port("ids", "tokens: int[n]"),
@@ -60,23 +60,23 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.timestep_conditioning",
-        "Modulations of the expert's norms by the flow times of a chunk's steps; the same for every run.",
+        "Computes the modulations of the expert's norms for each flow step; they are the same for every run.",
         former=("pi05.modulations",),
         category="Flow matching",
         outputs=(
             port("modulations", "tensor: float[steps, n]", description="one row per step, from noise to actions"),
         ),
-        params={"steps": integer("Flow steps.", default=10, min=1, max=100)},
+        params={"steps": integer("Number of flow steps.", default=10, min=1, max=100)},
         cost="launch",
     ),
     _component(
         "pi05.noise",
-        "A chunk of noised actions drawn from the run's seed.",
+        "Draws a chunk of noise from the run's seed, to start the actions from.",
         category="Flow matching",
         outputs=(port("actions", _ACTIONS),),
         params={
-            "horizon": integer("Actions in a chunk.", default=50, min=1, max=1024),
-            "width": integer("Numbers in an action, padding included.", default=32, min=1, max=1024),
+            "horizon": integer("Number of actions in a chunk.", default=50, min=1, max=1024),
+            "width": integer("Numbers per action, including padding.", default=32, min=1, max=1024),
         },
         cost="launch",
         weights=None,
@@ -87,8 +87,8 @@ COMPONENTS: tuple[Component, ...] = (
         former=("pi05.expert",),
         category="Flow matching",
         inputs=(
-            port("actions", _ACTIONS, description="attended, not kept"),
-            port("modulation", "tensor: float[n]", description="of `time`"),
+            port("actions", _ACTIONS, description="attended but not kept"),
+            port("modulation", "tensor: float[n]", description="the modulation at `time`"),
         ),
         outputs=(port("actions", _ACTIONS),),
         params={
@@ -101,12 +101,12 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "pi05.unnormalise",
-        "Converts drawn actions to the robot's units by the weights' quantiles.",
+        "Converts generated actions to the robot's units with the weights' quantiles.",
         category="Action",
         inputs=(port("actions", _ACTIONS),),
         outputs=(port("actions", "actions: float[t, b]"),),
         params={
-            "width": integer("Numbers in a robot's action.", default=7, min=1, max=32),
+            "width": integer("Numbers per action of the robot.", default=7, min=1, max=32),
             "robot": _ROBOT,
         },
         cost="launch",

@@ -26,14 +26,14 @@ _component = Declarations("qwen3_omni", module=None, category="Model", weights="
 _ENCODERS = (
     _component(
         "qwen3_omni.audio_encoder",
-        "Hears 16 kHz sound: 13 embeddings per second.",
+        "Encodes 16 kHz sound as 13 embeddings per second.",
         category="Sound",
         inputs=(port("waveform", "waveform: float[s]"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
     _component(
         "qwen3_omni.vision_encoder",
-        "Sees a picture: one embedding per 32 by 32 pixels, and the features of three inner layers.",
+        "Encodes a picture: one embedding per 32 by 32 pixels, and the features of three inner layers.",
         category="Picture",
         inputs=(port("pixels", PIXELS),),
         outputs=(
@@ -47,15 +47,15 @@ _ENCODERS = (
 _THINKER = (
     _component(
         "qwen3_omni.turn_marker",
-        "Writes a conversation's marks, which a client's text can't contain.",
+        "Writes the special tokens of a conversation, which a client's text can't contain.",
         former=("qwen3_omni.turn",),
         category="Text",
-        inputs=(port("text", "text: str", optional=True, description="the system prompt; other turns take none"),),
+        inputs=(port("text", "text: str", optional=True, description="the system prompt; other turns have no text"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
             "mark": choice(
                 ("system", "user", "answer"),
-                "The system's turn, the begin of the user's turn, or its end and the begin of the answer.",
+                "The system's turn, the start of the user's turn, or its end and the start of the answer.",
             )
         },
         cost="launch",
@@ -63,21 +63,36 @@ _THINKER = (
     ),
     _component(
         "qwen3_omni.thinker",
-        "Appends text, sound or a picture to the conversation and writes the answer, one token per step.",
+        "Appends text, sound or a picture to the conversation and generates the answer, one token per step.",
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
             APPENDED,
-            port("audio", "embeddings: float[n, d]", optional=True, description="sound, appended between its marks"),
             port(
-                "image", "embeddings: float[n, d]", optional=True, description="a picture, appended between its marks"
+                "audio",
+                "embeddings: float[n, d]",
+                optional=True,
+                description="sound, appended between its special tokens",
             ),
-            port("deepstack", "features: float[3, n, d]", optional=True, description="of `image`"),
-            port("grid", "tensor: int[3]", optional=True, description="of `image`"),
+            port(
+                "image",
+                "embeddings: float[n, d]",
+                optional=True,
+                description="a picture, appended between its special tokens",
+            ),
+            port(
+                "deepstack",
+                "features: float[3, n, d]",
+                optional=True,
+                description="the features that belong to `image`",
+            ),
+            port("grid", "tensor: int[3]", optional=True, description="the grid of `image`"),
         ),
         outputs=(
             SAMPLED,
             port("stop", "flag: bool", description="the next token ends the answer"),
-            port("embeddings", "embeddings: float[m, d]", description="the appended rows as they entered"),
+            port(
+                "embeddings", "embeddings: float[m, d]", description="the appended rows at the input of the first layer"
+            ),
             port("hidden", "features: float[m, d]", description="the appended rows after layer 24"),
             port("positions", "tensor: int[m, 3]", description="time, row and column of the appended rows"),
         ),
@@ -87,12 +102,15 @@ _THINKER = (
     ),
     _component(
         "qwen3_omni.talker_projection",
-        "Brings the thinker's rows to the talker's width: text and marks by embeddings, media by `hidden`.",
+        "Projects the thinker's rows to the talker's width: `embeddings` for text and marks, `hidden` for media.",
         former=("qwen3_omni.projection",),
         inputs=(
             port("embeddings", "embeddings: float[m, d]"),
             port(
-                "hidden", "features: float[m, d]", optional=True, description="of sound or a picture between its marks"
+                "hidden",
+                "features: float[m, d]",
+                optional=True,
+                description="the rows of sound or a picture, between its special tokens",
             ),
         ),
         outputs=(port("rows", "features: float[m, e]"),),
@@ -103,23 +121,26 @@ _THINKER = (
 _TALKER = (
     _component(
         "qwen3_omni.talker",
-        "Reads the user's turn, then speaks the first code of one frame per step, one answer token ahead.",
+        "Reads the user's turn, then generates the first code of one frame per step, one answer token ahead.",
         inputs=(
             port(
                 "prompt",
                 "features: float[m, e]",
                 optional=True,
-                description="the turn's rows; the speaker's marks follow them",
+                description="the rows of the turn; the speaker's special tokens follow them",
             ),
-            port("positions", "tensor: int[m, 3]", optional=True, description="of `prompt`"),
+            port("positions", "tensor: int[m, 3]", optional=True, description="the positions of `prompt`"),
             port(
                 "answer",
                 "features: float[1, e]",
                 optional=True,
-                description="the next answer token's row; absent: its end, then padding",
+                description="the row of the next answer token; if absent, the end of the answer, then padding",
             ),
             port(
-                "frame", "embeddings: float[1, e]", optional=True, description="the last frame; absent: the begin code"
+                "frame",
+                "embeddings: float[1, e]",
+                optional=True,
+                description="the last frame; if absent, the begin code",
             ),
         ),
         outputs=(
@@ -128,7 +149,7 @@ _TALKER = (
             port("stop", "flag: bool", description="the code ends the speech"),
         ),
         params={
-            "speaker": choice(SPEAKERS, "Who speaks.", default="ethan"),
+            "speaker": choice(SPEAKERS, "The voice of the speaker.", default="ethan"),
             **sampling_params(temperature=0.9, top_p=1.0, top_k=50),
             "repetition_penalty": number("Divides the logits of codes seen before.", default=1.05, min=1, max=10),
         },
@@ -141,16 +162,16 @@ _TALKER = (
     ),
     _component(
         "qwen3_omni.code_predictor",
-        "Finds the other fifteen codes of a frame, one per pass, each from the ones before.",
+        "Generates the other fifteen codes of a frame, one per pass, each from the ones before.",
         inputs=(
             port(
-                "hidden", "embeddings: float[1, e]", optional=True, description="begins a frame, appended before `code`"
+                "hidden", "embeddings: float[1, e]", optional=True, description="starts a frame; appended before `code`"
             ),
-            port("code", "codes: int[1]", description="the code before, appended"),
+            port("code", "codes: int[1]", description="the previous code, appended"),
         ),
         outputs=(port("code", "codes: int[1]", description="the next code of the frame, sampled"),),
         params={
-            "group": integer("Which of the fifteen heads answers.", default=0, min=0, max=14),
+            "group": integer("Index of the head to use, of fifteen.", default=0, min=0, max=14),
             **sampling_params(temperature=1.0, top_p=0.8, top_k=50),
         },
         states=(kv_cache("hidden", "code"),),
@@ -158,12 +179,12 @@ _TALKER = (
     ),
     _component(
         "qwen3_omni.join_codes",
-        "Joins a frame's codes, and adds their embeddings for the talker's next step.",
+        "Joins the codes of a frame, and adds up their embeddings for the talker's next step.",
         former=("qwen3_omni.frame",),
         inputs=(
-            port("first", "codes: int[1]", description="the talker's"),
+            port("first", "codes: int[1]", description="the talker's code"),
             port("second", "codes: int[1]"),
-            port("rest", "codes: int[k, 1]", description="the other fourteen"),
+            port("rest", "codes: int[k, 1]", description="the other fourteen codes"),
         ),
         outputs=(port("codes", "codes: int[1, 16]"), port("embedding", "embeddings: float[1, e]")),
         cost="launch",

@@ -12,19 +12,21 @@ COMPONENTS: tuple[Component, ...] = (
     Component(
         name="snac.decoder",
         category="Sound",
-        description="Turns a window of frames into sound, 2048 samples each: "
-        "the frames that are final inside it, and the ends.",
+        description="Decodes a window of frames to sound, 2048 samples per frame: "
+        "the frames that are final within the window, and the ends of the stream.",
         inputs=(
             port(
                 "codes", "codes: int[n]", description="whole frames of seven codes: one coarse, two middle, four fine"
             ),
         ),
         outputs=(
-            port("waveform", "waveform: float[s]", description="the samples that this window settles, at 24 kHz"),
+            port(
+                "waveform", "waveform: float[s]", description="the samples that are final after this window, at 24 kHz"
+            ),
         ),
         params={
             "flush": boolean(
-                "Also give sound for the first frame and the last two, which no window has inside.", default=True
+                "Also decode the first frame and the last two, which are never inside a window.", default=True
             ),
             "tf32": boolean("Convolve in TF32 on a GPU: faster, and less exact.", default=False),
         },

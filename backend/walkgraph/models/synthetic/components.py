@@ -18,7 +18,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.random_integer",
-        "Draws an integer from 0 to `below` - 1; each draw moves its random state on.",
+        "Draws an integer from 0 to `below` - 1; each draw advances its random state.",
         former=("synthetic.draw",),
         outputs=(port("value", _VALUE),),
         params={"below": integer(default=1000, min=1, max=2**31 - 1)},
@@ -46,7 +46,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.compare",
-        "Raises its flag when the value is `at` or more: ends a loop.",
+        "Sets its flag when the value is `at` or more, to end a loop.",
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE, description="unchanged"), port("reached", "flag: bool")),
         params={"at": integer(default=2**31 - 1)},
@@ -73,10 +73,10 @@ COMPONENTS: tuple[Component, ...] = (
             port("ids", "tokens: int[n]", optional=True, description="appended, position + n"),
             port("token", "tokens: int[1]", optional=True, description="appended, position + 1"),
             port("block", "tokens: int[n]", optional=True, description="appended as one block, position + 1"),
-            port("scratch", "tokens: int[n]", optional=True, description="attended, not kept"),
+            port("scratch", "tokens: int[n]", optional=True, description="attended but not kept"),
         ),
         outputs=(port("token", "tokens: int[1]"), port("stop", "flag: bool")),
-        params={"stop_token": integer("Stop when this is the next token; -1: never.", default=-1)},
+        params={"stop_token": integer("Stop when this is the next token; -1 never stops.", default=-1)},
         states=(
             kv_cache(
                 "ids",
@@ -115,7 +115,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.allocate",
-        "Allocates memory and frees it: asking for too much fails only this run.",
+        "Allocates memory and frees it. If there is too little memory, only this run fails.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("value", _VALUE),),
         params={"mebibytes": integer(default=1, min=0, max=2**31 - 1)},
@@ -123,7 +123,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.tensor",
-        "A tensor of `n` numbers, all equal to its value.",
+        "Outputs a tensor of `n` numbers, all equal to its value.",
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("items", "tensor: float[n]"),),
         params={"n": integer(default=16, min=1, max=2**30)},
@@ -139,7 +139,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "synthetic.euler",
-        "A miniature flow: one step of Euler's method towards the number `time`.",
+        "Takes one Euler step towards the number `time`; a miniature flow.",
         inputs=(port("items", "tensor: float[n]"),),
         outputs=(port("items", "tensor: float[n]"),),
         params={
@@ -150,7 +150,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _search(
         "synthetic.perturb",
-        "Random paths around a given one: each of their steps is moved by up to half of `reach`.",
+        "Draws random paths around a given one: each step is shifted by up to half of `reach`.",
         former=("synthetic.spread",),
         inputs=(port("way", "tensor: float[n]"),),
         outputs=(port("ways", "tensor: float[n, w]"),),

@@ -15,11 +15,11 @@ _FRAME = "features: float[..., n, d]"
 _ACTION = "actions: float[..., 7]"
 _POSE = "state: float[..., 7]"
 _PLAN = "actions: float[t, 7]"
-_MAX_NORM = number("Longest shift along an axis, metres.", default=0.05, min=0, max=10)
+_MAX_NORM = number("Largest shift along an axis, in metres.", default=0.05, min=0, max=10)
 
 
 def _share(of: str) -> Param:
-    return number(f"Share of the old {of}.", default=0.15, min=0, max=1)
+    return number(f"Weight of the old {of} in the new one.", default=0.15, min=0, max=1)
 
 
 _component = Declarations("vjepa2", category="Action", cost="launch")
@@ -28,7 +28,7 @@ _planning = _component.in_module("planning_operators")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "vjepa2.encoder",
-        "Sees a frame alone: features of its patches (16 by 16 at the published size), normalised.",
+        "Encodes a single frame: normalised features of its patches (16 by 16 at the published size).",
         category="Picture",
         inputs=(port("pixels", PIXELS),),
         outputs=(port("features", "features: float[n, d]"),),
@@ -41,7 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
         "Appends a frame with its action and pose, and predicts the features of the next frame.",
         category="Model",
         inputs=(
-            port("features", _FRAME, optional=True, description="the frame; absent: the last predicted one"),
+            port("features", _FRAME, optional=True, description="the frame; if absent, the last predicted one"),
             port("action", _ACTION),
             port("pose", _POSE),
         ),
@@ -64,7 +64,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.store_observation",
-        "Keeps a session's frame and its arm's pose, where given; outputs the pose.",
+        "Keeps the frame and the pose of a session if they are given; outputs the kept pose.",
         former=("vjepa2.stand",),
         category="World",
         inputs=(
@@ -79,29 +79,29 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.initial_plan",
-        "Where planning begins: no motion, and the spread of the first round's draws.",
+        "Outputs the plan that planning starts from: no motion, and the spread of the first round.",
         former=("vjepa2.rest",),
         outputs=(port("mean", _PLAN), port("std", _PLAN)),
         params={
-            "horizon": integer("Actions per sequence.", default=2, min=1, max=31),
+            "horizon": integer("Number of actions per sequence.", default=2, min=1, max=31),
             "max_norm": _MAX_NORM,
         },
     ),
     _planning(
         "vjepa2.sample_actions",
-        "Draws the sequences of a planning round around a mean: shifts and the grip.",
+        "Draws the action sequences of a planning round around a mean: shifts and the grip.",
         former=("vjepa2.propose",),
         inputs=(port("mean", _PLAN), port("std", _PLAN)),
-        outputs=(port("actions", "actions: float[t, w, 7]", description="by step, one row per sample"),),
+        outputs=(port("actions", "actions: float[t, w, 7]", description="one row per step and sample"),),
         params={
-            "samples": integer("Sequences per round.", default=400, min=2, max=65536),
+            "samples": integer("Number of sequences per round.", default=400, min=2, max=65536),
             "max_norm": _MAX_NORM,
         },
         resident=True,
     ),
     _planning(
         "vjepa2.goal_distance",
-        "Mean absolute difference of each sample's last frame from the goal.",
+        "Measures the mean absolute difference between the last frame of each sample and the goal.",
         former=("vjepa2.distance",),
         inputs=(port("features", _FRAME), port("goal", "features: float[n, d]")),
         outputs=(port("cost", "tensor: float[w]"),),
@@ -109,13 +109,13 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _planning(
         "vjepa2.refine_plan",
-        "Moves mean and spread towards those of the best sequences; the mean's first action is the plan.",
+        "Moves mean and spread towards those of the best sequences; the first action of the mean is the plan.",
         former=("vjepa2.refine",),
         inputs=(
             port("actions", "actions: float[t, w, 7]"),
             port("cost", "tensor: float[w]"),
-            port("mean", _PLAN, description="the mean that the sequences were drawn with"),
-            port("std", _PLAN, description="the spread that they were drawn with"),
+            port("mean", _PLAN, description="the mean used to draw the sequences"),
+            port("std", _PLAN, description="the spread used to draw the sequences"),
         ),
         outputs=(
             port("mean", _PLAN),
@@ -123,11 +123,11 @@ COMPONENTS: tuple[Component, ...] = (
             port("action", "actions: float[7]", description="changes of the grip below 0.25 become 0"),
         ),
         params={
-            "top": integer("Sequences kept.", default=10, min=1, max=65536),
+            "top": integer("Number of sequences kept.", default=10, min=1, max=65536),
             "momentum_mean": _share("mean"),
             "momentum_std": _share("spread"),
-            "momentum_mean_grip": _share("mean, of the grip"),
-            "momentum_std_grip": _share("spread, of the grip"),
+            "momentum_mean_grip": _share("mean of the grip"),
+            "momentum_std_grip": _share("spread of the grip"),
         },
         resident=True,
     ),

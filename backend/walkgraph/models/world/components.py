@@ -15,7 +15,7 @@ _component = Declarations("world", category="World", cost="launch")
 COMPONENTS: tuple[Component, ...] = (
     _component(
         "world.random_scene",
-        "Creates a scene from the run's seed, and a picture of its goal.",
+        "Creates a scene and a picture of its goal from the run's seed.",
         former=("world.scene",),
         outputs=(
             port("scene", _SCENE),
@@ -24,7 +24,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.store_scene",
-        "Keeps a session's scene, where one is given; outputs the kept one.",
+        "Keeps the scene of a session if one is given; outputs the kept scene.",
         former=("world.keep",),
         inputs=(port("scene", _SCENE, optional=True),),
         outputs=(port("scene", _SCENE),),
@@ -32,7 +32,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.scripted_actions",
-        "Actions of a named drive, or the given ones, cut or padded with rest to a length.",
+        "Outputs the given actions or those of a named drive, cut to `horizon` or padded with rest.",
         former=("world.drive",),
         category="Action",
         inputs=(port("actions", "actions: float[t, 7]", optional=True),),
@@ -41,27 +41,31 @@ COMPONENTS: tuple[Component, ...] = (
             "drive": choice(
                 ("circle", "square", "wander", "rest"), "The drive if no actions are given.", default="circle"
             ),
-            "horizon": integer("Actions.", default=8, min=1, max=31),
+            "horizon": integer("Number of actions.", default=8, min=1, max=31),
         },
     ),
     _component(
         "world.simulate_action",
-        "Applies an action: shifts the shape as far as the walls allow, and its colour by the grip.",
+        "Applies an action: shifts the shape as far as the walls allow, and changes its colour by the grip.",
         former=("world.truth",),
         inputs=(
             port("scene", _SCENE),
-            port("action", _ACTION, description="x and y in sides of the picture, at most 0.08; the last is the grip"),
+            port(
+                "action",
+                _ACTION,
+                description="x and y as shares of the picture's side, at most 0.08; the last number is the grip",
+            ),
         ),
         outputs=(
             port("scene", _SCENE),
-            port("off", "tensor: float[1]", description="pixels between the shape and its goal"),
-            port("reached", "flag: bool", description="within 3 pixels, with a similar grip"),
+            port("off", "tensor: float[1]", description="distance between the shape and its goal in pixels"),
+            port("reached", "flag: bool", description="the shape is within 3 pixels of its goal, with a similar grip"),
         ),
         resident=True,
     ),
     _component(
         "world.render",
-        "The picture of a scene, and where its shape is.",
+        "Renders a picture of a scene, and outputs where its shape is.",
         former=("world.look",),
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
@@ -69,7 +73,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.paint_features",
-        "Paints a picture from features, and reads the shape's place from them.",
+        "Decodes features to a picture, and reads the position of the shape from them.",
         former=("world.picture",),
         inputs=(port("features", "features: float[n, d]"),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
@@ -79,7 +83,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "world.compare_pictures",
-        "Two pictures side by side, and the distance of their shapes.",
+        "Puts two pictures side by side and measures the distance between their shapes.",
         former=("world.beside",),
         inputs=(
             port("left", PIXELS),
@@ -89,9 +93,9 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(
             port("pixels", "pixels: float[3, height, width]"),
-            port("off", "tensor: float[1]", optional=True, description="pixels, where both poses are given"),
+            port("off", "tensor: float[1]", optional=True, description="distance in pixels, if both poses are given"),
         ),
-        params={"scale": integer("Output pixels along the side of an input pixel.", default=3, min=1, max=8)},
+        params={"scale": integer("Output pixels per side of an input pixel.", default=3, min=1, max=8)},
         resident=True,
     ),
 )
