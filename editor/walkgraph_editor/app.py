@@ -1,4 +1,4 @@
-"""The studio: navigation and nothing else."""
+"""The studio's navigation."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The editor's component in a page: one open graph, or one deployment to play with or to watch.
+"""The frontend as a Streamlit component: the editor of a graph, or the playground or trace of a deployment.
 
-The document lives in the browser and in the control service; what travels here is its name and how it stands.
+The document is kept by the browser and the control service. Only its name and its state pass through here.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ TABS: tuple[Tab, ...] = ("graph", "tasks", "placement", "deploy", "play", "trace
 
 
 class DocumentState(TypedDict):
-    """How the open graph stands, as the component last told."""
+    """The state of the open graph, as the component last reported it."""
 
     name: str
     rev: int
-    """Edits since it was opened in this browser; one more for every undo and redo."""
+    """Number of edits since it was opened in this browser; every undo and redo adds one."""
     etag: str | None
     """Version of the stored draft."""
     dirty: bool
-    """There are edits that the service does not have yet."""
+    """True if there are edits that the service does not have yet."""
     errors: int
     warnings: int
 
@@ -42,12 +42,12 @@ def graph_editor(
 
 
 def playground(key: str, deployment: str) -> None:
-    """Show the tasks of a deployment, to be tried out."""
+    """Show the playground of a deployment."""
     _mount(key, {"v": 1, "mode": "play", "deployment": deployment, "load": 0})
 
 
 def trace(key: str, deployment: str) -> None:
-    """Show what a deployment does and has done: live, and run by run."""
+    """Show the trace of a deployment, live and by run."""
     _mount(key, {"v": 1, "mode": "trace", "deployment": deployment, "load": 0})
 
 
@@ -56,10 +56,10 @@ def _mount(key: str, data: dict[str, Any]) -> Any:
 
 
 def _noted() -> None:
-    """Without a callback Streamlit would not keep the state."""
+    """Does nothing: Streamlit keeps the state only if there is a callback."""
 
 
 @functools.cache
 def _component() -> Any:
-    """Raises StreamlitAPIException where the package has no bundle."""
+    """Raises StreamlitAPIException if the package has no bundle."""
     return component("walkgraph-editor.editor", js="index-*.js")

@@ -1,4 +1,4 @@
-"""Documents out of files that people drop: JSON, or a picture or sound that carries its graph."""
+"""Reads documents from dropped files: JSON, or a picture or sound with its graph inside."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 KEYWORD = "walkgraph"
-"""Keyword of the text in a PNG."""
+"""Keyword of the text chunk in a PNG."""
 CHUNK = b"wgph"
 """Name of the chunk in a WAV."""
 MAX_BYTES = 64 * 1024 * 1024
 
 
 class Unreadable(ValueError):
-    """The file holds no document; says why."""
+    """The file contains no document; the message says why."""
 
 
 def document(data: bytes) -> tuple[str, dict[str, Any]]:
@@ -30,16 +30,16 @@ def document(data: bytes) -> tuple[str, dict[str, Any]]:
     else:
         found = data.decode("utf-8", "replace")
     if found is None:
-        raise Unreadable("this file carries no graph; drop one that was saved from the playground, or a JSON document")
+        raise Unreadable("this file contains no graph; use a file that was saved in the playground, or a JSON document")
     try:
         value = json.loads(found)
     except ValueError as error:
-        raise Unreadable(f"this is no JSON: {error}") from None
+        raise Unreadable(f"this file is not valid JSON: {error}") from None
     kind = str(value.get("format", "")) if isinstance(value, dict) else ""
     for name in ("graph", "placement"):
         if kind.startswith(f"walkgraph/{name}@"):
             return name, value
-    raise Unreadable('this JSON is no Walkgraph document; one starts with {"format": "walkgraph/graph@1", ...}')
+    raise Unreadable('this JSON is not a Walkgraph document, which starts with {"format": "walkgraph/graph@1", ...}')
 
 
 def _png_text(data: bytes) -> str | None:

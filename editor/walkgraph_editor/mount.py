@@ -25,7 +25,7 @@ class Studio:
         return self._pages
 
     def lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """To be entered by the application that mounts this one, before its first request."""
+        """The application that mounts this one must enter it before the first request."""
         return self._streamlit.lifespan()
 
 

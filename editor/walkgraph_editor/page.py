@@ -1,4 +1,4 @@
-"""The page that Streamlit's frontend starts in, with a script of ours: it says what to do when the service is gone."""
+"""Streamlit's HTML page with a script of ours added, which says what to do when the service doesn't answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from walkgraph.settings import Settings
 _SCRIPT = Path(__file__).with_name("assets") / "connection.js"
 _HEAD = "</head>"
 _FILES = ("_stcore", "component", "media", "static")
-"""What the first part of a path names that is no page."""
+"""First parts of paths that are files, not pages."""
 
 
 def document(settings: Settings) -> str:
@@ -28,13 +28,13 @@ def document(settings: Settings) -> str:
 
 
 def start_command(settings: Settings) -> str:
-    """What starts the service of this home again, but for its port."""
+    """The command that starts the service of this home again, without its port."""
     elsewhere = "home" in settings.model_fields_set
     return f"WALKGRAPH_HOME={shlex.quote(str(settings.home))} walkgraph up" if elsewhere else "walkgraph up"
 
 
 class Pages:
-    """Answers a browser that goes to a page, and leaves all else to Streamlit."""
+    """Answers a browser's navigation to a page, and passes everything else to Streamlit."""
 
     def __init__(self, streamlit: ASGIApp, settings: Settings) -> None:
         self._streamlit = streamlit

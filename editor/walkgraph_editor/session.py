@@ -1,4 +1,4 @@
-"""The way to the control service, once a browser session; and the studio's pages by name."""
+"""One client of the control service per browser session, and the studio's pages by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGES = "_pages"
 
 
 def client() -> Client:
-    """Raises Unreachable where no service runs in this home."""
+    """Raises Unreachable if no service runs in this home."""
     found = st.session_state.get(_KEY)
     if found is None:
         found = st.session_state[_KEY] = Client.local(Settings())
@@ -29,13 +29,13 @@ def routes(client: Client) -> dict[str, list[str]]:
 
 
 def origin(client: Client) -> str:
-    """The service's address as the browser knows it: of the page, which the service serves; else the client's own."""
+    """The service's address as the browser knows it, taken from the page's address; else the client's own."""
     scheme, _, rest = (st.context.url or "").partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if rest else client.url
 
 
 def page(name: str) -> Any:
-    """A page of the navigation, to switch to."""
+    """A page of the navigation, for switching to it."""
     return st.session_state[_PAGES][name]
 
 

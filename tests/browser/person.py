@@ -60,7 +60,7 @@ class Person:
         self.go("")
         self.page.get_by_role("button", name="New graph").click()
         self.page.get_by_label("Name", exact=True).fill(name)
-        self.page.get_by_role("button", name="Draw it").click()
+        self.page.get_by_role("button", name="Create graph").click()
         expect(self.page.locator(".wg .react-flow")).to_be_visible()
 
     def tab(self, name: str) -> None:
@@ -80,7 +80,7 @@ class Person:
         self.go("")
         self.page.get_by_role("button", name="Open a file").click()
         self.page.get_by_test_id("stFileUploaderDropzoneInput").set_input_files(file)
-        self.page.get_by_role("button", name="Add it to the library").click()
+        self.page.get_by_role("button", name="Import").click()
 
     def keep(self, download: Download) -> Path:
         path = self._folder / download.suggested_filename

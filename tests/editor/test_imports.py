@@ -44,14 +44,14 @@ def test_a_picture_and_a_sound_carry_their_graph() -> None:
 @pytest.mark.parametrize(
     ("data", "word"),
     [
-        (png(), "carries no graph"),
-        (wav((b"data", b"\0\0")), "carries no graph"),
+        (png(), "contains no graph"),
+        (wav((b"data", b"\0\0")), "contains no graph"),
         (b"\x89PNG\r\n\x1a\n broken", "can't be read"),
         (b"{", "no JSON"),
         (b"[1]", "no Walkgraph document"),
         (b'{"format": "other"}', "no Walkgraph document"),
         (b"\xff\xfe\x00", "no JSON"),
-        (wav()[:11], "carries no graph"),
+        (wav()[:11], "contains no graph"),
     ],
 )
 def test_what_holds_no_document_is_refused_with_the_reason(data: bytes, word: str) -> None:

@@ -107,12 +107,12 @@ def test_a_key_is_shown_once(opened: Opener) -> None:
     app.text_input[0].set_value("robot")
     app.number_input[1].set_value(4)
     next(box for box in app.selectbox if box.label == "Expires").set_value("in a day")
-    app = press(app, "Make it")
+    app = press(app, "Create key")
     assert not app.error
     wanted = {"requests_per_minute": None, "concurrent": 4, "expires_in": 86_400.0}
     assert client.made == [{"name": "robot", "scopes": ["infer"], **wanted}]
     assert [code.value for code in app.code] == [SECRET]
-    assert not press(app, "I have it").code
+    assert not press(app, "I have copied it").code
     assert opened(client).dataframe[0].value["name"].tolist() == ["robot"]
 
 
@@ -121,7 +121,7 @@ def test_a_key_that_cant_be_made_says_why(opened: Opener, name: str, said: str) 
     client = FakeKeys()
     app = opened(client, DIALOG)
     app.text_input[0].set_value(name)
-    app = press(app, "Make it")
+    app = press(app, "Create key")
     assert said in app.error[0].value
     assert client.made == []
 
@@ -146,13 +146,13 @@ def test_the_log_is_filtered_and_goes_on(opened: Opener) -> None:
     client = FakeKeys(KEY, entries=60)
     app = opened(client)
     assert len(app.dataframe[1].value) == keys.PAGE
-    assert app.dataframe[1].value["who"][0] == "the service's token"
-    app = press(app, "Show older ones")
+    assert app.dataframe[1].value["caller"][0] == "the service's token"
+    app = press(app, "Show older entries")
     assert len(app.dataframe[1].value) == 60
     boxes = {box.label: box for box in app.selectbox}
-    assert boxes["Who"].options == ["the service's token", "the studio", "the service itself", "robot"]
-    boxes["Who"].set_value("0badcafe")
-    boxes["What"].set_value("key")
+    assert boxes["Caller"].options == ["the service's token", "the studio", "the service itself", "robot"]
+    boxes["Caller"].set_value("0badcafe")
+    boxes["Action"].set_value("key")
     boxes["Outcome"].set_value("refused")
     boxes["Within"].set_value("a day")
     client.entries = 0
@@ -160,12 +160,16 @@ def test_the_log_is_filtered_and_goes_on(opened: Opener) -> None:
     asked = client.asked[-1]
     assert (asked["caller"], asked["action"], asked["outcome"]) == ("0badcafe", "key", "refused")
     assert asked["since"] > 1e9
-    assert "fits these filters" in app.info[0].value
+    assert "matches these filters" in app.info[0].value
 
 
 @pytest.mark.parametrize(
     ("limits", "words"),
-    [((None, None), "none"), ((600, None), "600 requests a minute"), ((60, 1), "60 requests a minute, 1 run at once")],
+    [
+        ((None, None), "none"),
+        ((600, None), "600 requests per minute"),
+        ((60, 1), "60 requests per minute, 1 run at once"),
+    ],
 )
 def test_limits_are_told_in_words(limits: tuple[Any, Any], words: str) -> None:
     rate, runs = limits

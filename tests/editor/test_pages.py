@@ -59,7 +59,9 @@ def test_the_start_page_offers_what_runs_here(studio: Opener) -> None:
 def test_the_start_page_says_where_a_deployment_is_called(studio: Opener) -> None:
     app = studio("start", FakeClient("shapes", "other", deployed=("shapes",)))
     assert [code.value for code in app.code] == ["http://127.0.0.1:8421/v1/tasks/shapes"]
-    assert [caption.value for caption in app.caption if "also" in caption.value] == ["also: OpenAI edits"]
+    assert [caption.value for caption in app.caption if "OpenAI" in caption.value] == [
+        "Also over the OpenAI API: edits"
+    ]
 
 
 def test_a_refused_deploy_says_why(studio: Opener) -> None:
@@ -73,7 +75,7 @@ def test_a_new_graph_needs_a_name_of_its_own(studio: Opener, name: str, word: st
     client = FakeClient("shapes")
     app = studio("start", client)
     app.text_input(key="new_name").set_value(name)
-    app = press(app, "Draw it")
+    app = press(app, "Create graph")
     assert word in app.error[0].value
     assert client.calls == []
 
@@ -82,7 +84,7 @@ def test_a_new_graph_opens_in_the_editor(studio: Opener) -> None:
     client = FakeClient("shapes")
     app = studio("start", client)
     app.text_input(key="new_name").set_value("mine")
-    app = press(app, "Draw it")
+    app = press(app, "Create graph")
     assert client.calls == [("put", "graph", "mine", {"format": "walkgraph/graph@1", "name": "mine"})]
     assert app.session_state["went"] == ("editor", {"graph": "mine"})
 
@@ -91,7 +93,7 @@ def test_one_press_draws_what_was_just_typed(studio: Opener) -> None:
     """The browser sends a field that is being typed into with its form's button alone, and by Enter."""
     app = studio("start", FakeClient("shapes"))
     field = app.text_input(key="new_name").proto
-    button = next(button for button in app.button if button.label == "Draw it").proto
+    button = next(button for button in app.button if button.label == "Create graph").proto
     assert field.form_id
     assert button.form_id == field.form_id
     assert not button.disabled
@@ -100,7 +102,7 @@ def test_one_press_draws_what_was_just_typed(studio: Opener) -> None:
 def test_a_graph_that_is_refused_is_not_opened(studio: Opener) -> None:
     app = studio("start", FakeClient("shapes"))
     app.text_input(key="new_name").set_value("refused")
-    app = press(app, "Draw it")
+    app = press(app, "Create graph")
     assert app.error[0].value == "there is no room for it"
     assert "went" not in app.session_state
 

@@ -1,10 +1,10 @@
-// Stands in the page that Streamlit's frontend starts in: says that the service doesn't answer, or that this browser is
-// signed out. Streamlit's own dialog asks for an internet connection and a command that nobody here has run.
+// Runs in Streamlit's HTML page. It shows a banner when the service doesn't answer or this browser is signed out.
+// Streamlit's own dialog names an internet connection and a command that don't apply here.
 (() => {
   const { command, port } = document.currentScript.dataset;
   window.__streamlit = { HOST_CONFIG: { blockErrorDialogs: true } };
 
-  // Of a reconnection that nobody needs to hear of.
+  // A reconnection that is faster than this isn't reported.
   const PATIENCE_MS = 1500;
   const AGAIN_MS = 3000;
   const STYLE = `position: fixed; inset: 12px auto auto 50%; translate: -50%; z-index: 1000100; box-sizing: border-box;
@@ -19,12 +19,12 @@
 
   const down = () => [
     strong(`The service at ${location.host} isn't answering. `),
-    ...(isLocal ? ["Start it with ", code(start), ". "] : ["Whoever runs it can start it with ", code("walkgraph up"), ". "]),
-    "This page reconnects by itself; edits of a graph that aren't saved are kept in this browser.",
+    ...(isLocal ? ["Start it with ", code(start), ". "] : ["Whoever runs the service can start it with ", code("walkgraph up"), ". "]),
+    "This page reconnects by itself. Unsaved edits are kept in this browser.",
   ];
   const signedOut = () => [
     strong("This browser is signed out. "),
-    ...["Open the address that ", code("walkgraph open"), " prints."],
+    ...["Run ", code("walkgraph open"), " and open the address that it prints."],
   ];
 
   function strong(text) {
@@ -75,7 +75,7 @@
     banner = null;
   }
 
-  // Streamlit draws its application once, and tells there how its connection stands.
+  // Streamlit renders its application once, and reports the state of its connection in an attribute.
   const waiting = new MutationObserver(() => {
     const app = document.querySelector("[data-test-connection-state]");
     if (!app) return;

@@ -1,1 +1,1 @@
-"""One file a page: its `page` draws it."""
+"""One file per page; its function `page` draws it."""

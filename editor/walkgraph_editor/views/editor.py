@@ -1,4 +1,4 @@
-"""One graph in the editor; which one is in the address."""
+"""The editor of one graph, named in the address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of programs, and who changed what."""
+"""API keys and the audit log."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from walkgraph.client.shown import AuditEntry, Key, KeyMade, Scope
 from walkgraph_editor import session
 
 SCOPES: dict[Scope, str] = {
-    "infer": "run tasks, and see the runs of its own",
-    "read": "see everything: graphs, deployments, every run, figures",
-    "deploy": "change graphs and deployments, end any run",
-    "admin": "everything, keys and the log below among it",
+    "infer": "run tasks and see its own runs",
+    "read": "see everything: graphs, deployments, all runs, metrics",
+    "deploy": "change graphs and deployments, cancel any run",
+    "admin": "everything, including keys and the audit log below",
 }
 DAY = 86_400.0
 EXPIRES = {"never": None, "in a day": DAY, "in a week": 7 * DAY, "in 30 days": 30 * DAY, "in a year": 365 * DAY}
-SINCE = {"ever": None, "a day": DAY, "a week": 7 * DAY, "30 days": 30 * DAY}
+SINCE = {"all time": None, "a day": DAY, "a week": 7 * DAY, "30 days": 30 * DAY}
 KINDS = ("deployment", "graph", "placement", "key", "studio", "request")
-"""What actions begin with."""
+"""Prefixes of the actions in the audit log."""
 OUTCOMES = ("done", "begun", "refused", "failed")
 OTHERS = {"token": "the service's token", "studio": "the studio", "service": "the service itself"}
-"""Callers that are no keys."""
+"""Callers other than keys."""
 PAGE = 50
 MOST_ENTRIES = 1000
 FORBIDDEN = 403
@@ -37,8 +37,8 @@ _SHOWN = "_audit_shown"
 def page() -> None:
     st.title("Keys", anchor=False)
     st.caption(
-        "A key lets one program in: with the scopes it needs and limits of its own, and it can be revoked alone. "
-        "The service's own token may do everything."
+        "Give each program its own key, with the scopes it needs and its own limits. You can revoke each key by "
+        "itself. The service's token has every scope."
     )
     try:
         client = session.client()
@@ -57,8 +57,8 @@ def _refused(error: ProblemError) -> None:
         st.error(str(error))
         return
     st.info(
-        "This page needs the scope `admin`: it makes keys, and shows who changed what. The studio speaks to the "
-        "service with a key that has it not; whoever has the service's token can start it with that one.",
+        "This page needs the scope `admin`, because it makes keys and shows the audit log. The studio is using a key "
+        "without that scope; someone with the service's token can start the studio with the token instead.",
         icon=":material/lock:",
     )
 
@@ -70,11 +70,13 @@ def _keys(client: Client, every: Sequence[Key]) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("New key", icon=":material/add:", type="primary"):
             _new(client)
-        former = any(not key["valid"] for key in every) and st.toggle("Show former ones", key="former_keys")
+        former = any(not key["valid"] for key in every) and st.toggle(
+            "Show revoked and expired keys", key="former_keys"
+        )
     _secret()
     listed = [key for key in every if former or key["valid"]]
     if not listed:
-        st.info("There are no keys. Make one for each program that calls this service.", icon=":material/key:")
+        st.info("There are no keys. Create one for each program that calls this service.", icon=":material/key:")
         return
     event = st.dataframe(
         [_row(key, former=former) for key in listed],
@@ -91,7 +93,7 @@ def _keys(client: Client, every: Sequence[Key]) -> None:
     )
     chosen = event["selection"]["rows"]
     if not chosen or chosen[0] >= len(listed):
-        st.caption("Choose a row to revoke that key.")
+        st.caption("Select a row to revoke its key.")
         return
     _one(client, listed[chosen[0]])
 
@@ -110,9 +112,9 @@ def _row(key: Key, *, former: bool) -> dict[str, Any]:
 
 
 def limits_of(key: Key) -> str:
-    """In words."""
+    """The limits of a key as text."""
     rate, runs = key["requests_per_minute"], key["concurrent"]
-    told = [f"{rate} requests a minute"] if rate is not None else []
+    told = [f"{rate} requests per minute"] if rate is not None else []
     told += [f"{runs} {'run' if runs == 1 else 'runs'} at once"] if runs is not None else []
     return ", ".join(told) or "none"
 
@@ -129,13 +131,13 @@ def _when(at: float | None) -> datetime | None:
 
 def _one(client: Client, key: Key) -> None:
     if not key["valid"]:
-        st.caption(f"`{key['name']}` counts no more.")
+        st.caption(f"`{key['name']}` is no longer valid.")
         return
     with st.popover(f"Revoke {key['name']}", icon=":material/block:"):
         running = key["running"]
-        ends = f" {running} {'run' if running == 1 else 'runs'} of it may end." if running else ""
-        st.write(f"Programs that use `{key['name']}` are refused at once, and what they have open is closed.{ends}")
-        if st.button("Yes, revoke it", key=f"revoke.{key['id']}", type="primary"):
+        ends = f" {running} {'run' if running == 1 else 'runs'} may be cancelled." if running else ""
+        st.write(f"Programs that use `{key['name']}` are refused at once, and their open connections are closed.{ends}")
+        if st.button("Revoke this key", key=f"revoke.{key['id']}", type="primary"):
             try:
                 client.revoke_key(key["id"])
             except ClientError as error:
@@ -149,18 +151,23 @@ def _one(client: Client, key: Key) -> None:
 @st.dialog("New key")
 def _new(client: Client) -> None:
     with st.form("new_key", border=False, enter_to_submit=False):
-        name = st.text_input("Name", placeholder="robot", help="Who uses it: it stands in the log.", max_chars=64)
+        name = st.text_input(
+            "Name",
+            placeholder="robot",
+            help="The program that uses the key; the audit log shows this name.",
+            max_chars=64,
+        )
         scopes = st.multiselect(
             "Scopes", list(SCOPES), default=["infer"], format_func=lambda scope: f"{scope}: {SCOPES[scope]}"
         )
         left, right = st.columns(2)
-        rate = left.number_input("Requests a minute", 1, 1_000_000, value=None, placeholder="no limit")
-        runs = right.number_input("Runs at once", 1, 10_000, value=None, placeholder="no limit")
+        rate = left.number_input("Requests per minute", 1, 1_000_000, value=None, placeholder="no limit")
+        runs = right.number_input("Concurrent runs", 1, 10_000, value=None, placeholder="no limit")
         expires = st.selectbox("Expires", list(EXPIRES))
-        if not st.form_submit_button("Make it", type="primary"):
+        if not st.form_submit_button("Create key", type="primary"):
             return
     if not name or not scopes:
-        st.error("A key needs a name, and at least one scope.")
+        st.error("A key needs a name and at least one scope.")
         return
     try:
         made = client.add_key(
@@ -174,33 +181,35 @@ def _new(client: Client) -> None:
 
 
 def _secret() -> None:
-    """The key that was just made, until it is put away."""
+    """Show the key that was just made, until the person confirms that it is copied."""
     made: KeyMade | None = st.session_state.get(_MADE)
     if made is None:
         return
     with st.container(border=True):
-        st.markdown(f"**{made['name']}**: copy it now. It is shown this once; the service keeps its digest alone.")
+        st.markdown(f"Copy the key **{made['name']}** now. It is shown only once; the service stores only its digest.")
         st.code(made["secret"], language=None)
-        st.caption("A program sends it as `Authorization: Bearer ...`; `WALKGRAPH_TOKEN` holds it for ours.")
-        if st.button("I have it", icon=":material/check:"):
+        st.caption(
+            "Programs send it as `Authorization: Bearer ...`. Walkgraph's own clients read it from `WALKGRAPH_TOKEN`."
+        )
+        if st.button("I have copied it", icon=":material/check:"):
             del st.session_state[_MADE]
             st.rerun()
 
 
-# ── who changed what ────────────────────────────────────────────────────────────────────────────
+# ── the audit log ────────────────────────────────────────────────────────────────────────────
 
 
 def _audit(client: Client, keys: Sequence[Key]) -> None:
-    st.subheader("Who changed what", anchor=False)
+    st.subheader("Audit log", anchor=False)
     callers = {**OTHERS, **{key["id"]: key["name"] for key in keys}}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         who = st.selectbox(
-            "Who", list(callers), index=None, format_func=callers.__getitem__, placeholder="anybody", key="audit.who"
+            "Caller", list(callers), index=None, format_func=callers.__getitem__, placeholder="any", key="audit.who"
         )
-        kind = st.selectbox("What", KINDS, index=None, placeholder="anything", key="audit.what")
+        kind = st.selectbox("Action", KINDS, index=None, placeholder="any", key="audit.what")
         outcome = st.selectbox("Outcome", OUTCOMES, index=None, placeholder="any", key="audit.outcome")
         since = st.selectbox("Within", list(SINCE), key="audit.since")
-    span = SINCE[since or "ever"]
+    span = SINCE[since or "all time"]
     count = st.session_state.get(_SHOWN, PAGE)
     rows = client.audit(
         caller=who,
@@ -212,9 +221,9 @@ def _audit(client: Client, keys: Sequence[Key]) -> None:
     if not rows:
         filtered = who or kind or outcome or span
         st.info(
-            "Nothing here fits these filters."
+            "No entry matches these filters."
             if filtered
-            else "Nothing was changed yet. Who deploys, edits a graph or makes a key stands here, and who was refused.",
+            else "There are no entries yet. The log lists deployments, edits of graphs, new keys and refused requests.",
             icon=":material/history:",
         )
         return
@@ -224,7 +233,7 @@ def _audit(client: Client, keys: Sequence[Key]) -> None:
         key="audit.rows",
         column_config={"when": st.column_config.DatetimeColumn("when", format="YYYY-MM-DD HH:mm:ss")},
     )
-    if len(rows) > count and st.button("Show older ones", icon=":material/expand_more:"):
+    if len(rows) > count and st.button("Show older entries", icon=":material/expand_more:"):
         st.session_state[_SHOWN] = count + 4 * PAGE
         st.rerun()
 
@@ -232,10 +241,10 @@ def _audit(client: Client, keys: Sequence[Key]) -> None:
 def _entry(row: AuditEntry, callers: dict[str, str]) -> dict[str, Any]:
     return {
         "when": _when(row["at"]),
-        "who": row["caller_name"] or callers.get(row["caller"], row["caller"]),
-        "what": row["action"],
-        "of": row["target"],
+        "caller": row["caller_name"] or callers.get(row["caller"], row["caller"]),
+        "action": row["action"],
+        "target": row["target"],
         "outcome": row["outcome"],
         "reason": row["reason"],
-        "from": row["address"],
+        "address": row["address"],
     }

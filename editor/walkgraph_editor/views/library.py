@@ -1,4 +1,4 @@
-"""Everything that is stored: graphs and placements with their tags and versions; export, delete, deployments."""
+"""The library: graphs and placements with their tags and versions, and the deployments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def page() -> None:
         client = session.client()
         with st.container(horizontal=True, vertical_alignment="bottom"):
             shown = st.segmented_control("Show", [*KINDS, "Deployments"], default="Graphs", required=True)
-            wanted = st.text_input("Filter", placeholder="name, tag or words", width=280)
+            wanted = st.text_input("Filter", placeholder="name, tag or description", width=280)
         if shown == "Deployments":
             _deployments(client)
         else:
@@ -34,7 +34,7 @@ def _documents(client: Client, kind: Any, wanted: str) -> None:
     rows = client.graphs() if kind == "graph" else client.placements()
     rows = [row for row in rows if wanted in " ".join([row["name"], row["description"], *row["tags"]]).lower()]
     if not rows:
-        st.info("Nothing here has these words.", icon=":material/search_off:")
+        st.info("Nothing here matches the filter.", icon=":material/search_off:")
         return
     table = [
         {
@@ -55,13 +55,13 @@ def _documents(client: Client, kind: Any, wanted: str) -> None:
         column_config={
             "tags": st.column_config.ListColumn("tags"),
             "changed": st.column_config.DatetimeColumn("changed", format="distance"),
-            "shipped": st.column_config.CheckboxColumn("shipped", help="Comes with Walkgraph"),
+            "shipped": st.column_config.CheckboxColumn("shipped", help="Part of Walkgraph"),
             "description": st.column_config.TextColumn("description", width="large"),
         },
     )
     chosen = event["selection"]["rows"]
     if not chosen or chosen[0] >= len(rows):
-        st.caption("Choose a row to open, tag, export or delete it.")
+        st.caption("Select a row to open, tag, export or delete it.")
         return
     _document(client, kind, rows[chosen[0]])
 
@@ -81,8 +81,12 @@ def _document(client: Client, kind: Any, row: Document) -> None:
             icon=":material/download:",
         )
         with st.popover("Restore the original" if row["bundled"] else "Delete", icon=":material/delete:"):
-            st.write("Drafts go; versions stay." if row["bundled"] else f"`{name}` goes; its versions stay.")
-            if st.button("Yes, do it", key=f"delete.{kind}.{name}"):
+            st.write(
+                "This deletes your draft and keeps the versions."
+                if row["bundled"]
+                else f"This deletes `{name}` and keeps its versions."
+            )
+            if st.button("Confirm", key=f"delete.{kind}.{name}"):
                 _tell(lambda: client.delete_document(kind, name))
     tags = st.multiselect(
         "Tags", sorted(row["tags"]), default=row["tags"], accept_new_options=True, key=f"tags.{kind}.{name}"
@@ -91,12 +95,12 @@ def _document(client: Client, kind: Any, row: Document) -> None:
         _tell(lambda: client.tag_document(kind, name, tags))
     versions = client.versions(kind, name)
     if versions:
-        st.caption("Versions, newest first; the editor compares and restores them.")
+        st.caption("Versions, newest first. Open the editor to compare and restore them.")
         kept = [
-            {"version": v["id"], "kept": datetime.fromtimestamp(v["created_at"], UTC), "note": v["note"]}
+            {"version": v["id"], "saved": datetime.fromtimestamp(v["created_at"], UTC), "note": v["note"]}
             for v in versions
         ]
-        st.dataframe(kept, hide_index=True, column_config={"kept": st.column_config.DatetimeColumn(format="distance")})
+        st.dataframe(kept, hide_index=True, column_config={"saved": st.column_config.DatetimeColumn(format="distance")})
 
 
 def _deployments(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Try what is deployed; which deployment is in the address."""
+"""The playground of one deployment, named in the address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def page() -> None:
 
 
 def chosen_deployment() -> str | None:
-    """That of the address, else the last one, else the first; None where there is none, and the page says so."""
+    """The deployment in the address, else the last one shown, else the first. Without deployments the page says so, and
+    this returns None."""
     try:
         found = [row["id"] for row in session.client().deployments()]
     except Unreachable as error:
@@ -24,8 +25,8 @@ def chosen_deployment() -> str | None:
         return None
     if not found:
         st.subheader("Nothing is deployed yet", anchor=False)
-        st.write("Open a graph and press **Deploy**, or start with one that runs here.")
-        st.page_link(session.page("start"), label="See the graphs", icon=":material/home:")
+        st.write("Open a graph and press **Deploy**, or deploy one of the graphs on the start page.")
+        st.page_link(session.page("start"), label="Go to the start page", icon=":material/home:")
         return None
     wanted = st.query_params.get("deployment") or st.session_state.get("deployment")
     chosen: str = wanted if wanted is not None and wanted in found else found[0]

@@ -1,4 +1,4 @@
-"""The first page: what there is to try, and the ways to a graph of one's own."""
+"""The start page: the graphs to try, and how to create or import one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROUTES = {
     "images.edits": "edits",
     "audio.speech": "speech",
 }
-"""OpenAI's, in words."""
+"""Short names of OpenAI's routes."""
 
 
 def page() -> None:
@@ -52,32 +52,32 @@ def page() -> None:
 
 
 def _is_lesson(entry: GalleryEntry) -> bool:
-    """No model at all: numbers to learn the rules with."""
+    """Whether the graph has no model, only numbers to learn the rules with."""
     return not entry["modalities_in"]
 
 
 def _own(client: Client, taken: set[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        # In a form the button sends what stands in the field; alone, the field is read once it has lost the focus.
+        # A form submits the text in its field; without one, the field is only read after it loses the focus.
         with st.popover("New graph", icon=":material/add:", type="primary"), st.form("new_graph", border=False):
             name = st.text_input("Name", placeholder="my_model", key="new_name")
-            if st.form_submit_button("Draw it"):
+            if st.form_submit_button("Create graph"):
                 _create(client, name, taken)
         with st.popover("Open a file", icon=":material/upload_file:"):
             dropped = st.file_uploader(
-                "A graph or placement as JSON, or a picture or sound saved from the playground",
+                "A graph or placement as JSON, or a picture or sound that was saved in the playground",
                 type=["json", "png", "wav"],
                 max_upload_size=imports.MAX_BYTES // 2**20,
             )
-            if dropped is not None and st.button("Add it to the library"):
+            if dropped is not None and st.button("Import"):
                 _import(client, dropped.getvalue(), taken)
 
 
 def _create(client: Client, name: str, taken: set[str]) -> None:
     if not NAME.match(name):
-        st.error("A name starts with a letter; letters, digits, `_` and `-` follow, 64 in all.")
+        st.error("A name starts with a letter and has at most 64 letters, digits, `_` and `-`.")
     elif name in taken:
-        st.error(f"There is a graph `{name}` already; choose another name.")
+        st.error(f"A graph `{name}` already exists; choose another name.")
     elif _save(client, "graph", name, {"format": "walkgraph/graph@1", "name": name}):
         open_graph(name)
 
@@ -123,10 +123,10 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) ->
 
 
 def _reached(client: Client, deployment: Deployment, routes: list[str]) -> None:
-    """Where it is called, to be copied, and by what else."""
+    """Show the address of the tasks to copy, and which OpenAI routes work."""
     st.code(f"{session.origin(client)}/v1/tasks/{deployment['id']}", language=None)
     if routes:
-        st.caption(f"also: OpenAI {', '.join(ROUTES.get(route, route) for route in routes)}")
+        st.caption(f"Also over the OpenAI API: {', '.join(ROUTES.get(route, route) for route in routes)}")
 
 
 def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
@@ -154,6 +154,6 @@ def open_graph(name: str) -> None:
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """`wanted`, or with the first number that makes it free."""
+    """`wanted`, with the lowest number appended that makes it unique if it is taken."""
     names = (wanted, *(f"{wanted[:60]}_{number}" for number in range(2, 1000)))
     return next(name for name in names if name not in taken)

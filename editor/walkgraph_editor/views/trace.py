@@ -1,4 +1,4 @@
-"""Watch what is deployed; which deployment is in the address."""
+"""The trace of one deployment, named in the address."""
 
 from __future__ import annotations
 
