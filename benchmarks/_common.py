@@ -1,4 +1,4 @@
-"""What benchmarks of the runtime share: rooflines, medians, tables, and a file that tells what was measured where."""
+"""Shared by benchmarks: rooflines, medians, tables, and a results file that says what was measured where."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class Budget:
         self.left_out: list[str] = []
 
     def allows(self, what: str) -> bool:
-        """Whether there is time left; what there was none for is told in the report."""
+        """True while there is time left; the report lists what was skipped."""
         if time.monotonic() < self._end:
             return True
         self.left_out.append(what)

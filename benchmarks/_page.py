@@ -1,6 +1,6 @@
-"""What a page that watches costs the service: a process of its own that takes every frame, decodes it, and keeps on.
+"""Stands for an open page: a separate process that reads and decodes every telemetry frame.
 
-python benchmarks/_page.py URL DEPLOYMENT < TOKEN      until its input ends; then prints what came, as JSON
+python benchmarks/_page.py URL DEPLOYMENT < TOKEN      runs until its input ends, then prints what it received as JSON
 """
 
 import json

@@ -39,7 +39,7 @@ LAYER_BYTES = 2 * sum(rows * depth for rows, depth, _ in CASES.values())
 ATTENTION: dict[int, Tuning] = {}
 """Robots -> how their attention is cut; the room's own where nothing is said."""
 PARTS = 32
-"""Of the squares that a product alone is given."""
+"""Number of partial sums of squares per row that a product timed alone is given."""
 _SHARED = 110 << 10
 """Bytes of shared memory that let two programs share a processor."""
 
@@ -84,7 +84,7 @@ class Expert:
         self.bounds = torch.tensor(spans, dtype=torch.int32, device=self.device)
 
     def _modulations(self, generator: torch.Generator) -> None:
-        """Of all times, as a table."""
+        """Makes the modulations of all times, as a table."""
         tables = []
         for _ in range(STEPS):
             made = []
@@ -199,7 +199,7 @@ class Alone:
         return worst
 
     def read(self) -> Tensor:
-        """What the product multiplies."""
+        """The operands of the product."""
         return self.inner if self.name in ("out", "down") else self.x
 
     def plain(self, weight: Tensor) -> Tensor:

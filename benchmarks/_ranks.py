@@ -26,7 +26,7 @@ CALL = 0.0005
 
 class Options(NamedTuple):
     address: str
-    """Of the telemetry's socket."""
+    """The address of the telemetry socket."""
     deployment: str
     """As packets name it."""
     level: str

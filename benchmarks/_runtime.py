@@ -63,7 +63,7 @@ def placed(graph: Graph, device: str, *, resident: bool = True, kv_bytes: int = 
 
 @dataclass
 class Taken:
-    """What came of a run; times in seconds of `time.perf_counter`."""
+    """The result of a run; times are seconds of `time.perf_counter`."""
 
     began: float
     ended: float = 0.0

@@ -1,4 +1,4 @@
-"""What benchmarks share: a service of their own, started by the plain command in its own home, and what they ran on."""
+"""Shared by benchmarks: a service started by the plain command in its own home, and a description of the machine."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What the benchmark of V-JEPA 2-AC's kernels times them on: paged rooms, and stacks of layers of full size."""
+"""Inputs of the benchmark of V-JEPA 2-AC's kernels: paged contexts, and stacks of full-size layers."""
 
 from __future__ import annotations
 

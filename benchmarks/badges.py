@@ -70,7 +70,7 @@ class Change(NamedTuple):
     """Seconds of the host's clock."""
     state: str
     number: int | None
-    """Of the call that it shows."""
+    """Number of the call that it shows."""
 
 
 Told = Sequence[tuple[str, int, float]]
@@ -139,7 +139,7 @@ def deploy(client: Client) -> None:
 
 
 def measure(browser: Browser, client: Client, folder: Path, level: str, rate: int, seconds: float) -> dict[str, float]:
-    """What -> how much of it, of a service with this home that has the graph deployed."""
+    """Measures a service with this home that has the graph deployed: name -> value."""
     pid = read_address(Settings(home=folder)).pid  # pyright: ignore[reportOptionalMemberAccess]
     played = {
         "address": sockets.address(folder / "d", SOCKET), "deployment": f"{NAME} {version(client)}", "level": level,
@@ -195,7 +195,7 @@ def clock_ahead(page: Page) -> float:
 
 
 def version(client: Client) -> str:
-    """Of the deployment, as its packets name it; a run is made, so that some come."""
+    """The version of the deployment, as its packets name it; makes a run, so that packets arrive."""
     for frame in client.telemetry(NAME):
         if frame is not None and frame["type"] == "welcome":
             client.start_run(NAME, WALK, {})
@@ -205,7 +205,7 @@ def version(client: Client) -> str:
 
 
 def play(played: Mapping[str, Any]) -> Told:
-    """What the ranks have told, once they have and all of it had time to be shown."""
+    """The reports of the ranks, once they are complete and had time to be shown."""
     command = [sys.executable, str(PLAYED)]
     done = subprocess.run(command, input=json.dumps(played), stdout=subprocess.PIPE, text=True, check=True)
     time.sleep(1.0)

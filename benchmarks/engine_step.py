@@ -64,7 +64,7 @@ class Model(NamedTuple):
     loop: str
     params: dict[str, Any]
     plain: dict[str, Any]
-    """Of a `plain` case, beside those."""
+    """Parameters of a `plain` case, in addition to these."""
     grain: int
 
 
@@ -169,8 +169,8 @@ def invariant(
 
 
 def step_bytes(config: DecoderSizes, device: str, case: Case, tokens: int) -> float:
-    """What a step must read at the middle of the decode: every weight once (of the table of embeddings a row where the
-    head is another), and the keys and values of every run."""
+    """The bytes that a step must read halfway through the decode: every weight once (only one row of the embeddings if
+    the head is a separate matrix), and the keys and values of every run."""
     heads = config.heads + 2 * config.kv_heads
     layer = config.width * config.head_dim * (heads + config.heads) + 3 * config.width * config.hidden
     weights = config.layers * layer + config.vocab * config.width

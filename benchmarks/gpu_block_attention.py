@@ -191,7 +191,7 @@ def per_graph(run: Run, calls: int = 4, rounds: int = 5) -> float:
 
 
 def placed(contexts: list[int]) -> dict[str, Any]:
-    """Of all layers of a 7B model."""
+    """Times placing the contexts of a batch, for all layers of a 7B model."""
     shape = CacheShape(layers=LAYERS, kv_heads=GROUPS, head_dim=WIDTH, dtype=torch.bfloat16)
     count = pages_for(max(contexts))
     pool = Pool(shape, count, torch.device("cuda"))

@@ -1,4 +1,4 @@
-"""What one flow step of BAGEL's backbone takes, and where its time goes: layers of full size as one graph, on one GPU.
+"""Measures one flow step of BAGEL's backbone and where its time goes: full-size layers as one CUDA graph, on one GPU.
 
     python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--fp8]
         [--variants beside,-1 ...] [--record] [--out flow.json] [--tiny]
@@ -140,7 +140,7 @@ class Bench:
         self.aim(given.side, list(islice(cycle(given.context), max(given.branches, len(given.context)))))
 
     def aim(self, side: int, contexts: Sequence[int]) -> None:
-        """What follows is of rows of `side` by `side` latents behind such contexts."""
+        """Sets what is measured next: rows of `side` by `side` latents behind these contexts."""
         self.side, self.cells, self.contexts = side, side**2, contexts
 
     def quantise(self) -> None:
@@ -149,7 +149,7 @@ class Bench:
             quantise(layer, GEN)
 
     def flops(self, contexts: Sequence[int]) -> float:
-        """Of the latents of rows behind such contexts."""
+        """Floating-point operations for the latents of rows behind these contexts."""
         llm, rows = self.llm, self.cells
         heads = llm.heads * llm.head_dim
         linears = llm.width * (2 * heads + 2 * llm.kv_heads * llm.head_dim) + 3 * llm.width * llm.hidden
@@ -206,7 +206,7 @@ class Bench:
         return ways if wanted is None else {name: way for name, way in ways.items() if name in wanted}
 
     def profile(self) -> tuple[Sequence[common.Row], Sequence[common.Row]]:
-        """Of one step of all branches together, launched one by one: its kernels, and their kinds."""
+        """The kernels of one step of all branches together, launched one by one, and their kinds."""
         from torch.profiler import ProfilerActivity, profile
 
         cuda = self.device.type == "cuda"
@@ -269,13 +269,13 @@ class Bench:
             yield {"what": name, "ms": ms, "TB/s": numbers * size / ms / 1e9}
 
     def gathered(self) -> Tensor:
-        """What attention gives the latents of several rows, as one matrix."""
+        """Attention of the latents of several rows, as one matrix."""
         if not hasattr(self, "_attended"):
             self._attended = self.normal(len(self.contexts), self.cells + EDGES, self.llm.heads * self.llm.head_dim)
         return self._attended[:, : self.cells].flatten(0, 1)
 
     def error(self) -> Mapping[str, float]:
-        """Of one row: the same layers' plain products, attention by torch."""
+        """The error of one row against the same layers with plain products and torch attention."""
         batch = self.batch(self.contexts[:1])
         found = FlowStep(self.model)(batch).ports["velocity"][0].flatten(0, 1)
         wanted = self.plain(batch)

@@ -1,4 +1,4 @@
-"""What eight-bit floats bring BAGEL's flow step, and what they cost: products of full size on one GPU, and errors.
+"""Measures the gain and the error of eight-bit floats in BAGEL's flow step: full-size products on one GPU.
 
     python benchmarks/gpu_fp8.py [--rows 4096 8192] [--layers 28] [--repeats 12] [--out fp8.json] [--check]
 
@@ -174,7 +174,7 @@ class Fp8Bench:
         yield {"small layers": "all", "relative": off(self.velocity(), self.flow_before)}
 
     def velocity(self) -> Tensor:
-        """Of latents that are the same every time."""
+        """The velocity of latents that are the same every time."""
         if not hasattr(self, "_batch"):
             self._batch = self.flow.batch(self.flow.contexts[:1])
         self._batch.params["time"].fill_(TIME)

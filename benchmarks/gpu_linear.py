@@ -137,7 +137,7 @@ def blocks(shape: Shape) -> list[tuple[int, int]]:
 
 
 def table_configs(shape: Shape, rows: int) -> Iterator[Config]:
-    """What serves these rows at present, apart from the previous launch and overlapped with it."""
+    """The configs that serve these rows now, without and with overlap with the previous launch."""
     for most, config in TABLE.get((shape.n, shape.k, shape.gated), {}).items():
         if (tile(most) == tile(rows) and most > 1) or most == rows:
             yield replace(config, pdl=0, prefetch=0)
@@ -145,7 +145,7 @@ def table_configs(shape: Shape, rows: int) -> Iterator[Config]:
 
 
 def variants(best: Config) -> Iterator[Config]:
-    """What the overlap with the previous kernel brings, around a config that is good already."""
+    """Variants of a good config that overlap with the previous kernel in other ways."""
     for prefetch, pdl in itertools.product((0, 32768 // best.n, 65536 // best.n), (1, 2)):
         yield replace(best, prefetch=prefetch, pdl=pdl)
     yield replace(best, prefetch=0, pdl=0)
@@ -461,7 +461,7 @@ def main() -> None:
 
 
 def decided(bench: Bench, rows: int, ranked: dict[tuple[str, int], Ranked]) -> tuple[Choice, dict[str, float]]:
-    """What a step of so many rows takes, and its microseconds beside those of other choices."""
+    """Times a step of this many rows, and compares its microseconds with those of other choices."""
     cases = {shape.name: ranked[shape.name, tile(rows)] for shape in bench.shapes}
     choice, step = bench.descend(rows, cases)
     times = {"with attention": step}

@@ -48,7 +48,7 @@ KINDS: tuple[Callable[[Any], bool], ...] = (
     lambda cut: not getattr(cut, "early", False) and not getattr(cut, "library", False),
     lambda cut: getattr(cut, "library", False),
 )
-"""Of cuts, the fastest alone of each of which is tried in whole steps."""
+"""Kinds of splits; the fastest of each kind, timed alone, is tried in whole steps."""
 Task = tuple[str, int, Cut | Tuning]
 Ranked = list[tuple[float, Any]]
 
@@ -294,7 +294,7 @@ class Sweep:
         self.failures: dict[str, str] = {}
 
     def left(self, share: float = 0.0) -> bool:
-        """Whether there is more time than this share of all."""
+        """True if more than this share of the time is left."""
         return time.monotonic() < self.end - share * self.seconds
 
     def compiled(self, tasks: Sequence[Task], reserve: float) -> list[Task]:
@@ -338,7 +338,7 @@ class Sweep:
 
 
 def prepared(robots: Sequence[int], pool: ProcessPoolExecutor) -> list[str]:
-    """What is used at present is compiled by all processes together."""
+    """Compiles the current kernels in all processes together."""
     tasks: list[Task] = []
     for count in robots:
         tuned = tuning(count, TOKENS, policy.HEADS, PROCESSORS)
@@ -425,7 +425,7 @@ def descended(sweep: Sweep, robots: int, found: dict[tuple[str, int], Ranked]) -
 
 
 def variants(cut: Cut | Tuning) -> list[Cut | Tuning]:
-    """What the overlap with the launches before and after brings."""
+    """Variants of a split that overlap with the previous and the next launch in other ways."""
     if isinstance(cut, Tuning):
         return [replace(cut, overlap=0), replace(cut, overlap=2)]
     if cut.library:

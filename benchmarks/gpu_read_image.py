@@ -114,7 +114,7 @@ def floor(config: BagelConfig, patches: int) -> dict[str, float]:
 
 
 def products(config: BagelConfig, rows: int) -> list[dict[str, Any]]:
-    """Of one layer: the time of each product, and its speed, of all rows at once and of so many."""
+    """The time and speed of each product of one layer, for all rows at once and for this many."""
     llm = config.llm
     heads = llm.heads * llm.head_dim
     shapes = {

@@ -187,7 +187,7 @@ def captured(work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
 
 
 def microseconds(works: list[Callable[[], Any]], repeats: int = 7) -> float:
-    """Of one of `works`, which are captured one after the other."""
+    """The time of one of `works`, which are captured one after the other."""
     graph, _ = captured(lambda: [work() for work in works])
     times: list[float] = []
     for _ in range(repeats + 1):
@@ -231,7 +231,7 @@ JOBS: list[tuple[int, torch.dtype, dict[str, float], bool]] = [
     *[(V, torch.bfloat16, how, True) for how in MODES.values()],
     *[(V, torch.bfloat16, MODES[mode], False) for mode in ("T", "T+top-p")],
 ]
-"""What the checks and timings compile."""
+"""The kernels that the checks and timings compile."""
 
 
 def warm(job: tuple[int, torch.dtype, dict[str, float], bool]) -> None:

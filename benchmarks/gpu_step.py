@@ -31,7 +31,7 @@ from walkgraph.models.orpheus.presets import ORPHEUS
 
 PAGE = 16
 GAIN = 0.998
-"""Of the time before: less is noise."""
+"""Share of the previous time; a smaller gain is noise."""
 
 
 class Step:
@@ -81,7 +81,7 @@ def captured(work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
 
 
 Change = tuple[str, Callable[[], None], Callable[[], None]]
-"""What it is, how it is made, how it is taken back."""
+"""Name, how to apply it, and how to undo it."""
 
 
 def attention_changes(batch: int, groups: int) -> Iterator[Change]:

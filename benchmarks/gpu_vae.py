@@ -130,7 +130,7 @@ def measure(plain: AutoEncoder, packed: PackedVae, side: int, seconds: float, *,
 
 
 def parts(seconds: float) -> list[dict[str, Any]]:
-    """Of a 1024 by 1024 picture, one layer each."""
+    """Times of single layers for a 1024 by 1024 picture."""
 
     def some(*shape: int) -> Tensor:
         return torch.randn(*shape, device=DEVICE, dtype=BF16)

@@ -1,4 +1,4 @@
-"""What V-JEPA 2-AC takes on one GPU: pictures encoded, frames predicted, rollouts and rounds of planning.
+"""Measures V-JEPA 2-AC on one GPU: encoding pictures, predicting frames, rollouts and rounds of planning.
 
     python benchmarks/gpu_vjepa2.py [--only PART ...] [--out FILE] [--check]
 

@@ -1,5 +1,5 @@
-"""What a step of V-JEPA 2-AC's predictor and of its encoder takes on one GPU, layers of full size as one graph, and
-which cuts of their attention are fastest.
+"""Measures a step of V-JEPA 2-AC's predictor and encoder on one GPU, with full-size layers as one CUDA graph, and finds
+the fastest splits of their attention.
 
     python benchmarks/gpu_world.py [--parts check sweep stacks library] [--rollouts 1 8 400]
         [--seconds 200] [--out world.json]
@@ -138,7 +138,7 @@ def block_checks() -> Iterator[common.Row]:
 
 
 def told(cut: Any) -> str:
-    """What of a cut isn't as ever."""
+    """The settings of a split that differ from the default."""
     given, ever = asdict(cut), asdict(type(cut)(m=0))
     return " ".join(f"{name}{int(value)}" for name, value in given.items() if value != ever[name])
 
@@ -163,7 +163,7 @@ class Compilers:
 
 
 def compiled(context: int, cut: Any) -> str | None:
-    """What is wrong with a cut; None where it ran."""
+    """The fault of a split; None if it ran."""
     try:
         with torch.inference_mode():
             attention_work(1, context, 1)(cut)[0]()
@@ -293,7 +293,7 @@ class Attentions:
 
     @staticmethod
     def use(found: list[Found]) -> None:
-        """Of every batch, the cut that loses least over its contexts."""
+        """Uses, for every batch, the split that loses least over its contexts."""
         from walkgraph.layers.kernels.paged_blocks import CUTS
 
         for batch in dict.fromkeys(one.case[0] for one in found):

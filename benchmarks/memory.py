@@ -1,5 +1,5 @@
-"""Whether a service keeps growing: memory of service, conductor and worker while runs are begun and cancelled, and
-under an overload, on the CPU.
+"""Checks whether a service keeps growing: memory of service, conductor and worker while runs start and are cancelled,
+and under overload, on the CPU.
 
     python benchmarks/memory.py [--warm 400] [--cancels 2400] [--waves 8] [--wave 400] [--out FILE] [--check]
     python benchmarks/memory.py --plateau [--steps 16] [--seconds 12] --out FILE
@@ -35,9 +35,9 @@ from walkgraph.settings import Settings
 RESULTS = ROOT / "benchmarks" / "results" / "memory.json"
 CLIENTS = 16
 LONG = 24
-"""Of so many runs one is cancelled after its first output, the others at once or once they are accepted."""
+"""One of this many runs is cancelled after its first output, the others at once or when they are accepted."""
 SAMPLES = 12
-"""Of a phase."""
+"""Number of samples in a phase."""
 BODY = {"inputs": {"prompt": "a red circle left of a blue square"}, "params": {"steps": 6}}
 
 
@@ -104,7 +104,7 @@ class Here:
         self._begun = self._refused = 0
 
     def phase(self, step: Any, count: int) -> list[Row]:
-        """What stands after each step."""
+        """The resources after each step."""
         rows = [self._row()]
         for _ in range(count):
             step()

@@ -1,4 +1,4 @@
-"""What the runtime itself costs: loops of steps that do nothing, on each device at hand.
+"""Measures the cost of the runtime itself: loops of empty steps, on each available device.
 
     python benchmarks/noop_loop.py [--devices cpu cuda:0] [--budget 60] [--no-http] [--out FILE] [--check]
 
@@ -129,7 +129,7 @@ def measured(together: Together, task: str, sizes: Sizes, budget: Budget, what: 
 
 
 def walks(together: Together, sizes: Sizes, budget: Budget) -> list[Row]:
-    """What each of eight more Walks costs."""
+    """The cost of each of eight more Walks."""
     rows: list[Row] = []
     for runs in sizes.batches:
         if not budget.allows(f"walks at batch {runs}"):
@@ -199,7 +199,7 @@ def _remotely(url: str, token: str, deployment: str) -> Together:
 
 
 def _number(value: Any) -> int:
-    """Of an output as JSON has it: a number, or a tensor of one."""
+    """The number in a JSON output: a number, or a tensor with one."""
     while isinstance(value, dict):
         value = next(value[key] for key in ("value", "values", "data") if key in value)
     return _number(value[0]) if isinstance(value, Sequence) and not isinstance(value, str) else int(value)

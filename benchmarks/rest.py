@@ -1,4 +1,4 @@
-"""What a request's way costs: a task of nothing by REST, and values that stream, on two cores shared with the client.
+"""Measures the cost of a request: an empty task over REST, and streamed values, on two cores shared with the client.
 
     python benchmarks/rest.py [--connections 64] [--seconds 10] [--streams 32] [--tokens 1000] [--out FILE] [--check]
 
@@ -36,7 +36,7 @@ NAME = "nothing"
 PACE = 100
 """Values a second for each client."""
 SIDE = 8
-"""Of the matrices that a loop is paced by: so small that one thread makes their products."""
+"""Size of the matrices that pace a loop; small enough for one thread."""
 MOST_WORK = 10_000
 GRAPH: Mapping[str, Any] = {
     "format": "walkgraph/graph@1",

@@ -53,7 +53,7 @@ class Model(NamedTuple):
     full: str
     tiny: str
     side: int
-    """Of its pictures, in pixels."""
+    """Side of its pictures in pixels."""
     tiny_side: int
     """To which the tiny one's are brought; 0: as those of the full one."""
 
@@ -220,7 +220,7 @@ async def _observed(socket: ClientConnection, body: Mapping[str, Any]) -> Any:
 
 
 async def _events(socket: ClientConnection, body: Mapping[str, Any]) -> AsyncIterator[tuple[str, float, str]]:
-    """What the client did and was told, seconds since 1970, and the run."""
+    """The client's actions and events, in seconds since 1970, and the run."""
     yield "client: sends", time.time(), ""
     await socket.send(json.dumps(body))
     name = ""

@@ -250,7 +250,7 @@ class Watch:
 
 
 def _fields(pid: int) -> Sequence[str]:
-    """Of the main thread, from its state on."""
+    """The fields of the main thread's stat, from its state on."""
     return Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
 
 

@@ -1,4 +1,4 @@
-"""What watching costs: runs that decode together with telemetry off, in summary and in full, and beside readers that
+"""Measures the cost of telemetry: runs that decode together at `off`, `summary` and `full`, and next to readers that
 take nothing.
 
     python benchmarks/telemetry.py [--clients 32] [--tokens 1000] [--rounds 8] [--stalled 50]
@@ -126,7 +126,7 @@ class Asker:
 
 
 class Control:
-    """What the page does besides: it sets the level, and asks for traces."""
+    """The other requests of the page: it sets the level, and fetches traces."""
 
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"}
@@ -144,7 +144,7 @@ class Control:
         self._http.put(path, json={"level": level}).raise_for_status()
 
     def trace(self) -> Mapping[str, Any]:
-        """Of the newest run."""
+        """The trace of the newest run."""
         newest = self._http.get("/api/v1/runs", params={"deployment": NAME, "limit": 1}).raise_for_status().json()[0]
         return self._http.get(f"/api/v1/runs/{newest['id']}/trace").raise_for_status().json()
 

@@ -1,4 +1,4 @@
-"""What telling of a step costs a worker's processor: microseconds, the packets encoded, at each level of telemetry.
+"""Measures a worker's CPU time to report a step: microseconds, including encoding, at each telemetry level.
 
     python benchmarks/telling.py [--runs 32] [--steps 3000] [--out FILE] [--check]
 
@@ -38,7 +38,7 @@ ROUNDS = 5
 HERE: dict[LoopKey, LoopRun] = {}
 """Loops in slots."""
 Step = Callable[[float], Sequence[Forwarded | Stepped]]
-"""What an engine tells of a step that ends then."""
+"""The engine's report of a step that ends then."""
 
 
 class Idle:

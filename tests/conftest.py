@@ -1,8 +1,8 @@
-"""What every tier shares: a test's tier is the folder it lies in, and torch stays on one thread.
+"""Shared by all tiers: the folder of a test determines its tier, and torch uses one thread.
 
-Run in several processes (`-n`), files that share a service, or a page's browser, are one group, which stays in one
-process. The groups come first, those that take longest before the others, and each quick file is a group by itself
-that fills what time is left. No test counts on having the machine to itself.
+With several processes (`-n`), files that share a service or a browser form a group that runs in one process. The
+groups run first, longest first; each quick file is a group by itself and fills the remaining time. No test relies on
+having the machine to itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the command line, the client, the catalogue of components and the graph's schema say of themselves."""
+"""Documents the command line, the client, the catalogue of components and the graph's schema from the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service takes and answers, out of the service itself: nothing is started, and torch stays out."""
+"""Documents the service's requests and answers from the service itself, without starting it or importing torch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TAGS = {
     "health": "Health",
     "metrics": "Metrics",
 }
-"""Of the OpenAPI document, in the order of the page."""
+"""Tags of the OpenAPI document and their titles, in the order of the page."""
 
 
 @functools.cache

@@ -40,7 +40,7 @@ def anchor(*words: str) -> str:
 
 
 def documented(path: Path) -> dict[str, str]:
-    """What stands below the assignments of a module and of its classes: name, or `Class.name`, to text."""
+    """Reads the docstrings below the assignments of a module and its classes: name or `Class.name` -> text."""
     found: dict[str, str] = {}
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:

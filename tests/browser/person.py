@@ -1,4 +1,4 @@
-"""What a person does in the studio: looks, clicks, types, drags. Nothing here reaches behind the page."""
+"""The actions of a person in the studio: look, click, type, drag. Nothing here reaches behind the page."""
 
 from __future__ import annotations
 

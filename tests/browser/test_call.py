@@ -1,4 +1,4 @@
-"""What "Call it from your code" shows runs as it stands; and where a deployment says how it is called."""
+"""The snippets of "Call it from your code" run unchanged, and the pages of a deployment show how to call it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def shown(person: Person, dialog: Locator, tab: str, folder: Path) -> str:
 
 
 def run_all(texts: dict[str, str], place: Path, running: Service) -> dict[str, str]:
-    """What each prints, side by side. None may fail, or needs more than the service's own folder."""
+    """The output of each snippet, run in parallel. None may fail or need more than the service's folder."""
     known = {key: value for key, value in os.environ.items() if not key.startswith(("WALKGRAPH_", "OPENAI_"))}
     environment = {**known, "HOME": str(place.parent / "me"), "PATH": f"{Path(sys.executable).parent}:{known['PATH']}"}
     begun = {tab: started(tab, text, place / tab, environment) for tab, text in texts.items()}

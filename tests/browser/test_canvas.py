@@ -1,4 +1,4 @@
-"""What hands do on the canvas, judged by the document that comes of it."""
+"""Actions on the canvas, judged by the resulting document."""
 
 from __future__ import annotations
 

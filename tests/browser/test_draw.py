@@ -126,7 +126,7 @@ def draw_wires(person: Person) -> None:
 
 
 def is_the_original(person: Person, original: dict[str, Any]) -> None:
-    """What was drawn is what the graph has, but for its preview; the service finds no fault in it."""
+    """The drawn Walk equals the one in the graph, except for its preview; the service reports no problem."""
     wanted = copy.deepcopy(original["walks"]["image_gen_cfg"])
     wanted["body"][1]["body"].pop()
     edges = {edge for edge in map(link, wanted["edges"]) if "preview" not in " ".join(edge)}

@@ -80,7 +80,7 @@ def test_somebody_elses_save_is_not_overwritten(person: Person) -> None:
 
 
 def test_changes_in_different_places_of_the_library_are_no_conflict(person: Person) -> None:
-    """What only they changed is taken over; what is one's own can be undone, also in the page that is opened again."""
+    """Others' changes are adopted without conflict; own changes can be undone, also after the page is reopened."""
     person.copied(GRAPH, "follows")
     person.open("follows")
     behind(person, "follows", "Theirs")

@@ -122,7 +122,7 @@ def line_of(person: Person, run: str) -> Locator:
 
 
 def exported(person: Person, name: str) -> dict[str, Any]:
-    """What is downloaded of the run that is shown."""
+    """Returns the download of the shown run."""
     with person.page.expect_download() as saved:
         person.page.get_by_role("button", name="Export").click()
         person.page.get_by_role("menuitem", name=re.compile(name)).click()

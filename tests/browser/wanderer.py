@@ -90,7 +90,7 @@ class Wanderer:
         self.done: Counter[str] = Counter()
         """Gestures that changed the document, by name."""
         self.story: list[str] = []
-        """What was done, in order."""
+        """The actions so far, in order."""
         self._random = random.Random(seed)
         self._count = 0
         self._gestures: dict[str, tuple[int, Callable[[], object]]] = {
@@ -122,11 +122,11 @@ class Wanderer:
 
     @property
     def document(self) -> Document:
-        """What the page must show now."""
+        """The document that the page must show now."""
         return self._history[self._at].document
 
     def shown(self) -> Document:
-        """What the page shows, from its Code panel."""
+        """The document that the page shows, read from its Code panel."""
         return json.loads(self.page.locator(".wg-code .wg-source").text_content() or "")
 
     def wander(self) -> str:
@@ -197,7 +197,7 @@ class Wanderer:
     # ── gestures ────────────────────────────────────────────────────────────────────────────────
 
     def _scene(self, wanted: str = "nodes") -> dict[str, list[Any]]:
-        """What is in sight and can be pressed; all of the canvas, where that is nothing."""
+        """The visible controls; the whole canvas if there are none."""
         board = self.page.locator(".wg-board")
         found = board.evaluate(SCENE, [wanted, STILL_MS])
         if not found["spots"] or not found["nodes"]:

@@ -1,4 +1,4 @@
-"""What source may not contain, found in the syntax tree. Each rule has a planted violation in `test_source.py`."""
+"""Finds forbidden code in the syntax tree. Each rule has a planted violation in `test_source.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in containers names settings, files and metrics that there are."""
+"""The files for containers name only settings, files and metrics that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README and CONTRIBUTING point at is there."""
+"""The files that README and CONTRIBUTING name exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the repository may say, and that its locks hold what its packages ask for."""
+"""The repository contains no forbidden words, and its locks match the requirements of its packages."""
 
 from __future__ import annotations
 

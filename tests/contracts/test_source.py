@@ -1,4 +1,4 @@
-"""What source may not contain: one gate over both packages, and a planted violation for every rule."""
+"""Forbidden code: one gate over both packages, and a planted violation for every rule."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_the_glossary_names_every_folder_of_the_runtime(package: Path, repositor
 
 
 def says(path: Path, word: str) -> bool:
-    """Whether a file has a word: in its name, in its text or in a name there."""
+    """Returns True if a file contains a word in its name, in its text or in an identifier."""
     text = f"{path.stem}\n{path.read_text()}".casefold()
     plain = word.casefold().replace("-", " ")
     return any(form in text for form in (plain, plain.replace(" ", "_"), plain.replace(" ", "")))

@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGES = ("engine", "worker", "placement", "conductor")
 """Those that speak of one another's things: a word means one thing in all of them."""
 ROLES = frozenset({"core", "loop", "events", "process", "serve", "__init__"})
-"""What a file is for its process or package; each may have one."""
+"""File names that state a role; each process or package may have one of each."""
 RETIRED = frozenset(
     "rider riders riding room rooms party parties way ways fold folded folding hands bell lane lanes crossing".split()
 )

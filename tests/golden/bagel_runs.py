@@ -55,7 +55,7 @@ def deployed(
 
 @dataclass
 class Seen:
-    """What the last nodes before a client were given, by run: latents, and tokens."""
+    """The inputs of the last nodes before a client, by run: latents and tokens."""
 
     latents: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
     tokens: dict[str, list[int]] = field(default_factory=dict[str, list[int]])

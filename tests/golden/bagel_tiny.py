@@ -188,7 +188,7 @@ def noise(height: int, width: int, seed: int) -> Tensor:
 
 @cache
 def answers(model: Model = TINY) -> dict[str, np.ndarray]:
-    """What the published code gave."""
+    """The results of the published code."""
     with np.load(model.file) as file:
         return dict(file)
 

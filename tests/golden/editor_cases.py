@@ -1,4 +1,4 @@
-"""What the editor must derive exactly as the backend does: routes of Walks, which types fit, how documents are written.
+"""Cases that the editor must derive exactly like the backend: routes of Walks, matching types, written documents.
 
 python -m tests.golden.editor_cases
 """

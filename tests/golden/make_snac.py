@@ -60,7 +60,7 @@ def drawn(name: str, tensor: Tensor) -> Tensor:
 
 
 def silent(module: nn.Module, x: Tensor, noises: list[Tensor]) -> Tensor:
-    """What the block makes with noise of ours, or without any; called once for each stage, in turn."""
+    """The block's output with our noise or without noise; called once for each stage, in order."""
     if not noises:
         return x
     [noise] = [noise for noise in noises if noise.shape[-1] == x.shape[-1]]

@@ -84,7 +84,7 @@ def noise(row: int) -> Tensor:
 
 @cache
 def answers() -> dict[str, np.ndarray]:
-    """What the published code gave."""
+    """The results of the published code."""
     with np.load(FILE) as file:
         return dict(file)
 

@@ -1,4 +1,4 @@
-"""What the picture nodes of bundled graphs make of pictures, with the parameters that the graphs give them."""
+"""The outputs of the bundled graphs' picture nodes, with the parameters from the graphs."""
 
 import io
 import json

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.support.serving import service
 
 REQUESTS = 5
-"""What timing decides runs in some of them, the way in each. What timers call is left out (`traced`)."""
+"""Functions that depend on timing run in some of them, the others in all. Timers are excluded (`traced`)."""
 SETTLED_SECONDS = 0.2
 """From the answer to the end of what follows from the request; below the time after which ranks are pinged."""
 STEPS = 20

@@ -13,7 +13,7 @@ from tests.golden.compare.table import Case, told
 
 FOLDER = Path(__file__).parent / "compare"
 MODULES = {name: importlib.import_module(f"tests.golden.compare.{name}") for name in FAMILIES}
-"""What they name of ours is found here; the published code is imported once they are asked."""
+"""Our names exist; the published code is imported only when it is needed."""
 HALF = torch.tensor([1.0, -4.0, 2.0])
 
 

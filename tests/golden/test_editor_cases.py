@@ -1,4 +1,4 @@
-"""What the editor's own tests compare with is what the backend derives today."""
+"""The stored cases of the editor's tests equal the backend's current results."""
 
 import json
 

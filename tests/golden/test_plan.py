@@ -1,4 +1,4 @@
-"""What `walkgraph plan` prints, held as text."""
+"""The output of `walkgraph plan`, compared as text."""
 
 from pathlib import Path
 

@@ -70,7 +70,7 @@ transform draws at random which one it leaves out."""
 CAMERAS = {"hd": (1280, 720), "full": (1920, 1080), "vga": (640, 480), "upright": (270, 481), "tiny": (11, 6)}
 """Likewise, for the published side of a picture."""
 PUBLISHED_SIDE, TOLD = 256, 19
-"""Of the latter's pixels, every so many rows and columns have answers."""
+"""Only every n-th row and column of its pixels has stored answers."""
 
 
 def shot(width: int, height: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What may happen in the process while a graph is captured."""
+"""Events that can happen in the process while a CUDA graph is captured."""
 
 import gc
 

@@ -136,7 +136,7 @@ def test_launches_that_queue_up_follow_each_other(watch: Stopwatch) -> None:
 
 
 def timings(here: Engine) -> tuple[list[Timing], list[Timing]]:
-    """Of the batches and of the launches while five runs are in loops and five others' prompts are read."""
+    """The timings of batches and launches while five runs are in loops and five prompts are read."""
     batches: list[Timing] = []
     launches: list[Timing] = []
     tokens = prefilled(here, RUNS)

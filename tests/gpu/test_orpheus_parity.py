@@ -119,7 +119,7 @@ def test_a_captured_step_speaks_what_an_eager_one_speaks(rows: int, pad: int) ->
 
 
 def alone(backbone: Backbone, batch: StepBatch, row: int) -> int:
-    """What the batch's row says in a batch of its own."""
+    """The result of a row of the batch when it runs in its own batch."""
 
     def one(value: Tensor) -> Tensor:
         return value[row : row + 1]

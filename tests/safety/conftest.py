@@ -1,4 +1,4 @@
-"""What tests of several rows share: a service with two deployments, which each of them leaves as it was."""
+"""A service with two deployments, shared by the tests of several rows; each test leaves it unchanged."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 
 
 def about(row: str) -> dict[str, str]:
-    """What was run, when, on which commit and machine."""
+    """The tests that were run, when, and on which commit and machine."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "command": f"./dev safety {row}",
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def green(measured: dict[str, Any]) -> bool:
-    """Whether a row has tests, all pass, and every figure is within its bar."""
+    """True if a row has tests, all pass, and every figure is within its limit."""
     tests, figures = measured["tests"], measured["figures"]
     return bool(tests) and all(one["passed"] for one in tests) and all(one["within"] for one in figures)
 

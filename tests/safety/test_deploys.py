@@ -63,7 +63,7 @@ class Storm:
             self.faults.append(error)
 
     def may_be(self, name: str, *, deployed: bool) -> bool:
-        """Whether an operation that no other one followed left it so."""
+        """True if an operation without a successor left it in this state."""
         done = [one for one in self.done if one.name == name]
         last = max((one.began for one in done), default=0.0)
         return any(one.deployed == deployed for one in done if one.ended >= last) if done else not deployed

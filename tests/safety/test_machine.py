@@ -1,4 +1,4 @@
-"""What the machine does to processes: no more open files, signals in calls, clocks that jump, full pipes."""
+"""Effects of the machine on processes: no more open files, signals during calls, clock jumps, full pipes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.safety.plugin import Figure, Scale
 
 PACKAGES = ("backend/walkgraph", "editor/walkgraph_editor")
 AGAIN = ("tests/system/test_service.py", "tests/system/test_deployment.py", "tests/system/test_drain.py")
-"""What starts processes of the product and attacks, kills or asks them."""
+"""The tests that start processes of the product and attack, kill or query them."""
 
 
 @pytest.mark.safety("S14")

@@ -1,4 +1,4 @@
-"""What a reader of Chrome's trace format would choke on."""
+"""Finds faults that a reader of Chrome's trace format would reject."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Event = dict[str, Any]
 
 
 def faults(events: list[Event]) -> list[str]:
-    """What a reader of the file would choke on."""
+    """Returns the faults that a reader of the file would reject."""
     found: list[str] = []
     threads: dict[tuple[int, int], list[Event]] = defaultdict(list)
     for event in events:

@@ -37,7 +37,7 @@ POOL = m.PoolSize(states=("main", "copy", "kept"), pages=PAGES, page_tokens=16, 
 
 @dataclass
 class FakeGate:
-    """Of one run on one rank: what it holds is told whenever it changes while it isn't open."""
+    """The gate of one run on one rank. While it is closed, it reports every change of what it holds."""
 
     open: bool = True
     through: bool = False

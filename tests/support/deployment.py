@@ -47,12 +47,12 @@ def plan_named(name: str, ranks: int = 2) -> tuple[Graph, Plan]:
 
 
 class Deployment:
-    """What a client sees of one: statuses, outputs by run, ends by run."""
+    """A client's view of a deployment: statuses, outputs by run, ends by run."""
 
     def __init__(self) -> None:
         self.process: DeploymentProcess
         self.directory: Path
-        """Of its sockets."""
+        """The folder of its sockets."""
         self.messages: list[m.FromConductor] = []
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.finished: dict[str, m.Finished] = {}
@@ -183,7 +183,7 @@ def children(pid: int) -> list[int]:
 
 
 class Still:
-    """Whether processes do nothing: none of their main threads has run since the last few calls."""
+    """Detects idle processes: none of their main threads has run during the last few calls."""
 
     CALLS = 20
 

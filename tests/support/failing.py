@@ -49,7 +49,7 @@ from walkgraph.worker.observe import work_telemetry
 LONGEST = 60.0
 """Seconds for what takes one or two on an idle machine."""
 TYPED = {"worker_lost", "out_of_memory", "node_error", "stalled", "overloaded", "stream_error", "deadline_exceeded"}
-"""What a fault may end a request with."""
+"""The errors with which a fault may end a request."""
 SOUND = Fault(process="conductor", point="send", number=0)
 """None fails; passages are counted."""
 LIMITS = Limits(backoff_first=0.02, backoff_last=0.1)
@@ -58,7 +58,7 @@ TRIES = 8
 
 
 class Case:
-    """What is deployed, and asked."""
+    """The deployment and its requests."""
 
     def __init__(
         self, graph: Graph, plan: Plan, task: str, params: Mapping[str, Any], inputs: Mapping[str, Any]
@@ -224,9 +224,9 @@ def free(gauge: t.RankGauge) -> bool:
 
 class Played(NamedTuple):
     first: str
-    """What the first request that did not end as without the fault came to; the golden digest where all did."""
+    """The end of the first request that differs from the run without the fault; the golden digest if none differs."""
     lines: list[str]
-    """Of the record."""
+    """The lines of the record."""
     files: Counter[str]
     wrong: list[str]
 

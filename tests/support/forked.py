@@ -184,7 +184,7 @@ class Service:
         return self.finished[run].error
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Of what it says, or of its processes."""
+        """Waits until `holds` is true of its messages or its processes."""
         end = time.monotonic() + LONGEST
         while not holds():
             if time.monotonic() > end:
@@ -246,7 +246,7 @@ def held() -> None:
 
 
 def stalled() -> None:
-    """What a worker has lost ends its run, and no other: neither one that computes for long nor those after it."""
+    """A message that a worker loses ends only its run: not one that computes for long, nor later ones."""
     with tempfile.TemporaryDirectory(prefix="wg") as folder:
         service = Service(Path(folder) / "d", losing=True)
         try:

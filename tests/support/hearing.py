@@ -1,4 +1,4 @@
-"""What the processes of a deployment tell: their latest gauges, and samples of what is looked at."""
+"""Receives telemetry of a deployment's processes: the latest gauges, and samples of tapped values."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Reader:
         return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), raw
 
     def total(self, ticket: Any) -> float:
-        """Of a tensor, by work that is launched at once behind the copy."""
+        """The sum of a tensor, computed by work that is launched directly behind the copy."""
         return float(self._asked.get(ticket).double().sum())
 
     def taken(self, ticket: Any) -> bool:

@@ -41,7 +41,7 @@ def deployment(name: str) -> Deployment:
 
 
 def killed(url: str, at: int) -> list[str] | None:
-    """What a process was told is written when it was killed before its statement `at`; None where it had ended."""
+    """The acknowledged writes of a process that was killed before its statement `at`; None if it had ended."""
     reader, writer = os.pipe()
 
     def work() -> None:
@@ -76,7 +76,7 @@ def void(_: object) -> None:
 
 
 def found(url: str) -> Sequence[str]:
-    """What is there once it is opened again: names, `+` where changed, `!` where deployed."""
+    """The contents after the store is opened again: names, with `+` if changed and `!` if deployed."""
     store = opened(url)
     rows = {row.name: row.text for row in store.read_now(queries.list_documents, "graph")}
     deployed = {row.id: row.graph_text for row in store.read_now(queries.list_deployments)}

@@ -56,7 +56,7 @@ class _Run:
                 return
 
     def env(self, loop: int, at: Vector) -> dict[str, int]:
-        """What is around a loop, for its `times`."""
+        """The indices of the loops around a loop, for its `times`."""
         names: list[str] = []
         parent = self.walk.loops[loop].parent
         while parent >= 0:

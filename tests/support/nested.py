@@ -138,7 +138,7 @@ def plan(kv_bytes: int = 1 << 17, capacity: str | None = None) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Nested:
-    """What one run's loop is made of."""
+    """The parts of one run's loop."""
 
     times: int
     n: int
@@ -149,7 +149,7 @@ class Nested:
     s: Sequence[float]
     context: Sequence[float]
     looks: Sequence[Sequence[bool]]
-    """Whether `read` is called, for each outer and inner iteration."""
+    """True where `read` is called, by outer and inner iteration."""
     notes: Sequence[Sequence[bool]]
     main: Sequence[float] = field(default=())
 

@@ -65,7 +65,7 @@ def sources(notebook: Any) -> str:
 
 
 def kinds(notebook: Any) -> list[list[str]]:
-    """What each cell of code showed: its streams, and the media types of its values."""
+    """The outputs of each code cell: its streams, and the media types of its values."""
     return [
         [
             output.get("name") or ", ".join(sorted(output.get("data", {}))) or output.output_type

@@ -38,7 +38,7 @@ def main(source: str, target: str) -> None:
 
 
 def run(block: dict[str, Any], names: dict[str, Any]) -> str:
-    """What one block printed; `names` are those of its page so far."""
+    """Runs one block and returns its output; `names` are the variables of its page so far."""
     if block["file"] is not None:
         Path(block["file"]).parent.mkdir(parents=True, exist_ok=True)
         Path(block["file"]).write_text(block["code"])

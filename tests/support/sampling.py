@@ -1,4 +1,4 @@
-"""What the processes of a service hold, second by second, and whether it grows."""
+"""Samples the resources of a service's processes every second, and checks whether they grow."""
 
 from __future__ import annotations
 

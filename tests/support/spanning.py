@@ -74,7 +74,7 @@ class Node:
 
     @property
     def peers_here(self) -> LoopPeers:
-        """What its engine has of its peers."""
+        """Its engine's view of its peers."""
         peers = self.engine.loops.admission.peers
         assert isinstance(peers, LoopPeers)
         return peers

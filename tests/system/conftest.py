@@ -1,4 +1,4 @@
-"""What several files of this tier share."""
+"""Fixtures for several files of this tier."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_a_replay_is_the_same_run_and_another_seed_is_not(client: Client) -> Non
 
 @pytest.mark.parametrize("deployment", ["whole", "one"])
 def test_a_run_is_replayed_on_another_placement(client: Client, deployment: str) -> None:
-    """Of two ranks or one: a rank's sums don't depend on how many share the cores."""
+    """With two ranks or one, a rank's sums don't depend on the number of ranks that share the cores."""
     followed = Followed(client)
     first = client.start_run("shapes", "text_to_image", {**PROMPT, "record": True})["id"]
     followed.ended(first)

@@ -1,4 +1,4 @@
-"""What a run over three ranks leaves for others' tools: a file for Perfetto, spans at a collector, Prometheus' text."""
+"""A run over three ranks, exported for other tools: a Perfetto file, spans at a collector, Prometheus' text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from walkgraph.telemetry import traceparent
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 KINDS = ("call", "launch")
 SECONDS = 3.0
-"""Of the run that is looked into, at least: what the client's clock has besides is then small against a SHARE of it."""
+"""Minimum duration of the examined run, so that the client's overhead is small compared with a SHARE of it."""
 SHARE = 0.02
 FEW_STEPS, MOST_STEPS = 20, 200
 ATTEMPTS = 10
@@ -64,7 +64,7 @@ class Ran:
     spans: Spans
     seconds: float = 0.0
     results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Of all its client's runs; it is the last one."""
+    """Results of all its client's runs; this run is the last."""
     answered: str = ""
     """`traceparent`."""
     trace: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -72,7 +72,7 @@ class Ran:
     perfetto: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     path: str = ""
     body: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the collector was sent."""
+    """The body that the collector received."""
 
     @property
     def result(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a deployment holds is told by its ranks themselves: after every kill and cancel all of it is free again."""
+"""Ranks report the resources that they hold; after every kill and cancel all of them are free again."""
 
 import asyncio
 import os

@@ -27,7 +27,7 @@ CASES = 1000
 """Over HTTP; `check` alone judges thousands of others."""
 USED_CASES = 60
 MOST_SECONDS = 0.2
-"""Of a processor that others use too; most take a hundredth of it."""
+"""Seconds of CPU time on a shared processor; most requests take a hundredth of it."""
 STRICT_SECONDS = 0.05
 """At the long scale, which has the machine to itself."""
 STRANGE: tuple[Any, ...] = (

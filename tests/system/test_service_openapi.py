@@ -41,7 +41,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Running]:
 
 @dataclass
 class Storm:
-    """What was answered, and what of it was wrong."""
+    """The answers, and their faults."""
 
     published: dict[str, Published]
     answered: defaultdict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
@@ -97,7 +97,7 @@ async def send(service: Running, storm: Storm, known: Known, case: Case) -> None
 
 
 async def refused(service: Running, storm: Storm) -> None:
-    """Of every operation: by strangers, and of strange hosts."""
+    """Requests to every operation without a token, and to foreign hosts."""
     for label in storm.published:
         method, path = label.split(" ")
         path = path.replace("{run}", "0" * 32).replace("{", "").replace("}", "")

@@ -24,7 +24,7 @@ from walkgraph.settings import Settings
 from walkgraph.store.session import Store
 
 SOCKETS = 800
-"""Of tasks: each takes one request."""
+"""Number of sockets of tasks; each takes one request."""
 TURNS = 120
 """Sockets that take many messages, of each kind."""
 MESSAGES = 25

@@ -142,7 +142,7 @@ def test_what_was_acknowledged_survives_the_servers_kill(fragile: PostgreSQL) ->
 
 
 def _killed(url: str, writes: int, kill: Callable[[subprocess.Popen[str]], None]) -> list[int]:
-    """What a process had heard to be written when something was killed."""
+    """The writes that a process had acknowledged when something was killed."""
     command = [sys.executable, "-c", WRITER, url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as writer:
         assert writer.stdout is not None

@@ -42,7 +42,7 @@ _REQUESTS = {"three cameras": (True, True, True), "two cameras": (True, False, T
 
 
 class _Whatever:
-    """What a module of training holds that is named here, and never used."""
+    """Stands for a name in a training module that is imported but never used."""
 
     def __class_getitem__(cls, _of: Any) -> Any:
         return Any

@@ -25,8 +25,8 @@ class Case(NamedTuple):
 
     @property
     def off(self) -> float:
-        """Of whole numbers the share that differs; else the largest difference over the largest wanted number.
-        Infinite where shapes differ, or a number is none."""
+        """For integers the share that differs; otherwise the largest difference divided by the largest wanted number.
+        Infinite if shapes differ or a number is NaN."""
         got, wanted = _array(self.got), _array(self.wanted)
         if got.shape != wanted.shape or not wanted.size:
             return float("inf")

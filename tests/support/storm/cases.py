@@ -20,14 +20,14 @@ from tests.unit.service.conftest import TOKEN
 
 Manner = Literal["as made", "placed", "laid over"]
 NEGATIVE = 0.2
-"""Of what is made: that which doesn't fit the document."""
+"""Share of the generated requests that don't match the document."""
 MANNERS: tuple[Manner, ...] = ("as made", "placed", "laid over", "laid over")
 """Making one costs more than asking, so each is sent four times: as it is, with a path that is known, and twice some of
 its parts, drawn anew, over a request that is right."""
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example)
 TAKE_ANYTHING = ("POST /api/v1/graphs/check", "GET /api/v1/components/{name}")
 HELD_BACK = {"hold"}
-"""What makes an answer wait for somebody else."""
+"""Parameters that make an answer wait for another client."""
 BEARER = ("authorization", f"Bearer {TOKEN}")
 HEADERS: tuple[tuple[str, str], ...] = (
     ("x-request-id", "mine-7"), ("x-request-id", "a\tb"), ("x-request-id", "x" * 65), ("x-request-id", "é"),
@@ -92,7 +92,7 @@ def _some(strategy: Any, count: int, number: int) -> list[Any]:
 
 
 def fitted(case: Case, known: Known) -> Right:
-    """What is sent for it."""
+    """The request that is sent for it."""
     one, dice = case.made, known.dice
     body = None if one.body is NOT_SET else one.body
     asked = Right(dict(one.path_parameters or {}), body, one.media_type, dict(one.query or {}))

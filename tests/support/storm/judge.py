@@ -1,4 +1,4 @@
-"""What a service publishes of an operation's answers, and whether an answer is one of them."""
+"""Compares an answer with the answers that a service publishes for an operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNTOLD = re.compile(
     r"Traceback|/dev/shm|/work/|/tmp/|/home/|site-packages|\.py\b|0x[0-9a-f]{6,}|sqlite|pydantic|errors\.pydantic|"
     + TOKEN
 )
-"""What no error says: where things lie, and what they are made with."""
+"""Texts that no error may contain: paths and implementation details."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Published:
     _validators: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def faults(self, answer: Answer) -> list[str]:
-        """What of it isn't published, or isn't as it must be."""
+        """The parts of an answer that are not published or are wrong."""
         return [*self._of_body(answer), *_of_headers(answer)]
 
     def _of_body(self, answer: Answer) -> Iterable[str]:
@@ -152,7 +152,7 @@ def _of_headers(answer: Answer) -> Iterable[str]:
 
 
 def typed(path: str, answer: Answer) -> list[str]:
-    """What of an error isn't as its path's clients read it."""
+    """The parts of an error that differ from the form for its path's clients."""
     told = json.loads(answer.body)
     match dialect_of(path):
         case "openai":

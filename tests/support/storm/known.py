@@ -1,4 +1,4 @@
-"""What a service has: what paths may name, and requests that are right."""
+"""The contents of a service: names for paths, and valid requests."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Known:
 
 
 async def settle(service: Running, dice: random.Random) -> Known:
-    """What is there before the first request."""
+    """Set up the contents before the first request."""
     for graph, placement in (("shapes", "shapes_one_cpu"), ("reach", "reach_one_cpu"), tuple(SMALL.values())):
         await service.deploy(graph, placement)
     answer = await service.http.post("/api/v1/deployments", json={"graph": orpheus(), "name": "orpheus"})
@@ -308,4 +308,4 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /v1/tasks/{deployment}/{task}": _placed(deployment=_shapes, task=lambda known: "edit"),
     "POST /v1/tasks/{deployment}/{task}": _task,
 }
-"""Of every operation that takes something; the others need nothing but their path."""
+"""Valid requests of every operation that takes one; the others need only their path."""

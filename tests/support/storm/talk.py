@@ -17,7 +17,7 @@ CLOSED = (1000, 1007, 1008, 1009, 1012, 1013)
 
 @dataclass
 class Talk:
-    """What was told on one socket, and how it ended."""
+    """The messages on one socket, and how it ended."""
 
     messages: list[Any] = field(default_factory=list[Any])
     frames: int = 0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 End = Literal["listen", "close", "reset", "at once", "reset at once", "half"]
-"""What a client does once it has sent its bytes: wait for what comes, leave, leave by a reset; the same before it has
-read the answer to its handshake; or end its own direction alone."""
+"""The actions of a client after it has sent its bytes: wait for the answer, close, reset; the same before it has read
+the answer to its handshake; or close only its own direction."""
 ENDS: tuple[End, ...] = ("listen", "close", "reset", "at once", "reset at once", "half")
 SECONDS = 60.0
 """No client waits longer: a bound for what hangs."""

@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 TIMERS = frozenset({"tick", "_tick", "_tend"})
-"""What these call is due by the clock, whether or not there is a request."""
+"""Calls from these depend on the clock, not on a request."""
 PACKAGE = f"{os.sep}walkgraph{os.sep}"
 
 

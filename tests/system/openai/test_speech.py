@@ -31,7 +31,7 @@ Samples = npt.NDArray[np.int16]
 
 
 def native(running: Service, voice: str = "tara", **params: Any) -> Samples:
-    """What the task itself says: [frames, 1]."""
+    """The task's own samples: [frames, 1]."""
     with running.client() as client:
         body = {"inputs": {"text": TEXT}, "params": {**ASKED, "voice": voice, **params}}
         result = client.run("orpheus", "speak", body)
@@ -52,7 +52,7 @@ def decoded(data: bytes, form: str) -> Samples:
 
 
 def loudness(samples: Samples) -> list[float]:
-    """Of every tenth of a second."""
+    """The loudness of every tenth of a second."""
     whole = samples[: len(samples) // 2400 * 2400, 0].astype(float).reshape(-1, 2400)
     return np.sqrt((whole**2).mean(axis=1)).tolist()
 

@@ -29,7 +29,7 @@ PROGRAM = (sys.executable, "-c", "import sys; sys.argv = ['walkgraph']; from wal
 
 
 def completed(shell: str, line: str, home: Path) -> str:
-    """What a shell is told for the line before the cursor."""
+    """The completions that a shell gets for the line before the cursor."""
     words = line.split(" ")
     told = {"bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}}
     environment = {

@@ -1,4 +1,4 @@
-"""What a machine lacks: machines that don't exist, each with one thing wrong, and this one as it is."""
+"""`walkgraph doctor` on invented machines, each with one fault, and on this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service prints reaches its readers, and waits for none of them."""
+"""The service's output reaches its readers and waits for none of them."""
 
 from __future__ import annotations
 

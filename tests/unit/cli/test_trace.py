@@ -1,4 +1,4 @@
-"""What `walkgraph trace` shows: a run on a terminal, files, a deployment's runs, and all of it live."""
+"""`walkgraph trace`: a run on a terminal, files, a deployment's runs, and a live view."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def awaiting(memory: Memory, **more: Any) -> AsyncClient:
 
 
 def either(kind: str, memory: Memory, name: str, *args: Any, **more: Any) -> Any:
-    """What the method `name` of one kind of client answers."""
+    """Returns the result of the method `name` of one kind of client."""
     if kind == "blocking":
         with blocking(memory) as client:
             return getattr(client, name)(*args, **more)

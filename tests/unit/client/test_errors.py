@@ -1,4 +1,4 @@
-"""What an error of the service says to whoever prints it."""
+"""The text of a service error when it is printed."""
 
 from __future__ import annotations
 

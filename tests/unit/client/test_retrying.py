@@ -1,4 +1,4 @@
-"""What is tried again, after how long, and what is not."""
+"""Which calls are retried, after how long, and which are not."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def declared(_request: httpx.Request) -> httpx.Response:
 
 
 def within(kind: str, url: str, do: Callable[[Any], list[Any]], name: str | None = None) -> list[Any]:
-    """What the steps `do` give on a session of one kind: (method, arguments) or `next`, each answer after the other."""
+    """The answers of a session to the steps `do`, in order: (method, arguments) or `next`."""
     if kind == "blocking":
         with (
             Client(url, "secret", transport=httpx.MockTransport(declared)) as client,

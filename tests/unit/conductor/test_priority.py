@@ -56,7 +56,7 @@ def room(tokens: int = ALL) -> dict[str, int]:
 
 
 def sent(w: World) -> list[tuple[str, str]]:
-    """What the rank was told and hasn't read, of runs."""
+    """The messages about runs that were sent to the rank and not read yet."""
     names = {m.Start: "start", m.Suspend: "suspend", m.Resume: "resume", m.Cancel: "cancel"}
     found = [(names[type(one)], str(one.run)) for one in w.workers[Rank(0)].inbox if type(one) in names]  # type: ignore[union-attr]
     w.workers[Rank(0)].inbox.clear()

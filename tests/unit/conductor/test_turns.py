@@ -1,4 +1,4 @@
-"""What several ranks send under one name comes in the order of the steps, however the ranks' messages mix."""
+"""Outputs of several ranks under one name arrive in the order of the steps, however their messages interleave."""
 
 import random
 from collections import deque

@@ -129,5 +129,5 @@ def ids(*tokens: int) -> torch.Tensor:
 
 
 def graphs_of(engine: Engine) -> list[LoopGraphs]:
-    """What replays the launches of its batch groups."""
+    """The CUDA graphs that replay the launches of its batch groups."""
     return [cast("LoopGraphs", group.graphs) for group in engine.loops.groups]

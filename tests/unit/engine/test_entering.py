@@ -1,4 +1,4 @@
-"""What loops are entered with: shapes that are told, states that are wide or begin anew, and what is refused."""
+"""Entering loops: given shapes, states that are wide or begin anew, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of values that are looked at, against NumPy and plain loops."""
+"""Samples of values, compared with NumPy and plain loops."""
 
 import math
 from collections.abc import Callable

@@ -25,7 +25,7 @@ NOTHING = 1 << 40
 
 
 class Plan(NamedTuple):
-    """What a loop does on the simulated device."""
+    """The work of a loop on the simulated device."""
 
     key: str
     """Batch key."""

@@ -40,7 +40,7 @@ def shared() -> Engine:
 
 
 class Client:
-    """What comes of loops, checked as it comes."""
+    """Outputs of loops, checked as they arrive."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

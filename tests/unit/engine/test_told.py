@@ -1,4 +1,4 @@
-"""What an engine tells of its batches and launches, while it is asked to, is what it did."""
+"""The engine reports its batches and launches correctly while reporting is on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is captured before the first request beside the loops."""
+"""Captures before the first request, other than loops."""
 
 from __future__ import annotations
 

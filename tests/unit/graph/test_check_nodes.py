@@ -1,4 +1,4 @@
-"""What is malformed, nodes and states: each problem has a document that triggers exactly it, at the right place."""
+"""Malformed documents, nodes and states: a document for each problem triggers exactly it, at the right place."""
 
 import pytest
 

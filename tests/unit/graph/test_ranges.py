@@ -1,4 +1,4 @@
-"""What is inferred before a run holds for every run."""
+"""Ranges that are inferred before a run hold for every run."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""What follows from a Walk's drawing: order, loops, what edges carry, which nodes form a partition."""
+"""The structure of a Walk: order, loops, the values of edges, partitions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What each guidance branch has read when a picture is drawn, against the three contexts of the public inferencer."""
+"""The context of each guidance branch while drawing, compared with the three contexts of the public inferencer."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -156,7 +156,7 @@ def test_pictures_are_not_compared_where_the_text_is_not(name: str, task: str) -
 
 
 def guided(name: str, use: str, asked: Mapping[str, Scalar]) -> list[bool]:
-    """Whether a branch is called in each step of the guided Walk."""
+    """True where a branch is called, by step of the guided Walk."""
     found = graph(name)
     defaults = {key: param.default for key, param in found.tasks["text_to_image"].params.items()}
     params = {**{key: value for key, value in defaults.items() if value is not None}, **asked}

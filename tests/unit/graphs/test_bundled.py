@@ -20,7 +20,7 @@ GRAPHS = bundled("graphs")
 PLACEMENTS = bundled("placements")
 GiB = 2**30
 NOTES = {"unavailable", "crossing_loop"}
-"""What a plan may say of them: networks that are not here, a loop that goes over the wire on purpose."""
+"""Problems that their plans may have: missing networks, and a loop that crosses processes on purpose."""
 
 
 CARDS = {"H100": (79.2, 78.0), "H200": (140.0, 139.0), "4090": (24.0, 23.2), "4060": (8.0, 7.6)}

@@ -1,4 +1,4 @@
-"""What a run's end tells of it: tokens that were read, those that were there already, how its loops ended."""
+"""The usage of a finished run: tokens read, tokens found in caches, and how its loops ended."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""What a rank makes ready before its first request is what requests with the tasks' defaults then use: no loop of
-theirs waits for a capture."""
+"""A rank prepares what requests with default parameters use before the first request: none of their loops waits for a
+capture."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -56,7 +56,7 @@ def run(graph_name: str, task: str, **asked: Any) -> dict[str, list[Any]]:
 
 
 def grown(tokens: list[int], position: int, times: int) -> list[int]:
-    """What a cache writes from here on, one token a step."""
+    """The tokens that a cache generates from here on, one per step."""
     written: list[int] = []
     for _ in range(times):
         position += 1

@@ -107,6 +107,6 @@ def test_steered_runs_answer_as_free_ones(placement: str, stepped: bool) -> None
 
 
 def latest(local: LocalDeployment, run: str) -> list[HeldCall]:
-    """What each rank said last."""
+    """The last message of each rank."""
     said = {halted.rank: halted for halted in local.halted if halted.run == run}
     return [call for halted in said.values() for call in halted.held]

@@ -1,4 +1,4 @@
-"""What could not be loaded is not imported, and the same words say why; what is imported leaves room for others."""
+"""Checkpoints that can't be loaded are not imported, with the same message; imported ones leave memory for others."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from walkgraph.layers.attention.tiles import TILE_ROWS, tiles_of
 
 
 def dense(case: Case) -> torch.Tensor:
-    """What every row sees, sequence by sequence."""
+    """Attention of every row, sequence by sequence."""
     out, first = torch.zeros_like(case.q), 0
     for count, before, slots in zip(case.counts, case.before, case.slots, strict=True):
         for i in range(count):

@@ -138,7 +138,7 @@ def test_top_k_and_top_p_cut_the_tail_and_keep_its_proportions() -> None:
 
 
 def naive(x: list[float], top_k: int, top_p: float, min_p: float) -> set[int]:
-    """What the filters leave of float64 scores, told token by token."""
+    """The float64 scores that pass the filters, computed token by token."""
     weight = [math.exp(one - max(x)) for one in x]
     among = [i for i in range(len(x)) if not top_k or sum(other > x[i] for other in x) < top_k]
     total = sum(weight[i] for i in among)

@@ -1,4 +1,4 @@
-"""What the tables hold, by hand: ranks, orders, ways over ranks, twins and moves."""
+"""The plan's tables, compared with tables written by hand: ranks, orders, routes between ranks, twins and moves."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a run's steps ask of each rank."""
+"""The demand of a run's steps on each rank."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a request would do: the conductor's steps, with reasons."""
+"""Simulated requests: the conductor's steps, with reasons."""
 
 from typing import Any
 

@@ -170,7 +170,7 @@ def calls_by_the_book(graph: Graph, walk: str, params: Mapping[str, Any]) -> Cou
 
 
 def simulated(asked: Asked) -> Simulation | str:
-    """What it says, or why not; the conductor takes the same steps, or says no in the same words."""
+    """The simulated steps or the refusal; the conductor takes the same steps or refuses with the same message."""
     graph, plan = graph_of(asked.graph), plan_of(asked.graph)
     inputs = {name: [None] * count for name, count in asked.inputs.items()}
     parts = [Value(modality) for modality in asked.parts]

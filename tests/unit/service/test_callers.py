@@ -19,7 +19,7 @@ ADMIN_ALONE = {
     "GET /api/v1/studio/access",
     "POST /api/v1/studio/codes",
 }
-"""What nobody else may do. A new route that stands here by mistake needs a row in `callers.TABLE`."""
+"""Routes that need `admin`. If a new route is here by mistake, add a row to `callers.TABLE`."""
 
 
 def leaves(found: list[BaseRoute]) -> list[APIRoute | APIWebSocketRoute]:

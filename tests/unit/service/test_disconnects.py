@@ -30,7 +30,7 @@ FIRST = {
     CHAT[0]: ("text", m.Small(value="a red "), "text"),
     DRAW[0]: ("preview", m.Blob(data=PNG), "image"),
 }
-"""What a route waits for before it answers."""
+"""The events that a route waits for before it answers."""
 
 
 class Leaver:

@@ -22,7 +22,7 @@ from walkgraph.wire.answers import runs, traces, watching
 from walkgraph.wire.watching import Break, HeldCall, Tap
 
 ERRORS = {True: dialects.PROBLEM_JSON, False: dialects.JSON}
-"""Whether a path is ours -> the type of its errors."""
+"""True if a path is ours -> the type of its errors."""
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""What is answered while the service goes."""
+"""Answers while the service is stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to start from."""
+"""The gallery of the start page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a `Host` field may say, to the letter."""
+"""The exact syntax of the `Host` header."""
 
 from __future__ import annotations
 

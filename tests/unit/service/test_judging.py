@@ -1,4 +1,4 @@
-"""What may be planned and not deployed is refused by name."""
+"""Graphs that can be planned but not deployed are refused by name."""
 
 import json
 from importlib import resources

@@ -1,4 +1,4 @@
-"""What a client asked is remembered with its run, within bounds."""
+"""The request of a run is kept with it, within bounds."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def submits(running: Running, which: int = 1) -> list[m.Submit]:
 
 
 def with_bytes(head: dict[str, Any], *chunks: bytes) -> dict[str, Any]:
-    """What a client of the binary extension sends."""
+    """The request of a client that uses the binary extension."""
     text = json.dumps(head).encode()
     headers = {LENGTH: str(len(text)), "Content-Type": "application/octet-stream"}
     return {"content": text + b"".join(chunks), "headers": headers}

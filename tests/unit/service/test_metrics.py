@@ -1,5 +1,4 @@
-"""What Prometheus is told: in a form that its parser takes, of every run once, with few labels, and only to those who
-have the token."""
+"""Prometheus metrics: its parser accepts them, every run counts once, labels are few, and they need a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not a request yet, and what goes with one, has bounds: in bytes, and in time."""
+"""Incomplete requests, and the parts that come with one, are bounded in bytes and in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds on every surface, however it is asked: routes and sockets are found in the application."""
+"""Rules for every surface; routes and sockets are found in the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deployment keeps between runs: listed, and ended."""
+"""Sessions of a deployment are listed and ended."""
 
 from __future__ import annotations
 

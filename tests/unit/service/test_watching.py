@@ -1,4 +1,4 @@
-"""What is looked at, and where runs stop: armed, told to the processes and to followers, gone after a while."""
+"""Taps and breakpoints: set, sent to processes and followers, and expired."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def deployed(service: Running) -> Running:
 
 
 def frames(running: Running, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the hub is given from now on, but for how the deployment is."""
+    """The frames that the hub gets from now on, without those of the deployment's state."""
     found: list[dict[str, Any]] = []
     publish = running.services.hub.publish
 

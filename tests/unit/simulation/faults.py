@@ -53,7 +53,7 @@ class NoClosingChunk(SimulatedEngine):
 
 
 class EndsTwice(SimulatedEngine):
-    """What has ended ends again."""
+    """A run that has ended ends again."""
 
     def step(self) -> list[Any]:
         events = super().step()
@@ -70,7 +70,7 @@ class LosesCalls(SimulatedEngine):
 
 
 class KeepsPages(StateStore):
-    """What is dropped last stays."""
+    """The state that is dropped last is kept."""
 
     def drop(self, keys: Iterable[StateKey]) -> None:
         super().drop([*keys][:-1])

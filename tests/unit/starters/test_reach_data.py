@@ -1,4 +1,4 @@
-"""What the arm's policy is trained on: prompts as they will be written, moments and the expert's answers."""
+"""Training data of the arm's policy: prompts as they are written, moments, and the expert's answers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is written comes back, whatever it was; a block takes few bytes; what is damaged is said to be."""
+"""Written values are read back unchanged, blocks are small, and damage is reported."""
 
 from __future__ import annotations
 

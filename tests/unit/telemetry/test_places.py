@@ -1,4 +1,4 @@
-"""What the numbers in events stand for, of a plan with something of everything."""
+"""The meaning of the numbers in events, for a plan with every feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What packets say is counted as the naive way counts it, at either level, and read back by Prometheus' own parser."""
+"""Packets are counted like the naive twin at both levels, and Prometheus' parser reads the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only device memory has: copies that take time, on both sides, and drivers that don't share."""
+"""Properties of device memory: copies that take time on both sides, and drivers that refuse to share."""
 
 from collections.abc import Iterator
 

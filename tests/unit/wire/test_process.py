@@ -1,4 +1,4 @@
-"""What the service's processes have in common."""
+"""The common code of the service's processes."""
 
 from __future__ import annotations
 

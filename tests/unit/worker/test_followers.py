@@ -1,4 +1,4 @@
-"""What a worker tells the engine of uses that are skipped at times, and how others follow a loop on the device."""
+"""Masks of uses that are sometimes skipped, and uses that follow a device loop."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -56,7 +56,7 @@ Path = tuple[tuple[float, ...], ...]
 
 @dataclass
 class Naive:
-    """What a gate does, by the book."""
+    """A plain model of a gate."""
 
     plan: Plan
     breaks: Sequence[Break] = ()
@@ -65,7 +65,7 @@ class Naive:
     held: list[HeldCall] = field(default_factory=list[HeldCall])
 
     def come(self, call: HeldCall) -> bool:
-        """Whether it passes."""
+        """Returns True if it passes."""
         passes = self.mode == "open" or (self.mode == "through" and self.inside(call))
         if passes and any(self.hit(one, call) for one in self.breaks):
             self.mode, passes = "closed", False
@@ -74,7 +74,7 @@ class Naive:
         return passes
 
     def obey(self, mode: str, call: HeldCall | None) -> list[HeldCall]:
-        """What is let pass."""
+        """Returns the calls that are let pass."""
         gone: list[HeldCall] = []
         if mode == "open":
             gone = list(self.held)

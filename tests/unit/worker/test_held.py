@@ -1,4 +1,4 @@
-"""What is for a peer that isn't known yet waits for it, within bounds."""
+"""Messages to an unknown peer wait for it, within bounds."""
 
 from __future__ import annotations
 

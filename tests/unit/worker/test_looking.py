@@ -40,7 +40,7 @@ class Desk:
         self.armed: dict[str, Tap] = {}
 
     def look(self, why: Any, value: Any, *taps: Tap, modality: str = "features") -> Sequence[t.Sample]:
-        """What is told of it."""
+        """The samples that are reported for it."""
         before = len(self.heard.samples)
         self.armed |= {one.id: one for one in taps}
         self.looking.keep(self.armed.values())

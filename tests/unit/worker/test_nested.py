@@ -82,7 +82,7 @@ IN_TURN = [["@in.x", "u.c"], ["v.out", "u.c"], ["u.out", "v.c"]]
 
 
 def nest(edges: list[Any], nodes: dict[str, Any] | None = None, *, required: bool = False) -> Any:
-    """What is called waits for all that was before, so that a stepped run fails at the same place."""
+    """Each call waits for all earlier ones, so that a stepped run fails at the same place."""
     walk = {"body": [{"loop": "l", "times": "3", "body": ["u", INNER]}], "edges": [*IN_TURN, *edges]}
     return small(required, nodes=NODES | (nodes or {}), walk=walk)
 

@@ -1,4 +1,4 @@
-"""What of a run is looked at: by the record every value, by taps those of their places, and no more."""
+"""Sampled values of a run: all values for a recording, those of its place for a tap, and no others."""
 
 from typing import Any
 

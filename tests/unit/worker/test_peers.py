@@ -253,7 +253,7 @@ class Deployment:
         self.ranks = Ranks(self.plan, Limits(step_deadline=1e9, load_deadline=1e9, restarts=10))
         self.workers: dict[Rank, Worker] = {}
         self.waiting: dict[Rank, list[bytes]] = {}
-        """What the conductor has for them."""
+        """The conductor's messages for them."""
         self.loaded: set[bytes] = set()
         self.perform(self.ranks.begin(self.now))
 

@@ -1,4 +1,4 @@
-"""What a worker tells its conductor leaves with a flush, together and in order; what can't travel fails alone."""
+"""A worker's reports leave with a flush, together and in order; a report that can't be sent fails alone."""
 
 from __future__ import annotations
 

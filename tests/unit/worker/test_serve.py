@@ -1,4 +1,4 @@
-"""What a rank tells when it can't be loaded."""
+"""The report of a rank that can't be loaded."""
 
 from collections.abc import Callable
 from typing import Any

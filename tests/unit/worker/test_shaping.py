@@ -1,4 +1,4 @@
-"""What a worker does to values: stacking adds an axis, joining a chunk doesn't, whatever the lengths are."""
+"""Shapes of values in a worker: stacking adds an axis, joining a chunk doesn't, whatever the lengths are."""
 
 import torch
 

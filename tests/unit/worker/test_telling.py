@@ -1,4 +1,4 @@
-"""What a rank tells of its work, held against what was done: rows are expanded by hand, folds are summed by hand."""
+"""A rank's reports compared with its work: rows are expanded by hand, aggregates are summed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of launches and ends: who is in a slot when it leaves; what was found for a batch is kept."""
+"""Reports of launches and ends: the run in a slot when it leaves; results for a batch are kept."""
 
 from __future__ import annotations
 

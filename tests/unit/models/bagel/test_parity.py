@@ -113,7 +113,7 @@ def test_pixels_are_those_of_the_published_transforms(name: str) -> None:
 
 @cache
 def pixels_of(name: str) -> dict[str, Tensor]:
-    """What the graph's two picture nodes give."""
+    """The outputs of the graph's two picture nodes."""
     found = graph_document()["nodes"]
     nodes = {node: catalogue()[found[node]["component"]] for node in ("vae_picture", "vit_picture")}
     engine = engine_of(plan_of({node: (str(component.network), {}) for node, component in nodes.items()}))

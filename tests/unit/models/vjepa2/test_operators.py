@@ -47,7 +47,7 @@ def random(seed: int, *shape: int) -> Tensor:
 
 
 def frame(seed: int, *width: int) -> dict[str, Tensor]:
-    """What a predictor is fed, with an axis of samples where there is a width."""
+    """The inputs of a predictor, with an axis of samples if there is a width."""
     return {
         "features": random(seed, *width, *FRAME),
         "action": random(seed + 1, *width, 7),

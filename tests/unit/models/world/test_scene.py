@@ -28,7 +28,7 @@ def wandering(length: int) -> Tensor:
 
 
 def inside(place: Tensor, walls: Tensor, within: float) -> Tensor:
-    """Whether the shape's box cuts into a wall by more than so much."""
+    """True if the shape's box overlaps a wall by more than the given amount."""
     low, high = walls[..., :2] - RADIUS + within, walls[..., 2:] + RADIUS - within
     return ((place[..., None, :] > low) & (place[..., None, :] < high)).all(-1).any(-1)
 

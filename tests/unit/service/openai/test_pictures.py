@@ -46,7 +46,7 @@ def changed(found: Serving, **changes: Any) -> Serving:
 
 
 def bodies(found: Serving, shown: Shown | None = None, **fields: Any) -> list[dict[str, Any]]:
-    """What the fields become; each is a request that the task takes."""
+    """The converted fields; each is a request that the task accepts."""
     made = pictures.task_bodies(PicturesRequest.model_validate({"prompt": "x", **fields}), found, shown)
     for body in made:
         read_request(RunId("0" * 32), found.name, found.task, body, 60.0)

@@ -1,4 +1,4 @@
-"""What a realtime session takes and refuses, by what its model's task declares; faults name the event and leave the
+"""Events that a realtime session accepts and refuses, by its task's declaration; errors name the event and leave the
 socket open."""
 
 from __future__ import annotations
