@@ -97,11 +97,11 @@ def main() -> None:
 
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rate", type=int, default=5000, help="events a second")
+    arguments.add_argument("--rate", type=int, default=5000, help="events per second")
     arguments.add_argument("--seconds", type=float, default=20.0, help="at each level")
     arguments.add_argument("--headed", action="store_true", help="show the window")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="few, short, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run few short cases and write nothing")
     given = arguments.parse_args()
     if given.check:
         given.rate, given.seconds = 300, WARM + 2.0

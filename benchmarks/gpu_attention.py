@@ -80,9 +80,9 @@ class Pool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--table", type=Path, help="gets the best cuts as Python")
-    parser.add_argument("--budget", type=float, default=55, help="seconds after which no further cut is tried")
-    parser.add_argument("--quick", action="store_true", help="only the cuts that are chosen by default")
+    parser.add_argument("--table", type=Path, help="file for the best splits as Python")
+    parser.add_argument("--budget", type=float, default=55, help="seconds after which no further split is tried")
+    parser.add_argument("--quick", action="store_true", help="only the default splits")
     given = parser.parse_args()
     begun = time.monotonic()
     torch.manual_seed(0)

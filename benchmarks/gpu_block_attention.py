@@ -49,7 +49,7 @@ Run = Callable[[], Tensor]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--quick", action="store_true", help="a few of the cases")
+    parser.add_argument("--quick", action="store_true", help="run only a few cases")
     given = parser.parse_args()
     torch.manual_seed(0)
     rows = [measured(tokens, contexts) for tokens, contexts in (QUICK if given.quick else CASES)]

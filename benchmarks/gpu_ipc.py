@@ -121,7 +121,9 @@ def transports(side: Side, pipe: Any, budget: Budget) -> Iterator[dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", nargs=2, default=None, help="of the two processes; default: the first two GPUs")
+    parser.add_argument(
+        "--devices", nargs=2, default=None, help="devices of the two processes; default: the first two GPUs"
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--budget", type=float, default=80.0, help="seconds")
     given = parser.parse_args()

@@ -477,8 +477,8 @@ def given() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)
     parser.add_argument("--model", choices=MODELS, default="orpheus")
-    parser.add_argument("--budget", type=float, default=135, help="seconds, after which no config is begun")
-    parser.add_argument("--rows", type=int, nargs="+", help="default: those that the model is mostly run with")
+    parser.add_argument("--budget", type=float, default=135, help="seconds after which no further config is tried")
+    parser.add_argument("--rows", type=int, nargs="+", help="default: the most common ones")
     parser.add_argument("--workers", type=int, default=15)
     return parser.parse_args()
 

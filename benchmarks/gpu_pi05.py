@@ -60,7 +60,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--out", type=Path)
     arguments.add_argument("--skip", nargs="*", default=(), choices=("parity", "parts", "served"))
-    arguments.add_argument("--check", action="store_true", help="the tiny model, to see that it runs")
+    arguments.add_argument("--check", action="store_true", help="run only the tiny model, as a test")
     given = arguments.parse_args()
     device = _device()
     name = "pi05-tiny" if given.check else "pi05-base"

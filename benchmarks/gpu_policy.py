@@ -87,8 +87,10 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--robots", type=int, nargs="+", default=[1, 2, 4, 8])
-    parser.add_argument("--sweep", type=float, default=0, help="seconds, after which no cut is begun; 0: no sweep")
-    parser.add_argument("--workers", type=int, default=14, help="processes that compile")
+    parser.add_argument(
+        "--sweep", type=float, default=0, help="seconds after which no further split is tried; 0 turns the sweep off"
+    )
+    parser.add_argument("--workers", type=int, default=14, help="number of compiling processes")
     return parser.parse_args()
 
 

@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
-    parser.add_argument("--seconds", type=float, default=0.15, help="of each timing")
+    parser.add_argument("--seconds", type=float, default=0.15, help="seconds per timing")
     options = parser.parse_args()
     with torch.inference_mode():
         model = random_snac("snac-24khz", 0, device=torch.device("cuda"))

@@ -312,7 +312,7 @@ def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--devices", nargs=2, default=["cuda:0", "cuda:1"])
     arguments.add_argument("--tiny", action="store_true")
-    arguments.add_argument("--side", type=int, help="of the latents; 64 stands for 1024 pixels")
+    arguments.add_argument("--side", type=int, help="side of the latents; 64 is 1024 pixels")
     arguments.add_argument("--times", type=int, default=20)
     arguments.add_argument("--out", type=Path)
     return arguments.parse_args()

@@ -191,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--sides", type=int, nargs="+", default=[512, 1024])
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each timing")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per timing")
     parser.add_argument("--plain", action="store_true", help="time the plain network too")
     parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()

@@ -71,7 +71,9 @@ SHAPES = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=["check", "sweep", "stacks", "library"])
-    parser.add_argument("--rollouts", nargs="+", type=int, default=[1, 8, ROLLOUTS], help="of sweeps and stacks")
+    parser.add_argument(
+        "--rollouts", nargs="+", type=int, default=[1, 8, ROLLOUTS], help="rollouts in sweeps and stacks"
+    )
     parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--out", type=Path)

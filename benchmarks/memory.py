@@ -80,11 +80,11 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--cancels", type=int, default=2400)
     arguments.add_argument("--waves", type=int, default=8)
     arguments.add_argument("--wave", type=int, default=400)
-    arguments.add_argument("--plateau", action="store_true", help="a task of nothing, for long")
-    arguments.add_argument("--steps", type=int, default=16, help="of the plateau")
-    arguments.add_argument("--seconds", type=float, default=12.0, help="of each")
+    arguments.add_argument("--plateau", action="store_true", help="run an empty task for a long time")
+    arguments.add_argument("--steps", type=int, default=16, help="steps of the plateau")
+    arguments.add_argument("--seconds", type=float, default=12.0, help="seconds per step")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     given = arguments.parse_args()
     if given.check:
         given.warm, given.cancels, given.waves, given.wave = 4, SAMPLES, 2, 8

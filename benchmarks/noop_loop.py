@@ -46,10 +46,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     devices = dict.fromkeys(["cpu", device_name()])
     arguments.add_argument("--devices", nargs="+", default=list(devices))
-    arguments.add_argument("--budget", type=float, default=60.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--budget", type=float, default=60.0, help="seconds; later cases are skipped")
     arguments.add_argument("--no-http", dest="http", action="store_false")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="least sizes, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     given = arguments.parse_args()
     sizes, budget = BRIEF if given.check else Sizes(), Budget(given.budget)
     rows: list[Row] = []

@@ -97,15 +97,17 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
-    arguments.add_argument("--rounds", type=int, default=2, help="of each case, after one to warm up")
-    arguments.add_argument("--placement", help="a bundled one of `bagel`; none on a CPU")
-    arguments.add_argument("--fp8", action="store_true", help="the generation expert's linears in float8")
-    arguments.add_argument("--against", type=Path, help="folder of pictures to compare with, or to keep them")
-    arguments.add_argument("--traces", type=Path, help="folder for the last run of each case, as Perfetto reads it")
-    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--rounds", type=int, default=2, help="rounds per case, after a warm-up round")
+    arguments.add_argument("--placement", help="a bundled placement of `bagel`; none on a CPU")
+    arguments.add_argument("--fp8", action="store_true", help="use float8 for the generation expert's linears")
+    arguments.add_argument(
+        "--against", type=Path, help="folder of pictures to compare with; they are written if it is missing"
+    )
+    arguments.add_argument("--traces", type=Path, help="folder for a Perfetto trace of the last run of each case")
+    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; later cases are skipped")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--tiny", action="store_true", help="the starter in BAGEL's place")
-    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    arguments.add_argument("--tiny", action="store_true", help="use the starter instead of BAGEL")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     return arguments.parse_args()
 
 

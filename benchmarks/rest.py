@@ -101,9 +101,9 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--connections", type=int, default=64)
     arguments.add_argument("--seconds", type=float, default=10.0)
     arguments.add_argument("--streams", type=int, default=32)
-    arguments.add_argument("--tokens", type=int, default=1000, help="of every stream")
+    arguments.add_argument("--tokens", type=int, default=1000, help="values per stream")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     given = arguments.parse_args()
     if given.check:
         given.connections, given.seconds, given.streams, given.tokens = 4, 0.4, 2, 20

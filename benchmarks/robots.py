@@ -105,10 +105,12 @@ def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     arguments.add_argument("--rounds", type=int, default=20)
-    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; later cases are skipped")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="tiny models, and nothing is written")
-    arguments.add_argument("--timeline", action="store_true", help="of a request of each case by socket")
+    arguments.add_argument("--check", action="store_true", help="run tiny models and write nothing")
+    arguments.add_argument(
+        "--timeline", action="store_true", help="print the timeline of one request per case on a socket"
+    )
     return arguments.parse_args()
 
 

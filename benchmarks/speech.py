@@ -106,15 +106,15 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 8, 16, 32])
-    arguments.add_argument("--tokens", type=int, default=400, help="of every request; 82 are a second")
-    arguments.add_argument("--rounds", type=int, default=2, help="requests of each client, after one to warm up")
+    arguments.add_argument("--tokens", type=int, default=400, help="codes per request; 82 make one second")
+    arguments.add_argument("--rounds", type=int, default=2, help="requests per client, after a warm-up request")
     arguments.add_argument("--routes", nargs="+", default=[NATIVE], choices=[NATIVE, *BYTES])
-    arguments.add_argument("--placement", help="a bundled one of `orpheus`; none on a CPU")
-    arguments.add_argument("--engine", type=Path, help="what engine_step.py has written on this machine")
-    arguments.add_argument("--budget", type=float, default=150.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--placement", help="a bundled placement of `orpheus`; none on a CPU")
+    arguments.add_argument("--engine", type=Path, help="results of engine_step.py on this machine")
+    arguments.add_argument("--budget", type=float, default=150.0, help="seconds; later cases are skipped")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--tiny", action="store_true", help="the tiny models")
-    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     return arguments.parse_args()
 
 

@@ -35,9 +35,9 @@ def main() -> None:
     arguments.add_argument("--starters", nargs="+", choices=tuple(MEASURES), default=list(MEASURES))
     arguments.add_argument("--episodes", type=int, default=64)
     arguments.add_argument("--rounds", type=int, default=20)
-    arguments.add_argument("--gpu", action="store_true", help="on the first GPU, not on the CPU")
+    arguments.add_argument("--gpu", action="store_true", help="use the first GPU instead of the CPU")
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="two of each, to see that it runs")
+    arguments.add_argument("--check", action="store_true", help="run two of each, as a test")
     given = arguments.parse_args()
     episodes, rounds = (2, 2) if given.check else (given.episodes, given.rounds)
     figures: dict[str, Any] = {}

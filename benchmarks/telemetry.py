@@ -76,14 +76,14 @@ def main() -> None:
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--clients", type=int, default=32, help="runs that decode together")
-    arguments.add_argument("--tokens", type=int, default=1000, help="of every run")
+    arguments.add_argument("--tokens", type=int, default=1000, help="tokens per run")
     arguments.add_argument("--rounds", type=int, default=8)
     arguments.add_argument("--stalled", type=int, default=50, help="readers that take nothing")
-    arguments.add_argument("--placement", help="a bundled one of `orpheus`; none on a CPU")
-    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; what comes after is left out")
+    arguments.add_argument("--placement", help="a bundled placement of `orpheus`; none on a CPU")
+    arguments.add_argument("--budget", type=float, default=300.0, help="seconds; later cases are skipped")
     arguments.add_argument("--out", type=Path, default=RESULTS)
     arguments.add_argument("--tiny", action="store_true", help="the tiny models")
-    arguments.add_argument("--check", action="store_true", help="the least sizes, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run the smallest sizes and write nothing")
     return arguments.parse_args()
 
 

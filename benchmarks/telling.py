@@ -67,7 +67,7 @@ def main() -> None:
     arguments.add_argument("--runs", type=int, default=32)
     arguments.add_argument("--steps", type=int, default=3000)
     arguments.add_argument("--out", type=Path, default=RESULTS)
-    arguments.add_argument("--check", action="store_true", help="few steps, and nothing is written")
+    arguments.add_argument("--check", action="store_true", help="run few steps and write nothing")
     given = arguments.parse_args()
     steps = 50 if given.check else given.steps
     made: dict[str, Step] = {"launch": launches(given.runs), "forwards": forwards(given.runs)}
