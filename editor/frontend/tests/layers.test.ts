@@ -9,7 +9,7 @@ const ORDER: Order = {
   folders: [
     // Sentences and labels of the page.
     ["strings"],
-    // What the service says, as types; widgets and words that know no document.
+    // Types of the service's messages; widgets and texts that know no document.
     ["messages", "ui"],
     // Graph and placement as data.
     ["document"],
@@ -26,7 +26,7 @@ const ORDER: Order = {
     ["panels", "play"],
     // The page around them.
     ["shell"],
-    // What mounts the application.
+    // The entry point of the application.
     [""],
   ],
   inside: {
@@ -51,7 +51,7 @@ const ORDER: Order = {
 
 const VIEWS = ORDER.folders.slice(7, 11).flat();
 
-/** What views show of each other. */
+/** The modules that views may use of each other. */
 const SHARED = [
   "canvas/gestures/dragging",
   "canvas/model/model",

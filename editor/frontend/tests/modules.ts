@@ -46,7 +46,7 @@ function resolved(path: string, files: Files): string | undefined {
   return [path, `${path}.ts`, `${path}.tsx`, `${path}/index.ts`, `${path}/index.tsx`].find((file) => files.has(file));
 }
 
-/** What a module names in its imports; null for a name that is computed. */
+/** The names in a module's imports; null for a computed name. */
 function namesIn(text: string, lang: "ts" | "tsx" | "dts"): (string | null)[] {
   const names: (string | null)[] = [];
   const visit = (node: unknown): void => {

@@ -15,7 +15,7 @@ export interface Connection {
 
 export type Listener = (frame: Frame) => void;
 
-/** What the socket needs of the browser; tests give their own. */
+/** The browser functions that the socket needs; tests pass their own. */
 export interface Surroundings {
   open: (url: string) => WebSocket;
   /** The round trip in ms; rejects where nobody answers. */

@@ -1,4 +1,4 @@
-// What nodes made, below them: under all nodes, so that no picture covers a port, and out of their boxes.
+// Outputs of nodes, shown below their boxes and under all nodes, so that no picture covers a port.
 import { useStore, ViewportPortal } from "@xyflow/react";
 import { memo, useCallback } from "react";
 import { useActivities } from "../telemetry/activity";

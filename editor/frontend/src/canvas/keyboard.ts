@@ -14,7 +14,7 @@ type Act = (board: Board, event: KeyboardEvent) => void;
 
 const ARROWS: Record<string, Point> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** What a key does here: `mod` is Ctrl, or Cmd. */
+/** The action of a key here; `mod` is Ctrl or Cmd. */
 const ACTS: Record<string, Act> = {
   delete: (board) => remove(board),
   backspace: (board) => remove(board),
@@ -52,7 +52,7 @@ const ACTS: Record<string, Act> = {
   },
 };
 
-/** What is done to the selection; where nothing is selected, to what has the focus. */
+/** Actions on the selection, or on the focused item if nothing is selected. */
 const ON_SELECTION = new Set(
   "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+g mod+shift+g shift+enter o t".split(" "),
 );

@@ -30,12 +30,12 @@ export function familyOf(component: Component | string): string {
   return name.split(".", 1)[0] ?? name;
 }
 
-/** What it is listed under: what it does, where it says so, else its family. */
+/** Its group in lists: its category if it has one, else its family. */
 export function groupOf(component: Component): string {
   return component.category || familyOf(component);
 }
 
-/** What it is in its family, in words: `bagel.vae_decoder` -> `vae decoder`. */
+/** Its name within its family, in words: `bagel.vae_decoder` -> `vae decoder`. */
 export function title(component: Component | string): string {
   const name = typeof component === "string" ? component : component.name;
   return (name.split(".")[1] ?? name).replace(/_/g, " ");
@@ -47,7 +47,7 @@ const COSTS: Record<string, string> = {
   launch: strings.shell.tinyOpLaunchBound,
 };
 
-/** What bounds its speed, in words. */
+/** The bound of its speed, in words. */
 export function costText(cost: string): string {
   return COSTS[cost] ?? cost;
 }

@@ -1,4 +1,4 @@
-// What two runs computed differently: a verdict, where they part, every place that differs over its iterations.
+// Differences between two runs: a verdict, the first difference, and every place that differs over its iterations.
 import { ChevronRight } from "lucide-react";
 import { useMemo, useState } from "react";
 import { go } from "../store/locate";

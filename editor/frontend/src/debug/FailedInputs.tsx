@@ -1,4 +1,4 @@
-// What went into the node that failed: shapes and figures, where the run was recorded.
+// The inputs of the node that failed: shapes and figures, if the run was recorded.
 import { useMemo, useSyncExternalStore } from "react";
 import { useEditorState } from "../store/react";
 import { alarm, figure, typeWords } from "../taps/looks";

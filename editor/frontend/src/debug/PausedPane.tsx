@@ -136,7 +136,7 @@ function titleOf({ source }: SampleEvent, whole: boolean): string {
 interface ValuesProps {
   title: string;
   samples: ReturnType<typeof useHeld>;
-  /** Of several uses: their names are told. */
+  /** If there are several uses, their names are shown. */
   whole: boolean;
 }
 

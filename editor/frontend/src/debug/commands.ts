@@ -1,4 +1,4 @@
-// What the command palette can do about paused runs and breakpoints.
+// Commands of the palette for paused runs and breakpoints.
 import { ask } from "../store/ask";
 import type { Editor } from "../store/editor";
 import { watchOf } from "../store/watch";

@@ -1,4 +1,4 @@
-// What debugging draws where others place it: the red dot and the pointer at nodes of the canvas, a breakpoint in the
+// Marks of debugging that other views place: the red dot and the pointer at nodes of the canvas, a breakpoint in the
 // inspector, that a run of the playground is paused.
 import { CirclePause } from "lucide-react";
 import { memo, useMemo } from "react";

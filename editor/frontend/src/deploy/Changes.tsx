@@ -1,4 +1,4 @@
-// What deploying would change: the graph and the placement against what runs.
+// The changes that deploying would make: the open graph and placement compared with the deployed ones.
 import { useEffect, useMemo, useState } from "react";
 import { ApiError, call } from "../api/client";
 import type { DeploymentShown } from "../messages/answers";
@@ -34,7 +34,7 @@ export function useDeployedPlacement(deployment: DeploymentShown | null): Placem
   return placement;
 }
 
-/** What the open placement changes of the one that runs; null while it isn't known. */
+/** The changes of the open placement against the deployed one; null while that isn't known. */
 export function usePlacementChanges(running: PlacementDocument | null): PlacementChange[] | null {
   const documents = useEditorState((state) => state.documents);
   const planned = useEditorState((state) => state.planned);

@@ -1,4 +1,4 @@
-// What runs of this graph, what would change, and the ways to change it.
+// The deployments of this graph, the changes, and the actions to deploy them.
 import { CirclePlay, ListRestart, Rocket, Square, Undo2 } from "lucide-react";
 import { useState } from "react";
 import type { DeploymentShown } from "../messages/answers";

@@ -1,4 +1,4 @@
-// What a deployment keeps for its sessions, and the way to end one.
+// The sessions of a deployment, and the button to end one.
 import { useCallback, useEffect, useState } from "react";
 import { ApiError, call } from "../api/client";
 import type { DeploymentShown } from "../messages/answers";

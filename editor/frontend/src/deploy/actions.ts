@@ -1,4 +1,4 @@
-// What the Deploy view asks of the service.
+// Requests of the Deploy view to the service.
 import { ApiError, call } from "../api/client";
 import type { DeploymentShown } from "../messages/answers";
 import type { Editor } from "../store/editor";
@@ -14,13 +14,13 @@ export interface Refusal {
 
 const path = (id: string) => `/api/v1/deployments/${encodeURIComponent(id)}`;
 
-/** What is open, as a new deployment under the graph's name. */
+/** Deploys the open graph as a new deployment with the graph's name. */
 export function deploy(editor: Editor): Promise<Refusal | null> {
   const { name } = editor.state;
   return asked(editor, () => call("/api/v1/deployments", { method: "POST", body: { ...wanted(editor), name } }));
 }
 
-/** What is open takes over once it is ready. */
+/** The open graph takes over once it is ready. */
 export function switchTo(editor: Editor, id: string): Promise<Refusal | null> {
   return asked(editor, () => call(path(id), { method: "PUT", body: wanted(editor) }));
 }

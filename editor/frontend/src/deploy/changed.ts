@@ -1,4 +1,4 @@
-// What differs between what runs and what is open, node by node. Pure.
+// Differences between the deployed and the open graph, by node. Pure.
 import { readLink, splitReference, whenOf } from "../document/names";
 import { entries, flat, type Entry } from "../document/tree";
 import type { GraphDocument, Walk } from "../document/types";

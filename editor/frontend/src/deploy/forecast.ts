@@ -1,11 +1,11 @@
-// What a plan says against deploying, before it is tried. Pure.
+// Reasons against deploying, from the plan, before it is tried. Pure.
 import type { PlanShown } from "../messages/answers";
 import type { Refusal } from "./actions";
 import { strings } from "../strings";
 
 const UNDEPLOYABLE = new Set(["unavailable", "no_weights", "no_tokenizer", "component_unavailable"]);
 
-/** What the plan says already; null: nothing speaks against deploying. */
+/** The reason from the plan; null if nothing prevents deploying. */
 export function forecast(plan: PlanShown | null): Refusal | null {
   if (!plan || plan.deployable || plan.devices.some((device) => device.hypothetical)) return null;
   const problems = plan.problems.filter((problem) =>

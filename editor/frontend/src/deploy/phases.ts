@@ -75,7 +75,7 @@ export function progressOf(ranks: readonly WorkerShown[]): number {
   return parts.reduce((total, part) => total + part, 0) / parts.length;
 }
 
-/** What to do about a failure, where the reason tells. */
+/** Advice about a failure, if its reason suggests any. */
 export function advice(reason: string | null): string {
   const text = (reason ?? "").toLowerCase();
   if (text.includes("memory") || text.includes("signal 9")) return strings.deploy.putFewerComponents;
@@ -84,7 +84,7 @@ export function advice(reason: string | null): string {
   return strings.deploy.tryAgainIfItFails;
 }
 
-/** Whether it answers requests. */
+/** True if it answers requests. */
 export function serves(deployment: DeploymentShown): boolean {
   return deployment.state === "ready" || deployment.state === "degraded";
 }

@@ -1,4 +1,4 @@
-// What differs between two placements of a graph, in sentences. Pure.
+// Differences between two placements of a graph, in sentences. Pure.
 import type { GraphDocument } from "../document/types";
 import { whereabouts } from "../document/placement/resolve";
 import type { PlacementDocument } from "../document/placement/schema.generated";

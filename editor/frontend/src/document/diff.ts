@@ -1,4 +1,4 @@
-// What differs between two graphs, part by part. Shorthand, the order of keys, defaults left out, and the layout make
+// Differences between two graphs, by part. Shorthand, the order of keys, omitted defaults and the layout make
 // no difference.
 import { readLink, readResult } from "./names";
 import { join } from "./pointer";
@@ -279,7 +279,7 @@ function changed(
   return { kind: "changed", what, name, pointer, before, after, text };
 }
 
-/** What changed, in a few words. */
+/** A short description of the change. */
 function fields(before: unknown, after: unknown): string {
   const found = leaves(before, after, "");
   const [first] = found;

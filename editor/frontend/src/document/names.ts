@@ -10,7 +10,7 @@ export function isName(text: string): boolean {
   return NAME.test(text);
 }
 
-/** Whether an expression can read a parameter, or a loop's index, of this name. */
+/** True if an expression can read a parameter or a loop index of this name. */
 export function canBeNamed(name: string): boolean {
   return isName(name) && !name.includes("-") && !RESERVED.has(name);
 }

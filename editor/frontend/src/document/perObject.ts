@@ -1,4 +1,4 @@
-// What follows from an object, worked out once for as long as the object lives; documents never change in place. Pure.
+// Caches derived values for as long as their object lives; documents never change in place. Pure.
 
 export function perObject<K extends object, V>(derive: (object: K) => V): (object: K) => V {
   const known = new WeakMap<K, { value: V }>();

@@ -12,7 +12,7 @@ export function join(...parts: (string | number)[]): Pointer {
   return parts.map((part) => `/${String(part).replace(/~/g, "~0").replace(/\//g, "~1")}`).join("");
 }
 
-/** Whether it is the place, or in it. */
+/** True if it is the place or inside it. */
 export function isUnder(pointer: Pointer, place: Pointer): boolean {
   return pointer === place || pointer.startsWith(`${place}/`);
 }

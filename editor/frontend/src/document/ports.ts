@@ -1,4 +1,4 @@
-// What flows on an edge: a modality, a dtype and a symbolic shape, judged as `walkgraph.graph.ports` does.
+// Types of edges: a modality, a dtype and a symbolic shape, checked like `walkgraph.graph.ports`.
 import type { Catalogue, Component, Port } from "../messages/answers";
 import { splitReference } from "./names";
 import { endOf, factsOf } from "./routes";

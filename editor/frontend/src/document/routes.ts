@@ -1,4 +1,4 @@
-// What happens on the way of every edge of a Walk: loops left, entered, or carrying it back. The judgement is that of
+// The route of every edge of a Walk: loops that it leaves, enters, or that carry it back. The rules are those of
 // `walkgraph.graph.structure`; goldens made there are compared in the tests. Pure; facts of a Walk are kept by object.
 import { readLink, readResult, splitReference, type PlainLink } from "./names";
 import { entries, flat, type Entry } from "./tree";
@@ -11,9 +11,9 @@ export interface End {
   kind: EndKind;
   /** The use, Walk input, loop, stream, output or result. */
   name: string;
-  /** Of a use. */
+  /** The port of the use. */
   port: string;
-  /** Of a use; null where no such use stands in the body. */
+  /** The use; null if the body has no such use. */
   entry: Entry | null;
 }
 
@@ -60,7 +60,7 @@ export function routesOf(graph: GraphDocument, walk: string): readonly Route[] {
   return found ? factsOf(found).routes : [];
 }
 
-/** What a reference names. One with an `@` word that has no meaning there reads as a use that isn't there. */
+/** The target of a reference. One with a meaningless `@` word is read as a missing use. */
 export function endOf(reference: string, uses: ReadonlyMap<string, Entry>, side: "source" | "target"): End {
   const [owner, name] = splitReference(reference);
   if (side === "target" && owner === "@out") return { kind: "out", name, port: "", entry: null };
@@ -94,7 +94,7 @@ export function routeOf(uses: ReadonlyMap<string, Entry>, link: PlainLink, index
   return { index, ...link, source, target, common, backward, carried, leave, enter, left, entered, pointer };
 }
 
-/** Whether two entries stand in different branches of one parallel. */
+/** True if two entries are in different branches of one parallel. */
 export function sideBySide(a: Entry, b: Entry): boolean {
   if (a === b) return false;
   const meeting = meet(a, b);

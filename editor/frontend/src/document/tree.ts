@@ -9,7 +9,7 @@ export interface Entry {
   item: Item;
   /** The use's or loop's name; empty for what has none. */
   name: string;
-  /** Of a use: the component node it calls. */
+  /** For a use, the node that it calls. */
   node: string;
   /** In the Walk as the author wrote it (`/body/0/body/1`). */
   pointer: Pointer;

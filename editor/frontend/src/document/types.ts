@@ -76,5 +76,5 @@ export interface Frame {
   color?: string;
 }
 
-/** What is drawn on one surface, with a layout of its own. `inside`: the container whose inside alone is shown. */
+/** A canvas with its own layout. `inside`: the container whose contents alone are shown. */
 export type Canvas = { kind: "components" } | { kind: "walk"; walk: string; inside: ItemId | null };

@@ -1,4 +1,4 @@
-// What the control service answers, as far as the editor reads it. Field names are the service's.
+// The control service's answers, as far as the editor reads them. Field names are the service's.
 
 export interface Port {
   name: string;
@@ -31,7 +31,7 @@ export interface Component {
   name: string;
   /** Names that it had: documents that hold them mean it. */
   former?: string[];
-  /** What it is about: `Text`, `Picture`, `Model`. */
+  /** Its category: `Text`, `Picture`, `Model`. */
   category?: string;
   description: string;
   inputs: Port[];
@@ -44,7 +44,7 @@ export interface Component {
   /** Whose weights fit. */
   families: string[];
   host: boolean;
-  /** Whether a network exists for it; false: it can be drawn, not deployed. */
+  /** True if it has a network; otherwise it can be drawn but not deployed. */
   available: boolean;
 }
 

@@ -1,4 +1,4 @@
-// What the telemetry socket sends. Field names are the service's; times are seconds of its host's monotonic clock.
+// Messages of the telemetry socket. Field names are the service's; times are seconds of its host's monotonic clock.
 import type { DeploymentShown } from "./answers";
 
 export type Level = "off" | "summary" | "full";
@@ -40,7 +40,7 @@ export interface ForwardEvent extends BatchTimes {
   runs: string[];
   walks: string[];
   nodes: string[];
-  /** Of these nodes in their Walks, by name. */
+  /** The uses of these nodes in their Walks, by name. */
   uses: string[];
   steps: number[];
   iterations: number[][];
@@ -56,7 +56,7 @@ export interface LaunchEvent extends BatchTimes {
   loop: string;
   /** Those that these iterations call. */
   nodes: string[];
-  /** Of these nodes, in the order of their calls. */
+  /** The uses of these nodes, in the order of their calls. */
   uses: string[];
   count: number;
   runs: string[];
@@ -72,7 +72,7 @@ export interface LaunchEvent extends BatchTimes {
 
 // ── work, level `summary` ───────────────────────────────────────────────────────────────────────
 
-/** What a use of a node did for a run on one rank since the last packet. */
+/** The work of a use for a run on one rank since the last packet. */
 export interface ActivityEvent {
   type: "activity";
   run: string;
@@ -100,7 +100,7 @@ export interface LoopingEvent {
   uses: string[];
   runs: string[];
   walks: string[];
-  /** Of each run's loop: those that are done; indices of the loops around come first. */
+  /** For each run's loop, the finished iterations; indices of the outer loops come first. */
   iterations: number[][];
   /** Since the last event of this loop. */
   launches: number;
@@ -113,7 +113,7 @@ export interface LoopingEvent {
   spans: boolean;
 }
 
-/** What a loop came to that a device ran whole. Nothing tells apart what its nodes took. */
+/** The totals of a device loop. The times of its nodes can't be separated. */
 export interface LoopWork {
   nodes: string[];
   /** One for each of these nodes. */
@@ -286,7 +286,7 @@ export interface EventsFrame {
   source: string;
   first: number;
   dropped: number;
-  /** What to add to the events' times for seconds since 1970. */
+  /** Added to the events' times, this gives seconds since 1970. */
   wall: number;
   events: TelemetryEvent[];
 }
@@ -364,7 +364,7 @@ export interface BreakShown {
   inside: boolean;
 }
 
-/** What is looked at in a deployment, and where its runs stop. */
+/** Level, taps and breakpoints of a deployment. */
 export interface WatchShown {
   level: Level;
   taps: TapShown[];

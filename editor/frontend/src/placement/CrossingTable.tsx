@@ -67,7 +67,7 @@ function WireTable({ crossings, onHover, onOpen }: Pick<CrossingTableProps, "cro
 
 interface RowProps extends Pick<CrossingTableProps, "onHover" | "onOpen"> {
   crossing: Crossing;
-  /** Whether it is the first row of its Walk. */
+  /** True for the first row of its Walk. */
   first: boolean;
 }
 

@@ -148,7 +148,7 @@ function NumberField({ label, value, most, onChange }: NumberFieldProps) {
   );
 }
 
-/** What the whole comes to, before anything is started. */
+/** The totals of the plan, before anything starts. */
 export function Totals({ plan, crossings }: { plan: PlanShown; crossings: number }) {
   const { weights, cache, rest, total } = estimate(plan);
   const figures: Figure[] = [

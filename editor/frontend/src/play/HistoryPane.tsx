@@ -1,4 +1,4 @@
-// What was run: this browser's runs with their pictures, and what the service remembers of others.
+// The history: runs of this browser with their pictures, and other runs that the service remembers.
 import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import type { RunShown } from "../messages/answers";
@@ -20,7 +20,7 @@ interface Props {
   onAgain: (id: string) => void;
   onCompare: (id: string) => void;
   onRemove: (ids: string[]) => void;
-  /** What can be replayed of a run that is over. */
+  /** Replay actions for a finished run. */
   replays: (id: string) => MenuEntry[];
 }
 
@@ -159,7 +159,7 @@ function together(deployment: string, heads: readonly Head[], rows: readonly Run
   return lines.sort((a, b) => b.at - a.at);
 }
 
-/** What came out, else which task it was, else its seed. */
+/** Its outputs, else its task, else its seed. */
 function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
   if (line.wrote) return line.wrote;
   if (line.said) return labels[line.task] || labelOf(line.task);

@@ -55,7 +55,7 @@ export class Checking {
   }
 }
 
-/** Whether two graphs differ in nothing but the editor's layout. Edits keep what they don't change. */
+/** True if two graphs differ only in the editor's layout. Edits keep the objects that they don't change. */
 export function onlyMoved(before: GraphDocument, after: GraphDocument): boolean {
   const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
   keys.delete("layout");

@@ -1,4 +1,4 @@
-// What isn't saved is kept in this browser too, so that neither a crash nor a lost service loses an edit.
+// Keeps unsaved edits in this browser too, so that neither a crash nor a lost service loses an edit.
 import type { Documents } from "../store/types";
 
 export interface CrashCopy {

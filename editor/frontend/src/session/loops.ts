@@ -15,7 +15,7 @@ export function loopShown(
   return plan.loops.find((each) => each.walk === walk && each.loop === loop) ?? null;
 }
 
-/** What its mark says. */
+/** The text of its mark. */
 export function loopMark({ resident, within }: LoopShown): string {
   if (within !== null) return strings.shell.unrolled(within);
   return resident ? strings.shell.onTheDevice : "stepped";

@@ -233,7 +233,7 @@ export class Persistence {
     this.editor.store.setState({ etags: etagsOf(theirs) });
   }
 
-  /** What a reader sees: theirs, without a history of its own. */
+  /** A reader sees their version, without its own history. */
   private show(theirs: StoredDocuments): void {
     const mine = this.editor.state.documents;
     const documents = documentsOf(theirs, mine);

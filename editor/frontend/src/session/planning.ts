@@ -11,7 +11,7 @@ const RETRY_MS = 3000;
 export class Planning {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private running: AbortController | null = null;
-  /** What the last request asked. */
+  /** The last request. */
   private asked: EditorState | null = null;
   private readonly unsubscribe: () => void;
 

@@ -10,7 +10,7 @@ export type TabMessage =
   | { kind: "saved"; tab: string }
   | { kind: "bye"; tab: string };
 
-/** What is used of a BroadcastChannel. */
+/** The used part of a BroadcastChannel. */
 export interface Channel {
   postMessage: (message: TabMessage) => void;
   close: () => void;
@@ -97,7 +97,7 @@ export class Tabs {
     if (message.kind === "bye" && !editing) this.events.reading(LEFT);
   }
 
-  /** Of two tabs that start within one millisecond, either may hear of the other first. */
+  /** If two tabs start within one millisecond, either may hear of the other first. */
   private answer(newcomer: { tab: string; since: number }): void {
     if (this.isAfter(newcomer)) void this.yield(ELSEWHERE);
     else this.channel?.postMessage({ kind: "here", tab: this.tab, since: this.since });

@@ -61,7 +61,7 @@ export function App({ toggleFocus }: AppProps) {
     if (document.activeElement === document.body) root.current?.focus({ preventScroll: true });
   }, []);
   return (
-    // What can't be focused leaves the keyboard with the editor: a press on it focuses this.
+    // Pressing an element that can't be focused focuses the editor, which keeps the keyboard.
     <div ref={root} className="wg-app" tabIndex={-1} onKeyDown={onKeyDown}>
       <TopBar commands={commands} />
       <Banners />
@@ -82,7 +82,7 @@ export function App({ toggleFocus }: AppProps) {
   );
 }
 
-/** What the panel with the focus makes of a key comes first: in a code, Ctrl+Enter applies it. */
+/** The focused panel handles keys first: in a code field, Ctrl+Enter applies it. */
 function useShortcuts(editor: Editor, commands: Commands) {
   const overrides = useKeys();
   const take = useCallback(

@@ -1,4 +1,4 @@
-// What the entry renders: loads the document, keeps the session mounted while it is shown, and fills the window.
+// The root view: loads the document, keeps the session mounted while it is shown, and fills the window.
 import { useCallback, useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import { App } from "./App";
 import { ApiError } from "../api/client";
@@ -14,7 +14,7 @@ import { cover, fill } from "./host/fill";
 import { SessionContext } from "../session/react";
 import { strings } from "../strings";
 
-/** What Python gives; see `walkgraph_editor/component.py`. */
+/** The data from Python; see `walkgraph_editor/component.py`. */
 export interface Data {
   v: 1;
   mode: "edit" | "play" | "trace";

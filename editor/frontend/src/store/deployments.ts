@@ -1,4 +1,4 @@
-// What runs in the service, from its frames; and the graph that this graph's deployment was made from.
+// Deployments of the service, from its frames, and the graph that this graph's deployment was made from.
 import { ApiError, call } from "../api/client";
 import type { DeploymentShown } from "../messages/answers";
 import type { GraphDocument } from "../document/types";

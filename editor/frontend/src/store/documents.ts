@@ -72,7 +72,7 @@ export interface Opened {
   documents: Documents;
 }
 
-/** What is open when `name` is: the stored graph, or an empty one to begin with, and its placement. */
+/** The documents to open for `name`: the stored graph or a new empty one, and its placement. */
 export async function openDocuments(name: string): Promise<Opened> {
   const [graph, found] = await Promise.all([read<GraphDocument>("graphs", name), findPlacement(name)]);
   const documents: Documents = {

@@ -1,4 +1,4 @@
-// What is pointed at in one view and marked in the others: nodes of the graph, by name.
+// Nodes that are pointed at in one view and marked in the others, by name.
 import { useStore } from "zustand";
 import { createStore } from "zustand/vanilla";
 import { entries, flat } from "../document/tree";
@@ -20,7 +20,7 @@ export function mark(nodes: readonly string[]): void {
   highlight.setState({ nodes: nodes.length ? new Set(nodes) : NONE });
 }
 
-/** Whether a node is marked; renders only when that changes. */
+/** True while a node is marked; renders only when that changes. */
 export function useMarked(node: string): boolean {
   return useStore(highlight, ({ nodes }) => nodes.has(node));
 }

@@ -10,9 +10,9 @@ export interface Located {
   tab: Tab;
   canvas: Canvas;
   selection: string[];
-  /** What it is about, in a few words: `Walk decode`, `Component llm`. */
+  /** A short name of its subject: `Walk decode`, `Component llm`. */
   place: string;
-  /** What of it, where it is more than the whole: `edge 3`, `loop tokens`. */
+  /** The part of it, if it is not the whole: `edge 3`, `loop tokens`. */
   part: string;
 }
 

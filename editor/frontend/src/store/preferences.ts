@@ -1,4 +1,4 @@
-// What a user set up in this browser: sizes of panes, keys. One store for all documents.
+// The user's preferences in this browser: sizes of panes, keys. One store for all documents.
 import { useStore } from "zustand";
 import { createStore } from "zustand/vanilla";
 import type { Overrides } from "../ui/keys";

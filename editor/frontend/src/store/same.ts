@@ -1,4 +1,4 @@
-// Whether two JSON values say the same. The order of keys counts (Walks are shown in it), undefined fields don't.
+// Compares two JSON values. The order of keys counts (Walks are shown in it), undefined fields don't.
 import type { Documents } from "./types";
 
 /** However their numbers are written. */

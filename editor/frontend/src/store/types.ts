@@ -4,7 +4,7 @@ import type { Sources } from "../document/json";
 import type { Canvas, GraphDocument } from "../document/types";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 
-/** What is edited, saved and undone together. Immutable: an edit makes new objects. */
+/** The documents that are edited, saved and undone together. Immutable: an edit makes new objects. */
 export interface Documents {
   graph: GraphDocument;
   /** null: everything on one rank, chosen by the service. */
@@ -36,7 +36,7 @@ export interface View {
   selection: readonly string[];
   /** On the components canvas: the Walk whose way is lit, the rest dimmed. */
   lit: string | null;
-  /** What colours the nodes. */
+  /** The property that colours the nodes. */
   lens: "kind" | "rank";
 }
 
@@ -66,7 +66,7 @@ export interface Planned {
   /** GPUs to plan for instead of those found, `3x141GB`; empty: those found. */
   hardware: string;
   problem: string | null;
-  /** Whether somebody has asked where things lie: from then on what is wrong with that is among the problems. */
+  /** True once the placement was opened: from then on its problems are listed. */
   placing: boolean;
 }
 

@@ -1,4 +1,4 @@
-// What can be undone and redone, kept for this window through a reload. It belongs to a document's content: a graph that
+// The undo history, kept for this window through a reload. It belongs to a document's content: a graph that
 // is another one by then has no history.
 import { sameDocuments } from "./same";
 import type { Documents, Step } from "./types";

@@ -1,4 +1,4 @@
-// What is looked at in a deployment and where its runs stop: taps with what they have seen, breakpoints, paused runs
+// Taps of a deployment with their samples, breakpoints, paused runs
 // with what they are paused before, the level of telemetry. One per deployment, listening while somebody watches.
 import { useCallback, useSyncExternalStore } from "react";
 import { createStore, type StoreApi } from "zustand/vanilla";
@@ -66,7 +66,7 @@ export interface BreakAsked {
 
 export type SteerAction = "pause" | "step" | "iteration" | "resume";
 
-/** What it needs of the page; tests give their own. */
+/** The page functions that it needs; tests pass their own. */
 export interface Around {
   call: typeof call;
   subscribe: (listener: (frame: Frame) => void) => () => void;
@@ -74,7 +74,7 @@ export interface Around {
   frame: (run: () => void) => void;
 }
 
-/** What a tap has seen of late. */
+/** Recent samples of a tap. */
 const KEPT = 24;
 const KEPT_HELD = 400;
 
@@ -108,7 +108,7 @@ export class WatchStore {
     return () => (forget(), close());
   };
 
-  /** What a tap has seen, newest first. */
+  /** Samples of a tap, newest first. */
   readonly samples = (tap: string): readonly Seen[] => this.seen.get(`tap ${tap}`) ?? NONE;
 
   /** Inputs and states of the calls before which a run is paused, newest first. */
@@ -164,7 +164,7 @@ export class WatchStore {
     await Promise.all(this.get().breakpoints.map(({ id }) => this.removeBreakpoint(id)));
   }
 
-  /** What comes of it is told by frames. `of`: the held call that it is about; null: the first. */
+  /** Frames report the result. `of`: the held call; null for the first. */
   async steer(run: string, action: SteerAction, of: HeldCall | null = null): Promise<void> {
     const path = `/api/v1/runs/${encodeURIComponent(run)}/steer`;
     await this.around.call(path, { method: "POST", body: { action, call: of } });
@@ -176,7 +176,7 @@ export class WatchStore {
     return `/api/v1/deployments/${encodeURIComponent(this.deployment)}`;
   }
 
-  /** What is gone already need not go. */
+  /** A tap that is already gone need not be removed. */
   private async remove(path: string): Promise<void> {
     try {
       await this.around.call(path, { method: "DELETE" });
@@ -281,7 +281,7 @@ export class WatchStore {
     this.set({ paused: { ...paused, [run]: { run, held, breakpoint } } });
     const key = `held ${run}`;
     const seen = this.seen.get(key);
-    // What is not held yet may have been looked at already: only what was let go is forgotten.
+    // A call that is not held yet may already have samples: only released calls are forgotten.
     if (gone.length && seen)
       this.put(
         key,
@@ -350,7 +350,7 @@ export function sameCall(a: HeldCall, b: HeldCall): boolean {
   );
 }
 
-/** Whether a sample is of an input or state of this held call. */
+/** True if a sample belongs to an input or state of this held call. */
 export function isOf(sample: SampleEvent, call: HeldCall): boolean {
   return (
     sample.rank === call.rank &&
@@ -390,13 +390,13 @@ export function watchOf(deployment: string): WatchStore {
 
 const silent = () => () => undefined;
 
-/** What is wanted of a deployment now; nothing where there is none. */
+/** The watched state of a deployment; empty if there is none. */
 export function useWatch(deployment: string | null): WatchState {
   const store = deployment === null ? null : watchOf(deployment);
   return useSyncExternalStore(store?.watch ?? silent, store?.get ?? nothing);
 }
 
-/** What a tap has seen of late, newest first. */
+/** Recent samples of a tap, newest first. */
 export function useSamples(deployment: string | null, tap: string): readonly Seen[] {
   const store = deployment === null ? null : watchOf(deployment);
   const watch = useCallback((changed: () => void) => store?.watchSamples(tap, changed) ?? (() => {}), [store, tap]);

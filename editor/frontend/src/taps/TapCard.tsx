@@ -1,4 +1,4 @@
-// What a tap sees: the newest value, or the one that was held; how often it looks, and what to do with it.
+// The card of a tap: its newest sample or the held one, its rate, and its actions.
 import { Filter, Move, Pause, Pin, Play, Trash2, X } from "lucide-react";
 import { memo, useState, type KeyboardEvent, type PointerEvent } from "react";
 import { useEditor } from "../store/react";
@@ -96,7 +96,7 @@ function Head({ tap, pinned, onPin, onMove }: Omit<Props, "deployment">) {
   );
 }
 
-/** What is looked at: a source, or one edge. */
+/** The tapped place: a source, or one edge. */
 export function tapName({ source, to }: TapShown): string {
   return to ? `${source} → ${to}` : source;
 }

@@ -44,7 +44,7 @@ export function whereWords({ run, step, iteration, rank }: SampleEvent): string 
   return [...parts, strings.taps.rank(rank)].join(" · ");
 }
 
-/** What is wrong with the numbers, in words; empty where nothing is. */
+/** The faults of the numbers, in words; empty if there are none. */
 export function alarm({ count, nan, infinite, low, high, every }: Statistics): string {
   if (count === 0) return strings.taps.itIsEmpty;
   const bad = [nan && strings.taps.nan(nan), infinite && strings.taps.infinite(infinite)].filter(Boolean).join(", ");
@@ -61,7 +61,7 @@ export function bars(histogram: readonly number[]): number[] {
   return histogram.map((count) => (most === 0 ? 0 : Math.sqrt(count / most)));
 }
 
-/** What a bin holds: `0.1 to 0.2: 37`. */
+/** The text of a bin: `0.1 to 0.2: 37`. */
 export function binWords({ low, high, histogram }: Statistics, bin: number): string {
   const width = (high - low) / histogram.length;
   return strings.taps.to(figure(low + width * bin), figure(low + width * (bin + 1)), histogram[bin] ?? 0);

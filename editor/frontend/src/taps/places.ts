@@ -9,7 +9,7 @@ export interface Place {
   walk: string;
   /** `use.port`, `@in.name`. */
   source: string;
-  /** Of an edge out of a loop, whose values aren't those of every iteration: where it ends. */
+  /** The end of an edge out of a loop, whose values aren't those of every iteration. */
   to?: string;
 }
 

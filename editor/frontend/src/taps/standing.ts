@@ -15,7 +15,7 @@ export function standing({ at, pinned }: Card, anchor: Place | null, [width, hei
   return [Math.max(0, Math.min(x, width - SIZE[0])), Math.max(0, Math.min(y, height - SIZE[1]))];
 }
 
-/** What to keep of a card so that it stands there. */
+/** The stored position of a card. */
 export function standingAt([x, y]: Place, anchor: Place | null, pinned: boolean): Place {
   return pinned || !anchor ? [x, y] : [x - anchor[0], y - anchor[1]];
 }

@@ -16,7 +16,7 @@ import { useSimulation } from "./simulator/useSimulation";
 import { ProblemLines, TextCell } from "./cells/widgets";
 import { strings } from "../strings";
 
-/** What somebody who comes back to this tab finds as it was. */
+/** State that is kept while the tab is closed. */
 interface Memory {
   open: string | undefined;
   /** Task -> what was simulated. */

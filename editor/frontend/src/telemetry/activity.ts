@@ -52,7 +52,7 @@ const store = new NodeStore(clock, {
   revoke: (url) => URL.revokeObjectURL(url),
 });
 
-/** What moves along the edges; read while it is drawn. */
+/** Traffic on the edges; read while it is drawn. */
 export const flows = new FlowStore(clock.now);
 
 /** Show this deployment's activity. `of`: the graph it was made from, so that outputs find their nodes. */
@@ -123,14 +123,14 @@ function show(event: RunEvent, task: string): void {
 
 // ── hooks ───────────────────────────────────────────────────────────────────────────────────────
 
-/** What the node does; null where nothing was ever heard of it. */
+/** The activity of the node; null if nothing was ever reported. */
 export function useActivity(node: string): Activity | null {
   const watch = useCallback((changed: () => void) => store.watch(node, changed), [node]);
   const get = useCallback(() => store.get(node), [node]);
   return useSyncExternalStore(watch, get);
 }
 
-/** What a use of a node does; `walk`: of its canvas, null of the components canvas, where it stands for the node. */
+/** The activity of a use; `walk`: that of its canvas, null on the components canvas, where it stands for the node. */
 export function useUseActivity(walk: string | null, use: string, node: string): Activity | null {
   const own = useActivity(walk === null ? node : useKey(walk, use));
   const whole = useActivity(node);
@@ -141,7 +141,7 @@ export function useUseActivity(walk: string | null, use: string, node: string): 
   );
 }
 
-/** What each of several nodes does; a new list only when one of them changes. Give the same list each time. */
+/** The activity of several nodes; a new list only when one of them changes. Pass the same list each time. */
 export function useActivities(nodes: readonly string[]): readonly (Activity | null)[] {
   const watch = useCallback(
     (changed: () => void) => {
@@ -173,7 +173,7 @@ export function useRankGauges(): ReadonlyMap<number, RankGauge> {
   return useSyncExternalStore(store.watchGauges, store.gauges);
 }
 
-/** Whether a node runs, or the use with a key of `useKey`; renders only when that changes. */
+/** True while a node runs, or the use with a key of `useKey`; renders only when that changes. */
 export function useIsRunning(key: string): boolean {
   const watch = useCallback((changed: () => void) => store.watch(key, changed), [key]);
   const get = useCallback(() => store.isRunning(key), [key]);

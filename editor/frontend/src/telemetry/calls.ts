@@ -1,4 +1,4 @@
-// What events tell of calls, whatever the level they come from: one record for each use of a node and run. Pure.
+// Calls from events of any level: one record for each use of a node and run. Pure.
 import type {
   ActivityEvent,
   ForwardEvent,
@@ -59,7 +59,7 @@ export function toldBy(event: Work): Told[] {
   }
 }
 
-/** What a loop's nodes and uses did in it, as it has ended: their calls, and their time where there is but one. */
+/** The nodes and uses of a finished loop: their calls, and their time if there is only one. */
 export function endedBy({ run, rank, walk, loop, iteration, iterations, work }: Ended): Told[] {
   const { nodes, uses, calls, batch } = work;
   const alone = uses.length === 1 && !work.spans;

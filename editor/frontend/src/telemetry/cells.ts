@@ -176,7 +176,7 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     if (this.runs.size === 0) this.state = failed ? "error" : "done";
   }
 
-  /** What a rank tells of the last iterations may come after the run's end, which is told by another. */
+  /** A rank's report of the last iterations may arrive after the run's end, which another process reports. */
   late(run: string, done: number): void {
     if (run === this.lastRun && this.left !== null) this.left = Math.max(this.left, done);
   }

@@ -1,9 +1,9 @@
-// What moves along the edges of Walks: how often a node's values have left it, and what went between ranks. Gathered
+// Traffic on the edges of Walks: how often values have left a node, and transfers between ranks. Updated
 // in place; whoever draws reads it as often as the screen is drawn. No React, no browser.
 import { toldBy, useKey } from "./calls";
 import type { Frame, TransferEvent } from "../messages/frames";
 
-/** What went along an edge of a Walk from rank to rank, of late. */
+/** Recent transfers between ranks on an edge of a Walk. */
 export interface Traffic {
   transport: string;
   source: number;
@@ -47,7 +47,7 @@ export class FlowStore {
     return walks.reduce((sum, walk) => sum + (this.nodes.get(`${walk} ${node}`) ?? 0), 0);
   }
 
-  /** What goes along an edge of a Walk between ranks; null: nothing did. */
+  /** Transfers between ranks on an edge of a Walk; null if there were none. */
   traffic(walk: string, edge: number): Traffic | null {
     const way = this.ways.get(`${walk}/${edge}`);
     if (!way) return null;

@@ -1,4 +1,4 @@
-// What every node and loop does, from telemetry: figures gathered in place as messages come, shown as new objects a few
+// The activity of every node and loop: figures updated in place as messages arrive, shown as new objects a few
 // times a second; a change of state is shown with the next frame of the screen. No React, no browser.
 import type { RunShown } from "../messages/answers";
 import { endedBy, toldBy, useKey, type Told } from "./calls";
@@ -11,7 +11,7 @@ import type { Steps } from "./steps";
 import { strings } from "../strings";
 
 export interface Hooks {
-  /** What a run of a task may call; null: not known. */
+  /** The nodes that a run of a task may call; null if unknown. */
   steps: (task: string) => Steps | null;
   /** Names of the loops whose indices a call of the use has. */
   loops: (walk: string, use: string) => readonly string[] | null;
@@ -132,7 +132,7 @@ export class NodeStore {
   }
 
   readonly focused = (): string | null => this.focus;
-  /** What is shown is a finished run's, whose figures are of nodes alone. */
+  /** The shown figures belong to a finished run, which has figures of nodes only. */
   readonly isFrozen = (): boolean => this.frozen;
   readonly anyRunning = (): boolean => this.running.size > 0;
 
@@ -291,7 +291,7 @@ export class NodeStore {
     return this.focus === null || this.focus === run;
   }
 
-  /** Whether news of a run's work count; it is under way from now on, unless it is over. */
+  /** True if events of a run's work count; the run is active from now on, unless it has ended. */
   private hears(run: string, walk: string): boolean {
     if (this.frozen || !this.follows(run)) return false;
     if (!this.runs.isOver(run)) {

@@ -1,4 +1,4 @@
-// What is shown of the activity of a node, and of a use of it. Pure.
+// The shown activity of a node and of a use. Pure.
 export type NodeState = "idle" | "queued" | "running" | "done" | "error";
 
 export interface NodeError {
@@ -10,7 +10,7 @@ export interface NodeError {
   use: string | null;
 }
 
-/** What a node feeds out of the followed run. */
+/** The outputs of a node in the followed run. */
 export interface Preview {
   /** URL of the newest picture; revoked when a newer one replaces it. */
   url: string;
@@ -34,7 +34,7 @@ export interface Activity {
   batch: number;
   /** Ranks it was seen on. */
   ranks: readonly number[];
-  /** What went wrong in it, in a sentence. */
+  /** Its error, in a sentence. */
   error?: string;
   failure: NodeError | null;
   preview: Preview | null;
@@ -94,7 +94,7 @@ export interface LoopActivity {
   ms: number;
 }
 
-/** What a run does now. */
+/** The current work of a run. */
 export interface Latest {
   run: string;
   node: string;

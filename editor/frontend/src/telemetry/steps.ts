@@ -1,4 +1,4 @@
-// What the shape of a graph says of its runs: which nodes a task's steps may call, when a Walk can come no more, which
+// Facts about runs from the shape of a graph: nodes that a task's steps may call, when a Walk can't run any more, which
 // loops an index counts. Pure; facts are kept by the graph's object.
 import { factsOf } from "../document/routes";
 import type { GraphDocument } from "../document/types";

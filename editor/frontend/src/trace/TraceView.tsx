@@ -394,7 +394,7 @@ function useVersion(session: TraceSession, live: boolean): number {
   return version;
 }
 
-/** What is selected on the canvas is marked here. */
+/** Marks the selection of the canvas. */
 function useCanvasSelection(alone: boolean): void {
   const graph = useEditorState((state) => state.documents.graph);
   const view = useEditorState((state) => state.view);

@@ -1,9 +1,9 @@
-// What leaves the page: to the clipboard, or as a file.
+// Exports from the page: to the clipboard, or as a file.
 
 /** A browser has taken a download over by then. */
 const TAKEN_MS = 60_000;
 
-/** Whether it is on the clipboard. `root`: where a field may stand for a moment, inside the shadow root. */
+/** Returns true once it is on the clipboard. `root`: the place for a temporary field, inside the shadow root. */
 export async function copyText(text: string, root: HTMLElement | null): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

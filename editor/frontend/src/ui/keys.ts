@@ -119,13 +119,13 @@ export function hint(action: Action, overrides: Overrides = {}): string {
   return first ? shown(first) : "";
 }
 
-/** What already has a chord, apart from `action` itself. */
+/** The action that already has a chord, other than `action` itself. */
 export function taken(chord: string, action: Action, overrides: Overrides): Binding | null {
   const others = BINDINGS.filter((binding) => binding.action !== action);
   return others.find((binding) => (overrides[binding.action] ?? binding.keys).includes(chord)) ?? null;
 }
 
-/** Whether a text is typed where this event comes from. */
+/** True if the event comes from a text field. */
 export function isTyping(path: readonly EventTarget[]): boolean {
   const target = path[0];
   if (!(target instanceof HTMLElement)) return false;

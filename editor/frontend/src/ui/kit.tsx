@@ -234,7 +234,7 @@ export function Prose({ text }: { text: string }) {
   return text.split(/`([^`]+)`/).map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece));
 }
 
-/** What a panel shows when it has nothing to show: what would be here, and how to get it. */
+/** The content of an empty panel: what it would show, and how to get it. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="wg-empty">

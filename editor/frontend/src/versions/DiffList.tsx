@@ -1,4 +1,4 @@
-// What differs between two graphs, to be read: also in the Deploy view and the conflict dialog.
+// A readable list of differences between two graphs, also used by the Deploy view and the conflict dialog.
 import { Crosshair } from "lucide-react";
 import { useMemo } from "react";
 import { diff, type Difference } from "../document/diff";

@@ -14,7 +14,7 @@ import { useKeep, useVersion, type Loaded } from "./loading";
 import { shownBy } from "./showing";
 import { strings } from "../strings";
 
-/** What is compared: a kept version's number, or the graph as it is now. */
+/** One side of the comparison: the number of a version, or the current graph. */
 type Side = number | "draft";
 
 export function VersionsView() {

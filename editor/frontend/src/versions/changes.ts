@@ -1,4 +1,4 @@
-// What a list of differences shows: groups, and of what changed the fields, before and after. Pure.
+// The contents of a list of differences: groups, and for changes the fields before and after. Pure.
 import type { Difference } from "../document/diff";
 import { strings } from "../strings";
 
@@ -60,7 +60,7 @@ export function counts(differences: readonly Difference[]): Record<Difference["k
   return found;
 }
 
-/** What a row says first: of a change whose fields are listed below it, only what it is of. */
+/** The first text of a row: for a change whose fields are listed below it, only its subject. */
 export function headline({ kind, what, text }: Difference): { text: string; listed: boolean } {
   if (kind !== "changed") return { text, listed: false };
   const colon = text.indexOf(": ");

@@ -35,7 +35,7 @@ export function readPasted(text: string): Pasted {
   return { ok: true, graph: value as GraphDocument, sources };
 }
 
-/** What the editor needs to be of this form; the check judges the rest. */
+/** The parts that must have this form for the editor; the check judges the rest. */
 const CONTAINERS: Record<string, "object" | "list"> = {
   weights: "object",
   states: "object",

@@ -58,7 +58,7 @@ function entriesOf(value: object): [string, unknown][] {
   return Object.entries(value).filter(([, entry]) => entry !== undefined);
 }
 
-/** Whether at most `levels` containers are nested. */
+/** True if at most `levels` containers are nested. */
 function isFlat(value: unknown, levels: number): boolean {
   if (!isContainer(value)) return true;
   return levels > 0 && entriesOf(value).every(([, entry]) => isFlat(entry, levels - 1));

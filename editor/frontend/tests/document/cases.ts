@@ -1,4 +1,4 @@
-// What Python wrote for these tests (`python -m tests.golden.editor_cases`), and the bundled graphs.
+// Cases that Python writes for these tests (`python -m tests.golden.editor_cases`), and the bundled graphs.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Catalogue } from "../../src/messages/answers";

@@ -1,4 +1,4 @@
-// What is gone to is brought out of closed containers.
+// Going to an item opens the closed containers around it.
 import { expect, it } from "vitest";
 import * as edits from "../../src/document/edits";
 import type { Canvas } from "../../src/store/types";

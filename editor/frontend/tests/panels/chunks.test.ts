@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ChunkPolicy } from "../../src/document/types";
 import { chunksOf, whyNotPolicy } from "../../src/panels/inspector/forms/chunks";
-// What `walkgraph.chunking` answered for the same policies, all items there and the stream ended; 8 chunks at most.
+// Results of `walkgraph.chunking` for the same policies, with all items and the end of the stream; 8 chunks at most.
 import golden from "./chunks.golden.json";
 
 describe("chunks", () => {

@@ -4,7 +4,7 @@ import { movingPng, pngChunk, pngChunks, pngHead } from "../../src/play/files/pn
 
 const SIGNATURE = Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a);
 
-/** Of 1 by `height` grey pixels, its pixels in two pieces. */
+/** A PNG of 1 by `height` grey pixels, with its pixels in two pieces. */
 function picture(grey: number, height = 1, ...more: Uint8Array[]): Uint8Array {
   const pixels = new Uint8Array(deflateSync(Uint8Array.from({ length: 2 * height }, (_, at) => (at % 2 ? grey : 0))));
   const pieces = [

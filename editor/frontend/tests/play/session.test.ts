@@ -19,7 +19,7 @@ const SAY: TaskShown = {
 };
 const KEY = keyOf(SAY);
 
-/** What a browser keeps for a tab. */
+/** The storage of a browser tab. */
 class TabStorage {
   readonly items = new Map<string, string>();
   getItem = (key: string) => this.items.get(key) ?? null;

@@ -62,7 +62,7 @@ const CALLS: Record<string, Call> = {
   "names that are words of Python": call([said("x", "from"), said("y", "a-b")], { params: { class: "z" } }),
 };
 
-/** What every way of calling has to send: the values of each input, or all in their order. */
+/** The values that every snippet has to send: those of each input, or all in their order. */
 function meant({ pieces, ordered, params }: Call): unknown {
   const value = ({ content }: Piece) =>
     content.kind === "text" ? content.text : content.kind === "media" ? { media: content.data } : content.numbers;

@@ -11,7 +11,7 @@ const describeAs = (editor: Editor, ...words: string[]) => {
   for (const description of words) editor.editGraph(`Say ${description}`, (graph) => ({ ...graph, description }));
 };
 
-/** What the service gives a page that opens the graph again. */
+/** The service's answer to a page that opens the graph again. */
 function again(documents: Documents): Documents {
   return JSON.parse(JSON.stringify({ ...documents, sources: undefined })) as Documents;
 }

@@ -102,7 +102,7 @@ export function looping(fields: Partial<LoopingEvent> = {}): TelemetryEvent {
   };
 }
 
-/** What a loop came to whose iterations call each of these nodes once. */
+/** The totals of a loop whose iterations call each of these nodes once. */
 export function work(nodes: string[], calls: number, busy: number, spans = false): LoopWork {
   return { nodes, uses: nodes, calls: nodes.map(() => calls), spans, busy, queued: 0, began: 1, batch: 1 };
 }

@@ -1,4 +1,4 @@
-// What a wire tells while the pointer is over it: how it goes from rank to rank, and how much goes there.
+// The tooltip of a wire: its transport between ranks, and the amount of data.
 import { EdgeLabelRenderer, useStore } from "@xyflow/react";
 import { useEffect, useState } from "react";
 import { useEditorState } from "../../store/react";

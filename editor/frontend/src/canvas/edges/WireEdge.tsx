@@ -114,7 +114,7 @@ function titleOf(data: WireData): string {
   return `${data.from} → ${data.to}${data.type ? `\n${data.type}` : ""}${way}${walks}${trouble ? `\n${trouble}` : ""}`;
 }
 
-/** What goes along the wire runs along it as dots; lit while whoever tells of it works. */
+/** Values on the wire are shown as moving dots; the wire is lit while its source works. */
 const Flow = memo(function Flow({ id, data, path }: { id: string; data: WireData; path: string }) {
   const on = useContext(FlowingOn);
   const editor = useEditor();

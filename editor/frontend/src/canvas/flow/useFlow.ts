@@ -77,7 +77,7 @@ export function useFlow(canvas: Canvas, model: Model, hideWires: boolean, { onTa
     (changes: readonly (NodeChange<CanvasNode> | EdgeChange<CanvasEdge>)[]) => {
       const before = editor.state.view.selection;
       const { multiSelectionActive, userSelectionActive } = flow.getState();
-      // What is selected from elsewhere may not be drawn yet: a plain click selects what it hits alone.
+      // A selection from elsewhere may not be drawn yet: a plain click selects only the item that it hits.
       const alone = !multiSelectionActive && !userSelectionActive;
       const anew = alone && changes.some((change) => change.type === "select" && change.selected);
       const chosen = new Set(anew ? [] : before);

@@ -3,7 +3,7 @@ import { EditRefused } from "../../document/edits/parts/records";
 import type { GraphDocument } from "../../document/types";
 import type { Editor } from "../../store/editor";
 
-/** Whether it was done. Any other failure than a refusal is a defect and goes on. */
+/** Returns true if it was done. Any failure other than a refusal is a defect and is thrown. */
 export function attempt(editor: Editor, label: string, change: (graph: GraphDocument) => GraphDocument): boolean {
   try {
     editor.editGraph(label, change);

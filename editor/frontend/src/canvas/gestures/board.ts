@@ -1,4 +1,4 @@
-// What gestures, menus and keys act on: the open canvas with its model. One per mounted board.
+// The target of gestures, menus and keys: the open canvas with its model. One per mounted board.
 import type { ReactFlowInstance } from "@xyflow/react";
 import type { Editor } from "../../store/editor";
 import type { Canvas } from "../../store/types";
@@ -28,7 +28,7 @@ export interface Board {
   ask: (menu: OpenMenu) => void;
 }
 
-/** What is to be replaced: a node, or one use of it. */
+/** The item to replace: a node, or one use of it. */
 export interface Replaced {
   id: string;
   node: string;

@@ -22,7 +22,7 @@ function clipOf(board: Board): Clip | null {
   return nodes.length ? copyNodes(graph, nodes) : null;
 }
 
-/** Whether anything was there to copy. */
+/** True if there was anything to copy. */
 export async function copy(board: Board): Promise<boolean> {
   const clip = clipOf(board);
   if (!clip) {

@@ -1,4 +1,4 @@
-// What keys and menus do on the open canvas. Each is one undoable step.
+// Actions of keys and menus on the open canvas. Each is one undoable step.
 import {
   bypass,
   leaveStream,

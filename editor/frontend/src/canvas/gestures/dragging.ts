@@ -9,7 +9,7 @@ export type Payload =
   | { kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame" };
 
 export interface DropTarget {
-  /** Whether a point of the window is over it, and what a drop there would do; shown beside the ghost. */
+  /** Says whether a point of the window is over it, and what a drop there would do; shown next to the ghost. */
   over: (payload: Payload, x: number, y: number) => string | null;
   drop: (payload: Payload, x: number, y: number) => void;
   /** The drag is over, dropped or not. */

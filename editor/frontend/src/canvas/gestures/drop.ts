@@ -1,4 +1,4 @@
-// What comes from the palette lands on the canvas.
+// Drops from the palette onto the canvas.
 import type { Board } from "./board";
 import { middle } from "./board";
 import { payloadName, type DropTarget, type Payload } from "./dragging";
@@ -58,7 +58,7 @@ interface Options {
   edge?: number | null;
   /** The point that decides about the container; the corner itself by default. */
   within?: Point;
-  /** What belongs to the same step: the wire to what was made. */
+  /** The rest of the same step: the wire to the new item. */
   then?: (graph: GraphDocument, id: string) => GraphDocument;
 }
 
@@ -101,7 +101,7 @@ function under(board: Board, x: number, y: number): Element | null {
   return home?.elementFromPoint(x, y) ?? null;
 }
 
-/** Whether what the wire carries can go through it. */
+/** True if the wire's type can go through it. */
 function fits(board: Board, payload: Payload, edge: number, walk: string): boolean {
   const { graph } = board.editor;
   const { catalogue } = board.editor.state;

@@ -5,7 +5,7 @@ export function writeAtOnce(id: string): void {
   fresh = id;
 }
 
-/** Whether this is the one; true once. */
+/** True once, for the item that was added last. */
 export function isFresh(id: string): boolean {
   const found = fresh === id;
   if (found) fresh = null;

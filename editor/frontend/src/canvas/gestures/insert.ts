@@ -33,7 +33,7 @@ interface Where {
   catalogue: Catalogue;
   /** The new thing's top left corner. */
   at: Point;
-  /** What decides about the container, if not the corner. */
+  /** The point that decides the container, if it is not the corner. */
   within?: Point;
   /** Into this edge of the Walk. */
   edge?: number | null;

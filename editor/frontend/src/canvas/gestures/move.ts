@@ -1,4 +1,4 @@
-// What the end of a drag means: new places, and new parents for what was dragged into or out of a container. Pure.
+// The result of a drag: new positions, and new parents for items dragged into or out of a container. Pure.
 import { place, putFrame, putNote, canvasLayout } from "../../document/edits/parts/layout";
 import { moveItems } from "../../document/edits/items";
 import type { GraphDocument } from "../../document/types";
@@ -137,7 +137,7 @@ export function dropped(
   return made;
 }
 
-/** What a frame holds: all that lies wholly in it. */
+/** The contents of a frame: all items entirely inside it. */
 export function framed(model: Model, frame: string): string[] {
   const area = model.boxes.get(frame);
   if (!area) return [];

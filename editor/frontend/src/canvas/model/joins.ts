@@ -1,4 +1,4 @@
-// What a wire between two nodes of the components canvas can be: an edge of a Walk that uses both, or a stream from a
+// Possible meanings of a wire on the components canvas: an edge of a Walk that uses both nodes, or a stream from a
 // Walk of one partition to a Walk of another. Pure.
 import type { Catalogue } from "../../messages/answers";
 import { connect } from "../../document/edits/edges";

@@ -39,7 +39,7 @@ export function bare(ref: string, type: string, fields: Partial<PortShown> = {})
   };
 }
 
-/** What one side of a use shows: the declared ports, then those that only edges know. */
+/** The ports on one side of a use: the declared ones, then those that only edges name. */
 export function side(declared: readonly Port[], name: string, wired: ReadonlySet<string>): PortShown[] {
   const ports = declared.map((port) => shown(port, name));
   for (const port of ports) port.wired = wired.has(port.ref);

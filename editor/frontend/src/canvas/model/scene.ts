@@ -19,7 +19,7 @@ export interface Shown {
   ranks: ReadonlyMap<string, number[]>;
 }
 
-/** What all builders of one Walk's pieces read. */
+/** Data that all builders of one Walk's pieces read. */
 export interface Scene extends Shown {
   name: string;
   walk: Walk;

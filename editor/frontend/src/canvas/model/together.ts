@@ -1,4 +1,4 @@
-// What several nodes do, told as one: what a closed container shows of those inside. Pure.
+// The combined activity of several nodes, as a closed container shows it. Pure.
 import type { Activity, NodeState } from "../../telemetry/activity";
 
 const LOUDEST: readonly NodeState[] = ["error", "running", "queued", "done", "idle"];

@@ -282,7 +282,7 @@ function streamPieces(scene: Scene): Piece[] {
   return [...sources, ...sinks];
 }
 
-/** What edges name and the Walk hasn't: kept in sight, so that nothing is lost without a word. */
+/** Names in edges that the Walk doesn't have: kept visible, so that nothing is lost silently. */
 function missingPieces(scene: Scene): Piece[] {
   const sources = new Map<string, Set<string>>();
   const targets = new Map<string, Set<string>>();

@@ -14,7 +14,7 @@ import { together } from "../model/together";
 import { figuresOf, loopWords, pagesUsed, tellingOf } from "./figures";
 
 interface LiveProps {
-  /** Of the use on its Walk's canvas. */
+  /** The name of the use on its Walk's canvas. */
   name: string;
   node: string;
   /** It keeps keys and values in its rank's pages. */

@@ -1,4 +1,4 @@
-// What the nodes of the canvas have in common: ports, problem marks, chips.
+// Common parts of the canvas' nodes: ports, problem marks, chips.
 import { Handle, Position } from "@xyflow/react";
 import { memo, useContext } from "react";
 import type { Problem } from "../../messages/answers";

@@ -1,4 +1,4 @@
-// What the quick list offers, and in which order. Pure.
+// The entries of the quick list and their order. Pure.
 import fuzzysort from "fuzzysort";
 import type { Catalogue, Port } from "../../messages/answers";
 import { accepts, parseType, streamType } from "../../document/ports";
@@ -64,7 +64,7 @@ function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wi
   });
 }
 
-/** What can take a node's place: other nodes for one use of it, other components for all of them. */
+/** Replacements for a node: other nodes for one use, other components for all uses. */
 export function replacements(
   graph: GraphDocument,
   catalogue: Catalogue,

@@ -112,7 +112,7 @@ export function chipWidth(chips: readonly string[]): number {
 /** Space that must be seen of something for it to count as seen. */
 const SEEN = 24;
 
-/** Whether enough of a box is within a view of `size` pixels. */
+/** True if enough of a box is within a view of `size` pixels. */
 export function inSight(rect: Rect, { x, y, zoom }: { x: number; y: number; zoom: number }, [w, h]: Point): boolean {
   const [left, top] = [rect.x * zoom + x, rect.y * zoom + y];
   const [right, bottom] = [left + rect.w * zoom, top + rect.h * zoom];

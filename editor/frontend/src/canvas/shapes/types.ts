@@ -1,4 +1,4 @@
-// What the canvas draws: React Flow's nodes and edges with our data. Pure data; no telemetry in it.
+// The canvas' nodes and edges for React Flow, with our data. Pure data, without telemetry.
 import type { Edge, Node } from "@xyflow/react";
 import type { Problem } from "../../messages/answers";
 import type { ItemId } from "../../document/types";
@@ -13,7 +13,7 @@ export interface Rect {
 }
 
 export interface PortShown {
-  /** What an edge names it by: `llm.token`, `@in.text`, `@out.image`, `@result.token`, `@stream.x`, `@loop.n`. */
+  /** Its name in edges: `llm.token`, `@in.text`, `@out.image`, `@result.token`, `@stream.x`, `@loop.n`. */
   ref: string;
   name: string;
   /** Empty: not known. */
@@ -75,7 +75,7 @@ export type ContainerData = {
   /** For a closed container: the ports that cross its border. */
   inputs: PortShown[];
   outputs: PortShown[];
-  /** Of a loop: `@loop.NAME`. */
+  /** For a loop, `@loop.NAME`. */
   index: PortShown | null;
   /** For a parallel: the middle of each branch, in pixels from its top. */
   branches: { y: number; h: number }[];
@@ -176,10 +176,10 @@ export interface Model {
   edges: CanvasEdge[];
   /** Absolute boxes of all nodes. */
   boxes: ReadonlyMap<string, Rect>;
-  /** What is kept free below nodes; of those that need it. */
+  /** The space below nodes that need it. */
   below: ReadonlyMap<string, number>;
   /** Absolute places of all that the document's layout holds or would hold. */
   places: ReadonlyMap<string, Point>;
-  /** Whether every one of them came from the document. */
+  /** True if all of them came from the document. */
   placed: boolean;
 }

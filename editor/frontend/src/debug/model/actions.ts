@@ -157,7 +157,7 @@ export function showCall(editor: Editor, held: HeldCall): void {
 
 export type DebugAction = "debug.break" | "debug.resume" | "debug.step" | "debug.iteration";
 
-/** What a key does; false: nothing here, so that the browser may have it. */
+/** Runs the action of a key; false if there is none, so that the browser handles it. */
 export function onDebugKey(editor: Editor, action: DebugAction): boolean {
   if (action === "debug.break") {
     const spots = editor.state.view.tab === "graph" ? selectedSpots(editor) : [];

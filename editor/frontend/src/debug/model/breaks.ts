@@ -31,7 +31,7 @@ export function breakWords({ iteration, run }: Pick<BreakShown, "iteration" | "r
   return run === null ? when : strings.debug.ofOneRun(when);
 }
 
-/** What the red dot tells. */
+/** The tooltip of the red dot. */
 export function dotWords(found: readonly BreakShown[]): string {
   const [first, ...others] = found;
   if (!first) return strings.debug.pauseRunsBeforeItF9;
@@ -49,7 +49,7 @@ export function readIteration(text: string): number | null | undefined {
   return Number(trimmed) - 1;
 }
 
-/** Whether a use stands in a loop, so that an iteration can be named. */
+/** True if a use is in a loop, so that an iteration can be named. */
 export function isLooped(graph: GraphDocument, { walk, use }: Spot): boolean {
   const body = graph.walks?.[walk];
   return body ? (factsOf(body).uses.get(use)?.loops.length ?? 0) > 0 : false;

@@ -25,7 +25,7 @@ export function keyOfCall({ rank, walk, use, step, iteration, loop }: HeldCall):
   return [rank, walk, use, loop, step, iteration.join(".")].join(" ");
 }
 
-/** What is about to be called; names stand in backticks. */
+/** The next call; names are in backticks. */
 export function nameOfCall({ use, node, loop }: HeldCall): string {
   if (loop) return strings.debug.theLoop(loop);
   const [move, state = ""] = moved(use);
@@ -35,7 +35,7 @@ export function nameOfCall({ use, node, loop }: HeldCall): string {
   return use === node ? `\`${use}\`` : `\`${use}\` (${node})`;
 }
 
-/** Of the use that stands for a move of a state, `fork:main>copy`: its kind and what it moves. */
+/** Kind and states of a use that moves a state, such as `fork:main>copy`. */
 function moved(use: string): [kind: string, state?: string] {
   const at = use.indexOf(":");
   return at < 0 ? [""] : [use.slice(0, at), use.slice(at + 1)];
@@ -58,7 +58,7 @@ export function placeOfCall(call: Pick<HeldCall, "walk" | "step" | "iteration" |
     .join(", ");
 }
 
-/** What a run is about to do: the call that its breakpoint is at, else the first that is no whole loop. */
+/** The next call of a run: the one at its breakpoint, else the first that is not a device loop. */
 export function nextOf(held: readonly HeldCall[], spot: Spot | null): HeldCall | null {
   const calls = inOrder(held);
   const single = calls.filter((call) => !call.loop);
@@ -94,7 +94,7 @@ function isFork(entry: Entry, names: readonly string[]): boolean {
   return names.length === 1 ? names[0] === fork || names[0] === into : names[0] === fork && names[1] === into;
 }
 
-/** Whether values go into it at all; null where the open graph doesn't tell. */
+/** True if it has inputs; null if the open graph doesn't say. */
 export function isFed(graph: GraphDocument, { walk, use, loop }: HeldCall): boolean | null {
   const found = graph.walks?.[walk];
   if (!found) return null;
@@ -102,7 +102,7 @@ export function isFed(graph: GraphDocument, { walk, use, loop }: HeldCall): bool
   return routes.some(({ target }) => (loop ? target.entry?.loops.includes(loop) : target.name === use));
 }
 
-/** What a state holds, as a sample of it tells: a cache by its sequences, tokens and pages. */
+/** The contents of a state from its sample: for a cache its sequences, tokens and pages. */
 export function stateWords({ dtype, shape }: Pick<SampleEvent, "dtype" | "shape">): string | null {
   if (dtype === "absent") return strings.debug.holdsNoCallYet;
   return dtype === "cache" ? cacheWords(shape) : null;

@@ -1,4 +1,4 @@
-// What two runs computed differently: the service's answer, judged and grouped for people. Pure.
+// Differences between two runs: the service's answer, judged and grouped for display. Pure.
 import { figure } from "../../taps/looks";
 import type { Statistics } from "../../messages/frames";
 import { plural } from "../../ui/words";

@@ -1,4 +1,4 @@
-// What is watched of every deployment that the editor knows, for views.
+// Hooks for views: the watched parts of every deployment that the editor knows.
 import { useCallback, useMemo, useSyncExternalStore } from "react";
 import { useEditorState } from "../../store/react";
 import { NOTHING, watchOf, type WatchState } from "../../store/watch";
@@ -9,7 +9,7 @@ export interface Watched {
   state: WatchState;
 }
 
-/** What is watched of all deployments; a new list only when one of them changes. */
+/** The watched parts of all deployments; a new list only when one of them changes. */
 export function useWatches(): readonly Watched[] {
   const deployments = useEditorState((state) => state.deployments);
   const names = Object.keys(deployments).sort().join(" ");

@@ -1,4 +1,4 @@
-// What recorded runs have sent of late, edge by edge, so that an error can tell what went into the node that failed.
+// Recent values of recorded runs, by edge, so that an error can show the inputs of the node that failed.
 // Kept while a run that this page has started recorded is under way; of others the service tells no values.
 import type { GraphDocument } from "../../document/types";
 import { factsOf } from "../../document/routes";
@@ -78,7 +78,7 @@ export interface Fed {
   sample: SampleEvent | null;
 }
 
-/** What was sent last to the uses of a node in a Walk. */
+/** The last values sent to the uses of a node in a Walk. */
 export function fedTo(graph: GraphDocument, walk: string, node: string, latest: Latest): Fed[] {
   const body = graph.walks?.[walk];
   if (!body) return [];

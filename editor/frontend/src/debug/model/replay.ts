@@ -137,7 +137,7 @@ interface TraceRow {
   recorded: boolean;
 }
 
-/** Whether what it computed was kept; no where nobody knows. */
+/** True if its values were recorded; false if unknown. */
 async function isRecorded({ run, deployment }: Replayed): Promise<boolean> {
   try {
     const path = `/api/v1/deployments/${encodeURIComponent(deployment)}/traces?limit=1000`;

@@ -1,4 +1,4 @@
-// What is being debugged in an editor, beyond what the service tells (`store/watch`): which paused run is looked at,
+// Debugging state of an editor in addition to the service's (`store/watch`): the selected paused run,
 // what is shown of it, where the next run is to stop, and the comparison of a replay.
 import { useStore } from "zustand";
 import { createStore, type StoreApi } from "zustand/vanilla";

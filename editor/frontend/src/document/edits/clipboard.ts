@@ -312,7 +312,7 @@ function behindSources(graph: GraphDocument, walk: string, links: readonly Link[
   return { parent, index: Math.max(clamp(wish?.index, holder), ...behind) };
 }
 
-/** Whether an edge's source is there, before its target or carried to it. */
+/** True if the source of an edge exists, before its target or carried to it. */
 function reaches(graph: GraphDocument, walk: string): (link: Link) => boolean {
   const body = walkOf(graph, walk);
   return (link) => {

@@ -1,4 +1,4 @@
-// Whether an edge may be drawn, and how it would go. One judge serves all targets while a wire is dragged.
+// Decides whether an edge is allowed, and its route. One judge serves all targets while a wire is dragged.
 import type { Catalogue, Component } from "../../messages/answers";
 import { isName, type PlainLink } from "../names";
 import { accepts, componentOf, LOOP_INDEX, parseType, producers, streamType, type PortType } from "../ports";
@@ -19,7 +19,7 @@ export interface Wish {
 
 export interface Verdict {
   link: PlainLink;
-  /** What has to be moved first, so that the target comes after the source. */
+  /** The items to move first, so that the target comes after the source. */
   shift: Shift | null;
 }
 
@@ -61,7 +61,7 @@ export class Judge {
     return this.typed(route, source.type, target.type, wish, shift);
   }
 
-  /** What a source gives; a fault where it isn't there. */
+  /** The type of a source; a fault if it doesn't exist. */
   private source(reference: string): Source {
     const found = this.sources.get(reference) ?? this.readSource(reference);
     this.sources.set(reference, found);
@@ -128,7 +128,7 @@ export class Judge {
     return strings.document.theLoopIsntAround(source.name);
   }
 
-  /** What must move for the edge to go forward; null: nothing. It is carried where a loop holds both ends. */
+  /** The items to move so that the edge goes forward; null if none. It is carried if a loop contains both ends. */
   private turn(route: Route, wish: Wish): Shift | null | string {
     const [source, target] = [route.source.entry, route.target.entry];
     if (!route.backward || !source || !target) return null;
@@ -142,7 +142,7 @@ export class Judge {
     return strings.document.comesBefore(target.name, source.name, shift, loop);
   }
 
-  /** Whether the port has a value already from before the loop that would carry this one. */
+  /** True if the port already has a value from before the loop that would carry this one. */
   private hasFirst(route: Route): boolean {
     const feeds = this.facts.feeds.get(route.to) ?? [];
     return feeds.some((each) => !each.backward && each.common < route.common && each.from !== route.from);

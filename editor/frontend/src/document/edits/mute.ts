@@ -20,7 +20,7 @@ interface Muted {
   when: string | null;
   /** The item was written in the short form. */
   short: boolean;
-  /** Of a bypassed use: edges out of it, where they stood, and what stands in their place. */
+  /** For a bypassed use: its outgoing edges, their positions, and their replacements. */
   links?: { index: number; was: Link; now: Link[] }[];
   /** Likewise results: [was, now]. */
   results?: Record<string, ResultFrom[]>;

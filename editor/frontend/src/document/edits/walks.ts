@@ -164,7 +164,7 @@ export function removeInput(graph: GraphDocument, walk: string, name: string): G
   return changeBindings(made, walk, (bound) => withKey(bound, name, undefined));
 }
 
-/** What the steps of a Walk bind to its inputs. */
+/** The bindings of a Walk's inputs in its steps. */
 function changeBindings(
   graph: GraphDocument,
   walk: string,

@@ -65,7 +65,7 @@ export function wrap(
   return { graph: settled.graph, id: settled.idOf(container) };
 }
 
-/** What stands among the chosen and needs one of them; refused where a chosen one needs it in turn. */
+/** Items between the chosen ones that need one of them; refused if a chosen one needs them in turn. */
 function between(needs: readonly Set<number>[], chosen: readonly number[], siblings: readonly Entry[]): Set<number> {
   const own = new Set(chosen);
   const last = chosen.at(-1)!;

@@ -137,7 +137,7 @@ export function tidy(placement: PlacementDocument, graph: GraphDocument): Placem
 interface Wish {
   base: PlacementDocument;
   graph: GraphDocument;
-  /** What moves -> the Walks in which it must be on `ranks`; null among them: also where no group names the Walk. */
+  /** Moved nodes -> the Walks in which they must be on `ranks`; null stands for Walks that no group names. */
   matters: ReadonlyMap<string, ReadonlySet<string | null>>;
   ranks: readonly number[];
   /** Moved in all Walks, so that those which don't use a moved node are free to be anything. */
@@ -163,7 +163,7 @@ function decider(groups: readonly Group[], base: PlacementDocument, node: string
   return index === null ? undefined : groups[index];
 }
 
-/** Whether these groups do what is wished and leave the rest as it was; `strict`: unused Walks follow a moved node. */
+/** True if these groups make the move and change nothing else; `strict`: unused Walks follow a moved node. */
 function fits(groups: readonly Group[], wish: Wish, strict: boolean): boolean {
   for (const [node, walk] of pairs(wish.graph)) {
     const now = decider(groups, wish.base, node, walk);
@@ -281,7 +281,7 @@ function shrunk(group: Group, rank: number, to: number): Group {
   return { ...rest, ranks, ...(ranks.length > 1 ? { tensor_parallel: ranks.length } : {}) };
 }
 
-/** Whether both put every node on the same ranks in every Walk. */
+/** True if both put every node on the same ranks in every Walk. */
 function alike(left: Group[], right: Group[], base: PlacementDocument, graph: GraphDocument): boolean {
   for (const [node, walk] of pairs(graph)) {
     const ranks = (groups: Group[]) => ranksOfNode({ ...base, groups }, node, walk);

@@ -6,7 +6,7 @@ import { perObject } from "../perObject";
 
 export const ALL = "*";
 
-/** Whether it can be shown: a draft in the service may be anything. */
+/** True if it can be shown, because a draft in the service may be anything. */
 export function isReadable(value: unknown): value is PlacementDocument {
   const { groups, ranks } = (value ?? {}) as Partial<PlacementDocument>;
   const whole = (group: Group | null) =>

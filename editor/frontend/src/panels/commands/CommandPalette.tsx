@@ -61,7 +61,7 @@ export function CommandPalette({ onClose, more }: Props) {
       onClose();
     } else if (event.key === "Enter") {
       event.preventDefault();
-      // What is shown may be behind what was typed.
+      // The shown list may lag behind the typed text.
       const now = query === text ? found : seek(text);
       choose(now[Math.min(index, now.length - 1)]);
     }

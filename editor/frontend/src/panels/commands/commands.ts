@@ -1,4 +1,4 @@
-// What the command palette can do to the open graph.
+// Commands of the palette for the open graph.
 import { arrange } from "../inspector/forms/align";
 import { itemsAmong } from "../inspector/forms/ManyForm";
 import { attempt, type GraphEdit } from "../common/apply";

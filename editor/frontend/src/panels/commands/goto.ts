@@ -112,7 +112,7 @@ interface Searched {
 
 const MOST = 60;
 
-/** What fits, best first. Filters keep what has a node of that type or rank; commands have neither. */
+/** The matches, best first. Filters keep entries with a node of that type or rank; commands have neither. */
 export function sought(text: string, { graph, catalogue, ranks, targets, commands, near }: Searched): Found[] {
   const wanted = readWanted(text);
   const ofType = (one: Target, type: string): boolean => {

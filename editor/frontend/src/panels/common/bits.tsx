@@ -56,7 +56,7 @@ export function Ports({ component }: { component: Component }) {
   );
 }
 
-/** What it costs and needs, as short facts. */
+/** Its costs and needs, as short facts. */
 export function facts(component: Component): string[] {
   return [
     costText(component.cost),
@@ -125,7 +125,7 @@ export function Section({ title, aside, open: first = true, children }: SectionP
   );
 }
 
-/** What takes away the thing that a form is about. */
+/** The button that removes the subject of a form. */
 export function Removal({ onRemove, children }: { onRemove: () => void; children: ReactNode }) {
   return (
     <div className="wg-actions">

@@ -1,4 +1,4 @@
-// What an expression may name where it stands: the parameters of the tasks that get there, the loops around it.
+// The names that an expression may use at its place: parameters of the tasks that reach it, and the loops around it.
 import { entries, flat } from "../../document/tree";
 import type { GraphDocument, Step, TaskParam } from "../../document/types";
 import { strings } from "../../strings";

@@ -1,4 +1,4 @@
-// What the inspector is about, from what is selected where. Pure.
+// The subject of the inspector, from the selection. Pure.
 import { factsOf } from "../../document/routes";
 import type { Entry } from "../../document/tree";
 import type { GraphDocument } from "../../document/types";

@@ -32,7 +32,7 @@ interface Drop {
   part: "before" | "inside" | "after";
 }
 
-/** What is open of each editor's tree, while the panel is away. */
+/** The open items of each editor's tree, kept while the panel is closed. */
 const unfolded = new WeakMap<Editor, ReadonlySet<string>>();
 
 export function Outline() {
@@ -208,7 +208,7 @@ function RowView({ row, open, selected, current, drop, problems, muted, onToggle
   );
 }
 
-/** What a screen reader says of a row. */
+/** The text of a row for screen readers. */
 function spoken(row: Row, problems: readonly Problem[], muted: string | null): string {
   const kind = row.level === 1 ? "" : row.kind === "use" ? "use" : row.kind;
   return [

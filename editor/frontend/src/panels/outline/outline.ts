@@ -24,7 +24,7 @@ export interface Row {
   walk: string | null;
   /** Set for an item of a Walk's body. */
   item: ItemId | null;
-  /** What selecting it shows; null for headings. */
+  /** The target that selecting it shows; null for headings. */
   canvas: Canvas | null;
   /** The id to select there; null: nothing but the canvas. */
   id: string | null;

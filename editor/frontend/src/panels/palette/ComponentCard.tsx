@@ -1,4 +1,4 @@
-// What a component is, beside its row of the palette.
+// The card of a component, next to its row of the palette.
 import type { Component } from "../../messages/answers";
 import { Prose } from "../../ui/kit";
 import { facts, Ports, UNAVAILABLE } from "../common/bits";

@@ -35,7 +35,7 @@ export function Palette() {
   const add = (entry: PaletteEntry) => addAtCentre(editor, entry.payload);
 
   const onKey = (event: KeyboardEvent) => {
-    // What is shown may be behind what was typed.
+    // The shown list may lag behind the typed text.
     const entries = (query === text ? groups : find(text)).flatMap((group) => group.entries);
     const at = entries.findIndex((entry) => entry.key === active);
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,4 +1,4 @@
-// What the palette offers, and how words find it. Pure.
+// The entries of the palette, and the search in them. Pure.
 import fuzzysort from "fuzzysort";
 import type { Catalogue, Component, Port } from "../../messages/answers";
 import { familyOf, groupOf, title } from "../../catalogue/catalogue";
@@ -63,7 +63,7 @@ function flows(): PaletteEntry[] {
   return FLOWS.map(({ container, title, description }) => plain(FLOW, title, description, { kind: container }));
 }
 
-/** What a Walk feeds it can't read. */
+/** Streams that the Walk can read: those that it doesn't feed. */
 function streams(graph: GraphDocument, walk: string): PaletteEntry[] {
   const others = (graph.streams ?? []).filter((stream) => !stream.walks.includes(walk));
   return others.map(({ name, walks, from }) => ({
@@ -119,7 +119,7 @@ function marks(): PaletteEntry[] {
   ];
 }
 
-/** What is no component; its kind is its key. */
+/** Entries other than components; their kind is their key. */
 function plain(group: string, title: string, description: string, payload: Payload): PaletteEntry {
   const key = payload.kind;
   return { key, group, title, family: "", name: "", description, component: null, available: true, payload };

@@ -1,4 +1,4 @@
-// What is wrong with the graph and its plan, and the way to each place.
+// The problems of the graph and its plan, with links to their places.
 import { CircleAlert, CircleCheck, LoaderCircle, TriangleAlert } from "lucide-react";
 import { useDeferredValue, useMemo, useState } from "react";
 import type { Problem } from "../../messages/answers";

@@ -23,7 +23,7 @@ export interface Action {
 
 interface ProblemsProps {
   problems: readonly Problem[];
-  /** What can be done about one. */
+  /** The fixes for a problem. */
   actions: (problem: Problem) => Action[];
 }
 

@@ -1,4 +1,4 @@
-// What the lanes share: the documents, the plan, what is selected, and what can be done with it.
+// Shared by the lanes: the documents, the plan, the selection, and its actions.
 import { createContext, useContext } from "react";
 import type { PlanShown, Problem } from "../../messages/answers";
 import type { GraphDocument } from "../../document/types";

@@ -165,7 +165,7 @@ function useSorted(): SortedProblems {
   }, [planned, documents]);
 }
 
-/** What can be done about a problem: certain fixes, and to go where it is. */
+/** Actions for a problem: certain fixes, and a jump to its place. */
 function useActions(edit: Edit): (problem: Problem) => Action[] {
   const editor = useEditor();
   const planned = useEditorState((state) => state.planned);

@@ -17,7 +17,7 @@ export interface DragSource {
   onPointerDown: (event: PointerEvent<HTMLElement>, chip: Chip) => void;
 }
 
-/** What is being dragged, and the handler that chips give their presses to. */
+/** The dragged item, and the handler for presses on chips. */
 export function useDrag(board: Board): { drag: Drag | null; source: DragSource } {
   const [drag, setDrag] = useState<Drag | null>(null);
   const stop = useRef<(() => void) | null>(null);

@@ -1,4 +1,4 @@
-// What goes from one rank to another: edges of Walks, streams, and results that a later step reads; with the nodes at
+// Transfers between ranks: edges of Walks, streams, and results that a later step reads; with the nodes at
 // their ends. Pure.
 import type { HandedShown, RouteShown } from "../../messages/answers";
 import { readLink, readResult } from "../../document/names";

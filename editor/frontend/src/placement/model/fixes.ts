@@ -1,4 +1,4 @@
-// What certainly mends a problem of the plan, as one press. Pure.
+// Certain fixes for problems of the plan, as one press. Pure.
 import type { PlanShown, Problem } from "../../messages/answers";
 import type { GraphDocument } from "../../document/types";
 import { showBytes } from "../../ui/words";

@@ -1,4 +1,4 @@
-// What fills a rank's memory, for bars and estimates. Pure; bytes.
+// The contributors to a rank's memory, for bars and estimates. Pure; bytes.
 import type { DeviceShown, PlanShown, RankShown } from "../../messages/answers";
 import { strings } from "../../strings";
 
@@ -9,7 +9,7 @@ export interface Part {
   kind: PartKind;
   /** `weights bagel` -> `Weights bagel`. */
   label: string;
-  /** What it is for. */
+  /** Its purpose. */
   about: string;
   bytes: number;
 }
@@ -104,7 +104,7 @@ export function estimate(plan: PlanShown): Estimate {
 
 const SIZE = /^\d{1,6}(\.\d{1,6})? ?(%|B|KiB|MiB|GiB|TiB|kB|MB|GB|TB)$/;
 
-/** What is typed as a group's memory: null for nothing, a message for what is no size. */
+/** The typed memory of a group: null if empty, a message if it is not a size. */
 export function parseMemory(text: string): { memory: number | string | null } | { error: string } {
   const trimmed = text.trim();
   if (trimmed === "") return { memory: null };

@@ -46,7 +46,7 @@ function aboutOf(language: Language, access: Access): string {
 interface Props {
   task: TaskShown;
   given: Given;
-  /** Of the graph that runs. */
+  /** The version of the deployed graph. */
   version: string | null;
   onClose: () => void;
 }

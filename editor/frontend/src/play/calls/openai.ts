@@ -102,7 +102,7 @@ const WAYS: Record<NonNullable<Call["openai"]>["route"], Way> = {
   },
 };
 
-/** What OpenAI's client has a word for, and the rest as its `extra_body`. */
+/** Arguments of OpenAI's client, and the other parameters as `extra_body`. */
 function sorted(params: Readonly<Record<string, unknown>>, words: readonly string[]) {
   const is = (known: boolean) =>
     Object.fromEntries(Object.entries(params).filter(([name]) => words.includes(name) === known));

@@ -20,7 +20,7 @@ export function snippet(language: Language, call: Call): Snippet {
   return WRITERS[language](call);
 }
 
-/** What the task can be called in. */
+/** The languages in which the task can be called. */
 export function languagesOf(call: Call): Language[] {
   return [
     "curl",
@@ -31,7 +31,7 @@ export function languagesOf(call: Call): Language[] {
   ];
 }
 
-/** What the field calls the parameter that says who speaks; the service's own names. */
+/** Common names of the parameter for the voice, as the service uses them. */
 const VOICES = ["voice", "speaker"];
 
 /** `routes`: of the deployment. `url`: origin of the service. */
@@ -55,7 +55,7 @@ export function callOf(task: TaskShown, given: Given, routes: Routes, url: strin
     pieces,
     ordered,
     params: Object.fromEntries(chosen.filter((entry) => !isOwn(entry))),
-    // What the form asks for because a person sits before it.
+    // Parameters that the form sets only for a person watching.
     watching: Object.fromEntries(chosen.filter(isOwn)),
     session: task.session,
     makes: makesOf(name, routes),

@@ -1,5 +1,5 @@
-// What a call is made of, whatever it is written in: its values, those of them that are files, and how shells and Python
-// quote. Pure.
+// The parts of a call in any language: its values, the files among them, and the quoting rules of shells and Python.
+// Pure.
 import { toBytes } from "../../api/base64";
 import type { Scalar } from "../model/types";
 
@@ -37,7 +37,7 @@ export interface Call {
   /** The order between inputs counts: they are sent as `parts`. */
   ordered: boolean;
   params: Params;
-  /** Of the parameters those that only a stream is for. */
+  /** Parameters that only matter for a stream. */
   watching: Params;
   /** The task keeps states between requests of a session. */
   session: boolean;
@@ -54,7 +54,7 @@ export type OpenAiRoute = "chat.completions" | "images.generations" | "images.ed
 /** A file that a call reads. */
 export interface FileUsed {
   name: string;
-  /** Of `data`. */
+  /** The encoding of `data`. */
   encoding: "base64" | "text";
   data: string;
 }

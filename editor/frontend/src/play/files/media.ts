@@ -14,7 +14,7 @@ export function dataUrl(value: { mime?: string; data?: string }): string {
   return `data:${value.mime ?? "application/octet-stream"};base64,${value.data ?? ""}`;
 }
 
-/** Whether a file can be a value of such an input. */
+/** True if a file can be a value of such an input. */
 export function fits(modality: string, mime: string): boolean {
   return modality === "bytes" || mime.startsWith(`${modality}/`);
 }
@@ -154,7 +154,7 @@ export class Player {
     void this.context.resume();
   }
 
-  /** What comes after `stop` is not played. */
+  /** Sound that arrives after `stop` is not played. */
   add(sound: Sound): void {
     const { context, gain } = this;
     const samples = mixed(sound);

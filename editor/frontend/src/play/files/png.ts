@@ -16,7 +16,7 @@ export function isPng(bytes: Uint8Array): boolean {
   return bytes.length > 8 && SIGNATURE.every((byte, index) => bytes[index] === byte);
 }
 
-/** What stands before the chunks. */
+/** The bytes before the chunks. */
 export function pngHead(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(0, SIGNATURE.length);
 }

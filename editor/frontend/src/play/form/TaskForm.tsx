@@ -21,7 +21,7 @@ interface Props {
   onReset: () => void;
   onRun: (options?: RunOptions) => void;
   onStop: () => void;
-  /** What the next run does besides, above the button. */
+  /** Options of the next run, shown above the button. */
   children?: ReactNode;
 }
 
@@ -163,7 +163,7 @@ function OtherRuns({ disabled, onRun }: { disabled: boolean; onRun: (options: Ru
   );
 }
 
-/** What is merely missing is not told before the first try. */
+/** Missing values are not reported before the first attempt. */
 function onlyTyped(faults: Faults): Faults {
   return Object.fromEntries(Object.entries(faults).filter(([key]) => !key.startsWith("input:")));
 }

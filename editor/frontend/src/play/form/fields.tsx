@@ -318,7 +318,7 @@ interface BoxProps {
   onChange: (value: Scalar | undefined) => void;
 }
 
-/** What is typed stays as typed: `0.` on the way to `0.5`. */
+/** Keeps the typed text unchanged, such as `0.` on the way to `0.5`. */
 function NumberBox({ param, value, onChange, ...props }: BoxProps) {
   const [text, setText] = useState(String(value ?? ""));
   if (Number(text) !== value && text !== value && !(text === "" && value === null)) setText(String(value ?? ""));

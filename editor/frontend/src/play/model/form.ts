@@ -74,7 +74,7 @@ export function listedParams({ outputs, params }: TaskShown): [name: string, par
     .sort(([a], [b]) => first(b) - first(a));
 }
 
-/** What is left of a form when the task's declaration has changed, or comes from another deployment. */
+/** The values of a form that remain valid after the task's declaration or the deployment has changed. */
 export function fitted(task: TaskShown, given: Given, examples = true): Given {
   const parts = given.parts.filter((part) => task.inputs[part.input]?.modality === part.modality);
   const missing = fresh(task)
@@ -84,7 +84,7 @@ export function fitted(task: TaskShown, given: Given, examples = true): Given {
   return { ...given, parts: [...parts, ...missing], ordered: given.ordered && canOrder(task), params };
 }
 
-/** Whether the order between inputs can matter: several inputs, at least one of which takes several values. */
+/** True if the order between inputs can matter: there are several, and at least one takes several values. */
 export function canOrder(task: TaskShown): boolean {
   const inputs = Object.values(task.inputs);
   return inputs.length > 1 && inputs.some((declared) => declared.many) && !("parts" in task.inputs);
@@ -253,7 +253,7 @@ function valuesOf(declared: InputShown, value: unknown): unknown[] {
   if (value === undefined || value === null) return [];
   const several = declared.many && Array.isArray(value);
   const bareTensor = widgetOf(declared.modality) === "numbers" && several && typeof value[0] !== "object";
-  // What was too large to be remembered is null.
+  // Values that were too large to be stored are null.
   return several && !bareTensor ? value.filter((entry) => entry !== null) : [value];
 }
 

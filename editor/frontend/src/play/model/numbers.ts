@@ -72,7 +72,7 @@ export function tensorOf(value: ValueShown): Tensor | null {
 /** More than that is a picture of its own, not a point of a row. */
 const POINT = 32;
 
-/** Whether a value is few numbers, so that many of them make a row. */
+/** True if a value has few numbers, so that many of them fit into a row. */
 export function isPoint({ shape }: ValueShown): boolean {
   return Array.isArray(shape) && (shape as number[]).reduce((product, side) => product * side, 1) <= POINT;
 }

@@ -28,7 +28,7 @@ export interface TaskShown {
   inputs: Record<string, InputShown>;
   outputs: string[];
   params: Record<string, ParamShown>;
-  /** What it keeps goes on in requests that name the same session. */
+  /** Its states persist in requests that name the same session. */
   session: boolean;
   schema: Record<string, unknown>;
 }
@@ -59,7 +59,7 @@ export interface Given {
   parts: Part[];
   /** Send the parts in the order of the list, whichever inputs they are of. */
   ordered: boolean;
-  /** What was changed from the defaults; a number that can't be read stays the text that was typed. */
+  /** Changes from the defaults; an invalid number is kept as the typed text. */
   params: Record<string, Scalar>;
   seed: Seed;
 }
@@ -93,7 +93,7 @@ export interface RunError {
   iteration?: number[];
   rank?: number | null;
   retryable?: boolean;
-  /** What the call was given, by port: kinds and sizes. */
+  /** The inputs of the call, by port: types and sizes. */
   given?: Record<string, string>;
 }
 
@@ -103,11 +103,11 @@ export interface NodeTime {
   calls: number;
   busy: number;
   queued: number;
-  /** Of a loop that its device ran whole, which `node` names: `busy` is all of its nodes' time. */
+  /** For a device loop, which `node` names, `busy` is the time of all its nodes. */
   walk?: string;
   /** For a loop: how often it has called its nodes. */
   inside?: Record<string, number>;
-  /** Of a loop: it has parts on other ranks, and what it waited for them is in its time. */
+  /** True for a loop with parts on other ranks; its time includes waiting for them. */
   spans?: boolean;
 }
 

@@ -3,7 +3,7 @@ import { showSeconds } from "../../ui/words";
 import type { Given, Result, RunError, TaskShown } from "./types";
 import { strings } from "../../strings";
 
-/** What to do about an error of a run, by its code. */
+/** Advice for the error of a run, by code. */
 const ADVICE: Record<string, string> = {
   invalid_input: strings.play.changeThatAndRunAgain,
   not_found: strings.play.chooseAnotherDeploymentOrTask,
@@ -47,7 +47,7 @@ export function whyNothing(task: Pick<TaskShown, "outputs"> | null, { lost }: Pi
   return strings.play.itSentNoOutputs;
 }
 
-/** What went in, in one line. */
+/** The inputs, in one line. */
 export function saidOf(given: Given): string {
   const words = given.parts.flatMap((part) =>
     part.media ? [part.media.name] : part.text.trim() ? [part.text.trim()] : [],

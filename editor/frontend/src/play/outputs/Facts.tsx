@@ -2,7 +2,7 @@
 import { labelOf } from "../model/form";
 import type { OutputShown } from "../model/types";
 
-/** Whether one value that needs no view of its own is all that came. */
+/** True if the only output is one value that needs no view of its own. */
 export function isFact({ made, left, text }: OutputShown): boolean {
   return made.length === 1 && left === 0 && !text && factOf(made[0]?.value ?? {}) !== null;
 }

@@ -20,7 +20,7 @@ interface Props {
   /** No more will come. */
   over: boolean;
   onSave: (output: OutputShown, made: Made) => void;
-  /** What can be done next with one of its pictures. */
+  /** The next actions for one of its pictures. */
   uses: readonly Use[];
 }
 
@@ -28,7 +28,7 @@ export function Film({ output, over, onSave, uses }: Props) {
   const { made, left } = output;
   const last = made.length - 1;
   const [playing, setPlaying] = useState(() => !matchMedia("(prefers-reduced-motion: reduce)").matches);
-  // What was over when it was opened begins at its beginning; whoever watched it come sees its end first.
+  // A film that was complete when it was opened starts at its beginning; a film watched live shows its end first.
   const [chosen, setChosen] = useState<number | null>(over && playing ? 0 : null);
   const [size, setSize] = useState<{ small: boolean; ratio: number } | null>(null);
   const pace = useMemo(() => frameMs(made), [made]);

@@ -1,4 +1,4 @@
-// What can be done next with a picture that came out.
+// The next actions for an output picture.
 import { CornerUpLeft } from "lucide-react";
 import { useState, type MouseEvent } from "react";
 import { Button, Menu } from "../../ui/kit";

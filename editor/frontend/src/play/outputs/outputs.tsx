@@ -1,4 +1,4 @@
-// What a run made, by kind: pictures, texts, sounds, curves, heat maps.
+// The outputs of a run, by kind: pictures, texts, sounds, curves, heat maps.
 import { Download, Volume2, VolumeX } from "lucide-react";
 import { useEffect, useMemo, useRef, useState, type CSSProperties } from "react";
 import { CopyButton } from "../../ui/CopyButton";
@@ -22,7 +22,7 @@ interface OutputProps {
   /** No more will come. */
   over: boolean;
   onSave: (output: OutputShown, made: Made) => void;
-  /** What can be done next with a picture. */
+  /** The next actions for a picture. */
   uses: readonly Use[];
 }
 

@@ -1,4 +1,4 @@
-// What was run in this browser: in IndexedDB, or in memory where the browser gives none. Oldest runs make room.
+// Runs of this browser, in IndexedDB, or in memory if there is none. The oldest runs are removed first.
 import type { Given, Result, ResultState } from "../model/types";
 import { strings } from "../../strings";
 
@@ -14,7 +14,7 @@ export interface Head {
   seconds: number | null;
   /** A small picture, as a `data:` URL. */
   thumb: string | null;
-  /** What went in and what came out, in a few words. */
+  /** Short texts of the inputs and outputs. */
   said: string;
   wrote: string;
   /** Bytes that it takes, about. */

@@ -1,9 +1,9 @@
-// What stands in the forms and which of them is looked at, kept by the browser's tab: a page that is loaded anew has it
+// The contents of the forms and the selected one, kept by the browser's tab: a reloaded page has them
 // again. Pictures and the like are kept up to a bound.
 import { renewed } from "../model/form";
 import type { Given } from "../model/types";
 
-/** What is looked at. */
+/** The current selection. */
 export interface Look {
   /** Deployment -> task. */
   task: Record<string, string>;

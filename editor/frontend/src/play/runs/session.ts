@@ -41,7 +41,7 @@ export interface PlayState {
   /** `deployment/task` -> the run under way or the last one, and what was given for it. */
   results: Readonly<Record<string, { given: Given; result: Result }>>;
   heads: readonly Head[];
-  /** What the service remembers of runs, of this client and others. */
+  /** Runs that the service remembers, of this client and others. */
   rows: readonly RunShown[];
   /** Two entries side by side. */
   compared: [Entry, Entry] | null;
@@ -142,7 +142,7 @@ export class Play {
     this.store.setState({ forms: { ...this.state.forms, [key]: change(given) } });
   }
 
-  /** What one task made, given to another of the same deployment. */
+  /** Passes the output of one task to another task of the same deployment. */
   hand(task: TaskShown, picture: Media): void {
     this.give(task, (given) => withPicture(task, given, picture));
     this.see(task.deployment, task.name);

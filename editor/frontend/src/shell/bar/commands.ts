@@ -1,4 +1,4 @@
-// What the bar, the keys and the menu do: one list for all of them.
+// The actions of the bar, the keys and the menu, in one list.
 import { call } from "../../api/client";
 import type { VersionEntry } from "../../messages/answers";
 import { onDebugKey } from "../../debug/model/actions";
@@ -53,7 +53,7 @@ export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shel
   };
 }
 
-/** What the shell adds to the command palette. */
+/** The shell's commands in the command palette. */
 export function listed(commands: Commands, overrides: Overrides): Command[] {
   const entry = (name: string, run: () => void, keys = ""): Command => ({
     name,

@@ -1,4 +1,4 @@
-// What the Deploy button says. Pure.
+// The text of the Deploy button. Pure.
 import type { DeploymentShown } from "../../messages/answers";
 import { equal } from "../../document/diff";
 import type { GraphDocument } from "../../document/types";

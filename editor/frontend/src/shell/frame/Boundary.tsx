@@ -4,7 +4,7 @@ import { Button } from "../../ui/kit";
 import { strings } from "../../strings";
 
 interface Props {
-  /** What is inside, for the user: "The inspector". */
+  /** The name of the contents for the user: "The inspector". */
   what: string;
   children: ReactNode;
 }

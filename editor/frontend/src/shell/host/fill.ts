@@ -25,7 +25,7 @@ export function fill(element: HTMLElement): () => void {
   measure();
   const later = requestAnimationFrame(measure);
   const observer = new ResizeObserver(measure);
-  // What stands above changes its height without the window changing its own.
+  // The content above can change its height while the window's stays the same.
   const watched = [page.querySelector(HEADER), hostOf(element)?.closest('[data-testid="stMainBlockContainer"]')];
   for (const above of watched) if (above) observer.observe(above);
   window.addEventListener("resize", measure);

@@ -9,7 +9,7 @@ import { Toasts } from "../frame/Toasts";
 interface AlonePageProps {
   deployment: string | undefined;
   label: string;
-  /** What follows the service while the page is shown; the same list at every call. */
+  /** Subscriptions to the service while the page is shown; the same list at every call. */
   attached: readonly (new (editor: Editor) => { dispose: () => void })[];
   children: ReactNode;
 }

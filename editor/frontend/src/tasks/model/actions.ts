@@ -28,7 +28,7 @@ export function useTaskEdits(name: string) {
 }
 
 function taskEdits(editor: Editor, name: string) {
-  /** Whether it was done. */
+  /** True if it was done. */
   const apply = (label: string, change: (graph: GraphDocument) => GraphDocument, merge?: string): boolean => {
     try {
       editor.editGraph(label, change, merge && `task ${name} ${merge}`);

@@ -1,4 +1,4 @@
-// What a Walk's input can be bound to at a step, and what a binding means. Pure.
+// The possible bindings of a Walk's input at a step, and their meaning. Pure.
 import type { Catalogue } from "../../messages/answers";
 import { readResult } from "../../document/names";
 import { portType } from "../../document/ports";
@@ -9,7 +9,7 @@ import { strings } from "../../strings";
 
 export interface Option {
   value: string;
-  /** What flows there: a modality; of a parameter its type. */
+  /** Its modality; for a parameter, its type. */
   of: string;
   group: "The request" | "This part" | "Earlier steps";
   /** Why it can't be taken; null: it can. */
@@ -24,7 +24,7 @@ const PARAM_FITS: Record<TaskParam["type"], readonly string[]> = {
   number: ["scalar"],
 };
 
-/** What exists at this step, for an input of this port type; what can't be taken says why. */
+/** The sources at this step for an input of this port type; unsuitable ones have the reason. */
 export function options(
   graph: GraphDocument,
   catalogue: Catalogue,

@@ -22,7 +22,7 @@ export function landed(from: Pointer, slot: Slot): Pointer {
   return `${afterRemoval(slot.list, from)}/${moved}`;
 }
 
-/** Whether the move changes anything, and doesn't put a block into itself. */
+/** True if the move changes something and doesn't put a block into itself. */
 export function isMove(from: Pointer, slot: Slot): boolean {
   return !`${slot.list}/`.startsWith(`${from}/`) && landed(from, slot) !== from;
 }

@@ -11,7 +11,7 @@ export interface Sent {
   type: string | null;
 }
 
-/** What a Walk sends to the client, each name once. */
+/** The outputs that a Walk sends to the client, each name once. */
 function sentBy(graph: GraphDocument, catalogue: Catalogue, walk: string): Sent[] {
   const found = new Map<string, Sent>();
   for (const link of graph.walks?.[walk]?.edges ?? []) {
@@ -26,7 +26,7 @@ function sentBy(graph: GraphDocument, catalogue: Catalogue, walk: string): Sent[
 export interface Offer extends Sent {
   /** Walks that send it, those of the task's steps first. */
   walks: string[];
-  /** Whether a step of the task sends it. */
+  /** True if a step of the task sends it. */
   here: boolean;
 }
 

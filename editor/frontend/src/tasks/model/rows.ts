@@ -126,19 +126,19 @@ export function walkRows(task: Task): WalkRow[] {
     .filter((row) => row.kind === "walk");
 }
 
-/** What later bindings call a step. */
+/** The name of a step in later bindings. */
 export function nameOf(row: WalkRow): string {
   return row.step.as ?? row.step.walk;
 }
 
-/** Whether `earlier` has run, or can have, when `row` begins; lanes run side by side and wait for each other. */
+/** True if `earlier` has run, or may have, when `row` begins; lists run side by side and wait for each other. */
 export function runsBefore(earlier: WalkRow, row: WalkRow): boolean {
   if (earlier.lane !== row.lane) return true;
   if (earlier.choice !== null && earlier.choice === row.choice) return false;
   return earlier.number < row.number;
 }
 
-/** Whether a list may hold such a step: a choice holds Walks only, the parts of a `for` no further `for`. */
+/** True if a list may contain such a step: a choice contains only Walks, the parts of a `for` no other `for`. */
 export function mayHold(list: Pointer, kind: ReturnType<typeof stepKind>): boolean {
   const names = split(list);
   if (kind === "walk") return true;

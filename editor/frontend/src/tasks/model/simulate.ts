@@ -36,7 +36,7 @@ export interface Simulated {
   lanes: { lane: string; steps: SimulatedStep[] }[];
 }
 
-/** What somebody wants to see simulated. */
+/** The request to simulate. */
 export interface Choice {
   /** Only those that were set; the rest have the task's defaults. */
   params: Record<string, Literal>;
@@ -93,7 +93,7 @@ export function missing(task: Task, choice: Choice): string[] {
   return needed.map(([name]) => name).filter((name) => !choice.given.includes(name));
 }
 
-/** What a parameter is unless it is set; the least allowed value where the client must give one. */
+/** The default of a parameter; the smallest allowed value if the client must set it. */
 export function startValue(param: TaskParam): Literal {
   if (param.default !== undefined && param.default !== null) return param.default;
   const choice = param.choices?.[0];

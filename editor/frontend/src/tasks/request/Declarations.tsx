@@ -1,4 +1,4 @@
-// What a client sends and gets: inputs, outputs, and how long its session is kept.
+// The declaration of a task: inputs, outputs, and the lifetime of its sessions.
 import { Plus, X } from "lucide-react";
 import { useMemo } from "react";
 import type { Problem } from "../../messages/answers";

@@ -162,7 +162,7 @@ function ParamRow({ name, param, problems, edits }: ParamRowProps) {
   );
 }
 
-/** What fits the new type; the rest is taken away. */
+/** Keeps the fields that fit the new type and removes the others. */
 function retyped(param: TaskParam, type: TaskParam["type"]): Partial<TaskParam> {
   const numeric = type === "integer" || type === "number";
   const required = param.default === undefined || param.default === null;

@@ -1,4 +1,4 @@
-// What would run: a request's shape chosen here, the Walks that it runs shown below, before anything is deployed.
+// The simulator: choose the shape of a request, and see the Walks that it would run, before anything is deployed.
 import { ArrowLeft, ArrowRight, Plus, RotateCcw, X } from "lucide-react";
 import { useState } from "react";
 import type { Literal, Task, TaskParam } from "../../document/types";

@@ -1,4 +1,4 @@
-// What a Walk's inputs are bound to at a step: one line an input, a choice of what exists, or free text.
+// The bindings of a Walk's inputs at a step: one line per input, with a choice of sources or free text.
 import { X } from "lucide-react";
 import { useState } from "react";
 import type { Catalogue, Problem } from "../../messages/answers";

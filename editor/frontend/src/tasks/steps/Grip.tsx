@@ -1,4 +1,4 @@
-// What a row is taken by: dragged with a pointer, moved with the arrow keys.
+// The handle of a row: drag it with the pointer, or move it with the arrow keys.
 import { Ellipsis, GripVertical } from "lucide-react";
 import type { KeyboardEvent } from "react";
 import { IconButton } from "../../ui/kit";

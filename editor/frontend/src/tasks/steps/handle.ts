@@ -1,4 +1,4 @@
-// What the rows of the table of steps are given to move themselves, and how far they stand in. Pure.
+// Props with which rows of the table of steps move, and their indentation. Pure.
 import type { Row } from "../model/rows";
 
 export interface RowHandle {

@@ -1,4 +1,4 @@
-// What a model's blocks come to: per node, and of two runs side by side. Pure.
+// Sums of a model's blocks: per node, and for two runs side by side. Pure.
 import { plural } from "../../ui/words";
 import { quantile } from "./columns";
 import type { Lane, Model } from "./model";
@@ -86,7 +86,7 @@ export function differences(a: readonly LaneFigures[], b: readonly LaneFigures[]
   return all.sort((one, other) => Math.abs(other.busy) - Math.abs(one.busy));
 }
 
-/** What a block is, in a few words: `call #3.17`, `iterations 5–8`, `24 calls`. */
+/** A short name of a block: `call #3.17`, `iterations 5–8`, `24 calls`. */
 export function blockWords(model: Model, id: number): string {
   const kind = model.kind.at(id);
   const count = model.count.at(id);

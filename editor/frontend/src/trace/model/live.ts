@@ -20,7 +20,7 @@ const MOST_HOPS = 20_000;
 const MOST_MARKS = 2_000;
 /** Gauges kept of a rank. */
 const MOST_GAUGES = 4_096;
-/** Of how many hops an arrival may still come. */
+/** How many hops are kept for arrivals that may still come. */
 const WAITING = 4_096;
 
 export class LiveTrace {
@@ -221,7 +221,7 @@ export class LiveTrace {
   }
 }
 
-/** What a folded block doesn't know. */
+/** Fields that an aggregated block doesn't have. */
 const FOLD = { kind: FOLDED, use: -1, step: -1, number: -1, pages: -1, failed: false };
 
 /** All that a forward and a launch say alike. */
@@ -260,7 +260,7 @@ function timed(
 
 const NONE: readonly number[] = [];
 
-/** Whether a row before this one is of the same use. */
+/** True if an earlier row belongs to the same use. */
 function foundBefore(uses: readonly string[], walks: readonly string[], at: number): boolean {
   for (let row = at - 1; row >= 0; row -= 1) if (uses[row] === uses[at] && walks[row] === walks[at]) return true;
   return false;

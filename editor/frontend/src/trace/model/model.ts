@@ -1,4 +1,4 @@
-// What is drawn: blocks in lanes of ranks, hops between ranks, counters, marks; by columns, in microseconds from one
+// The drawn data: blocks in lanes of ranks, hops between ranks, counters, marks; by columns, in microseconds from one
 // beginning. Made whole from a trace, or grown from live events. Pure.
 import { lower, Numbers } from "./columns";
 import type { LaneShown } from "./types";

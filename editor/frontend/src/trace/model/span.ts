@@ -81,7 +81,7 @@ export function showAt(micros: number): string {
 
 /** Seconds since 1970 as the time of day here; to the thousandth where ticks are closer than a second. */
 export function showClock(seconds: number, step: number): string {
-  // Of what a tick's own rounding leaves.
+  // Tolerance for the rounding of a tick.
   const date = new Date(Math.round(seconds * 1e4) / 10);
   const two = (value: number) => String(value).padStart(2, "0");
   const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(two).join(":");

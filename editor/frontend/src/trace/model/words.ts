@@ -1,4 +1,4 @@
-// What the trace page says of a block, a hop, a run. Pure.
+// Texts of the trace page for blocks, hops and runs. Pure.
 import { showBytes } from "../../ui/words";
 import { blockWords } from "./figures";
 import type { Hop, Model } from "./model";

@@ -16,7 +16,7 @@ const CELLS = 240;
 const LIVE_LEAST = 10e6;
 const WHEEL = 0.0022;
 
-/** What is under the pointer: a block, or the names of marks on the axis. */
+/** The item under the pointer: a block, or the names of marks on the axis. */
 export type Hover = { x: number; y: number } & ({ block: number } | { marks: string[] });
 
 export interface Told {
@@ -28,7 +28,7 @@ export interface Told {
   onMoved: () => void;
 }
 
-/** What is drawn besides the model. */
+/** Things drawn in addition to the model. */
 export interface Shown {
   selected: number | null;
   lane: number | null;

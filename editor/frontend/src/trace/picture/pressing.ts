@@ -1,4 +1,4 @@
-// What keys do on a picture: all that the pointer can, and from block to block.
+// Keys on a picture do everything that the pointer can, and move from block to block.
 import { neighbour } from "../model/find";
 import type { Model } from "../model/model";
 import type { Rows } from "./rows";
@@ -22,7 +22,7 @@ export interface Pressed {
   lane: number | null;
 }
 
-/** Whether the key means something here. */
+/** True if the key has a meaning here. */
 export function act(key: string, on: Pressed): boolean {
   const { session, timeline, selected, lane } = on;
   switch (key) {

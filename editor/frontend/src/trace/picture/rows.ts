@@ -52,7 +52,7 @@ export function rowAt(rows: Rows, y: number): Row | null {
   return rows.list.find((row) => y >= row.top && y < row.top + row.height) ?? null;
 }
 
-/** What began first is on top, so that a run reads from top left to bottom right. */
+/** Earlier blocks are on top, so that a run reads from top left to bottom right. */
 function byFirst(model: Model): (a: Lane, b: Lane) => number {
   const first = (lane: Lane) => Math.min(...lane.tracks.map((track) => model.started.at(track.ids.at(0))));
   return (a, b) => first(a) - first(b) || a.index - b.index;

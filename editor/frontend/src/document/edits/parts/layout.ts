@@ -1,4 +1,4 @@
-// What the editor keeps in the document for itself: positions, closed containers, reroutes, notes, frames.
+// The editor's own data in the document: positions, closed containers, reroutes, notes, frames.
 import { ancestry, factsOf } from "../../routes";
 import type { Entry } from "../../tree";
 import type { Canvas, CanvasLayout, Frame, GraphDocument, ItemId, Layout, Note } from "../../types";
@@ -70,7 +70,7 @@ export function setClosed(graph: GraphDocument, canvas: Canvas, id: ItemId, clos
   });
 }
 
-/** What is selected comes in sight: the closed containers around it are opened. An edge counts as both its ends. */
+/** Makes the selection visible by opening the closed containers around it. An edge counts as both its ends. */
 export function revealed(graph: GraphDocument, canvas: Canvas, selection: readonly string[]): GraphDocument {
   const walk = canvas.kind === "walk" ? graph.walks?.[canvas.walk] : undefined;
   if (!walk || !canvasLayout(graph, canvas).closed?.length) return graph;

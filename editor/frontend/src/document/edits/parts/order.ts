@@ -1,4 +1,4 @@
-// What the order of a list of items must keep: a value is made before it is read, and what shares a state takes turns.
+// Constraints on the order of items: a value is made before it is read, and items that share a state run in turn.
 import { meet, sideBySide, type Facts } from "../../routes";
 import { flat, type Entry } from "../../tree";
 import type { Fork, GraphDocument, ItemId } from "../../types";

@@ -1,6 +1,6 @@
 // Small changes of plain objects that keep the order of keys and return what they got when nothing changes.
 
-/** What the user asked for can't be done; the message says why and what to do instead. */
+/** The requested edit is impossible; the message says why and what to do instead. */
 export class EditRefused extends Error {
   override readonly name = "EditRefused";
 }
@@ -26,7 +26,7 @@ export function withKey<T extends object>(record: T, key: string, value: unknown
   return key in fields && alike(fields[key], value) ? record : ({ ...fields, [key]: value } as T);
 }
 
-/** Whether both are written alike. What an edit left as it was is the same object, so that few are looked into. */
+/** True if both are written alike. Unchanged parts are the same objects, so few are compared in depth. */
 export function alike(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;

@@ -97,7 +97,7 @@ function mapUntil(item: Item, change: Change): Item {
   return typeof until === "string" ? (withKey(item as object, "until", change(until)) as Item) : item;
 }
 
-/** What a bypassed item was: see `mute.ts`. */
+/** The item before it was bypassed: see `mute.ts`. */
 function mapRecords(layout: CanvasLayout, change: ChangeEnd): CanvasLayout {
   if (!layout.muted) return layout;
   const muted = mapped(layout.muted, (record) => {

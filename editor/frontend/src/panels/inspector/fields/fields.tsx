@@ -139,7 +139,7 @@ export function NumberField({ value, integer = false, min = null, max = null, on
   return <TextField {...rest} numeric value={value == null ? "" : String(value)} onEnter={enter} />;
 }
 
-/** What is wrong with a number as typed, or null. */
+/** The fault of a typed number, or null. */
 export function whyNotNumber(
   text: string,
   { integer, min, max }: { integer: boolean; min: number | null; max: number | null },

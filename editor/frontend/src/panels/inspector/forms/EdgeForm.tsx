@@ -61,7 +61,7 @@ function End({ reference, type }: { reference: string; type: string | null }) {
   );
 }
 
-/** What happens between the loops of its ends. */
+/** The effect of the loops between its ends. */
 function Way({ walk, route }: { walk: string; route: Route }) {
   const { attempt } = useApply();
   const set = (fields: { each?: boolean; collect?: boolean }) =>

@@ -22,7 +22,7 @@ interface Rule {
   start(taken: number, stop: number): number;
 }
 
-/** What is wrong with a policy's numbers, or null. */
+/** The fault of a policy's numbers, or null. */
 export function whyNotPolicy(policy: ChunkPolicy): string | null {
   const whole = (value: unknown, least: number) => Number.isInteger(value) && (value as number) >= least;
   const numbers: [string, unknown, number][] =
@@ -102,7 +102,7 @@ function ruleOf(policy: ChunkPolicy): Rule {
   }
 }
 
-/** What a policy does, in one sentence. */
+/** One sentence that explains a policy. */
 export function policyText(policy: ChunkPolicy): string {
   switch (policy.policy) {
     case "fixed":
