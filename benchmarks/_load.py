@@ -1,5 +1,5 @@
-"""A client that costs little: connections that send the same bytes again and again. Its orders come as JSON on standard
-input, what it saw leaves as JSON on standard output; `rest.py` starts it."""
+"""A cheap client: its connections send the same bytes repeatedly. It reads orders as JSON from standard input and
+writes results as JSON to standard output; `rest.py` starts it."""
 
 import asyncio
 import json

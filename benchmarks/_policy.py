@@ -1,4 +1,4 @@
-"""pi0.5's action expert at its full size with drawn weights: what `gpu_policy` measures, and cuts to try."""
+"""pi0.5's full-size action expert with random weights, for `gpu_policy`, and the splits that it tries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Ranks that are played: a process of its own that tells of calls at a rate, through the telemetry's own socket, with
-what tells of them in a worker.
+"""Simulated ranks: a separate process that reports calls at a given rate, through the telemetry socket, with a worker's
+own emitters.
 
-python benchmarks/_ranks.py < OPTIONS      prints, once it is over, [node, number, when the call ended] of each call
+python benchmarks/_ranks.py < OPTIONS      at the end prints [node, number, end of the call] for each call
 """
 
 import json

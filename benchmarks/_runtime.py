@@ -1,4 +1,4 @@
-"""The worker's core and the engine of one rank in this process, without sockets: what a run costs by itself."""
+"""The worker's core and the engine of one rank in this process, without sockets, to measure the cost of a run alone."""
 
 import json
 import time

@@ -1,19 +1,19 @@
-"""How soon the canvas shows what ran: from a node's end to the change of its badge in a browser, at 5,000 events a
+"""Measures the delay of the canvas: from the end of a node to the change of its badge in a browser, at 5,000 events per
 second.
 
     ./dev env && ./dev bench badges [--rate 5000] [--seconds 20] [--headed] [--out FILE] [--check]
 
-A service is started by the plain command in a home of its own, and a graph of 40 nodes is deployed and open in
-Chromium, rendered in software, all its nodes in sight. Ranks are played by a process that tells of calls through the
-service's telemetry socket, with the workers' own emitters. A call's number is its iteration, which the node's badge
-shows; what changes there is seen as it changes, and both clocks are one, compared beforehand:
+The script starts a service with the plain command in its own home and deploys a graph of 40 nodes. The graph is open in
+Chromium, rendered in software, with all nodes visible. A process simulates the ranks and reports calls through the
+service's telemetry socket, with the workers' own emitters. The number of a call is its iteration, which the node's
+badge shows; changes are observed as they happen. The two clocks are compared beforehand:
 
     first       a node that stood still runs: its call's end to the badge that says so
     each        any call's end to the badge that shows it, or a later one: what comes close together is shown at once
     frame       any call's end to its frame in another reader, that does nothing else
 
-Four nodes are called now and then and stand still in between; all the others all the time. `--check`: few, short, and
-nothing is written; it only sees whether badges change.
+Four nodes are called from time to time and are idle in between; all others are called continuously. `--check` runs few
+short cases and writes nothing; it only checks that badges change.
 """
 
 import argparse

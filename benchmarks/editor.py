@@ -1,9 +1,9 @@
-"""The editor in Chromium, rendered in software: how smoothly large graphs drag, open and are judged.
+"""Measures the editor in Chromium, rendered in software: how smoothly large graphs are dragged, opened and checked.
 
     ./dev env && ./dev bench editor
 
-A page of the real service; the telemetry socket alone is answered from here, at a set rate. Prints a table and writes
-it to `benchmarks/results/editor.json`. `--headed` shows the window.
+It uses a page of the real service; only the telemetry socket is answered by this script, at a set rate. Prints a table
+and writes it to `benchmarks/results/editor.json`. `--headed` shows the window.
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""A decode by the engine alone, in this process: milliseconds a step, beside what reading the bytes would take.
+"""Measures decoding by the engine alone, in this process: milliseconds per step, next to the time to read the bytes.
 
     python benchmarks/engine_step.py [--graph bagel] [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400]
         [--context 6000 --batch 1 16] [--budget 140] [--profile 1:128 64:128] [--invariant] [--baseline 1 16]
         [--compile] [--out FILE] [--check]
 
-A case is BATCH:PROMPT; `--context` and `--batch` are the cases of one prompt's length. All runs of a case are prefilled
-by ordinary calls, of token ids alone, and then decode together, sampled at T 0.6, top-p 0.8 and, by Orpheus,
-repetition 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps as
-the host sees it, by its own clock, from the second step of all runs on; `mean` is the whole decode over its steps.
-`host` is the share of that time in which this process's thread was not asleep: launching, reading, handing out.
-`--profile` traces a case anew: the GPU's own time of a step, by kernel. `--invariant`: every case again by an engine
-whose runs' numbers don't depend on their batch; `cost` is how many times as long its steps take. `--baseline` decodes
-Orpheus with `transformers` at these batches. `--check`: the tiny model, for a moment.
+A case is BATCH:PROMPT; `--context` and `--batch` set cases with one prompt length. All runs of a case are prefilled by
+ordinary calls with token ids alone, and then decode together, sampled with temperature 0.6, top-p 0.8 and, for Orpheus,
+repetition penalty 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps on the
+host's clock, from the second step of all runs; `mean` is the time of the whole decode divided by its steps. `host` is
+the share of that time in which this process's thread was awake: launching, reading and delivering. `--profile` traces a
+case again and prints the GPU time of a step by kernel. `--invariant` repeats every case with an engine whose results
+don't depend on the batch; `cost` is the factor by which its steps are slower. `--baseline` decodes Orpheus with
+`transformers` at these batches. `--check` runs the tiny model for a moment.
 """
 
 import argparse

@@ -1,9 +1,10 @@
-"""The starter on this machine: starts, pictures alone and together, the same picture everywhere, a killed worker.
+"""Measures the starter on this machine: starts, single and concurrent pictures, equal pictures everywhere, a killed
+worker.
 
     ./dev bench first_light
 
 Prints a table and writes it to `benchmarks/results/first_light.json` with the command, machine, date and commit. On
-CPUs only the ratios travel between machines.
+CPUs, only the ratios are comparable between machines.
 """
 
 import argparse

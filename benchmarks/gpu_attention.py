@@ -1,13 +1,12 @@
-"""How long a layer's one-token attention takes over a paged cache: 28 layers in one captured graph, on one GPU.
+"""Measures the one-token attention of a layer over a paged cache: 28 layers in one CUDA graph, on one GPU.
 
     python benchmarks/gpu_attention.py --out attention.json --table cuts.py [--budget 55] [--quick]
 
-Every cut is compiled in a pool of processes, checked against float32, then timed at Orpheus' shape for several batch
-sizes and contexts. Layers have pools of their own, and small batches go through copies of their sequences in turn, so
-that no key lies in L2 before its turn. FlashInfer's decode wrapper, where it can be imported, only attends: it neither
-rotates nor appends. The best cuts, one per batch size for both of its contexts, then run between a layer's two linears
-with weights that lie cold. The last lines are short tables; the JSON holds everything, `--table` gets the best cuts as
-Python.
+Every split is compiled in a pool of processes, checked against float32, then timed at Orpheus' shape for several batch
+sizes and contexts. Each layer has its own pool, and small batches rotate through copies of their sequences, so that no
+key is already in L2. FlashInfer's decode wrapper, if it can be imported, only attends: it neither rotates nor appends.
+The best splits, one per batch size for both of its contexts, then run between a layer's two linears with cold weights.
+The last lines are short tables; the JSON has everything, and `--table` writes the best splits as Python.
 """
 
 from __future__ import annotations

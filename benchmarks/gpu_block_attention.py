@@ -1,13 +1,13 @@
-"""How long one layer's attention of whole blocks takes behind their contexts: rooms, and other kernels, on one GPU.
+"""Measures one layer's attention of whole blocks behind their contexts: dense contexts and other kernels, on one GPU.
 
     python benchmarks/gpu_block_attention.py --out blocks.json [--quick]
 
-Shapes are BAGEL's: 28 query heads, 4 key heads of 128 numbers, bfloat16; blocks of 4098 (1024x1024), 1026 (512x512)
-and 4902 (a seen picture) tokens. `room` is what the engine runs: FlashInfer's kernel for Hopper over dense keys,
-planned for lengths that may change under a captured graph. The others are planned for these lengths alone: FlashInfer's
-older kernel, its newer one over pages of 16, and torch's, over keys that lie as that kernel likes them. Every time is
-that of a replayed graph. Last comes what a change of rows costs: the host's time in `place`, and until its copies of 28
-layers have arrived.
+Shapes are BAGEL's: 28 query heads, 4 key heads of 128 numbers, bfloat16; blocks of 4098 (1024x1024), 1026 (512x512) and
+4902 (an encoded picture) tokens. `room` is the engine's kernel: FlashInfer's kernel for Hopper over dense keys, planned
+for lengths that can change under a captured graph. The others are planned for these lengths alone: FlashInfer's older
+kernel, its newer one over pages of 16, and torch's, with keys in the layout that it prefers. All times are of replayed
+graphs. The last table has the cost of a change of rows: the host's time in `place`, and the time until its copies of 28
+layers are complete.
 """
 
 from __future__ import annotations

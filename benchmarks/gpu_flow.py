@@ -3,15 +3,15 @@
     python benchmarks/gpu_flow.py [--side 64] [--branches 2] [--context 32] [--layers 28] [--fp8]
         [--variants beside,-1 ...] [--record] [--out flow.json] [--tiny]
 
-A step gives one velocity to each of `--branches` rows of `--side` by `--side` latents behind contexts of `--context`
-tokens, of which several may be given. `together`: all rows are one batch; `in turn`: one batch a row. Variants of a
-step are timed in turn, round by round, since a chip at its power's limit makes one slower that follows another: `in
-order` and `beside, PRIORITY` say where BOI and EOI run, after the latents or on a stream of their own; `down whole`
-makes that product of all rows at once. Then come the GPU's time of one step in order, by kind and by kernel; the
-products of the latents alone, over the weights of all layers; what lies between them, with the bytes that each has to
-move; and how far the step is from the same network without any of its kernels. `--record`: steps as they are served,
-of many sizes, with weights in bfloat16 and then in eight bits, and nothing else. `--tiny`, or `--check`: the tiny
-model, on a CPU too, and nothing is written.
+A step predicts one velocity for each of `--branches` rows of `--side` by `--side` latents behind contexts of
+`--context` tokens; several contexts can be given. `together`: all rows are one batch; `in turn`: one batch per row.
+Variants of a step are timed alternately, because at its power limit a chip slows down the variant that runs later. `in
+order` and `beside, PRIORITY` say where BOI and EOI run: after the latents or on a separate stream. `down whole`
+computes that product for all rows at once. The following tables have the GPU time of one step in order, by kind and by
+kernel; the products of the latents alone, over the weights of all layers; the work between them, with the bytes that it
+moves; and the difference between the step and the same network without any kernels. `--record` measures only steps as
+they are served, of many sizes, with weights in bfloat16 and then in eight bits. `--tiny` and `--check` run the tiny
+model, also on a CPU, and write nothing.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
     python benchmarks/gpu_fp8.py [--rows 4096 8192] [--layers 28] [--repeats 12] [--out fp8.json] [--check]
 
-`products`: a linear's product alone over the weights of some layers in turn, by bfloat16 and in eight bits: with a
-scale for every row and output and sums rounded as the tensor cores do (`rows`, as the layers have it), with sums in
-float32 (`exact sums`), and with one scale for all (`one scale`, as no layer has it). `producers`: what makes the rows,
-and the bytes that it has to move. `linears`: all of one layer's, with what stands before and after each. `errors`:
-numbers of a product, and of a flow step through `--layers` random layers, against bfloat16's, with the first and the
-last layer kept and without. Random weights have no outliers: real ones may be further off. `--check`: the tiny model,
-on a CPU too, and nothing is written.
+`products`: the product of a linear alone, over the weights of several layers, in bfloat16 and in eight bits: with a
+scale per row and output and sums rounded as in the tensor cores (`rows`, as in the layers), with sums in float32
+(`exact sums`), and with a single scale (`one scale`, which no layer uses). `producers`: the kernels that quantize the
+rows, and the bytes that they move. `linears`: all linears of one layer, with the work before and after each. `errors`:
+numbers of a product, and of a flow step through `--layers` random layers, against bfloat16, with and without the first
+and the last layer in bfloat16. Random weights have no outliers, so errors of real weights may be larger. `--check` runs
+the tiny model, also on a CPU, and writes nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How fast tensors go from one process to another, on one host with two GPUs (or on one GPU).
+"""Measures how fast tensors are sent from one process to another, on one host with two GPUs (or on one GPU).
 
     python benchmarks/gpu_ipc.py --out gpu_ipc.json [--devices cuda:0 cuda:1] [--budget 80]
 
-Two ways: tickets by CUDA's IPC, the bytes' way between GPUs; and by shared memory, from GPU to host to GPU. A ticket's
-time is from `put` to the `Freed` that comes back, through a pipe, with nothing else on either device.
+It compares two transports: CUDA IPC, where bytes go between GPUs, and shared memory, from GPU to host to GPU. The time
+of a ticket is from `put` to the returned `Freed`, through a pipe, with both devices otherwise idle.
 """
 
 from __future__ import annotations

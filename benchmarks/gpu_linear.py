@@ -1,13 +1,14 @@
-"""How fast the linears of a decode step read their weights: finds a config per shape and row count, on one GPU.
+"""Measures how fast the linears of a decode step read their weights, and finds a config per shape and row count, on one
+GPU.
 
     python benchmarks/gpu_linear.py --out linear.json --table table.py [--model bagel] [--budget 135]
         [--rows 2 4 8 16 32 64]
 
 Every config is compiled in a pool of processes, checked against float32 on fresh data, then timed as a captured graph
-that goes through copies of the weights in turn, so that they never lie in L2. Then whole steps choose among the best of
-every linear: 28 layers with their attention, and the head, as one graph, because launches that overlap help or hinder
-their neighbours. `--table` gets `linear_config.TABLE` with the choice; the JSON holds everything. Rows are done in
-their order, and what the budget (seconds in all) has no time for is left out.
+that rotates through copies of the weights, so that they are never in L2. Then the best configs of every linear are
+compared in whole steps (28 layers with their attention, and the head, as one graph), because overlapping launches speed
+up or slow down their neighbours. `--table` writes `linear_config.TABLE` with the result; the JSON has everything. Row
+counts are measured in the given order until the budget (total seconds) is used up; the rest is skipped.
 """
 
 from __future__ import annotations

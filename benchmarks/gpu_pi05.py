@@ -1,12 +1,13 @@
-"""pi0.5 at full size with random weights, on one GPU: its fast forms against plain float32, and what its parts take.
+"""Measures full-size pi0.5 with random weights on one GPU: its fast forms against plain float32, and the time of its
+parts.
 
     python benchmarks/gpu_pi05.py [--out FILE] [--skip served] [--check]
 
 `parity`: keys and values of a prefix of three cameras and 200 tokens, and velocities at several times, each from the
 same noised actions, by the forms that are served (16 bits), and by the plain form in 16 bits; both against the plain
-form in float32 of the same weights. `parts`: vision, prefix and flow step by themselves, launched and captured, and
-where their time goes. `served`: requests of the bundled graph through an engine, one and eight at a time. `--check`:
-the tiny model, on a CPU too, and nothing is written.
+form in float32 of the same weights. `parts`: vision, prefix and flow step separately, launched and captured, and where
+their time goes. `served`: requests of the bundled graph through an engine, one and eight at a time. `--check` runs the
+tiny model, also on a CPU, and writes nothing.
 """
 
 from __future__ import annotations

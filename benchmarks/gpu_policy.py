@@ -1,14 +1,14 @@
-"""pi0.5's action expert on one GPU: ten Euler steps of 50 actions a robot, behind a prefix of 968 tokens.
+"""Measures pi0.5's action expert on one GPU: ten Euler steps of 50 actions per robot, behind a prefix of 968 tokens.
 
     python benchmarks/gpu_policy.py --out policy.json [--sweep 150] [--robots 1 2 4 8]
 
-A stack of the layers' functions at the expert's full size, with drawn weights. First every kernel is held against its
-plain form in float32, and the captured loop against the loop that is not and against float32. Then come the loop's
-time for some numbers of robots, and where it goes: what a step takes without a part, a kernel's own time, and the same
-loop by the plain forms. `--sweep SECONDS`: every product and the attention are cut in many ways, compiled in a pool of
-processes, checked, and timed in a captured chain through all layers' weights, which never lie in L2 together; then
-whole steps choose among the best, because launches that overlap help or hinder their neighbours. It prints what
-`modulated_config` and `narrow_attention` should hold.
+It uses a stack of the layers' functions at the expert's full size, with random weights. First every kernel is compared
+with its plain form in float32, and the captured loop with the uncaptured one and with float32. The next tables have the
+time of the loop for several numbers of robots, and where it goes: a step without a part, each kernel's own time, and
+the same loop with the plain forms. With `--sweep SECONDS`, every product and the attention are split in many ways,
+compiled in a pool of processes, checked, and timed in a captured chain through all layers' weights, which don't fit
+into L2 together. Then the best splits are compared in whole steps, because overlapping launches speed up or slow down
+their neighbours. The script prints the values for `modulated_config` and `narrow_attention`.
 """
 
 from __future__ import annotations

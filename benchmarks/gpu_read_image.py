@@ -1,12 +1,12 @@
-"""BAGEL's first token of a picture by the engine alone: patches in, one token out, and where the time goes.
+"""Measures BAGEL's first token for a picture by the engine alone: patches in, one token out, and where the time goes.
 
     python benchmarks/gpu_read_image.py --out read.json [--rounds 5] [--plain] [--check]
 
-One picture of 980x980 (4900 patches, 4902 rows of the backbone) and a question of 24 tokens, at rest otherwise: the
-encoder, the picture's rows and the question's are called one after the other, as a graph calls them, and each result is
-waited for. `floor` is what the products and the attention take at 790 and 650 TFLOP/s. Then four pictures of four runs
-together; the kernels of one picture by the GPU's time; and the products of the backbone's rows alone. `--check`: the
-tiny model, for a moment.
+One picture of 980x980 (4900 patches, 4902 rows of the backbone) and a question of 24 tokens, on an otherwise idle GPU:
+the encoder, the picture's rows and the question's rows are called one after the other, as in a graph, and each result
+is awaited. `floor` is the time of the products and the attention at 790 and 650 TFLOP/s. The next tables have four
+pictures of four runs together, the kernels of one picture by GPU time, and the products of the backbone's rows alone.
+`--check` runs the tiny model for a moment.
 """
 
 from __future__ import annotations

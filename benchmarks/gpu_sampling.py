@@ -2,8 +2,8 @@
 
     PYTHONPATH=backend python benchmarks/gpu_sampling.py --out sampling.json
 
-Exits with 1 where a check fails. The figures are of a whole `sample`, averaged over the positions of a graph, so that
-candidates that are refused count as often as they happen.
+Exits with 1 if a check fails. The figures are for a whole `sample`, averaged over the positions of a graph, so that
+rejected candidates count as often as they occur.
 """
 
 import argparse

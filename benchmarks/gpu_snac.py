@@ -1,9 +1,9 @@
-"""How long a window of SNAC takes on one GPU: whole or cut, eager or captured, in float32 or TF32.
+"""Measures a window of SNAC on one GPU: whole or cut, eager or captured, in float32 or TF32.
 
     python benchmarks/gpu_snac.py --out snac.json [--batches 1 2 4 8 16 32] [--seconds 0.15]
 
-Windows are four frames; a cut one keeps the second, as the streaming does. The error of TF32 and of capturing is told
-against float32, eager and whole. The last lines are a short table; the JSON holds everything.
+Windows have four frames; a cut one keeps the second, as in streaming. Errors of TF32 and of capturing are relative to
+float32, eager and whole. The last lines are a short table; the JSON has everything.
 """
 
 from __future__ import annotations

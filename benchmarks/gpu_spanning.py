@@ -1,12 +1,12 @@
-"""A denoising loop with one branch on a GPU of its own, by the engines alone: two processes, no server.
+"""Measures a denoising loop with one branch on a second GPU, by the engines alone: two processes, no server.
 
     python benchmarks/gpu_spanning.py --out spanning.json [--devices cuda:0 cuda:1] [--tiny] [--side 64] [--times 20]
 
-The same latents are denoised by one GPU (both branches in one batch), and by two, whose graphs hand each other the
-values. Both answers are compared. `a branch` is the loop without guidance: what each of two GPUs does at least, so
-that what `two` takes beyond it is the price of keeping step. Then several runs ride in turn, one is stopped in its
-middle, and what it held must be free. `--tiny` has a BAGEL whose iterations are short, and not captured, for want of a
-kernel: it shows whether all works. So does `--devices cuda:0 cuda:0`, where two processes take turns.
+The same latents are denoised by one GPU (both branches in one batch), and by two, whose graphs exchange values. Both
+results are compared. `a branch` is the loop without guidance, the minimum for each of two GPUs, so the additional time
+of `two` is the cost of synchronization. Then several runs take turns, one is stopped in the middle, and everything that
+it held must be free. `--tiny` uses a BAGEL with short iterations that are not captured, for lack of a kernel: it only
+tests that everything works. So does `--devices cuda:0 cuda:0`, where two processes take turns.
 """
 
 from __future__ import annotations

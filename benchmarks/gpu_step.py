@@ -1,10 +1,10 @@
-"""How a whole decode step is cut up best: attention and linears chosen inside the captured model, one after the other.
+"""Finds the fastest splits of a whole decode step: attention and linears, chosen one by one inside the captured model.
 
     python benchmarks/gpu_step.py [--batches 1 16 64] [--contexts 330] [--budget 90] [--out FILE]
 
-What is fastest alone need not be so between its neighbours, whose ends it overlaps. For each batch the script starts
-from the tables of `layers.kernels` and tries, in turn, other cuts of attention and other overlaps of each linear; what
-makes the whole model's step faster stays. The last lines say what was chosen.
+The fastest kernel alone need not be the fastest between its neighbours, whose ends it overlaps. For each batch the
+script starts from the tables of `layers.kernels` and tries other splits of attention and other overlaps of each linear,
+one by one; it keeps those that make the whole model's step faster. The last lines have the result.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How long BAGEL's autoencoder takes on one GPU, and what it needs: float32 beside bfloat16, eager beside captured.
+"""Measures time and memory of BAGEL's autoencoder on one GPU: float32 and bfloat16, eager and captured.
 
     python benchmarks/gpu_vae.py --out gpu_vae.json [--sides 512 1024] [--seconds 0.3] [--plain] [--parts]
 
-The plain network in float32 (convolutions in TF32, as torch has them, and without) stands beside the packed one that is
-served. `tuned` lets cuDNN try its algorithms. Errors are the packed one's against the plain one in float32, of what
-leaves it: relative, and decibels of a picture's 8-bit levels. Memory is the most that one call takes above the weights.
-`--parts` tells the parts of a 1024 by 1024 picture: ways to upsample, to attend, to end; the kernels of a decode;
-and previews.
+The plain network in float32 (convolutions with TF32, torch's default, and without) is compared with the packed one that
+is served. `tuned` lets cuDNN try its algorithms. Errors are those of the packed network's outputs against the plain one
+in float32: relative, and in decibels of a picture's 8-bit levels. Memory is the maximum of one call above the weights.
+`--parts` measures the parts for a 1024 by 1024 picture: variants of upsampling, attention and the last layer; the
+kernels of a decode; and previews.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""How long BAGEL's vision encoder takes for pictures of 980x980 (4900 patches), by its parts, on one GPU.
+"""Measures BAGEL's vision encoder for pictures of 980x980 (4900 patches), by its parts, on one GPU.
 
     python benchmarks/gpu_vit.py --out vit.json
 
-First one layer's attention: the encoder's, by FlashInfer's kernel with heads of 72 numbers filled up to 128, what the
-filling takes of it, torch's by its backends, and what the first call of a new length costs, since every shape of a
-picture has one.
-Then one layer's products, then the whole encoder with its connector: one picture, four, and pictures of several shapes,
-launched by the host as the engine does, and replayed as a graph, which tells what the host costs.
+The first table has one layer's attention: the encoder's, by FlashInfer's kernel with heads of 72 numbers padded to 128;
+the cost of the padding; torch's, by backend; and the first call of a new length, which every new picture shape causes.
+The next ones have one layer's products and the whole encoder with its connector: one picture, four, and pictures of
+several shapes, launched by the host as in the engine, and replayed as a graph, which shows the cost of the host.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python benchmarks/gpu_vjepa2.py [--only PART ...] [--out FILE] [--check]
 
-Weights are random, at full size. `parity`: the served forms in bfloat16 against the plain network in float32, and as a
-yardstick the plain network in bfloat16. `encoder`, `step`, `rollout`: one CUDA graph each, medians of replays; a
-rollout's graph has all of its frames, behind one another in a paged cache. `samples`: a planning round's frames, not
-captured; `plan`: ten rounds. `numbers`: what lies between them. `profile`: the GPU's time by kernel. `--check`: the
-tiny model, on a CPU too, and nothing is captured.
+Weights are random, at full size. `parity`: the served forms in bfloat16 against the plain network in float32, and for
+comparison the plain network in bfloat16. `encoder`, `step`, `rollout`: one CUDA graph each, medians of replays; the
+graph of a rollout contains all its frames, one after the other in a paged cache. `samples`: the frames of a planning
+round, not captured; `plan`: ten rounds. `numbers`: the work between them. `profile`: GPU time by kernel. `--check` runs
+the tiny model, also on a CPU, and captures nothing.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ the fastest splits of their attention.
     python benchmarks/gpu_world.py [--parts check sweep stacks library] [--rollouts 1 8 400]
         [--seconds 200] [--out world.json]
 
-`check`: blocks placed and attended, and norms, beside float32. `sweep`: cuts of the predictor's attention. `library`:
-its products, and those of SigLIP and of Gemma's prefix, in graphs that rotate through the weights of many layers.
-`stacks`: 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder; then by
-kernel. With `sweep`, `stacks` run with the cuts that were found best.
+`check`: placing and attending blocks, and norms, compared with float32. `sweep`: splits of the predictor's attention.
+`library`: its products, and those of SigLIP and of Gemma's prefix, in graphs that rotate through the weights of many
+layers. `stacks`: 24 layers behind contexts of several lengths, for 1, 8 and 400 rollouts, and 40 layers of the encoder;
+then by kernel. After a `sweep`, `stacks` use the best splits.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ and under overload, on the CPU.
     python benchmarks/memory.py [--warm 400] [--cancels 2400] [--waves 8] [--wave 400] [--out FILE] [--check]
     python benchmarks/memory.py --plateau [--steps 16] [--seconds 12] --out FILE
 
-A service is started by the plain command in a home of its own, with the studio and the starter graph. Runs of
-`text_to_image` are begun by 16 clients at once, and cancelled at different moments: at once, once they are accepted,
-and some after their first output. In a wave more runs are begun together than the deployment's queue takes; what
-is refused is counted, the rest cancelled.
+The script starts a service with the plain command in its own home, with the studio and the starter graph. 16 concurrent
+clients start runs of `text_to_image` and cancel them at different moments: at once, after they are accepted, and some
+after their first output. A wave starts more runs together than the deployment's queue accepts; refused runs are
+counted, the others cancelled.
 
     after     runs begun since the start; resident memory of each process then, MiB
     slope     KiB that a process grew by for each run, fitted over the second half of a phase. What is kept by design

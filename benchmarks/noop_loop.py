@@ -2,10 +2,11 @@
 
     python benchmarks/noop_loop.py [--devices cpu cuda:0] [--budget 60] [--no-http] [--out FILE] [--check]
 
-A batch of runs is given at once; T is the time until all are done, fitted by T = a + b * K over their K steps.
-`us/step` is b, `us/run step` is b by the runs. `static`: a loop that its count ends; `until`: one that a flag ends;
-`stepped`: the worker calls step by step. In one process there are the worker's core and the engine, over HTTP a whole
-server. `walk` is what one more Walk adds to a run, its two calls of the engine included. `--check`: for tests.
+A batch of runs starts at once; T is the time until all are done, fitted by T = a + b * K over their K steps. `us/step`
+is b, and `us/run step` is b divided by the number of runs. `static`: a loop with a fixed count; `until`: one that ends
+on a flag; `stepped`: the worker makes each call. In one process there are only the worker's core and the engine; over
+HTTP there is a whole server. `walk` is the time that one more Walk adds to a run, including its two calls of the
+engine. `--check` is for tests.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""How near our Llama's logits come to those of `transformers` in float32, at full size, teacher-forced: a prefill
-through the paged cache, then a step a token. Weights are drawn at random, and are the same tensors for both.
+"""Compares our Llama's logits with those of `transformers` in float32, at full size, teacher-forced: a prefill through
+the paged cache, then one step per token. Both use the same random weights.
 
     python benchmarks/parity_orpheus.py [--config orpheus-3b] [--prefill 128] [--steps 64] [--rows 2]
 
-Prints JSON, and exits with 1 where ours is further from float32 than `transformers` in bfloat16 is, times 1.2.
+Prints JSON, and exits with 1 if our distance from float32 is more than 1.2 times that of `transformers` in bfloat16.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""SNAC at full size beside the reference package, on random weights that go through the public loader.
+"""Compares full-size SNAC with the reference package, on random weights that go through the public loader.
 
     python benchmarks/parity_snac.py [--device cuda] [--out parity_snac.json]
 
-Needs the package `snac`. Tells the relative error with noise off and with noise given, and how much of a frame depends
-on what lies around it: windows with one frame before and two behind, as streamed, and with three on each side.
+Needs the package `snac`. Prints the relative error without noise and with given noise, and how much a frame depends on
+its neighbours: windows with one frame before and two after, as streamed, and with three on each side.
 """
 
 from __future__ import annotations

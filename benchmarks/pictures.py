@@ -1,11 +1,11 @@
-"""Pictures drawn, edited and described through the whole server, HTTP to the workers and back.
+"""Measures drawing, editing and describing pictures through the whole server, from HTTP to the workers and back.
 
     python benchmarks/pictures.py [--placement bagel_one_gpu] [--cases draw_1024 draw_512 edit_1024 describe cancel]
         [--rounds 2] [--fp8] [--against FOLDER] [--traces FOLDER] [--budget 300] [--out FILE] [--tiny] [--check]
 
-A service is started by the plain command in a home of its own, and BAGEL is deployed with random weights (`--tiny`: the
-starter in its place, as on a machine without a GPU, whose pictures are of one small size). Times are the client's, in
-seconds from just before its request is sent:
+The script starts a service with the plain command in its own home and deploys BAGEL with random weights (`--tiny`, or
+without a GPU: the starter, whose pictures have one small size). Times are measured by the client, in seconds from just
+before it sends its request:
 
     draw_1024      1024 by 1024, 50 timesteps, text guidance 4.0 where the flow time is above 0.4
     draw_512       512 by 512, 20 timesteps, the same guidance; `draw_512x4` by four clients at once
@@ -15,11 +15,12 @@ seconds from just before its request is sent:
     cancel         from the request to stop a `draw_1024` in its middle until its rank has let go of it
     previews       `draw_1024` with a preview of every second step: what it costs beside one without
 
-`step ms` is what the worker says that one step of the denoising loop took, `busy` the seconds by node. `pictures`
-counts how many different ones the same seed gave, and `apart dB` is how far the two that differ most are from each
-other. With `--against`, pictures are compared with those in the folder (of another placement, say), which gets those
-that it lacks. With `--traces`, telemetry is full, the folder gets each case's last run for Perfetto, and what its trace
-says is held against its client's clock: `trace` its seconds, `parts` those of its critical path by kind, summed.
+`step ms` is the time of one step of the denoising loop as the worker reports it, and `busy` the seconds by node.
+`pictures` is the number of different pictures from the same seed, and `apart dB` the distance between the two that
+differ most. With `--against`, pictures are compared with those in the folder (for example of another placement);
+missing ones are written there. With `--traces`, telemetry is `full`, the folder gets the last run of each case for
+Perfetto, and its trace is compared with the client's clock: `trace` is its seconds, `parts` the sums of its critical
+path by kind.
 """
 
 import argparse

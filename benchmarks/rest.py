@@ -2,9 +2,9 @@
 
     python benchmarks/rest.py [--connections 64] [--seconds 10] [--streams 32] [--tokens 1000] [--out FILE] [--check]
 
-A service is started by the plain command in a home of its own; telemetry is at its default level. It, its conductor and
-its worker, and the client, have two cores. The client is a process that sends the same bytes over connections that are
-kept; CPU is what each process has used, all its threads, by its own account.
+The script starts a service with the plain command in its own home, with the default telemetry level. The service, its
+conductor, its worker and the client share two cores. The client is a process that sends the same bytes over persistent
+connections. CPU is the CPU time of each process with all its threads.
 
     asked     one call of a component that does nothing, so many connections: answers a second, and times at the client
     streams   a loop that gives a value an iteration, as server-sent events. The loop is paced by products of matrices,

@@ -1,11 +1,11 @@
-"""Robots and imagined worlds through the whole server: sockets to the workers and back.
+"""Measures robots and world models through the whole server, from sockets to the workers and back.
 
     python benchmarks/robots.py [--cases act act_http act_8 encode rollout_4 rollout_15 rollout_30 rollout_15x8 plan]
         [--rounds 20] [--budget 300] [--out FILE] [--check] [--timeline]
 
-A service is started by the plain command in a home of its own; pi0.5 and V-JEPA 2-AC are deployed with random weights,
-one after the other (`--check`: tiny ones, on any machine, and nothing is written). Times are the client's, in
-milliseconds from just before its request is sent until its end is told, after rounds to warm up:
+The script starts a service with the plain command in its own home and deploys pi0.5 and V-JEPA 2-AC with random
+weights, one after the other (`--check`: tiny models, on any machine, without a results file). Times are measured by the
+client, in milliseconds from just before it sends its request until it receives the end, after warm-up rounds:
 
     act            three cameras of 224 by 224 and a prompt of 200 tokens to 50 actions, ten steps, on a session
     act_http       the same by a POST each
@@ -14,9 +14,9 @@ milliseconds from just before its request is sent until its end is told, after r
     rollout_H      one frame and H actions to H predicted frames; `x8`: by eight clients at once
     plan           CEM: 400 samples, 2 actions each, 10 rounds
 
-`loop ms` is what the worker says that the iterations of the case's loop took on the device, `encoder ms` the same of
-the vision encoder, `prefix ms` of the prefix. `start` has the seconds from `deploy` to ready, by what rank 0 was at.
-`--timeline`: where the time of the fastest of ten more requests of each case by socket went, from its sending on.
+`loop ms` is the time of the loop's iterations on the device as the worker reports it, `encoder ms` that of the vision
+encoder, and `prefix ms` that of the prefix. `start` has the seconds from `deploy` to ready, by phase of rank 0.
+`--timeline` shows where the time went for the fastest of ten more requests per case on a socket.
 """
 
 import argparse

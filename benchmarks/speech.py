@@ -1,10 +1,10 @@
-"""Speech through the whole server, HTTP to the workers and back: clients that each ask anew when they have heard all.
+"""Measures speech through the whole server, from HTTP to the workers and back, with clients in closed loop.
 
     python benchmarks/speech.py [--concurrency 1 4 8 16 32] [--tokens 400] [--rounds 2] [--placement orpheus_one_gpu]
         [--routes native pcm mp3] [--engine FILE_OF_ENGINE_STEP] [--budget 150] [--out FILE] [--tiny] [--check]
 
-A service is started by the plain command in a home of its own, and Orpheus is deployed with random weights (`--tiny`:
-of the tiny models, as on a machine without a GPU). Times are the client's, from just before its request is sent:
+The script starts a service with the plain command in its own home and deploys Orpheus with random weights (`--tiny`, or
+without a GPU: the tiny models). Times are measured by the client, from just before it sends its request:
 
     route          `native`: the task's own events, sound in WAV pieces as base64; others: bytes of that format, as
                    OpenAI's clients get them from `POST /v1/audio/speech`

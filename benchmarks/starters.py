@@ -1,11 +1,11 @@
-"""The small policy and the small world model, through the whole server: do they do what they say, and how fast.
+"""Measures quality and speed of the small policy and the small world model through the whole server.
 
     ./dev bench starters [--starters reach world] [--episodes 64] [--rounds 20] [--gpu] [--out FILE] [--check]
 
-A service is started by the plain command in a home of its own. `reach`: episodes of fresh scenes and wordings, with
-the arm's world and its films; requests with one picture, to a chunk of actions. `world`: frames imagined and shown,
-and goals reached by planning. Prints a table and writes it with the command, machine, date and commit; `--check`: two
-of each, and nothing is written.
+The script starts a service with the plain command in its own home. `reach`: episodes with new scenes and wordings, with
+the arm's world and its films; requests with one picture for a chunk of actions. `world`: frames predicted and shown,
+and goals reached by planning. It prints a table and writes it with the command, machine, date and commit. `--check`
+runs two of each and writes nothing.
 """
 
 import argparse

@@ -4,16 +4,16 @@ take nothing.
     python benchmarks/telemetry.py [--clients 32] [--tokens 1000] [--rounds 8] [--stalled 50]
         [--placement orpheus_one_gpu] [--budget 300] [--out FILE] [--tiny] [--check]
 
-A service is started by the plain command in a home of its own, and Orpheus's language model is deployed with random
-weights (`--tiny`: the tiny one, as on a machine without a GPU), for a task that decodes and gives the last token alone.
-One reader, a process that decodes every frame as an open trace page does, is there all the time. A round runs at every
-level, in an order that turns, and only what was measured in one round is compared:
+The script starts a service with the plain command in its own home and deploys Orpheus's language model with random
+weights (`--tiny`, or without a GPU: the tiny one), for a task that decodes and returns only the last token. One reader,
+a process that decodes every frame like an open trace page, is always connected. Each round runs at every level in
+rotating order, and only measurements of the same round are compared:
 
     step       of a run: its seconds from admission to its end, by its tokens; median over the runs
     / off      (the level / off in the same round): median over the rounds, and the least and the greatest
 
-Then in full, in turn with and without readers that connect and never read: the times between the starts of launches
-that all runs are in, as the trace of one tells them, and what a reader that takes nothing costs the service in memory.
+The last table is at `full`, alternately with and without readers that connect and never read: the times between the
+starts of launches with all runs, from the trace of one run, and the memory that such a reader costs the service.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python benchmarks/telling.py [--runs 32] [--steps 3000] [--out FILE] [--check]
 
-`launch`: a launch of a loop of three nodes with so many riders; `forwards`: three batches of as many calls. Steps
-follow each other every 4 ms of a clock that is played, so packets leave as they would. `stamp`: on a GPU, an event
-recorded behind a launch and its time asked once it was reached, timed and untimed; its host's wait for it included.
+`launch`: a launch of a loop of three nodes with this many runs; `forwards`: three batches of as many calls. Steps
+follow each other every 4 ms of a simulated clock, so packets leave as in a real worker. `stamp`: on a GPU, an event
+recorded behind a launch, whose time is queried after it was reached, timed and untimed, including the host's wait.
 """
 
 import argparse
