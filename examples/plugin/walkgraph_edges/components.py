@@ -1,11 +1,11 @@
-"""What graphs may name. Declarations alone: the service imports this, and never torch."""
+"""Declares the components. The service imports this file, so it must not import torch."""
 
 from walkgraph.graph.catalogue import Component, Param, port
 
 COMPONENTS = (
     Component(
         name="edges.sobel",
-        description="How strongly brightness changes at each pixel, by Sobel's two kernels.",
+        description="Measures the change of brightness at each pixel with Sobel's two kernels.",
         inputs=(port("pixels", "pixels: float[3, h, w]", description="RGB in [-1, 1]"),),
         outputs=(port("pixels", "pixels: float[3, h, w]", description="grey in [-1, 1]; flat areas are black"),),
         params={

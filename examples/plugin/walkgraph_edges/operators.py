@@ -1,4 +1,4 @@
-"""What workers run. Torch is imported here, and nowhere else in this package."""
+"""The operators that workers run. Only this file of the package imports torch."""
 
 from collections.abc import Hashable, Sequence
 
@@ -13,7 +13,7 @@ LUMA = (0.299, 0.587, 0.114)
 
 
 class Sobel(Operator):
-    """Pictures of one size are one batch."""
+    """Batches pictures of equal size."""
 
     def bucket(self, call: Call) -> Hashable:
         return tuple(call.inputs["pixels"].shape)
