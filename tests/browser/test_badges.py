@@ -1,4 +1,4 @@
-"""The benchmark of badges can be run: events that are told of come to the canvas as changes of the badges."""
+"""The benchmark of badges runs: reported events change the badges on the canvas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person stops a run on two ranks before a step, looks at what goes in, steps on; replays it, and elsewhere."""
+"""A person stops a run on two ranks before a step, inspects its inputs, steps on, and replays it here and elsewhere."""
 
 from __future__ import annotations
 

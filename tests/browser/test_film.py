@@ -1,4 +1,4 @@
-"""A person watches an arm reach for a ball, sees the film again and takes it along, and asks for what comes next."""
+"""A person watches an arm reach for a ball, replays and saves the film, and uses one of its pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person makes a key for a program, sees that it is used, revokes it, and reads who changed what."""
+"""A person makes a key for a program, sees that it is used, revokes it, and reads the audit log."""
 
 from __future__ import annotations
 

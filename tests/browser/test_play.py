@@ -1,4 +1,4 @@
-"""A person watches a picture emerge, hands it on to be edited, and asks what it shows."""
+"""A person watches a picture emerge, passes it on to be edited, and has it described."""
 
 from __future__ import annotations
 

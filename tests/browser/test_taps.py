@@ -1,4 +1,4 @@
-"""A person taps edges of what runs: statistics and previews of the values that pass, until the taps are gone."""
+"""A person taps edges of a running graph and sees statistics and previews until the taps are removed."""
 
 from __future__ import annotations
 

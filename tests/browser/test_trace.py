@@ -1,4 +1,4 @@
-"""A person watches what runs, looks at one run of it, and finds out why it took its time."""
+"""A person watches live runs, opens one of them, and finds out why it took its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody who does whatever comes to mind on the canvas, and remembers what the document was after each of it."""
+"""Makes random gestures on the canvas, and remembers the document after each of them."""
 
 from __future__ import annotations
 

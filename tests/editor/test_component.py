@@ -1,4 +1,4 @@
-"""The component as pages mount it: what it is given, what it tells, and nothing that changes from run to run."""
+"""The component as pages mount it: its data, its state, and nothing that changes between reruns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of keys: made, told once, revoked after a question; and who changed what."""
+"""The page *Keys*: a key is made, shown once, and revoked after a confirmation; and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of `bagel_tiny.py` through the bundled graph, with what can be compared of them."""
+"""The runs of `bagel_tiny.py` through the bundled graph, with the values to compare."""
 
 import importlib
 import io

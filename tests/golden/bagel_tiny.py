@@ -1,4 +1,4 @@
-"""Tiny BAGELs in the public layout, their pictures and what is asked of them: all that the answers were made from.
+"""Tiny BAGELs in the public layout, with the pictures and requests from which the stored answers were made.
 
 `make_bagel.py` gives them to the published code, the parity tests to ours. Everything follows from names and seeds, so
 that only answers are stored. Widths are small; the rest (patches of 14, 16 pixels and 64 numbers a latent token,

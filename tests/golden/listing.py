@@ -1,4 +1,4 @@
-"""The goldens that are made from bundled data, and the command that writes them anew.
+"""The goldens that are made from bundled data, and the command that writes them.
 
 python -m tests.golden.listing
 """

@@ -1,4 +1,4 @@
-"""Writes `tests/golden/snac_tiny/`: a tiny public checkpoint, and what the reference makes of codes with it.
+"""Writes `tests/golden/snac_tiny/`: a tiny public checkpoint, and the reference's output for codes.
 
 Needs the package `snac` on the path, besides what the tests need:
 python tests/golden/make_snac.py

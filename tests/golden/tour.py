@@ -1,4 +1,4 @@
-"""Lines of the code that `docs/extending/tour.md` links to, and the command that writes them anew.
+"""Lines of the code that `docs/extending/tour.md` links to, and the command that updates the links.
 
 python -m tests.golden.tour
 """

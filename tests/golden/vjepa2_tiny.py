@@ -1,4 +1,4 @@
-"""A tiny V-JEPA 2-AC in the public layout, and what it is asked: all that the answers were made from.
+"""A tiny V-JEPA 2-AC in the public layout, and the requests from which the stored answers were made.
 
 `make_vjepa2.py` gives them to the published code, the parity tests to ours. Everything follows from names and seeds, so
 that only answers are stored.

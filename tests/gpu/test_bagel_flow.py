@@ -1,4 +1,4 @@
-"""On a GPU: BAGEL's flow step as a captured graph, its edges beside the latents or not, against the step on a CPU."""
+"""On a GPU: BAGEL's flow step as a CUDA graph, with edges parallel to the latents or not, against the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a GPU: windows of sound by captured steps beside the steps of loops, against the eager forward."""
+"""On a GPU: windows of sound by captured steps concurrent with loop steps, against the eager forward."""
 
 from __future__ import annotations
 

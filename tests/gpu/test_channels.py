@@ -1,4 +1,4 @@
-"""Channels on a GPU: what is sent is received, waited for, given up; within captured graphs, as the twin has it."""
+"""Channels on a GPU: sending, receiving, waiting and giving up, within CUDA graphs, as in the twin."""
 
 from __future__ import annotations
 

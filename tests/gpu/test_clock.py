@@ -1,4 +1,4 @@
-"""On a GPU: when kernels have run, on the host's clock, told to 100 us and without waiting for the device."""
+"""On a GPU: times of kernels on the host's clock, within 100 us and without waiting for the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a GPU that are looked at: as on a CPU, beside the steps, and without waiting for the device."""
+"""Samples of values on a GPU: as on a CPU, concurrent with steps, and without waiting for the device."""
 
 import time
 

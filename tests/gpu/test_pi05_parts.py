@@ -1,4 +1,4 @@
-"""On a GPU, in bfloat16: what several robots share a launch of is what each gets alone, part by part of pi0.5.
+"""On a GPU, in bfloat16: robots that share a launch get the same results as alone, for each part of pi0.5.
 
 Where robots that act at once act otherwise than alone (`test_pi05`), these tell which part of it differs.
 """

@@ -1,4 +1,4 @@
-"""On a GPU: a run's pages and tensors go to pinned memory and back beside other work, and are what they were."""
+"""On a GPU: a run's pages and tensors are copied to pinned memory and back during other work, unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a GPU: what launches of one stream hand to each other, beside those of another."""
+"""On a GPU: launches on one stream share workspaces, separate from those of another stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton kernels beside their naive twins: on the GPU where there is one, otherwise through Triton's interpreter."""
+"""Triton kernels against their naive twins: on the GPU if there is one, otherwise through Triton's interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New keys and values into their slots, beside an index copy."""
+"""The kernel that appends keys and values, against an index copy."""
 
 import torch
 

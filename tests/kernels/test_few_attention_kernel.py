@@ -1,4 +1,4 @@
-"""The kernels of few rows' attention beside its plain form."""
+"""The attention kernels for few rows, against their plain form."""
 
 from __future__ import annotations
 

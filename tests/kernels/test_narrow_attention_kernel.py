@@ -1,4 +1,4 @@
-"""The kernels of narrow blocks' attention beside torch's, row by row."""
+"""The attention kernels for narrow blocks, against torch, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of one-token attention beside its plain form."""
+"""The kernel for one-token attention, against its plain form."""
 
 import pytest
 import torch

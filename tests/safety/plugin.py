@@ -1,4 +1,4 @@
-"""`--safety-scale` and what tests of a row use: how far to go, and where a measured figure is kept.
+"""`--safety-scale`, and fixtures for the tests of a row: the scale, and the store for figures.
 
     @pytest.mark.safety("R3")
     def test_...(scale: Scale, figure: Figure) -> None:

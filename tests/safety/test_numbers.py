@@ -1,4 +1,4 @@
-"""Numbers that aren't: what it costs to look for them."""
+"""NaN and infinity: the cost of searching for them."""
 
 from __future__ import annotations
 

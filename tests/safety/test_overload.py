@@ -1,4 +1,4 @@
-"""Ten times what a deployment can do: what is admitted is served as fast as ever, the rest is told to come back."""
+"""Ten times a deployment's capacity: admitted runs are as fast as before, and the others are told to retry."""
 
 from __future__ import annotations
 

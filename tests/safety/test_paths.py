@@ -1,4 +1,4 @@
-"""Names and links that lead out of a folder of weights: nothing is found there, and nothing of it is told."""
+"""Names and links that lead out of a folder of weights find nothing and reveal nothing."""
 
 from __future__ import annotations
 

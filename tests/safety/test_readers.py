@@ -1,4 +1,4 @@
-"""Telemetry clients that read nothing, beside one that reads all."""
+"""Telemetry clients that read nothing, next to one that reads everything."""
 
 from __future__ import annotations
 

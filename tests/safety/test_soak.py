@@ -1,4 +1,4 @@
-"""Valid, invalid, cancelled and lost requests for as long as it is told: what the service holds must not grow."""
+"""Valid, invalid, cancelled and lost requests for a given time: the service's resources must not grow."""
 
 from __future__ import annotations
 

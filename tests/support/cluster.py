@@ -1,4 +1,4 @@
-"""Worker cores of all ranks in one process, under simulated message order: what a deployment does, without processes.
+"""Worker cores of all ranks in one process, under simulated message order: a deployment without processes.
 
 Messages between two ranks keep their order (as sockets do); everything else is shuffled by the seed.
 """

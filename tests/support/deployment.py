@@ -1,4 +1,4 @@
-"""A real deployment in tests: processes on CPU ranks, and what came back from them."""
+"""A real deployment in tests: processes on CPU ranks, and their messages."""
 
 import asyncio
 import json

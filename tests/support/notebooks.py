@@ -1,4 +1,4 @@
-"""Notebooks run in kernels of their own, and kept with what they showed.
+"""Runs notebooks in separate kernels and stores their outputs.
 
 python -m tests.support.notebooks    runs all of `examples/` against the service of this home, and writes them
 """

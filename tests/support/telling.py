@@ -1,4 +1,4 @@
-"""Events as ranks and a conductor tell them, with what a test doesn't care for filled in."""
+"""Telemetry events of ranks and a conductor, with defaults for fields that a test doesn't set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces out of nothing: what a run of some ranks could have done, drawn at random."""
+"""Random traces of runs on several ranks."""
 
 from __future__ import annotations
 

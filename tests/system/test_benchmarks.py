@@ -1,4 +1,4 @@
-"""Benchmarks that start a service run: the tiny models, two clients, and say what they measured."""
+"""Benchmarks that start a service run with the tiny models and two clients, and print their figures."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what can finish does, the rest is told why, and the service is gone in time."""
+"""SIGTERM under load: runs that can finish do, the others get the reason, and the service ends in time."""
 
 from __future__ import annotations
 

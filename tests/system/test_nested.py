@@ -1,4 +1,4 @@
-"""A loop in a loop that a device runs whole, through the service: its values, what is told of it, where it stops."""
+"""Nested device loops through the service: their values, their telemetry, and where they stop."""
 
 from __future__ import annotations
 

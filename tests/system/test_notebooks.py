@@ -1,4 +1,4 @@
-"""The notebooks run as they stand, and the client beside them, all against one service."""
+"""The notebooks run unchanged, and the client too, all against one service."""
 
 from __future__ import annotations
 

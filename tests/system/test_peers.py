@@ -1,4 +1,4 @@
-"""Ranks that come up in any order know each other before their deployment is ready; what is lost ends its run.
+"""Ranks that start in any order reach each other before their deployment is ready; a lost message ends its run.
 
 The deployments are those of `tests.support.forked`, in a process of its own, which forks before it has threads.
 """

@@ -1,4 +1,4 @@
-"""Requests made from the published OpenAPI document: what is published is what is answered, and nothing fails."""
+"""Requests made from the published OpenAPI document: answers match it, and nothing fails."""
 
 from __future__ import annotations
 

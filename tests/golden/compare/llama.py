@@ -1,4 +1,4 @@
-"""Llama and Orpheus's decoding: logits of prompts and of steps, and what is spoken greedily, against Transformers."""
+"""Llama and Orpheus's decoding against Transformers: logits of prompts and steps, and greedy speech."""
 
 import json
 import tempfile

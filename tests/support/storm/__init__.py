@@ -1,1 +1,1 @@
-"""Requests made from the published OpenAPI document, fitted to what a service has, and judged by what it publishes."""
+"""Requests made from the published OpenAPI document, fitted to a service's contents, and judged by the document."""

@@ -1,4 +1,4 @@
-"""One service for all tables of this folder, with what the official client needs to call it.
+"""One service for all tables of this folder, with the official client's address and key.
 
 shapes         the starter: draws, edits, describes; its weights are trained
 bagel          tiny, at random: texts and pictures in turn, thoughts, pictures of 32 pixels

@@ -1,4 +1,4 @@
-"""Speech through the official client: what it asks for is heard when its answer is decoded."""
+"""Speech through the official client: the decoded answer is the requested sound."""
 
 from __future__ import annotations
 

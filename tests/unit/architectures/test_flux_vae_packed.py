@@ -1,4 +1,4 @@
-"""The autoencoder as it is served beside the plain one: the same in float32, and near it in bfloat16."""
+"""The served autoencoder against the plain one: equal in float32, and close in bfloat16."""
 
 from __future__ import annotations
 

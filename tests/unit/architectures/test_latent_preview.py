@@ -1,4 +1,4 @@
-"""Previews beside what the decoder paints, with weights that were trained and with drawn ones."""
+"""Previews against the decoder's pictures, with trained and with random weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which safetensors files belong together, told by their names, their index and their headers."""
+"""Safetensors files that belong together, found by their names, their index and their headers."""
 
 import json
 from collections.abc import Sequence

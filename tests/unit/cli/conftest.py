@@ -1,4 +1,4 @@
-"""The command line as a function, and what it speaks with."""
+"""The command line as a function, and the service that it calls."""
 
 from __future__ import annotations
 

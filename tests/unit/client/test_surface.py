@@ -1,4 +1,4 @@
-"""Both clients have the same methods, each public route has one of them, and what they answer is what is typed."""
+"""Both clients have the same methods, each public route has one, and answers match their types."""
 
 from __future__ import annotations
 

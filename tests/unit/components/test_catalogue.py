@@ -1,4 +1,4 @@
-"""Every declaration is sound in itself, and the catalogue is what the folder holds."""
+"""Every declaration is consistent, and the catalogue contains the components of the folder."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Pausing, stepping and going on, as the service asks and the ranks tell; and which runs are stepped to be seen."""
+"""Pausing, stepping and resuming, by the service's requests and the ranks' reports; and which runs are stepped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way that is remembered is the one that would be found anew, whatever the request's parameters and values."""
+"""A cached itinerary equals a new expansion, whatever the request's parameters and values."""
 
 from __future__ import annotations
 

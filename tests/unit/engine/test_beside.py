@@ -1,4 +1,4 @@
-"""Captured steps beside the steps of loops: a device is played by marks that a test reaches when it likes."""
+"""Captured steps concurrent with loop steps, on a device that is simulated by marks that the test reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several iterations a launch: how many, what they hand out, and that they are the same work."""
+"""Several iterations per launch: their number, their outputs, and that the work is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which forwards FlashInfer serves, and what it is told of them; the arrays alone, without a GPU."""
+"""The forwards that FlashInfer serves, and their layout arrays, without a GPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which ports come back from a device: what ends a loop is read by the worker that steps it."""
+"""The ports that are read back from a device: the worker that steps a loop reads the value that ends it."""
 
 from tests.support.placing import CATALOGUE, at, duet, placement
 from walkgraph.components import catalogue

@@ -1,4 +1,4 @@
-"""Streams, tasks, and what serves nothing: each problem has a document that triggers exactly it, at the right place."""
+"""Streams, tasks, and unused parts: a document for each problem triggers exactly it, at the right place."""
 
 import copy
 

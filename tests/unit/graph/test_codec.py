@@ -1,4 +1,4 @@
-"""JSON <-> Graph without loss, and what is refused at the door."""
+"""JSON <-> Graph without loss, and refused documents."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Orpheus at tiny size, from a text to WAV pieces: what the codes make, each frame once."""
+"""Tiny Orpheus, from a text to WAV pieces: the sound of the codes, each frame once."""
 
 from __future__ import annotations
 

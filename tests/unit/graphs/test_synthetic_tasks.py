@@ -1,4 +1,4 @@
-"""The synthetic tasks end to end on simulated ranks: what each says it shows, in numbers worked out by hand."""
+"""The synthetic tasks end to end on simulated ranks, compared with numbers worked out by hand."""
 
 import json
 from typing import Any

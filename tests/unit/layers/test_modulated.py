@@ -1,4 +1,4 @@
-"""Modulated norms, against what they are defined as, in float64."""
+"""Modulated norms, against their definition in float64."""
 
 from __future__ import annotations
 

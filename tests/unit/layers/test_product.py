@@ -1,4 +1,4 @@
-"""Products with what stands after them, on a CPU."""
+"""Products with their fused epilogues, on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules without values: quick to build, and without what torch imports to draw numbers that nobody reads."""
+"""Modules without values: quick to build, without torch's imports for random numbers that nobody reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probe on this host, and what running plans leave."""
+"""The probe on this host, and the memory that running plans leave."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A plan says what flows at the ports of its nodes: a worker shows values by it."""
+"""A plan has the modality of each port, by which a worker shows values."""
 
 from tests.support.placing import CATALOGUE, duet, placement
 from walkgraph.placement.compiler.assemble import assemble

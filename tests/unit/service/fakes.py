@@ -1,4 +1,4 @@
-"""Deployments without processes, beside the port they fake."""
+"""Deployments without processes, and the interface that they fake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who changed what is told together with the change, and refusals too."""
+"""A change and its row of the audit log are written together; refusals are logged too."""
 
 from __future__ import annotations
 

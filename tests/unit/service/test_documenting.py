@@ -1,4 +1,4 @@
-"""The OpenAPI document says what is answered."""
+"""The OpenAPI document describes all answers."""
 
 from __future__ import annotations
 

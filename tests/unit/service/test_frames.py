@@ -1,4 +1,4 @@
-"""Bytes beside messages: on sockets both ways, and what a body with bytes is worth everywhere else."""
+"""Binary frames next to messages: on sockets in both directions, and bodies with bytes elsewhere."""
 
 from __future__ import annotations
 

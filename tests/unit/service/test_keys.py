@@ -1,4 +1,4 @@
-"""Keys: what each may do, how much, and until when."""
+"""Keys: scopes, limits and expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms: what was put in comes out, whatever the pieces; every bomb has its answer; a cookie brings none."""
+"""Forms: parts are read unchanged, however the body is split; bombs get their codes; a cookie is not accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run once more, and what two runs differ by."""
+"""Replays of a run, and differences between two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks over HTTP: what is refused, what comes back, and that a run ends with its client."""
+"""Tasks over HTTP: refusals, answers, and that a run ends when its client disconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The detector reads fresh drawings back, and the renderer draws what it is told."""
+"""The detector recognizes new drawings, and the renderer draws the given scene."""
 
 import itertools
 

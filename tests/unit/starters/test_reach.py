@@ -1,4 +1,4 @@
-"""The shipped policy reaches what it is told, in float32 on a CPU."""
+"""The shipped policy reaches the named target, in float32 on a CPU."""
 
 import json
 

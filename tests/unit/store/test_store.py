@@ -1,4 +1,4 @@
-"""The store: what was acknowledged is there, whoever dies; migrations can be run again."""
+"""The store keeps acknowledged writes, whichever process dies; migrations can run again."""
 
 from __future__ import annotations
 

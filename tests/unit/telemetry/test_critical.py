@@ -1,4 +1,4 @@
-"""The critical path of schedules whose reasons are known; shares that are the run's seconds, whatever was told."""
+"""The critical path of schedules with known reasons; its shares add up to the run's seconds for any events."""
 
 from __future__ import annotations
 

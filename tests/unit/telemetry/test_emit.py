@@ -1,4 +1,4 @@
-"""Events leave in numbered packets; what a slow reader costs is counted, never waited for."""
+"""Events leave in numbered packets; events lost to a slow reader are counted, never waited for."""
 
 import random
 from dataclasses import dataclass, field

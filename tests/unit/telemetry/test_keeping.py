@@ -1,4 +1,4 @@
-"""A trace holds what its run did and nothing of others; what is missing is said; memory is bounded."""
+"""A trace contains only its run's events and says what is missing; memory is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose truth is known: what its figures say where a device ran its loop whole, and where it was stepped."""
+"""Figures of a run with known times, with a device loop and stepped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of W3C Trace Context: what is taken, what is not, and what is told back."""
+"""The header of W3C Trace Context: accepted and refused values, and the header of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport is one file: planted beside the others, plans choose it and workers send by it, with no other edit."""
+"""A transport is one file: once it is added, plans choose it and workers use it, without any other edit."""
 
 from __future__ import annotations
 

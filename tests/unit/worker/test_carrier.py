@@ -1,4 +1,4 @@
-"""Tensors go from device to device where both ends can, else by the host's memory; nothing is told before its time."""
+"""Tensors go from device to device if both ends can, else through host memory; tickets are not sent too early."""
 
 import ctypes
 import logging

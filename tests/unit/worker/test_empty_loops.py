@@ -1,4 +1,4 @@
-"""Loops that turn out empty inside one that a flag ends: what they would have given is told as soon as it is known."""
+"""Empty loops inside one that ends on a flag: their absent outputs are reported as soon as they are known."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples: what they say of the values that are looked at, and how often a tap is told."""
+"""Samples: their contents, and how often a tap gets one."""
 
 from collections.abc import Sequence
 from typing import Any

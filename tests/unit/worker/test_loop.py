@@ -1,4 +1,4 @@
-"""A rank's loop between real sockets and fakes of core and engine: what comes is handed on, what follows is done."""
+"""A rank's loop between real sockets and fakes of core and engine: messages are passed on, commands are performed."""
 
 import threading
 

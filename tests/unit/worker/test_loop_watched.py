@@ -1,4 +1,4 @@
-"""A rank's loop between real sockets: gates, watches, and what is looked at."""
+"""A rank's loop between real sockets: gates, watches and samples."""
 
 import torch
 

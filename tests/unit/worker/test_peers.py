@@ -1,4 +1,4 @@
-"""Ranks and their peers: they greet each other, what is for one that isn't known yet waits, and probes tell of both."""
+"""Ranks and their peers: they greet each other, messages to unknown peers wait, and probes report both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resident loops do what stepped ones do: the same calls, outputs, results and failures, with far fewer events."""
+"""Device loops do the same as stepped ones: equal calls, outputs, results and failures, with far fewer events."""
 
 import json
 import sys

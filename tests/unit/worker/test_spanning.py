@@ -1,4 +1,4 @@
-"""Loops whose cores lie on several GPUs: which these are, and that their parts do what the loop does on one."""
+"""Device loops over several GPUs: which loops these are, and that their parts do the same as on one GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs stand on their ranks: busy while an engine has something of them, and what they wait for otherwise."""
+"""The status of runs on their ranks: busy while an engine has work for them, otherwise what they wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs whose loops are stepped, beside others whose loops the device runs: the same calls, outputs and results."""
+"""Stepped runs next to runs with device loops: the same calls, outputs and results."""
 
 from typing import Any
 

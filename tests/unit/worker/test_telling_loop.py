@@ -1,4 +1,4 @@
-"""A rank's loop tells in time: what it holds leaves although nothing more happens, at the level that was last asked."""
+"""A rank's loop reports in time: held events leave even if nothing more happens, at the level set last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a loop that spans ranks: what is told of them says that their time has waits in it."""
+"""Parts of a loop that spans ranks: their reports say that their time includes waits."""
 
 from tests.support.loop_calls import WrittenSend, rewritten
 from tests.unit.worker.test_telling import World, loop_call, loop_run

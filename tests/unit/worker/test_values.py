@@ -1,4 +1,4 @@
-"""Values survive the wire; what can't travel says so, and leaves nothing behind."""
+"""Values survive the wire; a value that can't be sent raises an error and leaves nothing behind."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""BAGEL's gen weights in eight bits: how far its velocities move, and what nodes may choose."""
+"""BAGEL's generation weights in eight bits: the change of its velocities, and the precisions that nodes may choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short texts by what a graph would replay, against the plain forward of the same calls."""
+"""Short texts through the captured form, against the plain forward of the same calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text alone and seen pictures alone: what their own path keeps and answers, against the path of any mix of calls."""
+"""Text alone and encoded pictures alone: caches and answers of their own path, against the path for mixed calls."""
 
 from __future__ import annotations
 

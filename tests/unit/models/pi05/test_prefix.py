@@ -1,4 +1,4 @@
-"""A captured prefix serves what a plain one does: it is run on a CPU, where what is captured is just run again."""
+"""A captured prefix gives the same results as a plain one, on a CPU, where a capture is just run again."""
 
 from __future__ import annotations
 

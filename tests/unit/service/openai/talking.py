@@ -1,4 +1,4 @@
-"""A realtime conversation without a network: a socket that is a queue, runs that say what a test lets them say."""
+"""A realtime conversation without a network: the socket is a queue, and the test sets the outputs of runs."""
 
 from __future__ import annotations
 

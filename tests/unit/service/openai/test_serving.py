@@ -1,4 +1,4 @@
-"""Which routes bundled graphs serve, and what of them changes that."""
+"""The routes that bundled graphs serve, and the properties that decide them."""
 
 from __future__ import annotations
 
