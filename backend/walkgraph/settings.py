@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     fault_points: bool = False
     """For tests of the service alone: allow `fault`."""
     fault: str | None = Field(default=None, pattern=r"^(conductor|rank\d{1,4}):[a-z.]{1,32}:\d{1,9}$")
-    """What fails once in deployments, as `rank0:send:3`: the third message that rank 0 sends."""
+    """The fault that happens once in each deployment, as `rank0:send:3`: the third message that rank 0 sends."""
 
     otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Where traces of runs are sent as OpenTelemetry spans, `http://localhost:4318`: a collector that accepts OTLP as

@@ -66,7 +66,7 @@ class Family:
     adapt: Callable[[Document, Contents], Iterable[str]] = lambda document, contents: ()
     """Adjusts the graph to the config; returns remarks for the user, in sentences."""
     notes: Callable[[Contents], Iterable[str]] = lambda contents: ()
-    """What is missing or unreadable beside the weights, in sentences; the model can't be served without it."""
+    """Sentences that name missing or unreadable files next to the weights, without which the model can't be served."""
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     """Weight set of the graph -> the other family's weights for it."""
 

@@ -57,7 +57,7 @@ class Recognised:
     """Type -> number of tensors."""
     misfits: tuple[Misfits, ...]
     lacking: tuple[str, ...]
-    """What is missing beside the weights, in sentences."""
+    """Sentences that name missing files next to the weights."""
 
     def problems(self) -> list[str]:
         return [*(line for misfit in self.misfits for line in misfit.sentences()), *self.lacking]

@@ -59,7 +59,7 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A run's numbers don't depend on the other runs in its batches."""
     limits: Limits = Limits()
     fault: Fault | None = None
-    """What is made to fail in it, for a test."""
+    """The fault to inject into it, for a test."""
 
 
 def write_spec(directory: Path, spec: DeploymentSpec) -> None:

@@ -45,7 +45,7 @@ class Standing(Message, frozen=True, tag="standing"):
     """Count of messages about it to other ranks; held ones are not included."""
     received: int
     waits: tuple[Wait, ...] = ()
-    """What it waits for, if it isn't busy."""
+    """The value that it waits for, if it isn't busy."""
     held: tuple[Held, ...] = ()
 
 

@@ -24,7 +24,7 @@ class DeploymentCalls:
 
     @described
     def fault(self) -> Call[str | None]:
-        """What an operator has to fix before the service is ready; None if nothing."""
+        """The problem that an operator has to fix before the service is ready; None if there is none."""
         return Call("GET", "/health/ready", _detail, accepts=(_LOADING,))
 
     @described

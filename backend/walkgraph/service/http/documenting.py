@@ -17,7 +17,7 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     code: ErrorCode | str
     detail: str
-    """What is wrong, and what to do."""
+    """A sentence that says what is wrong and what to do."""
     retryable: bool
     errors: list[problems.Fault]
     error: ErrorInfo | msgspec.UnsetType = msgspec.UNSET
@@ -68,7 +68,7 @@ class KserveError(msgspec.Struct, frozen=True):
     """KServe's error body, written by `dialects.write` below `/v2`."""
 
     error: str
-    """What is wrong, and what to do."""
+    """A sentence that says what is wrong and what to do."""
 
 
 KSERVE_PROBLEMS = refusals(dialects.JSON, KserveError, "Says why the request could not be served.")

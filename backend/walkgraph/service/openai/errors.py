@@ -8,7 +8,7 @@ from walkgraph.service.http.documenting import refusals
 
 class Wrong(msgspec.Struct, frozen=True):
     message: str
-    """What is wrong, and what to do."""
+    """A sentence that says what is wrong and what to do."""
     type: str
     param: str | None
     """The request's field: `messages[0].content`."""
