@@ -193,7 +193,7 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
         },
         "item.content[0].text",
         "missing_required_parameter",
-        "needed",
+        "required",
     ),
     "an answer heard": (
         TALK,
@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[Serving, dict[str, Any], str | None, str, str]] = {
     "nothing to cancel": (TALK, {"type": "response.cancel"}, None, "response_cancel_not_active", "no such response"),
     "another event": (TALK, {"type": "session.close"}, "type", "unknown_event", "`response.create`"),
     "no event": (TALK, {}, "type", "unknown_event", "`response.create`"),
-    "another key": (TALK, {"type": "response.cancel", "why": "x"}, "why", "unknown_parameter", "not known"),
+    "another key": (TALK, {"type": "response.cancel", "why": "x"}, "why", "unknown_parameter", "unknown"),
 }
 
 
