@@ -28,6 +28,9 @@ class Lasting:
         await self.over.wait()
         return 0
 
+    def kill(self) -> None:
+        self.over.set()
+
 
 @pytest.mark.asyncio
 async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp_path: Path) -> None:
@@ -56,4 +59,18 @@ async def test_a_message_that_can_not_be_handled_loses_no_other_of_its_frame(tmp
     lasting.over.set()
     await asyncio.wait_for(exited.wait(), 60)
     assert process.rejected == 0
+    context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
+async def test_a_process_that_has_sent_nothing_is_killed_without_waiting(tmp_path: Path) -> None:
+    lasting: Any = Lasting()
+    exited = asyncio.Event()
+    bind = sockets.address(tmp_path, "service")
+    process = DeploymentProcess(lasting, bind, lambda message: None, lambda code: exited.set())
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.pair(context, bind)
+    await asyncio.wait_for(process.stop(3600), 60)
+    assert exited.is_set()
+    assert conductor.poll(0) == 0, "it is asked for nothing"
     context.destroy(linger=0)

@@ -188,3 +188,5 @@ async def test_a_full_queue_is_answered_with_retry_after(shapes: Running) -> Non
     assert full.status_code == 503
     assert full.headers["retry-after"] == "1"
     assert full.json()["retryable"] is True
+    unread = await shapes.http.post(DRAW, content=b"no JSON", headers={"Content-Type": "application/json"})
+    assert unread.status_code == 503, "its body isn't read"
