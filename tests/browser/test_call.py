@@ -117,7 +117,7 @@ def test_a_deployment_says_what_else_it_answers(person: Person) -> None:
     expect(person.page.get_by_role("region", name="Sessions")).to_have_count(0)
     person.look("routes")
     person.go("")
-    expect(person.page.get_by_text("also: OpenAI chat, images, edits")).to_be_visible()
+    expect(person.page.get_by_text("Also over the OpenAI API: chat, images, edits")).to_be_visible()
     expect(person.page.get_by_text(f"{person.running.told['url']}/v1/tasks/shapes", exact=True)).to_be_visible()
     person.look("start")
 

@@ -356,7 +356,7 @@ def follow(person: Person, wanted: str) -> None:
 def edit_text(person: Person, change: Callable[[str], str]) -> None:
     """The graph as JSON, changed and put back as one step."""
     page = person.page
-    page.get_by_role("tab", name="Code").click()
+    page.get_by_role("tab", name="Code", exact=True).click()
     page.get_by_role("button", name="Edit", exact=True).click()
     field = page.get_by_label("shapes as JSON, to be edited")
     text = field.input_value()

@@ -334,4 +334,4 @@ class Inspector:
         return self._panel
 
     def __exit__(self, *_: object) -> None:
-        self._tabs.get_by_role("tab", name="Code").click()
+        self._tabs.get_by_role("tab", name="Code", exact=True).click()
