@@ -105,6 +105,8 @@ def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Pe
     expect(new).to_be_visible()
     # Streamlit loads the code of each kind of element when it first draws one.
     person.page.wait_for_load_state("networkidle")
+    # Cut off in the middle of a script's run, Streamlit itself can't draw the rest.
+    expect(person.page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     person.page.context.set_offline(True)
     sockets[-1].close()
     told = person.page.get_by_role("alert").filter(has_text="The service at")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -74,7 +76,7 @@ def test_the_last_operation_wins_and_nothing_is_left(running: Service, scale: Sc
     assert running.process is not None
     family, shm = children(running.process.pid), shared_memory()
     files = Path(f"/proc/{running.process.pid}/fd")
-    opened, folders = len(list(files.iterdir())), len(list((running.home / "d").iterdir()))
+    before, folders = kinds(files), len(list((running.home / "d").iterdir()))
     storm = Storm(running, scale(2, 256))
     began = time.monotonic()
     storm.run()
@@ -97,13 +99,24 @@ def test_the_last_operation_wins_and_nothing_is_left(running: Service, scale: Sc
     assert children(running.process.pid) == family
     assert shared_memory() == shm
     assert len(list((running.home / "d").iterdir())) == folders
-    figure("open files more than before", max(0, settled(files, opened) - opened), at_most=0)
+    more = settled(files, before)
+    print("more open files than before:", more)
+    figure("open files more than before", more.total(), at_most=0)
 
 
-def settled(files: Path, most: int) -> int:
-    """How many are open, once they are so few, or after a while."""
+def kinds(files: Path) -> Counter[str]:
+    """Count the open files by kind: a path, `socket`, `pipe`, `anon_inode:[eventfd]` and so on."""
+    found: Counter[str] = Counter()
+    for file in files.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[re.sub(r":\[\d+\]$", "", str(file.readlink()))] += 1
+    return found
+
+
+def settled(files: Path, before: Counter[str]) -> Counter[str]:
+    """Those opened since, once there are none, or after a while."""
     for _ in range(200):
-        if len(list(files.iterdir())) <= most:
+        if not (more := kinds(files) - before):
             break
         time.sleep(0.05)
-    return len(list(files.iterdir()))
+    return more

@@ -129,7 +129,7 @@ class DeploymentProcess:
         code = await self._process.wait()
         # Closing reads the conductor's last messages, which are still in the socket.
         self._looped.close()
-        self._context.destroy(linger=0)
+        sockets.end(self._context)
         self._on_exit(code)
 
     def _flush(self) -> None:

@@ -5,6 +5,7 @@ directory, where only the same user reaches it.
 """
 
 import errno
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,19 @@ def configure(socket: "zmq.Socket[Any]") -> None:
     socket.setsockopt(zmq.RCVHWM, MAX_QUEUED)
     # Messages for an absent peer would be kept, though it may never come.
     socket.setsockopt(zmq.IMMEDIATE, 1)
+
+
+def end(context: Context) -> None:
+    """Close a context with its sockets; unsent messages are dropped.
+
+    A signal that comes meanwhile, such as a child's end, would make libzmq give up halfway, and pyzmq doesn't try
+    again: the context's threads and files would stay. So signals wait until it is closed.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        context.destroy(linger=0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def router(context: Context, bind: str) -> Socket:

@@ -1,5 +1,7 @@
 """Sockets are made in one place with every default that bites overridden; paths and specs are their owner's alone."""
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,36 @@ def test_a_spec_that_cannot_be_read_says_what_to_do(tmp_path: Path, text: bytes)
     (tmp_path / "spec.json").write_bytes(text)
     with pytest.raises(InvalidInput, match="deploy again"):
         read_spec(tmp_path)
+
+
+def test_a_context_is_closed_whole_whatever_signals_come(tmp_path: Path) -> None:
+    """libzmq gives up on closing a context when a signal interrupts it; a service gets one for each child that ends."""
+    done, here = threading.Event(), threading.main_thread().ident
+    assert here is not None
+
+    def interrupt() -> None:
+        while not done.wait(0.0003):
+            signal.pthread_kill(here, signal.SIGUSR1)
+
+    heard = 0
+
+    def hear(*_: object) -> None:
+        nonlocal heard
+        heard += 1
+
+    former = signal.signal(signal.SIGUSR1, hear)
+    thread = threading.Thread(target=interrupt)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    thread.start()
+    try:
+        for number in range(200):
+            context: sockets.Context = zmq.Context()
+            socket = sockets.pair_for(context, sockets.address(tmp_path, f"s{number}"))
+            sockets.end(context)
+            assert socket.closed
+    finally:
+        done.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, former)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    assert heard > 0

@@ -1,0 +1,136 @@
+"""Takes the documentation's pictures of the studio: `python -m tests.browser.pictures` writes `docs/*.png`.
+
+It needs no GPU. A run on a CPU takes the place of one on a GPU, so times in the pictures say nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.browser.conftest import FLAGS
+from tests.browser.person import PATIENCE, Person
+from tests.support.serving import Service, service
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LARGE, SMALL = {"width": 1440, "height": 900}, {"width": 1200, "height": 760}
+THREE_RANKS = {
+    "format": "walkgraph/placement@1",
+    "name": "three",
+    "graph": "shapes",
+    "groups": [
+        {"nodes": ["*"], "ranks": [0], "memory": "1GiB"},
+        {"nodes": ["llm_cfg_text"], "ranks": [1], "memory": "512MiB"},
+        {"nodes": ["llm_cfg_img"], "ranks": [2], "memory": "512MiB"},
+    ],
+    "ranks": [{"rank": rank, "device": "cpu"} for rank in range(3)],
+}
+
+
+def first_walk(person: Person) -> None:
+    """The steps of "The first Walk" in README."""
+    page = person.page
+    person.new_graph("first")
+    page.get_by_role("button", name="Add a Walk").click()
+    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
+    person.add("range", (110, 200))
+    person.add("sum", (310, 200))
+    person.connect("range.values", "sum.values")
+    person.connect("sum.sum", "@out.+")
+    expect(person.port("@out.sum", "target")).to_be_visible()
+    # Arranged: all of it is in sight.
+    page.keyboard.press("l")
+    person.saved()
+    shown(person, "draw_walk")
+
+    person.tab("Tasks")
+    page.get_by_role("button", name="Add a task").last.click()
+    page.get_by_role("button", name=re.compile("^Add a step at the end")).click()
+    page.get_by_role("menuitem").first.click()
+    page.get_by_role("region", name="Outputs").get_by_role("checkbox", name=re.compile("sum")).check()
+    expect(page.get_by_role("complementary", name="Simulator").get_by_text("1 Walk runs")).to_be_visible()
+    person.saved()
+    shown(person, "draw_task")
+
+    person.tab("Deploy")
+    page.locator(".wg-deploy").get_by_role("button", name="Deploy", exact=True).click()
+    rows = page.get_by_role("region", name="The serving version").get_by_role("row")
+    expect(rows.nth(1)).to_contain_text("ready")
+    person.tab("Play")
+    page.get_by_role("form").get_by_role("button", name="Run").click()
+    expect(page.locator(".wg-play-result").get_by_text("Done", exact=True)).to_be_visible()
+    shown(person, "draw_play")
+
+
+def guided_walk(person: Person) -> None:
+    """The starter's guided Walk after a run, with a tap of its latents."""
+    page = person.page
+    person.open("shapes")
+    person.canvas("Draw with guidance")
+    page.get_by_role("button", name="Hide palette and outline").click()
+    page.mouse.click(*person.halfway("combine_cfg.latents", "vae_decoder.latents"), button="right")
+    page.get_by_role("menuitem", name=re.compile("^Tap this edge")).click()
+    tap = page.get_by_role("region", name=re.compile("^Tap of combine_cfg.latents"))
+    with person.running.client() as client:
+        prompt = "a red circle left of a blue square"
+        client.run("shapes", "text_to_image", {"inputs": {"prompt": prompt}, "params": {"seed": 7, "preview_every": 5}})
+    expect(tap.get_by_role("img", name=re.compile("equal bins"))).to_be_visible()
+    expect(person.node("use:vae_decoder").locator(".wg-live.done")).to_be_visible()
+    person.select("use:combine_cfg")
+    shown(person, "editor")
+
+
+def trace(person: Person) -> None:
+    """An edit on three ranks, with its critical path."""
+    page = person.page
+    with person.running.client() as client:
+        client.deploy("shapes", THREE_RANKS)
+        person.running.wait_ready("shapes")
+        circle = client.task("shapes", "text_to_image")(prompt="a red circle on white", steps=12, seed=7).picture()
+        person.go("trace")
+        level = page.get_by_role("tablist", name="Telemetry").get_by_role("tab", name="full")
+        level.click()
+        expect(level).to_have_attribute("aria-selected", "true")
+        client.task("shapes", "edit")(image=circle, instruction="make the circle blue", steps=12)
+    page.get_by_role("button", name=re.compile("^edit [0-9a-f]{8}")).first.click()
+    page.get_by_role("tab", name="Why slow").click()
+    page.get_by_role("checkbox", name=re.compile("critical path")).check()
+    shown(person, "trace")
+
+
+def shown(person: Person, name: str) -> None:
+    person.page.mouse.move(5, 5)
+    with Image.open(person.look(name)) as picture:
+        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(DOCS / f"{name}.png", optimize=True)
+
+
+def sit_down(chromium: Browser, running: Service, window: dict[str, int], folder: Path) -> Person:
+    context = chromium.new_context(viewport=window, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE * 1000)
+    person = Person(context.new_page(), running, folder)
+    assert context.request.get(person.address()).ok
+    return person
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with service(folder / "home") as running, sync_playwright() as playwright:
+            running.up()
+            running.wait_ready("shapes")
+            chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            for take, window in ((first_walk, SMALL), (guided_walk, LARGE), (trace, LARGE)):
+                if not wanted or take.__name__ in wanted:
+                    take(sit_down(chromium, running, window, folder))
+            chromium.close()
+
+
+if __name__ == "__main__":
+    main()
