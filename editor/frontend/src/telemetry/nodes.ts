@@ -191,6 +191,8 @@ export class NodeStore {
     if (this.paused || frame.type === "welcome" || frame.deployment !== this.deployment) return;
     if (frame.type === "run") {
       this.ended(frame.run, frame.state === "failed");
+      // The news of the ranks may come before the service knows of the error: asking is in vain until now.
+      if (frame.state === "failed" && !this.frozen && this.follows(frame.run)) this.hooks.failed(frame.run);
       return;
     }
     if (frame.type !== "events") return;
@@ -392,7 +394,6 @@ export class NodeStore {
     if (!end) return;
     for (const live of this.nodes.values()) if (live.inside.delete(run)) this.touch(live);
     for (const live of this.loops.values()) this.leave(live, run, failed);
-    if (failed) this.hooks.failed(run);
     if (!end.known) return;
     this.release(end.released);
     if (this.runs.size === 0) for (const live of this.nodes.values()) this.settle(live);

@@ -239,9 +239,10 @@ describe("loops", () => {
 });
 
 describe("errors", () => {
-  it("asks for a failed run's error once, shows it at its node until another run starts", () => {
+  it("asks for a failed run's error once the service knows it, shows it at its node until another run starts", () => {
     const { time, store, failed } = made(null);
     store.take(frame(activity(), phase("finished", "node_error")));
+    expect(failed).not.toHaveBeenCalled();
     store.take({ type: "run", deployment: "shapes", seq: 1, run: "r1", task: "draw", state: "failed", seconds: 1 });
     expect(failed.mock.calls).toEqual([["r1"]]);
     store.fail("r1", { code: "node_error", message: "it broke", node: "llm" });
