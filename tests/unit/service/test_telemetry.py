@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import zmq
 
+from tests.safety.plugin import Figure
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.telemetry import FRAME_BYTES, Collector, ToHub
 from walkgraph.telemetry import events
@@ -71,6 +74,40 @@ async def test_a_packet_that_a_sink_can_not_take_ends_nothing(tmp_path: Path) ->
     assert collector.rejected == 2
     context.destroy(linger=0)
     await collector.close()
+
+
+@pytest.mark.safety("S7")
+async def test_garbage_on_the_services_socket_is_counted_and_harms_nothing(tmp_path: Path, figure: Figure) -> None:
+    """Frames of pickle and noise, and packets cut short, as one that reached the 0700 directory could send them."""
+    marker = tmp_path / "executed"
+    pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
+    whole, chance, frames = packet("shapes v1"), random.Random(1), 1000
+    taken: asyncio.Queue[str] = asyncio.Queue()
+
+    class Sink:
+        def take(self, packet: events.Packet, deployment: str, version: str, nbytes: int) -> None:
+            taken.put_nowait(packet.source)
+
+    collector = Collector(tmp_path / "d")
+    collector.start(lambda _label: ("shapes", "v1"), (Sink(),))
+    context: sockets.Context = zmq.Context()
+
+    def send() -> None:
+        sender = context.socket(zmq.PUSH)
+        sender.connect(collector.address)
+        for number in range(frames):
+            kinds = (pickled, chance.randbytes(chance.randrange(200)), whole[: chance.randrange(len(whole))])
+            sender.send_multipart([kinds[number % 3]] * (1 + number % 2))
+        sender.send(packet("shapes v1", "the last"))
+        sender.close(linger=-1)
+
+    await asyncio.to_thread(send)
+    assert await taken.get() == "the last"
+    assert collector.rejected == frames
+    assert not marker.exists()
+    sockets.end(context)
+    await collector.close()
+    figure("frames refused on the service's socket", frames, at_least=1000)
 
 
 async def test_a_large_packet_becomes_frames_that_are_numbered_on() -> None:

@@ -70,7 +70,7 @@ class Collector:
         if self._looped is not None:
             self._looped.close()
         if self._context is not None:
-            self._context.destroy(linger=0)
+            sockets.end(self._context)
 
     def _collect(self, frame: bytes, resolve: Resolve, sinks: tuple[Sink, ...]) -> None:
         try:
