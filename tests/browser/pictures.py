@@ -77,6 +77,7 @@ def guided_walk(person: Person) -> None:
     page.mouse.click(*person.halfway("combine_cfg.latents", "vae_decoder.latents"), button="right")
     page.get_by_role("menuitem", name=re.compile("^Tap this edge")).click()
     tap = page.get_by_role("region", name=re.compile("^Tap of combine_cfg.latents"))
+    expect(tap).to_contain_text("Waiting for the next value of a run.")
     with person.running.client() as client:
         prompt = "a red circle left of a blue square"
         client.run("shapes", "text_to_image", {"inputs": {"prompt": prompt}, "params": {"seed": 7, "preview_every": 5}})
