@@ -11,24 +11,31 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 
 
 class FiniteCheck:
-    """Finds NaN and infinity in outputs: one small reduction per tensor, one read per device."""
+    """Finds NaN and infinity in outputs: one reduction per tensor, one read per device."""
 
     def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
         self._bad: dict[int, str] = {}
         self._flags: list[tuple[list[tuple[int, str]], Tensor]] = []
         """(call, port) of each tensor checked, and a bool tensor with an entry for each: true if it is finite."""
-        found: dict[torch.device, list[tuple[int, str, Tensor]]] = {}
+        flags: dict[torch.device, list[_Found]] = {}
+        totals: dict[torch.device, list[_Found]] = {}
         for index, ports in enumerate(outputs):
             for port, value in ports.items():
                 if port == FINITE and isinstance(value, Tensor):
-                    found.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
+                    flags.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
                 elif isinstance(value, Tensor) and value.is_floating_point():
-                    found.setdefault(value.device, []).append((index, port, _sound(value)))
+                    totals.setdefault(value.device, []).append((index, port, _total(value)))
                 elif isinstance(value, float) and not math.isfinite(value):
                     self._bad.setdefault(index, port)
-        for here in found.values():
-            flags = copies.to_host(torch.stack([flag for _, _, flag in here]))
-            self._flags.append(([(index, port) for index, port, _ in here], flags))
+        for found in flags.values():
+            # Stacked even if it is one: an operator may write to its own flag again.
+            self._read(found, torch.stack([flag for _, _, flag in found]), copies)
+        for found in totals.values():
+            sums = [total for _, _, total in found]
+            self._read(found, (torch.stack(sums) if len(sums) > 1 else sums[0].view(1)).isfinite(), copies)
+
+    def _read(self, found: "list[_Found]", flags: Tensor, copies: HostCopies) -> None:
+        self._flags.append(([(index, port) for index, port, _ in found], copies.to_host(flags)))
 
     def port(self, index: int) -> str | None:
         """The first port of a call with NaN or infinity, or None. Reads the flags that came back."""
@@ -40,10 +47,14 @@ class FiniteCheck:
         return self._bad.get(index)
 
 
-def _sound(value: Tensor) -> Tensor:
-    """True if all numbers are finite, as one bool on the device. A float64 sum shows any NaN or infinity, and narrower
-    types can't overflow it."""
-    return value.isfinite().all() if value.dtype == torch.float64 else value.sum(dtype=torch.float64).isfinite()
+_Found = tuple[int, str, Tensor]
+"""(call, port, a scalar of the port's value)"""
+
+
+def _total(value: Tensor) -> Tensor:
+    """A float64 scalar that is finite if all numbers are: a sum shows any NaN or infinity, and types narrower than
+    float64 can't overflow it. x - x is 0 only for finite x."""
+    return (value - value if value.dtype == torch.float64 else value).sum(dtype=torch.float64)
 
 
 def sound_rows(ports: Iterable[Tensor]) -> Tensor | None:
