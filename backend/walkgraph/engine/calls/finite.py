@@ -11,7 +11,7 @@ from walkgraph.engine.device.cuda_streams import HostCopies
 
 
 class FiniteCheck:
-    """Finds NaN and infinity in outputs: one reduction per tensor, one read per device."""
+    """Finds NaN and infinity in outputs: one reduction per tensor, one read per GPU."""
 
     def __init__(self, outputs: Sequence[Outputs], copies: HostCopies) -> None:
         self._bad: dict[int, str] = {}
@@ -24,7 +24,11 @@ class FiniteCheck:
                 if port == FINITE and isinstance(value, Tensor):
                     flags.setdefault(value.device, []).append((index, min(ports.keys() - {FINITE}), value))
                 elif isinstance(value, Tensor) and value.is_floating_point():
-                    totals.setdefault(value.device, []).append((index, port, _total(value)))
+                    total = _total(value)
+                    if value.device.type != "cpu":
+                        totals.setdefault(value.device, []).append((index, port, total))
+                    elif not math.isfinite(float(total)):
+                        self._bad.setdefault(index, port)
                 elif isinstance(value, float) and not math.isfinite(value):
                     self._bad.setdefault(index, port)
         for found in flags.values():
