@@ -12,14 +12,15 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, ViewportSize, expect, sync_playwright
 
 from tests.browser.conftest import FLAGS
 from tests.browser.person import PATIENCE, Person
 from tests.support.serving import Service, service
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-LARGE, SMALL = {"width": 1440, "height": 900}, {"width": 1200, "height": 760}
+LARGE: ViewportSize = {"width": 1440, "height": 900}
+SMALL: ViewportSize = {"width": 1200, "height": 760}
 THREE_RANKS = {
     "format": "walkgraph/placement@1",
     "name": "three",
@@ -74,32 +75,54 @@ def guided_walk(person: Person) -> None:
     person.open("shapes")
     person.canvas("Draw with guidance")
     page.get_by_role("button", name="Hide palette and outline").click()
+    person.near()
+    page.get_by_role("button", name="Zoom in").click()
+    dragged(person, page.locator(".react-flow__pane"), (500, 60), (150, 0))
     page.mouse.click(*person.halfway("combine_cfg.latents", "vae_decoder.latents"), button="right")
     page.get_by_role("menuitem", name=re.compile("^Tap this edge")).click()
     tap = page.get_by_role("region", name=re.compile("^Tap of combine_cfg.latents"))
     expect(tap).to_contain_text("Waiting for the next value of a run.")
-    with person.running.client() as client:
-        prompt = "a red circle left of a blue square"
-        client.run("shapes", "text_to_image", {"inputs": {"prompt": prompt}, "params": {"seed": 7, "preview_every": 5}})
+    person.tab("Play")
+    page.get_by_label("Prompt", exact=True).fill("a red circle left of a blue square")
+    page.get_by_label("Seed", exact=True).fill("7")
+    page.get_by_label("Steps", exact=True).fill("20")
+    page.get_by_role("form").get_by_role("button", name="Run").click()
+    expect(page.get_by_role("region", name="Picture").get_by_text("final", exact=True)).to_be_visible()
+    person.tab("Graph")
+    person.canvas("Draw with guidance")
     expect(tap.get_by_role("img", name=re.compile("equal bins"))).to_be_visible()
-    expect(person.node("use:vae_decoder").locator(".wg-live.done")).to_be_visible()
     person.select("use:combine_cfg")
+    dragged(person, tap.locator("header"), (60, 12), (290, 30))
     shown(person, "editor")
+
+
+def dragged(person: Person, what: Locator, at: tuple[int, int], by: tuple[int, int]) -> None:
+    """Drag a thing, held at a place in it."""
+    box = what.bounding_box()
+    assert box is not None
+    mouse, x, y = person.page.mouse, box["x"] + at[0], box["y"] + at[1]
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + by[0], y + by[1], steps=8)
+    mouse.up()
 
 
 def trace(person: Person) -> None:
     """An edit on three ranks, with its critical path."""
     page = person.page
     with person.running.client() as client:
-        client.deploy("shapes", THREE_RANKS)
-        person.running.wait_ready("shapes")
+        row = client.replace("shapes", "shapes", THREE_RANKS)
+        while len(row["ranks"]) < 3 or row["state"] != "ready":
+            row = client.deployment("shapes", after=row["revision"])
         circle = client.task("shapes", "text_to_image")(prompt="a red circle on white", steps=12, seed=7).picture()
         person.go("trace")
         level = page.get_by_role("tablist", name="Telemetry").get_by_role("tab", name="full")
         level.click()
         expect(level).to_have_attribute("aria-selected", "true")
         client.task("shapes", "edit")(image=circle, instruction="make the circle blue", steps=12)
-    page.get_by_role("button", name=re.compile("^edit [0-9a-f]{8}")).first.click()
+    edit = page.get_by_role("button", name=re.compile("^edit [0-9a-f]{8}")).first
+    expect(edit).not_to_contain_text("running")
+    edit.click()
     page.get_by_role("tab", name="Why slow").click()
     page.get_by_role("checkbox", name=re.compile("critical path")).check()
     shown(person, "trace")
@@ -111,7 +134,7 @@ def shown(person: Person, name: str) -> None:
         picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(DOCS / f"{name}.png", optimize=True)
 
 
-def sit_down(chromium: Browser, running: Service, window: dict[str, int], folder: Path) -> Person:
+def sit_down(chromium: Browser, running: Service, window: ViewportSize, folder: Path) -> Person:
     context = chromium.new_context(viewport=window, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE * 1000)
     person = Person(context.new_page(), running, folder)
