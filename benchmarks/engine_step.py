@@ -29,12 +29,12 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.decoder import DecoderSizes
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 from walkgraph.models.bagel.presets import bagel_config
-from walkgraph.models.orpheus.config import LlamaConfig
 from walkgraph.models.orpheus.presets import orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
@@ -116,7 +116,7 @@ def main() -> None:
     if given.invariant:
         report["invariant"] = invariant(model, device, cases, tokens, rows, budget, threads=1 if given.check else None)
         show("where runs' numbers don't depend on their batch: a step, ms", report["invariant"])
-    if isinstance(model.llm, LlamaConfig):
+    if isinstance(model.llm, LanguageConfig):
         report["baseline"] = baselines(model.llm, device, batches, budget, compiled=given.compile)
         show("transformers", report["baseline"])
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
@@ -341,7 +341,9 @@ def ended(event: Done | LoopDone) -> dict[str, Any]:
 # ── theirs ──
 
 
-def baselines(config: LlamaConfig, device: str, batches: Sequence[int], budget: Budget, *, compiled: bool) -> list[Row]:
+def baselines(
+    config: LanguageConfig, device: str, batches: Sequence[int], budget: Budget, *, compiled: bool
+) -> list[Row]:
     from importlib.util import find_spec
 
     wanted = [(batch, mode) for batch in batches for mode in ("eager", *(["compiled"] if compiled else []))]
@@ -361,7 +363,7 @@ def baselines(config: LlamaConfig, device: str, batches: Sequence[int], budget: 
     return [_generated(model, config, device, batch, mode) for batch, mode in wanted]
 
 
-def _generated(model: Any, config: LlamaConfig, device: str, batch: int, mode: str, tokens: int = 100) -> Row:
+def _generated(model: Any, config: LanguageConfig, device: str, batch: int, mode: str, tokens: int = 100) -> Row:
     """Their own `generate`; each token's time is when its stopping rules are asked."""
     at: list[float] = []
 

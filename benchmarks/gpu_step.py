@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.layers.kernels import linear_config, step_attention
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import ORPHEUS
 
 PAGE = 16
@@ -37,7 +37,7 @@ GAIN = 0.998
 class Step:
     """The model's step for a batch at a context, captured anew for whatever the tables say."""
 
-    def __init__(self, model: Llama, batch: int, context: int) -> None:
+    def __init__(self, model: LanguageModel, batch: int, context: int) -> None:
         config, device = model.config, torch.device("cuda")
         pages = -(-(context + 1) // PAGE)
         slots = (batch * pages + 2) * PAGE
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     config = ORPHEUS["orpheus-3b"].llm
-    model = drawn(lambda: Llama(config), 0, device=torch.device("cuda"), dtype=torch.bfloat16).pack()
+    model = drawn(lambda: LanguageModel(config), 0, device=torch.device("cuda"), dtype=torch.bfloat16).pack()
     results: dict[str, Any] = {"device": torch.cuda.get_device_name()}
     cases = [(batch, context) for context in given.contexts for batch in given.batches]
     began = time.monotonic()

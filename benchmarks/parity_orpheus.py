@@ -18,12 +18,12 @@ from walkgraph.abi.calls import StateKey
 from walkgraph.abi.states import CacheShape, Segment
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools, Pool
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.models.orpheus.config import LlamaConfig
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import orpheus_config
 
 FACTOR = 1.2
@@ -45,7 +45,7 @@ def main() -> int:
     ids = torch.randint(0, config.vocab, (given.rows, length), generator=torch.Generator().manual_seed(given.seed))
     ids = ids.to(device)
     with torch.inference_mode():
-        model = drawn(lambda: Llama(config), given.seed, device=device, dtype=dtype).pack()
+        model = drawn(lambda: LanguageModel(config), given.seed, device=device, dtype=dtype).pack()
         ours = taught(model, ids, given.prefill)
         theirs = reference(model, ids, given.prefill, dtype)
         exact = reference(model, ids, None, torch.float32)
@@ -63,7 +63,7 @@ def main() -> int:
     return 0 if near else 1
 
 
-def taught(model: Llama, ids: Tensor, prefill: int) -> Tensor:
+def taught(model: LanguageModel, ids: Tensor, prefill: int) -> Tensor:
     """ids `[B, L]` -> logits `[B, L, V]` on the CPU: the first `prefill` tokens by one forward, the rest by steps."""
     batch, length = ids.shape
     config, device = model.config, ids.device
@@ -94,7 +94,7 @@ def taught(model: Llama, ids: Tensor, prefill: int) -> Tensor:
     return torch.cat(logits, 1)
 
 
-def reference(model: Llama, ids: Tensor, prefill: int | None, dtype: torch.dtype) -> Tensor:
+def reference(model: LanguageModel, ids: Tensor, prefill: int | None, dtype: torch.dtype) -> Tensor:
     """Logits `[B, L, V]` on the CPU by `transformers`: by a prefill and steps over its cache, or by one forward."""
     from transformers import LlamaForCausalLM  # pyright: ignore[reportMissingImports]
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding  # pyright: ignore[reportMissingImports]
@@ -119,7 +119,7 @@ def reference(model: Llama, ids: Tensor, prefill: int | None, dtype: torch.dtype
     return torch.cat(logits, 1)
 
 
-def transformers_config(config: LlamaConfig) -> Any:
+def transformers_config(config: LanguageConfig) -> Any:
     """The reference's config of the same network."""
     from transformers import LlamaConfig as Config  # pyright: ignore[reportMissingImports]
 

@@ -14,11 +14,11 @@ from tests.gpu.test_orpheus_parity import batch_of
 from tests.unit.engine.plans import plan_of
 from walkgraph.abi.step import PagedRows, PagedSlot
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.engine.engine import Engine
 from walkgraph.ids import Rank
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.models.orpheus.config import SpeechTokens
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.operators import Backbone
 from walkgraph.models.orpheus.presets import ORPHEUS
 
@@ -34,7 +34,7 @@ ROWS = 64
 def test_a_row_s_logits_are_the_same_alone_and_among_others(vocab: int, dtype: torch.dtype) -> None:
     device = torch.device("cuda")
     config = replace(ORPHEUS["orpheus-3b"].llm, layers=3, vocab=vocab)
-    model = drawn(lambda: Llama(config), 0, device=device, dtype=dtype).pack()
+    model = drawn(lambda: LanguageModel(config), 0, device=device, dtype=dtype).pack()
     backbone = Backbone(model, SpeechTokens.after_bytes(512), device, dtype)
     batch = batch_of(backbone, ROWS, 0)
     slot, token = batch.paged["kv"], batch.inputs["token"].flatten()

@@ -13,9 +13,9 @@ from torch import Tensor
 from benchmarks.parity_orpheus import compared, taught
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch, StepOutputs
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.models.orpheus.config import SpeechTokens
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.operators import Backbone
 from walkgraph.models.orpheus.presets import ORPHEUS
 
@@ -31,8 +31,8 @@ PREFILL = 37
 @torch.inference_mode()
 def test_steps_are_as_near_to_float32_as_a_prefill_is(rows: int) -> None:
     device = torch.device("cuda")
-    model = drawn(lambda: Llama(CONFIG), 0, device=device, dtype=torch.bfloat16).pack()
-    exact = drawn(lambda: Llama(CONFIG), 0, device=device, dtype=torch.float32)
+    model = drawn(lambda: LanguageModel(CONFIG), 0, device=device, dtype=torch.bfloat16).pack()
+    exact = drawn(lambda: LanguageModel(CONFIG), 0, device=device, dtype=torch.float32)
     exact.load_state_dict({name: tensor.float() for name, tensor in model.state_dict().items()}, assign=True)
     ids = torch.randint(0, CONFIG.vocab, (rows, PREFILL + 20), generator=torch.Generator().manual_seed(rows)).to(device)
     attend = PackedAttend((ids.shape[1],), mask=causal_mask(ids.shape[1], device=device))
@@ -100,7 +100,7 @@ def captured(step: Callable[[], StepOutputs]) -> tuple[torch.cuda.CUDAGraph, Ste
 @torch.inference_mode()
 def test_a_captured_step_speaks_what_an_eager_one_speaks(rows: int, pad: int) -> None:
     device, dtype = torch.device("cuda"), torch.bfloat16
-    model = drawn(lambda: Llama(CONFIG), 0, device=device, dtype=dtype).pack()
+    model = drawn(lambda: LanguageModel(CONFIG), 0, device=device, dtype=dtype).pack()
     backbone = Backbone(model, SpeechTokens.after_bytes(512), device, dtype)
     batch = batch_of(backbone, rows, pad)
     seen = batch.tensors["seen"]

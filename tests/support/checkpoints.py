@@ -14,6 +14,7 @@ from torch import nn
 
 from tests.golden import pi05_tiny
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.checkpoints.contents import read
 from walkgraph.checkpoints.statistics import statistics_json
 from walkgraph.errors import InvalidInput, NotFound, Refused
@@ -21,7 +22,6 @@ from walkgraph.importing.making import Made, make
 from walkgraph.importing.recognising import Recognised, recognise
 from walkgraph.layers.unset import unset
 from walkgraph.models.orpheus.config import OrpheusConfig
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.snac.model import SNAC, Snac
 from walkgraph.placement.hardware import Device, Hardware
@@ -66,7 +66,7 @@ def orpheus(folder: Path) -> Path:
     written(folder)(llama_json(ORPHEUS["orpheus-tiny"]))
     tokenizer(folder)
     with unset():
-        model = Llama(ORPHEUS["orpheus-tiny"].llm)
+        model = LanguageModel(ORPHEUS["orpheus-tiny"].llm)
     save_file(
         {name: torch.zeros(tensor.shape) for name, tensor in model.state_dict().items()}, folder / "model.safetensors"
     )

@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from tests.support.serving import Service, service
 from walkgraph.architectures.drawn import drawn
-from walkgraph.models.orpheus.llama import Llama
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.snac.model import SNAC, Snac
 
@@ -34,7 +34,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, config in (("orpheus-tiny", published()), ("snac-tiny", vars(SNAC["snac-tiny"]))):
         (root / name).mkdir()
         (root / name / "config.json").write_text(json.dumps(config))
-    llama = drawn(lambda: Llama(ORPHEUS["orpheus-tiny"].llm), 0, **CPU)
+    llama = drawn(lambda: LanguageModel(ORPHEUS["orpheus-tiny"].llm), 0, **CPU)
     save_file(llama.state_dict(), root / "orpheus-tiny" / "model.safetensors")
     save_file(drawn(lambda: Snac(SNAC["snac-tiny"]), 0, **CPU).state_dict(), root / "snac-tiny" / "model.safetensors")
     tokenizer = Tokenizer(models.BPE({piece: n for n, piece in enumerate(sorted(ByteLevel.alphabet()))}, []))

@@ -8,6 +8,9 @@ LAYERS = 1024
 WIDTH = 2**17
 HIDDEN = 2**20
 HEADS = 4096
+EXPERTS = 4096
+ALL_EXPERTS = 2**16
+"""Experts of all layers."""
 HEAD_DIM = 8192
 VOCAB = 2**24
 PATCH = 1024

@@ -12,12 +12,12 @@ from torch import Tensor
 from tests.golden.compare.table import SAME, Case
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.abi.step import PagedRows, PagedSlot
+from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.checkpoints.fields import Fields, read_object
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
-from walkgraph.models.orpheus.config import LlamaConfig
-from walkgraph.models.orpheus.llama import Llama
-from walkgraph.models.orpheus.weights import load_llama
 
 _PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
 _PUBLISHED = {
@@ -60,7 +60,7 @@ def cases(_code: Path | None) -> Iterator[Case]:
             model = _published({**CONFIG, **changed}, seed, folder)
             ids = torch.randint(0, CONFIG["vocab_size"], (2, LENGTH), generator=torch.Generator().manual_seed(seed))
             wanted = model(ids).logits
-            ours = load_llama(folder, LlamaConfig.published(Fields(read_object(folder / "config.json"))))
+            ours = load_language_model(folder, LanguageConfig.published(Fields(read_object(folder / "config.json"))))
             yield Case(f"{name}: logits of a prompt", _whole(ours, ids), wanted)
             yield Case(f"{name}: logits of steps", _stepped(ours, ids), wanted)
     with tempfile.TemporaryDirectory() as root:
@@ -81,13 +81,13 @@ def _published(config: Mapping[str, Any], seed: int, folder: Path) -> Any:
     return model
 
 
-def _whole(model: Llama, ids: Tensor) -> Tensor:
+def _whole(model: LanguageModel, ids: Tensor) -> Tensor:
     attend = PackedAttend((ids.shape[1],), mask=causal_mask(ids.shape[1]))
     positions = torch.arange(ids.shape[1]).repeat(len(ids))
     return model(ids.flatten(), positions, attend).view(*ids.shape, -1)
 
 
-def _stepped(model: Llama, ids: Tensor) -> Tensor:
+def _stepped(model: LanguageModel, ids: Tensor) -> Tensor:
     """A token at a time into pages that aren't in their order."""
     rows, pages = len(ids), -(-ids.shape[1] // PAGE)
     shape = ((rows * pages + 1) * PAGE, model.config.kv_heads, model.config.head_dim)

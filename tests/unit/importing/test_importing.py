@@ -30,6 +30,7 @@ from tests.support.checkpoints import (
     written,
 )
 from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.checkpoints.contents import Contents, read
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
@@ -40,7 +41,6 @@ from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
 from walkgraph.models.bagel.model import Bagel
 from walkgraph.models.bagel.presets import BAGEL
 from walkgraph.models.orpheus.config import ORPHEUS_3B, OrpheusConfig
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.pi05.config import PI05_BASE, pi05_json
 from walkgraph.models.pi05.model import Pi05
@@ -81,7 +81,7 @@ def test_bagels_tensors_are_those_of_its_network(tmp_path: Path, config: Any) ->
 @pytest.mark.parametrize("config", [ORPHEUS["orpheus-tiny"], ORPHEUS_3B], ids=["tiny", "3b"])
 def test_orpheus_tensors_are_those_of_its_network(tmp_path: Path, config: OrpheusConfig) -> None:
     found = of_config("orpheus", written(tmp_path)(llama_json(config)))
-    assert found == {"model": shapes(lambda: Llama(config.llm))}
+    assert found == {"model": shapes(lambda: LanguageModel(config.llm))}
 
 
 @pytest.mark.parametrize("config", [PI05["pi05-tiny"], PI05_BASE], ids=["tiny", "base"])

@@ -25,13 +25,13 @@ from tests.support.checkpoints import (
     tokenizer,
     written,
 )
+from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.checkpoints.contents import read
 from walkgraph.components import catalogue, families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph import codec
 from walkgraph.importing.recognising import recognise
 from walkgraph.models.orpheus.config import read_orpheus
-from walkgraph.models.orpheus.weights import load_llama
 from walkgraph.models.pi05.config import read_pi05
 from walkgraph.models.pi05.weights import load_pi05
 from walkgraph.models.snac.importing import COMPANION
@@ -160,7 +160,7 @@ def test_numbers_without_their_scale_are_refused_by_import_and_by_loading(tmp_pa
     assert f"`{name}` holds " in problem
     assert f"no scale of it (`{name}_scale`) is there: convert it to BF16, F16 or F32" in problem
     with pytest.raises(InvalidInput, match=rf"`{name}` holds .* convert it to BF16"):
-        load_llama(folder, read_orpheus(folder).llm)
+        load_language_model(folder, read_orpheus(folder).llm)
 
 
 def test_a_vocoder_in_eight_bits_is_refused_too(tmp_path: Path) -> None:

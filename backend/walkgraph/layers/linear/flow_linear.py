@@ -48,19 +48,14 @@ class FlowLinears(Protocol):
         ...
 
 
-class PlainFlowLinears:
-    """Weights in the rows' type, as the packed layer holds them."""
+class AttentionLinears:
+    """The linears of attention of `FlowLinears`, with weights in the rows' type, as the packed layer holds them."""
 
-    def __init__(self, layer: DecoderLayer, suffix: str, down_rows: Callable[[int], int] = down_rows) -> None:
-        """`down_rows`: rows in total -> rows multiplied by down's weights at once.
-
-        Raises RuntimeError for a layer that is not packed.
-        """
-        self._down_rows = down_rows
-        self._layer, self._suffix = layer, suffix
-        self._mlp = cast(SwiGLU, layer.get_submodule(f"mlp{suffix}"))
-        if suffix not in layer.self_attn.packed or self._mlp.gate_up is None:
+    def __init__(self, layer: DecoderLayer, suffix: str) -> None:
+        """Raises RuntimeError for a layer that is not packed."""
+        if suffix not in layer.self_attn.packed:
             raise RuntimeError(UNPACKED)
+        self._layer, self._suffix = layer, suffix
         self._first = cast(RMSNorm, layer.get_submodule(f"input_layernorm{suffix}"))
         self._second = cast(RMSNorm, layer.get_submodule(f"post_attention_layernorm{suffix}"))
 
@@ -70,6 +65,21 @@ class PlainFlowLinears:
 
     def o(self, heads: Tensor, x: Tensor) -> None:
         _add_product(x, heads.reshape(x.shape[0], -1), self._layer.self_attn.part("o_proj", self._suffix))
+
+
+class PlainFlowLinears(AttentionLinears):
+    """Weights in the rows' type, as the packed layer holds them."""
+
+    def __init__(self, layer: DecoderLayer, suffix: str, down_rows: Callable[[int], int] = down_rows) -> None:
+        """`down_rows`: rows in total -> rows multiplied by down's weights at once.
+
+        Raises RuntimeError for a layer that is not packed.
+        """
+        super().__init__(layer, suffix)
+        self._down_rows = down_rows
+        self._mlp = cast(SwiGLU, layer.get_submodule(f"mlp{suffix}"))
+        if self._mlp.gate_up is None:
+            raise RuntimeError(UNPACKED)
 
     def mlp(self, x: Tensor) -> None:
         for rows in x.split(MLP_ROWS):

@@ -8,71 +8,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
-from walkgraph.checkpoints import limits
-from walkgraph.checkpoints.decoder import (
-    DecoderShape,
-    DecoderSizes,
-    LongContext,
-    rope_base,
-    rope_kind,
-    rope_of,
-    sizes_of,
-)
+from walkgraph.checkpoints.decoder import LongContext
 from walkgraph.checkpoints.fields import Fields, described, read_object
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.errors import InvalidInput
 
 SLOTS = 7
 """Codes of a frame; each place has tokens of its own."""
-_STRETCH, _POSITIONS = 1e6, 2**31
-_ARCHITECTURE = "LlamaForCausalLM"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LlamaConfig(DecoderSizes):
-    rope_theta: float = 5e5
-    norm_eps: float = 1e-5
-    scaling: LongContext | None = None
-    tied: bool = True
-    """The head is the embedding table."""
-
-    @property
-    def shape(self) -> DecoderShape:
-        return self.layer(qkv_bias=False, qk_norm=False)
-
-    @classmethod
-    def published(cls, config: Fields) -> Self:
-        """Read a public `config.json`. Raises InvalidInput or ValueError for another kind of model."""
-        if config.values.get("model_type") is None and not is_llama(config):
-            raise InvalidInput(f"it names neither `model_type` `llama` nor `architectures` `{_ARCHITECTURE}`")
-        config.word("model_type", ("llama",), "llama")
-        config.word("hidden_act", ("silu",), "silu")
-        if config.flag("attention_bias") or config.flag("mlp_bias"):
-            raise InvalidInput("its layers have biases, and those of this family have none")
-        rope = rope_of(config)
-        return cls(
-            **sizes_of(config),
-            rope_theta=rope_base(config, rope),
-            norm_eps=config.number("rms_norm_eps", limits.EPS),
-            scaling=_scaling(rope),
-            tied=config.flag("tie_word_embeddings"),
-        )
-
-
-def is_llama(config: Fields) -> bool:
-    """True if a config declares a Llama, under either name."""
-    listed = config.values.get("architectures")
-    return config.values.get("model_type") == "llama" or (isinstance(listed, list) and _ARCHITECTURE in listed)
-
-
-def _scaling(rope: Fields) -> LongContext | None:
-    if rope_kind(rope, ("default", "llama3")) == "default":
-        return None
-    return LongContext(
-        factor=rope.number("factor", _STRETCH, least=1),
-        low=rope.number("low_freq_factor", _STRETCH),
-        high=rope.number("high_freq_factor", _STRETCH),
-        original=rope.whole("original_max_position_embeddings", _POSITIONS),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +56,7 @@ class SpeechTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class OrpheusConfig:
-    llm: LlamaConfig
+    llm: LanguageConfig
     tokens: SpeechTokens = SpeechTokens()
 
     def __post_init__(self) -> None:
@@ -123,7 +65,7 @@ class OrpheusConfig:
 
 
 ORPHEUS_3B = OrpheusConfig(
-    llm=LlamaConfig(
+    llm=LanguageConfig(
         width=3072,
         hidden=8192,
         layers=28,
@@ -141,7 +83,7 @@ def read_orpheus(folder: Path) -> OrpheusConfig:
     """The config of a checkpoint folder; raises InvalidInput or NotFound with what is wrong."""
     config = Fields(read_object(folder / "config.json"))
     try:
-        llm = LlamaConfig.published(config)
+        llm = LanguageConfig.published(config)
         tokens = SpeechTokens.of(config.section_or_empty("speech_tokens"), llm.vocab)
         if tokens.vocab > llm.vocab:
             raise InvalidInput(

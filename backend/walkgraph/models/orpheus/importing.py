@@ -6,7 +6,8 @@ from walkgraph.checkpoints.contents import Contents
 from walkgraph.checkpoints.family import Beside, Family, Part, Shapes, gated, norm, projections, tokenizer_faults
 from walkgraph.checkpoints.fields import Fields
 from walkgraph.checkpoints.files import Shape
-from walkgraph.models.orpheus.config import LlamaConfig, is_llama, read_orpheus
+from walkgraph.checkpoints.language import LanguageConfig, is_llama
+from walkgraph.models.orpheus.config import read_orpheus
 
 _HEAD = "lm_head.weight"
 
@@ -20,7 +21,7 @@ def _parts(contents: Contents) -> list[Part]:
     return [Part("model", dict(_tensors(llm)), _named if llm.tied else dict)]
 
 
-def _tensors(llm: LlamaConfig) -> Iterator[tuple[str, Shape]]:
+def _tensors(llm: LanguageConfig) -> Iterator[tuple[str, Shape]]:
     yield "model.embed_tokens.weight", (llm.vocab, llm.width)
     for layer in range(llm.layers):
         at = f"model.layers.{layer}"

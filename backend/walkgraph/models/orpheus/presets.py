@@ -1,14 +1,15 @@
 """Orpheus's configurations for `random:CONFIG:SEED` sources."""
 
 from walkgraph.checkpoints.decoder import LongContext
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.checkpoints.presets import preset
-from walkgraph.models.orpheus.config import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens
+from walkgraph.models.orpheus.config import ORPHEUS_3B, OrpheusConfig, SpeechTokens
 
 _CODES = SpeechTokens.after_bytes(codebook=64)
 ORPHEUS: dict[str, OrpheusConfig] = {
     "orpheus-3b": ORPHEUS_3B,
     "orpheus-tiny": OrpheusConfig(
-        llm=LlamaConfig(
+        llm=LanguageConfig(
             width=48,
             hidden=80,
             layers=2,

@@ -15,17 +15,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from walkgraph.abi.step import PagedRows, PagedSlot
+from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.checkpoints.decoder import LongContext
 from walkgraph.checkpoints.fields import Fields
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 from walkgraph.layers.rope import neox_frequencies
-from walkgraph.models.orpheus.config import ORPHEUS_3B, LlamaConfig, OrpheusConfig, SpeechTokens, read_orpheus
-from walkgraph.models.orpheus.llama import Llama
+from walkgraph.models.orpheus.config import ORPHEUS_3B, OrpheusConfig, SpeechTokens, read_orpheus
 from walkgraph.models.orpheus.presets import ORPHEUS, orpheus_config, text_edges
-from walkgraph.models.orpheus.weights import load_llama
 from walkgraph.placement.sizes import find_sizes
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "llama"
@@ -39,8 +40,8 @@ def answers() -> dict[str, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def model() -> Llama:
-    return load_llama(GOLDEN, CONFIG)
+def model() -> LanguageModel:
+    return load_language_model(GOLDEN, CONFIG)
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def distance(got: Tensor, wanted: Tensor) -> float:
     return float((got - wanted).norm() / wanted.norm())
 
 
-def whole(model: Llama, ids: Tensor) -> Tensor:
+def whole(model: LanguageModel, ids: Tensor) -> Tensor:
     """ids `[B, L]` -> logits `[B, L, V]` by one forward of all rows."""
     with torch.inference_mode():
         attend = PackedAttend((ids.shape[1],), mask=causal_mask(ids.shape[1]))
@@ -63,7 +64,7 @@ def whole(model: Llama, ids: Tensor) -> Tensor:
         return model(ids.flatten(), positions, attend).view(*ids.shape, -1)
 
 
-def slot_of(model: Llama, rows: int, pages: int) -> PagedSlot:
+def slot_of(model: LanguageModel, rows: int, pages: int) -> PagedSlot:
     """Empty caches for `rows` sequences; a sequence's pages are scattered."""
     shape = ((rows * pages + 1) * PAGE, model.config.kv_heads, model.config.head_dim)
     k, v = ([torch.zeros(shape) for _ in range(model.config.layers)] for _ in "kv")
@@ -72,11 +73,11 @@ def slot_of(model: Llama, rows: int, pages: int) -> PagedSlot:
     return PagedSlot(k, v, PagedRows(torch.arange(rows).int(), table.view(rows, pages), none, none.clone()))
 
 
-def test_a_prefill_gives_the_logits_of_the_reference(model: Llama, answers: dict[str, Tensor]) -> None:
+def test_a_prefill_gives_the_logits_of_the_reference(model: LanguageModel, answers: dict[str, Tensor]) -> None:
     assert distance(whole(model, answers["ids"]), answers["logits"]) < 1e-5
 
 
-def test_every_step_gives_the_logits_of_the_reference(model: Llama, answers: dict[str, Tensor]) -> None:
+def test_every_step_gives_the_logits_of_the_reference(model: LanguageModel, answers: dict[str, Tensor]) -> None:
     ids, wanted = answers["ids"], answers["logits"]
     slot = slot_of(model, len(ids), ids.shape[1] // PAGE)
     with torch.inference_mode():
@@ -89,7 +90,7 @@ def test_every_step_gives_the_logits_of_the_reference(model: Llama, answers: dic
 
 def test_the_scaling_of_positions_matters_to_these_logits(answers: dict[str, Tensor]) -> None:
     """So that a loader that overlooks it would be found."""
-    plain = load_llama(GOLDEN, LlamaConfig(**{**vars_of(CONFIG), "scaling": None}))
+    plain = load_language_model(GOLDEN, LanguageConfig(**{**vars_of(CONFIG), "scaling": None}))
     assert distance(whole(plain, answers["ids"]), answers["logits"]) > 0.01
 
 
@@ -117,7 +118,7 @@ def test_frequencies_are_those_of_the_published_rule() -> None:
     assert sum(abs(float(g) / w - 1) < 1e-6 for g, w in zip(neox_frequencies(128, 5e5), wanted, strict=True)) < 40
 
 
-def test_shards_and_their_index_are_read(folder: Path, model: Llama) -> None:
+def test_shards_and_their_index_are_read(folder: Path, model: LanguageModel) -> None:
     state = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names, places = sorted(state), {}
@@ -126,7 +127,7 @@ def test_shards_and_their_index_are_read(folder: Path, model: Llama) -> None:
         save_file({name: state[name] for name in part}, folder / file)
         places |= dict.fromkeys(part, file)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    loaded = load_llama(folder, CONFIG).state_dict()
+    loaded = load_language_model(folder, CONFIG).state_dict()
     assert loaded.keys() == model.state_dict().keys() == state.keys()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())
     shape = find_sizes(families(), [folder.parent])(Weights(family="orpheus", source=f"checkpoint:{folder.name}"))
@@ -138,35 +139,35 @@ def test_a_tied_head_is_the_table_and_an_untied_one_its_own(folder: Path, answer
     state = load_file(folder / "model.safetensors")
     head = state["model.embed_tokens.weight"]
     save_file({**state, "lm_head.weight": head.clone()}, folder / "model.safetensors")
-    assert distance(whole(load_llama(folder, CONFIG), answers["ids"]), answers["logits"]) < 1e-5
+    assert distance(whole(load_language_model(folder, CONFIG), answers["ids"]), answers["logits"]) < 1e-5
     public = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**public, "tie_word_embeddings": False}))
     save_file({**state, "lm_head.weight": 2 * head}, folder / "model.safetensors")
     untied = read_orpheus(folder).llm
     assert not untied.tied
-    assert distance(whole(load_llama(folder, untied), answers["ids"]), 2 * answers["logits"]) < 1e-5
+    assert distance(whole(load_language_model(folder, untied), answers["ids"]), 2 * answers["logits"]) < 1e-5
     save_file(state, folder / "model.safetensors")
     with pytest.raises(InvalidInput, match=r"missing tensor `lm_head\.weight`"):
-        load_llama(folder, untied)
+        load_language_model(folder, untied)
 
 
 def test_a_tensor_too_many_or_too_few_is_refused(folder: Path) -> None:
     state = load_file(folder / "model.safetensors")
     save_file({**state, "model.layers.9.mlp.up_proj.weight": torch.ones(1)}, folder / "model.safetensors")
     with pytest.raises(InvalidInput, match=r"unknown tensor `model\.layers\.9"):
-        load_llama(folder, CONFIG)
+        load_language_model(folder, CONFIG)
     del state["model.layers.1.self_attn.k_proj.weight"]
     save_file(state, folder / "model.safetensors")
     with pytest.raises(InvalidInput, match=r"missing tensor `model\.layers\.1\.self_attn\.k_proj"):
-        load_llama(folder, CONFIG)
+        load_language_model(folder, CONFIG)
 
 
 def test_older_and_newer_files_describe_the_same_positions() -> None:
     public = json.loads((GOLDEN / "config.json").read_text())
     rope = dict(public.pop("rope_parameters"))
     older = {**public, "rope_theta": rope.pop("rope_theta"), "rope_scaling": rope}
-    assert LlamaConfig.published(Fields(older)) == CONFIG
-    bare = LlamaConfig.published(Fields({**public, "rope_theta": 1e4, "rope_scaling": None, "head_dim": None}))
+    assert LanguageConfig.published(Fields(older)) == CONFIG
+    bare = LanguageConfig.published(Fields({**public, "rope_theta": 1e4, "rope_scaling": None, "head_dim": None}))
     assert (bare.scaling, bare.rope_theta, bare.head_dim) == (None, 1e4, 12)
 
 
@@ -224,7 +225,7 @@ def test_shapes_of_random_sources_are_those_of_the_modules() -> None:
     sizes = find_sizes(families())
     for name, config in ORPHEUS.items():
         with torch.device("meta"):
-            numbers = sum(p.numel() for p in Llama(config.llm).parameters())
+            numbers = sum(p.numel() for p in LanguageModel(config.llm).parameters())
         known = sizes(Weights(family="orpheus", source=f"random:{name}:0"))
         assert known.numbers["model"] == numbers
         assert known.caches["orpheus.backbone"] == 2 * config.llm.layers * config.llm.kv_heads * config.llm.head_dim
@@ -240,5 +241,5 @@ def test_names_are_looked_up_in_the_family() -> None:
 
 def test_audio_tokens_must_lie_in_the_vocabulary() -> None:
     with pytest.raises(ValueError, match="156938"):
-        OrpheusConfig(llm=LlamaConfig(**{**vars_of(ORPHEUS_3B.llm), "vocab": 156937}))
+        OrpheusConfig(llm=LanguageConfig(**{**vars_of(ORPHEUS_3B.llm), "vocab": 156937}))
     assert SpeechTokens.after_bytes(64).vocab == 263 + 7 * 64

@@ -16,11 +16,11 @@ from walkgraph.abi.calls import Call, StateKey
 from walkgraph.abi.operator import LoadContext
 from walkgraph.abi.step import PagedRows, PagedSlot, StepBatch
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language import backbone as language_backbone
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.layers.sampling import sample
-from walkgraph.models.orpheus import operators
 from walkgraph.models.orpheus.operators import Backbone
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.starters.shapes.tokens import FILE
@@ -185,7 +185,7 @@ def test_what_prompts_have_in_common_is_read_once_and_changes_nothing(monkeypatc
         logits.append(given)
         return sample(given, *rest)
 
-    monkeypatch.setattr(operators, "sample", watched)
+    monkeypatch.setattr(language_backbone, "sample", watched)
     first = torch.randint(0, 256, (70,), generator=torch.Generator().manual_seed(1))
     other = torch.cat([first[:40], first[:9]])
     prompts = {"first": [first], "again": [first], "other": [other, first[:3]]}
@@ -223,12 +223,13 @@ def test_a_prompt_of_unknown_tokens_is_nobody_elses() -> None:
 
 def test_codes_and_the_stop_follow_from_the_token(backbone: Backbone) -> None:
     tokens = torch.tensor([T.audio_base, T.audio_base + 64 * 3 + 5, T.audio_base - 1, 0, T.end_of_speech, -1])
-    answers = backbone._answers(tokens)  # type: ignore[attr-defined]
+    answers = backbone.answers(tokens, torch.full_like(tokens, -1))
     codes = [0, 5, 63, (-T.audio_base) % 64, (T.end_of_speech - T.audio_base) % 64, (-T.audio_base) % 64]
     assert answers["code"][:, 0].tolist() == codes
     assert answers["stop"].tolist() == [False, False, False, False, True, False]
     assert answers["token"][:, 0].tolist() == [*tokens[:-1].tolist(), 0]
     assert answers["@finite"].tolist() == [True] * 5 + [False]
+    assert backbone.answers(tokens, tokens.flip(0))["stop"].tolist() == [False, True, False, False, True, False]
 
 
 def test_a_token_that_is_none_ends_its_run_alone(engine: Engine) -> None:
@@ -322,9 +323,9 @@ def vars_of(tokens: Any) -> dict[str, int]:
 
 
 def test_weights_are_drawn_by_name_and_packed_once(backbone: Backbone) -> None:
-    from walkgraph.models.orpheus.llama import Llama
+    from walkgraph.architectures.language.model import LanguageModel
 
-    plain = drawn(lambda: Llama(CONFIG.llm), 3, device=CPU, dtype=torch.float32)
+    plain = drawn(lambda: LanguageModel(CONFIG.llm), 3, device=CPU, dtype=torch.float32)
     packed = backbone._model.state_dict()  # type: ignore[attr-defined]
     assert packed.keys() == plain.state_dict().keys()
     for name, tensor in plain.state_dict().items():

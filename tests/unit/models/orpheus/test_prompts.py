@@ -7,10 +7,10 @@ import torch
 from walkgraph.abi.states import CausalRows
 from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.fresh_prompts import MOST, SIZES, FreshPrompts
+from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
-from walkgraph.models.orpheus.llama import Llama
 from walkgraph.models.orpheus.presets import orpheus_config
-from walkgraph.models.orpheus.prompts import MOST, SIZES, LlamaPrompts
 
 CONFIG = orpheus_config("orpheus-tiny").llm
 SPARE = 999
@@ -39,9 +39,9 @@ def read(prompts: CapturedPrompts, given: list[torch.Tensor], to: CausalRows | N
 
 @torch.inference_mode()
 def test_packed_prompts_are_read_as_each_alone() -> None:
-    model = drawn(lambda: Llama(CONFIG), 0, device=torch.device("cpu"), dtype=torch.float32)
+    model = drawn(lambda: LanguageModel(CONFIG), 0, device=torch.device("cpu"), dtype=torch.float32)
     k, v = pool()
-    prompts = CapturedPrompts(LlamaPrompts(model), eager)
+    prompts = CapturedPrompts(FreshPrompts(model), eager)
     for seed, lengths in enumerate(([5], [32], [1, 30, 2], [40, 9, 3, 3], [500, 12])):
         generator = torch.Generator().manual_seed(seed)
         given = [torch.randint(0, CONFIG.vocab, (n,), generator=generator) for n in lengths]
@@ -62,7 +62,7 @@ def test_packed_prompts_are_read_as_each_alone() -> None:
 
 def test_what_has_a_context_or_is_long_is_left_to_a_plain_forward() -> None:
     k, v = pool()
-    prompts = CapturedPrompts(LlamaPrompts(lambda *given: torch.zeros(MOST, 1)), eager)
+    prompts = CapturedPrompts(FreshPrompts(lambda *given: torch.zeros(MOST, 1)), eager)
     one = torch.zeros(1, dtype=torch.int64)
     assert read(prompts, [one], None) is None
     long = torch.zeros(SIZES[-1] + 1, dtype=torch.int64)
@@ -70,4 +70,4 @@ def test_what_has_a_context_or_is_long_is_left_to_a_plain_forward() -> None:
     many = [one] * (MOST + 1)
     assert read(prompts, many, rows(k, v, torch.arange(len(many)), [1] * len(many))) is None
     assert read(prompts, [one], rows(k, v, one, [1])._replace(before=[16])) is None
-    assert read(CapturedPrompts(LlamaPrompts(lambda *given: one), None), [one], rows(k, v, one, [1])) is None
+    assert read(CapturedPrompts(FreshPrompts(lambda *given: one), None), [one], rows(k, v, one, [1])) is None

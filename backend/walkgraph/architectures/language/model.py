@@ -1,31 +1,39 @@
-"""Llama: a dense decoder with one set of weights, and Orpheus, a Llama whose vocabulary ends in audio codes.
+"""A language model: a decoder with one set of weights, whose layers have a plain MLP or a mixture of experts. It is
+Llama, Mistral and Qwen3, and Orpheus, a Llama whose vocabulary ends in audio codes.
 
 Parameter names are the public checkpoint's.
 
 Shape letters: R rows, B rows of a step, W width, D head dim, V vocabulary.
 """
 
+from functools import partial
 from typing import Self, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from walkgraph.abi.states import Placed
 from walkgraph.architectures.decoding import step_logits
+from walkgraph.architectures.language.rows import RowLayers
+from walkgraph.checkpoints.decoder import DecoderShape
+from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig
 from walkgraph.layers.attention.dense_attention import Attend
-from walkgraph.layers.decoder import DecoderLayer, StepSlot
+from walkgraph.layers.decoder import DecoderLayer, StepSlot, swiglu
+from walkgraph.layers.linear.packed import UNPACKED
+from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
-from walkgraph.models.orpheus.config import LlamaConfig
 
 _ONE = ""
 """Suffix of the only set of weights, which has plain names."""
 
 
-class LlamaModel(nn.Module):
-    def __init__(self, config: LlamaConfig) -> None:
+class LanguageStack(nn.Module):
+    def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab, config.width)
-        self.layers = nn.ModuleList(DecoderLayer(config.shape) for _ in range(config.layers))
+        self.layers = nn.ModuleList(_layer(config, index) for index in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling)
 
@@ -37,15 +45,16 @@ class LlamaModel(nn.Module):
         return parts[_ONE]
 
 
-class Llama(nn.Module):
-    """Rows in, logits out. Only `attend` and slots keep anything between calls."""
+class LanguageModel(nn.Module):
+    """Rows in, logits out. Only `attend`, `Placed` rows and slots keep anything between calls."""
 
-    def __init__(self, config: LlamaConfig) -> None:
+    def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
         self.config = config
-        self.model = LlamaModel(config)
+        self.model = LanguageStack(config)
         if not config.tied:
             self.lm_head = nn.Linear(config.width, config.vocab, bias=False)
+        self._rows: RowLayers | None = None
 
     @property
     def head(self) -> Tensor:
@@ -57,12 +66,30 @@ class Llama(nn.Module):
         x = self.model(ids, positions, attend)
         return F.linear(self.model.norm(x if asked is None else x[asked]), self.head)
 
+    def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
+        """Rows of any calls, ids and positions int64 `[R]`, asked int64 `[K]` -> logits of the asked rows `[K, V]`.
+        Needs `pack`."""
+        if self._rows is None:
+            raise RuntimeError(UNPACKED)
+        x = self._rows.through(self.model.embed_tokens(ids), self._rows.turns(positions), to)
+        return linear(x[asked], self.head, norm=self.model.norm.weight, eps=self.model.norm.eps)
+
     def step(self, token: Tensor, slot: StepSlot) -> Tensor:
         """One token of every row, int64 `[B]` -> logits `[B, V]`. Needs `pack`."""
         return step_logits(self.model, self.head, token, slot)
 
     def pack(self) -> Self:
-        """Lay out the loaded weights for `step`; this freezes them."""
+        """Lay out the loaded weights for `read` and `step`; this freezes them."""
         for layer in self.model.layers:
             cast(DecoderLayer, layer).pack()
+        self._rows = RowLayers(self.model.layers, _ONE, self.model.rope)
         return self
+
+
+def _layer(config: LanguageConfig, index: int) -> DecoderLayer:
+    experts = config.experts_of(index)
+    return DecoderLayer(config.shape, mlp=swiglu if experts is None else partial(_sparse, experts))
+
+
+def _sparse(experts: ExpertSizes, shape: DecoderShape) -> nn.Module:
+    return SparseMLP(shape.width, experts)

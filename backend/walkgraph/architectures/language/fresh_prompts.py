@@ -30,7 +30,7 @@ class Model(Protocol):
         ...
 
 
-class LlamaPrompts(PromptForm):
+class FreshPrompts(PromptForm):
     """Returns the logits after the last token of each prompt."""
 
     sizes, most, what = SIZES, MOST, "a prompt of {} tokens"

@@ -1,0 +1,1 @@
+"""Language models: their network, how they read prompts and sample, and the operator that families build on."""

@@ -1,0 +1,211 @@
+"""The operator that serves a language model: it appends a prompt or one token, and answers with the next token.
+
+A run's `seen` state counts its tokens for the penalties (see `layers.sampling.count`): the prompt's when they are read,
+a generated one when it comes back as `token`. A token's noise depends on the call's seed and the number of tokens
+before it, so `forward` and `step` generate the same. A prefix shared with earlier prompts is counted but not computed
+again.
+
+Shape letters: K calls, V vocabulary.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States, reused
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.captured_prompts import CapturedPrompts
+from walkgraph.architectures.decoding import Sampling, step_sampling
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.fresh_prompts import SIZES, FreshPrompts
+from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.architectures.language.weights import load_language_model
+from walkgraph.checkpoints.language import LanguageConfig
+from walkgraph.layers.sampling import count, sample
+from walkgraph.layers.sampling_params import SamplingParams
+
+_TOKEN = Row((1,), torch.int64)
+_SAMPLING: Sampling = {
+    "temperature": ("temperature", torch.float32),
+    "top_k": ("top_k", torch.int64),
+    "top_p": ("top_p", torch.float32),
+    "min_p": ("min_p", torch.float32),
+    "repetition_penalty": ("repetition", torch.float32),
+    "presence_penalty": ("presence", torch.float32),
+    "frequency_penalty": ("frequency", torch.float32),
+}
+_EXAMPLE: Mapping[str, Scalar] = {
+    "temperature": 0.6,
+    "top_k": 0,
+    "top_p": 0.8,
+    "min_p": 0.0,
+    "repetition_penalty": 1.3,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+
+
+class LanguageBackbone(Operator):
+    """Families derive from it; their components may have outputs beside `token` and `stop`."""
+
+    outputs: ClassVar[Mapping[str, Row]] = {"token": _TOKEN, "stop": Row((), torch.bool)}
+    """The ports of a step."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        stops: Collection[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        capture: Capture | None = None,
+    ) -> None:
+        """`stops`: tokens that end a text."""
+        self._model, self._device, self._dtype = model, device, dtype
+        self._vocab = model.config.vocab
+        self._stops = torch.tensor(sorted(stops), dtype=torch.int64, device=device)
+        self._prompts = CapturedPrompts(FreshPrompts(model), capture)
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        llm = self._model.config
+        return {
+            "kv": CacheShape(layers=llm.layers, kv_heads=llm.kv_heads, head_dim=llm.head_dim, dtype=self._dtype),
+        }
+
+    def rows(self, call: Call) -> int:
+        return len(_fed(call)[1])
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        port, value = _fed(call)
+        return [replace(call, inputs={port: part}) for part in value.split(rows)]
+
+    def examples(self) -> Sequence[Example]:
+        start = torch.arange(2)
+        return (
+            Example(inputs={"ids": start}, params=_EXAMPLE),
+            Example(inputs={"token": start[1:]}, params={**_EXAMPLE, "temperature": 0.0}),
+        )
+
+    def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
+        """Sampled tokens int64 `[K]`, -1 for none, and the tokens that they follow, -1 after a prompt -> the ports'
+        values, each `[K, ...]`. A token that follows an end ends too."""
+        ends = (token[:, None] == self._stops) | (fed[:, None] == self._stops)
+        return {"token": token.clamp(min=0)[:, None], "stop": ends.any(1), FINITE: token >= 0}
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        fed = [_fed(call) for call in calls]
+        whole = [len(value) for _, value in fed]
+        given = torch.cat([value for _, value in fed])
+        known = (given >= 0) & (given < self._vocab)
+        ids = given.where(known, 0).split(whole)
+        # A captured forward reads a short prompt faster than a plain one computes what remains after the cached prefix.
+        short = self._prompts.enabled and sum(whole) <= SIZES[-1]
+        had = [(0, call.numbers("ids")) if short else reused(call, "ids", "kv", states) for call in calls]
+        there, tokens = zip(*had, strict=True)
+        lengths = [n - had for n, had in zip(whole, there, strict=True)]
+        rows = torch.arange(sum(lengths), device=self._device).split(lengths)
+        attend = states.attend([_segment(*one) for one in zip(calls, rows, tokens, strict=True)])
+        first = [states.position(call.states["kv"]) for call in calls]
+        at = [place for begin, n in zip(first, lengths, strict=True) for place in range(begin, begin + n)]
+        new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
+        found = self._prompts.read(new, at, attend.causal())
+        if found is not None:
+            (logits,) = found
+        else:
+            ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
+            logits = self._model.read(new, self._on_device(torch.tensor(at)), ends, attend.placed())
+        states.commit(attend)
+        ports = [port for port, _ in fed]
+        counts = self._counted(calls, ports, ids, states)
+        follow = torch.stack([mine[-1] for mine in ids])
+        answers = self.answers(sample(logits, self._sampling(calls, states), counts), _of_tokens(follow, ports))
+        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])
+        return [{port: values[i] for port, values in answers.items()} for i in range(len(calls))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        if inputs.get("token") is None or inputs.get("ids") is not None:
+            return None
+        return StepSpec(
+            inputs={"token": _TOKEN},
+            outputs=self.outputs,
+            params={name: dtype for name, (_, dtype) in _SAMPLING.items()},
+            tensors={"seen": Row((self._vocab,), torch.int16)},
+            appends={"kv": 1},
+            advances={"kv": 1},
+            invariant=True,
+        )
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"token": torch.zeros(1, dtype=torch.int64)},)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        token, slot, seen = batch.inputs["token"][:, 0].clamp(min=0), batch.paged["kv"], batch.tensors["seen"]
+        count(seen, batch.rows, token)
+        logits = self._model.step(token, slot)
+        answers = self.answers(sample(logits, step_sampling(batch, slot, _SAMPLING), seen, batch.rows), token)
+        return StepOutputs({port: answers[port] for port in self.outputs}, answers[FINITE])
+
+    def _counted(self, calls: Sequence[Call], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
+        """int16 `[K, V]`: the calls' counts, with what they feed."""
+        kept = [states.tensor(call.states["seen"]) for call in calls]
+        blank = torch.zeros(self._vocab, dtype=torch.int16, device=self._device)
+        counts = torch.stack([blank if one is None else one for one in kept])
+        spoken = [i for i, port in enumerate(ports) if port == "token"]
+        if spoken:
+            count(counts, self._on_device(torch.tensor(spoken)), torch.cat([ids[i] for i in spoken]))
+        for index, (port, mine) in enumerate(zip(ports, ids, strict=True)):
+            if port == "ids":
+                counts[index, mine] = counts[index, mine] | 1
+        for call, mine in zip(calls, counts, strict=True):
+            # A copy: a view would keep the whole batch's counts alive.
+            states.put(call.states["seen"], mine.clone() if len(calls) > 1 else mine)
+        return counts
+
+    def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
+        whole = [[call.seed, states.length(call.states["kv"])] for call in calls]
+        seed, position = self._on_device(torch.tensor(whole)).unbind(1)
+        # float64 represents the integers among them exactly.
+        given = torch.tensor([[float(call.params[name]) for name in _SAMPLING] for call in calls], dtype=torch.float64)
+        values = zip(_SAMPLING.values(), self._on_device(given).unbind(1), strict=True)
+        return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})
+
+    def _on_device(self, value: Tensor) -> Tensor:
+        """Move to the device without waiting for it."""
+        return value.to(self._device, non_blocking=True)
+
+
+def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:
+    """The model of a weight set, packed, shared by its operators."""
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return context.once(
+        LanguageModel,
+        lambda name, seed: drawn(lambda: LanguageModel(config), seed, **on).pack(),
+        lambda folder: load_language_model(folder, config, **on, progress=context.progress),
+    )
+
+
+def _fed(call: Call) -> tuple[str, Tensor]:
+    """The one port that has a value. Raises CallFailed for none or several."""
+    fed = [(port, call.inputs[port]) for port in ("ids", "token") if call.inputs.get(port) is not None]
+    if len(fed) != 1:
+        raise CallFailed(f"`{call.node}` takes a value at exactly one of `ids` and `token`")
+    port, value = fed[0]
+    if value.dim() != 1 or not len(value) or (port == "token" and len(value) > 1):
+        wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, at least one"
+        raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
+    return port, value
+
+
+def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:
+    """The last number of each call, -1 for a prompt's."""
+    if "ids" not in ports:
+        return last
+    return last.where(torch.tensor([port == "token" for port in ports]).to(last.device, non_blocking=True), -1)
+
+
+def _segment(call: Call, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
+    return Segment(state=call.states["kv"], rows=rows, mode="causal", advance=len(rows), tokens=tokens)

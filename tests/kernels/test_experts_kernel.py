@@ -1,0 +1,109 @@
+"""The kernels of a mixture of experts against its plain form, at tiny shapes. Types as in `test_linear_kernel`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.layers.kernels.experts import blocks_of, counters, sparse_step, unfit
+from walkgraph.layers.moe.routing import route
+from walkgraph.layers.moe.sparse_mlp import PackedExperts, masked_experts
+
+torch.set_num_threads(1)
+EPS = 1e-2
+
+
+def case(
+    rows: int, width: int, sizes: ExpertSizes, device: str, *, seed: int = 0
+) -> tuple[Tensor, Tensor, PackedExperts, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int, scale: float = 1.0) -> Tensor:
+        return (scale * torch.randn(*shape, generator=generator)).to(device, torch.float16)
+
+    packed = PackedExperts(
+        normal(sizes.experts, 2 * sizes.hidden, width, scale=width**-0.5),
+        normal(sizes.experts, width, sizes.hidden, scale=sizes.hidden**-0.5),
+    )
+    return normal(rows, width), normal(sizes.experts, width, scale=2 * width**-0.5), packed, 1 + normal(width) / 4
+
+
+def exact(x: Tensor, router: Tensor, packed: PackedExperts, norm: Tensor, sizes: ExpertSizes) -> Tensor:
+    normed = F.rms_norm(x.float(), norm.shape, norm.float(), EPS)
+    routing = route(normed, router.float(), sizes.chosen, renormed=sizes.renormed)
+    return masked_experts(normed, routing, PackedExperts(*(part.float() for part in packed)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "sizes"),
+    [
+        (1, 32, ExpertSizes(experts=8, chosen=2, hidden=48, renormed=True)),
+        # All slots are filled, and one expert has more rows than a tile.
+        (21, 48, ExpertSizes(experts=3, chosen=2, hidden=16, renormed=False)),
+        # Most experts have no row; their number is no power of two.
+        (3, 32, ExpertSizes(experts=21, chosen=3, hidden=32, renormed=True)),
+        (64, 16, ExpertSizes(experts=20, chosen=4, hidden=16, renormed=True)),
+        (2, 16, ExpertSizes(experts=2, chosen=2, hidden=16, renormed=True)),
+    ],
+)
+@pytest.mark.parametrize("residual", [False, True])
+def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, residual: bool, device: str) -> None:
+    x, router, packed, norm = case(rows, width, sizes, device)
+    wanted = exact(x, router, packed, norm, sizes) + (x.float() if residual else 0.0)
+    got = sparse_step(x, router, *packed, sizes, norm, EPS, x if residual else None)
+    torch.testing.assert_close(got.float(), wanted, atol=8e-3, rtol=8e-3)
+    # The next launch finds the counters as this one did.
+    assert not counters(x.device).any()
+
+
+def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
+    sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
+    x, router, packed, norm = case(19, 32, sizes, device)
+    together = sparse_step(x, router, *packed, sizes, norm, EPS, x)
+    for rows in (slice(0, 1), slice(4, 7), slice(2, 19)):
+        assert torch.equal(sparse_step(x[rows], router, *packed, sizes, norm, EPS, x[rows]), together[rows])
+
+
+def test_a_row_of_nothing_leaves_the_others_alone(device: str) -> None:
+    sizes = ExpertSizes(experts=5, chosen=3, hidden=16, renormed=True)
+    x, router, packed, norm = case(4, 32, sizes, device)
+    wanted = sparse_step(x, router, *packed, sizes, norm, EPS)
+    x[2] = float("nan")
+    got = sparse_step(x, router, *packed, sizes, norm, EPS)
+    assert got[2].isnan().all()
+    assert torch.equal(got[[0, 1, 3]], wanted[[0, 1, 3]])
+
+
+def test_equal_logits_choose_the_first_experts(device: str) -> None:
+    sizes = ExpertSizes(experts=7, chosen=3, hidden=16, renormed=True)
+    x, router, packed, norm = case(2, 32, sizes, device)
+    router = torch.zeros_like(router)
+    few = PackedExperts(*(part[:3].contiguous() for part in packed))
+    alone = ExpertSizes(experts=3, chosen=3, hidden=16, renormed=True)
+    wanted = sparse_step(x, router[:3], *few, alone, norm, EPS)
+    torch.testing.assert_close(sparse_step(x, router, *packed, sizes, norm, EPS), wanted)
+
+
+def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> None:
+    for width, hidden in ((2048, 768), (1024, 384), (48, 80), (4096, 1536)):
+        made = {slots: blocks_of(slots, width, hidden) for slots in (1, 8, 16, 17, 128)}
+        assert {(one.depth, one.outer_depth) for one in made.values()} == {(made[1].depth, made[1].outer_depth)}
+        for one in made.values():
+            assert not hidden % one.inner
+            assert not width % one.outer
+            assert not width % one.depth
+            assert not hidden % one.outer_depth
+
+
+def test_what_it_can_not_compute_is_said() -> None:
+    sizes = ExpertSizes(experts=4, chosen=2, hidden=16, renormed=True)
+    x, _, packed, _ = case(2, 32, sizes, "cpu")
+    assert unfit(x, *packed) is None
+    assert "two-byte" in str(unfit(x.float(), *packed))
+    assert "at most 64 rows" in str(unfit(x.repeat(40, 1), *packed))
+    assert "multiples" in str(unfit(x, packed.gate_up[:, :10], packed.down[..., :5]))
+    with pytest.raises(ValueError, match="two-byte"):
+        sparse_step(x.float(), x, *packed, sizes, x[0], EPS)
