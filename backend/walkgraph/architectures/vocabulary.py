@@ -15,6 +15,10 @@ class Vocabulary(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
+    def prompt(self, text: str) -> list[int]:
+        """A text that is to be continued: with the tokens that the tokenizer puts around a text by itself."""
+        ...
+
     def decode(self, ids: Sequence[int]) -> str:
         """Special tokens give no text; invalid bytes give U+FFFD."""
         ...
@@ -26,6 +30,9 @@ class Bytes:
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
+
+    def prompt(self, text: str) -> list[int]:
+        return self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")

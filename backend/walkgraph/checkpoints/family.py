@@ -7,6 +7,7 @@ from typing import Any
 from walkgraph.checkpoints.contents import Contents
 from walkgraph.checkpoints.decoder import DecoderSizes
 from walkgraph.checkpoints.files import Shape, tokenizer_file
+from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.errors import InvalidInput
@@ -14,6 +15,7 @@ from walkgraph.errors import InvalidInput
 Shapes = dict[str, Shape]
 """Tensor -> its shape."""
 Document = dict[str, Any]
+_HEAD = "lm_head.weight"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Family:
     """Names in configs (`model_type`, `type`, `architectures`); for an unknown checkpoint the nearest one is
     suggested."""
     recognises: Callable[[Contents], bool]
+    general: bool = False
+    """Recognised only where no other family is, as some of those have checkpoints of the same kind."""
     parts: Callable[[Contents], list[Part]]
     """The tensors that the config requires. Raises InvalidInput or NotFound for a config that the network doesn't
     support."""
@@ -116,6 +120,36 @@ def projections(at: str, sizes: DecoderSizes, *, bias: bool, suffix: str = "") -
     for part, out in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
         yield from linear(f"{at}.self_attn.{part}{suffix}", out, sizes.width, bias=bias)
     yield from linear(f"{at}.self_attn.o_proj{suffix}", sizes.width, queries, bias=False)
+
+
+def language_model(llm: LanguageConfig) -> Part:
+    """A language model in the layout of Transformers. With tied embeddings a file may hold a head too, which repeats
+    the table."""
+    return Part("model", dict(_language_tensors(llm)), _headless if llm.tied else dict)
+
+
+def _language_tensors(llm: LanguageConfig) -> Iterator[tuple[str, Shape]]:
+    yield "model.embed_tokens.weight", (llm.vocab, llm.width)
+    for layer in range(llm.layers):
+        at, experts = f"model.layers.{layer}", llm.experts_of(layer)
+        yield from projections(at, llm, bias=False)
+        for part in ("q_norm", "k_norm") if llm.qk_norm else ():
+            yield from norm(f"{at}.self_attn.{part}", llm.head_dim, bias=False)
+        if experts is None:
+            yield from gated(f"{at}.mlp", llm.width, llm.hidden)
+        else:
+            yield from linear(f"{at}.mlp.gate", experts.experts, llm.width, bias=False)
+            for expert in range(experts.experts):
+                yield from gated(f"{at}.mlp.experts.{expert}", llm.width, experts.hidden)
+        for part in ("input_layernorm", "post_attention_layernorm"):
+            yield from norm(f"{at}.{part}", llm.width, bias=False)
+    yield from norm("model.norm", llm.width, bias=False)
+    if not llm.tied:
+        yield _HEAD, (llm.vocab, llm.width)
+
+
+def _headless(found: Shapes) -> Shapes:
+    return {name: shape for name, shape in found.items() if name != _HEAD}
 
 
 # ── beside the weights ──────────────────────────────────────────────────────────────────────────

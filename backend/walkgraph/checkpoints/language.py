@@ -99,7 +99,7 @@ def kind_of(config: Fields) -> str | None:
         return named if isinstance(named, str) and named in _KINDS else None
     listed: Any = config.values.get("architectures")
     among = cast(list[Any], listed) if isinstance(listed, list) else []
-    return next((_ARCHITECTURES[one] for one in among if isinstance(one, str) and one in _ARCHITECTURES), None)
+    return next((ARCHITECTURES[one] for one in among if isinstance(one, str) and one in ARCHITECTURES), None)
 
 
 def is_llama(config: Fields) -> bool:
@@ -155,7 +155,7 @@ _KINDS: Mapping[str, Callable[[Fields], dict[str, Any]]] = {
     "qwen3_moe": _qwen3_moe,
 }
 """`model_type` -> the fields in which its config differs from the common ones."""
-_ARCHITECTURES = {
+ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "mistral",
     "Qwen3ForCausalLM": "qwen3",

@@ -42,6 +42,10 @@ class Trained:
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def prompt(self, text: str) -> list[int]:
+        """A text that is to be continued: with the tokens that this tokenizer puts around a text by itself."""
+        return self._tokenizer.encode(text).ids
+
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 

@@ -95,3 +95,22 @@ def sampling_params(*, temperature: float, top_p: float, top_k: int = 0) -> dict
             "Sample from this many of the most likely tokens; 0 uses all.", default=top_k, min=0, max=100000
         ),
     }
+
+
+def penalty_params(*, repetition: float = 1.0) -> dict[str, Param]:
+    """Further parameters of components that sample tokens and count those of a run in a state."""
+    return {
+        "min_p": number(
+            "Exclude tokens less likely than this share of the most likely one; 0 excludes none.",
+            default=0.0,
+            min=0,
+            max=1,
+        ),
+        "repetition_penalty": number("Divides the logits of tokens seen before.", default=repetition, min=1, max=10),
+        "presence_penalty": number(
+            "Subtracted from the logits of tokens generated before.", default=0.0, min=-2, max=2
+        ),
+        "frequency_penalty": number(
+            "Subtracted from a token's logit once for each time it was generated before.", default=0.0, min=-2, max=2
+        ),
+    }

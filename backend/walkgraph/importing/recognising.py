@@ -83,7 +83,8 @@ def recognise(contents: Contents) -> Recognised:
     """Recognize a folder. Raises Refused for pickles, NotFound for a folder without weights or of no known family,
     InvalidInput for a config that the family's network doesn't support."""
     refuse_pickles(contents)
-    family = next((family for family in known().values() if family.recognises(contents)), None)
+    in_order = sorted(known().values(), key=lambda family: family.general)
+    family = next((family for family in in_order if family.recognises(contents)), None)
     if family is None:
         raise NotFound(_unknown(contents))
     if not contents.weights:

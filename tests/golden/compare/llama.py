@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 from tests.golden.compare.table import SAME, Case
+from tests.support.language import forwarded, stepped
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
-from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.checkpoints.fields import Fields, read_object
 from walkgraph.checkpoints.language import LanguageConfig
-from walkgraph.engine.kv.allocator import PAGE
-from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
 
 _PLAIN = {"rope_type": "default", "rope_theta": 1000.0}
 _PUBLISHED = {
@@ -61,8 +58,8 @@ def cases(_code: Path | None) -> Iterator[Case]:
             ids = torch.randint(0, CONFIG["vocab_size"], (2, LENGTH), generator=torch.Generator().manual_seed(seed))
             wanted = model(ids).logits
             ours = load_language_model(folder, LanguageConfig.published(Fields(read_object(folder / "config.json"))))
-            yield Case(f"{name}: logits of a prompt", _whole(ours, ids), wanted)
-            yield Case(f"{name}: logits of steps", _stepped(ours, ids), wanted)
+            yield Case(f"{name}: logits of a prompt", forwarded(ours, ids), wanted)
+            yield Case(f"{name}: logits of steps", stepped(ours, ids), wanted)
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "llama"
         yield from _spoken(_published({**CONFIG, "eos_token_id": None}, 99, folder), folder, CONFIG["vocab_size"])
@@ -79,28 +76,6 @@ def _published(config: Mapping[str, Any], seed: int, folder: Path) -> Any:
         parameter.data.normal_(1.0 if "norm" in name else 0.0, 0.3)
     model.save_pretrained(folder)
     return model
-
-
-def _whole(model: LanguageModel, ids: Tensor) -> Tensor:
-    attend = PackedAttend((ids.shape[1],), mask=causal_mask(ids.shape[1]))
-    positions = torch.arange(ids.shape[1]).repeat(len(ids))
-    return model(ids.flatten(), positions, attend).view(*ids.shape, -1)
-
-
-def _stepped(model: LanguageModel, ids: Tensor) -> Tensor:
-    """A token at a time into pages that aren't in their order."""
-    rows, pages = len(ids), -(-ids.shape[1] // PAGE)
-    shape = ((rows * pages + 1) * PAGE, model.config.kv_heads, model.config.head_dim)
-    k, v = ([torch.zeros(shape) for _ in range(model.config.layers)] for _ in "kv")
-    table = (torch.arange(rows * pages).flip(0) + 1).to(torch.int32).view(rows, pages)
-    none = torch.zeros(rows, dtype=torch.int32)
-    slot = PagedSlot(k, v, PagedRows(torch.arange(rows).int(), table, none, none.clone()))
-    logits: list[Tensor] = []
-    for at in range(ids.shape[1]):
-        logits.append(model.step(ids[:, at], slot).clone())
-        slot.rows.lengths.add_(1)
-        slot.rows.positions.add_(1)
-    return torch.stack(logits, 1)
 
 
 def _spoken(model: Any, folder: Path, vocab: int) -> Iterator[Case]:

@@ -83,8 +83,8 @@ def route_kernel(
     W: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr,
     DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """logits float32 `[M, ALL]`; groups int32 `[ALL, 4]`: expert, first pair, pairs; sorted_rows int32 and sorted_shares
-    float32 `[R * C]`; places int32 `[R, C]`. ALL: a power of two >= E."""
+    """logits float32 `[M, ALL]`; groups int32 `[ALL, 4]`: expert, first pair, number of pairs; sorted_rows int32 and
+    sorted_shares float32 `[R * C]`; places int32 `[R, C]`. ALL: a power of two >= E."""
     _begin(PDL)
     m, at = tl.arange(0, M)[:, None], tl.arange(0, DEPTH)[None, :]
     expert = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -10,7 +10,7 @@ from walkgraph.graph.declaring import (
     boolean,
     choice,
     kv_cache,
-    number,
+    penalty_params,
     sampling_params,
 )
 from walkgraph.models.orpheus.config import read_orpheus
@@ -53,22 +53,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         params={
             **sampling_params(temperature=0.6, top_p=0.8),
-            "min_p": number(
-                "Exclude tokens less likely than this share of the most likely one; 0 excludes none.",
-                default=0.0,
-                min=0,
-                max=1,
-            ),
-            "repetition_penalty": number("Divides the logits of tokens seen before.", default=1.3, min=1, max=10),
-            "presence_penalty": number(
-                "Subtracted from the logits of tokens generated before.", default=0.0, min=-2, max=2
-            ),
-            "frequency_penalty": number(
-                "Subtracted from a token's logit once for each time it was generated before.",
-                default=0.0,
-                min=-2,
-                max=2,
-            ),
+            **penalty_params(repetition=1.3),
         },
         states=(
             kv_cache("ids", "token"),

@@ -88,7 +88,7 @@ def read_orpheus(folder: Path) -> OrpheusConfig:
         if tokens.vocab > llm.vocab:
             raise InvalidInput(
                 f"it is a Llama of {llm.vocab} tokens, and Orpheus has at least {tokens.vocab}, which end in "
-                "audio codes: a Llama that only writes text can't be served yet"
+                "audio codes: serve a Llama that only writes text as a plain language model, of the family `llm`"
             )
         return OrpheusConfig(llm=llm, tokens=tokens)
     except (InvalidInput, ValueError) as error:

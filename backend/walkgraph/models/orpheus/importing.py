@@ -1,42 +1,38 @@
 """Orpheus: a Llama whose vocabulary ends in audio tokens, in the layout of Transformers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Beside, Family, Part, Shapes, gated, norm, projections, tokenizer_faults
+from walkgraph.checkpoints.family import Beside, Family, Part, language_model, tokenizer_faults
 from walkgraph.checkpoints.fields import Fields
-from walkgraph.checkpoints.files import Shape
-from walkgraph.checkpoints.language import LanguageConfig, is_llama
-from walkgraph.models.orpheus.config import read_orpheus
+from walkgraph.checkpoints.language import is_llama
+from walkgraph.checkpoints.tokenizer import added_tokens
+from walkgraph.errors import InvalidInput
+from walkgraph.models.orpheus.config import SpeechTokens, read_orpheus
 
-_HEAD = "lm_head.weight"
+_CODE = "<custom_token_"
+"""Begins the names of audio tokens in the published tokenizer."""
 
 
 def _recognises(contents: Contents) -> bool:
-    return is_llama(Fields(contents.config))
+    config = Fields(contents.config)
+    return is_llama(config) and (config.values.get("speech_tokens") is not None or _speaks(contents))
+
+
+def _speaks(contents: Contents) -> bool:
+    """True for a vocabulary that reaches the end of the audio tokens, unless the tokenizer names others there."""
+    vocab = contents.config.get("vocab_size")
+    if not isinstance(vocab, int) or vocab < SpeechTokens().vocab:
+        return False
+    try:
+        added = added_tokens(contents.folder)
+    except InvalidInput:
+        return True
+    return not added or any(name.startswith(_CODE) for name in added)
 
 
 def _parts(contents: Contents) -> list[Part]:
-    llm = read_orpheus(contents.folder).llm
-    return [Part("model", dict(_tensors(llm)), _named if llm.tied else dict)]
-
-
-def _tensors(llm: LanguageConfig) -> Iterator[tuple[str, Shape]]:
-    yield "model.embed_tokens.weight", (llm.vocab, llm.width)
-    for layer in range(llm.layers):
-        at = f"model.layers.{layer}"
-        yield from projections(at, llm, bias=False)
-        yield from gated(f"{at}.mlp", llm.width, llm.hidden)
-        for part in ("input_layernorm", "post_attention_layernorm"):
-            yield from norm(f"{at}.{part}", llm.width, bias=False)
-    yield from norm("model.norm", llm.width, bias=False)
-    if not llm.tied:
-        yield _HEAD, (llm.vocab, llm.width)
-
-
-def _named(found: Shapes) -> Shapes:
-    """Without the head of tied embeddings, which repeats the table."""
-    return {name: shape for name, shape in found.items() if name != _HEAD}
+    return [language_model(read_orpheus(contents.folder).llm)]
 
 
 def _notes(contents: Contents) -> Iterable[str]:
@@ -48,7 +44,7 @@ FAMILY = Family(
     title="Orpheus",
     graph="orpheus",
     weights="orpheus",
-    kinds=("llama", "LlamaForCausalLM", "orpheus"),
+    kinds=("orpheus",),
     recognises=_recognises,
     parts=_parts,
     notes=_notes,

@@ -1,0 +1,71 @@
+"""Plain language models: they continue a text."""
+
+from collections.abc import Mapping
+
+from walkgraph.graph.catalogue import Component, StateUse, port
+from walkgraph.graph.declaring import APPENDED, SAMPLED, Declarations, kv_cache, penalty_params, sampling_params
+from walkgraph.models.llm.config import read_llm
+from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers, token_numbers_of
+
+_component = Declarations("llm", weights="llm")
+
+COMPONENTS: tuple[Component, ...] = (
+    _component(
+        "llm.prompt",
+        "Turns a text into the tokens that the model continues, with those that its tokenizer puts around a text.",
+        category="Text",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("ids", "tokens: int[n]"),),
+        cost="launch",
+        host=True,
+    ),
+    _component(
+        "llm.backbone",
+        "Reads the prompt and generates one token per step.",
+        category="Model",
+        inputs=(
+            port("ids", "tokens: int[n]", optional=True, description="text, appended"),
+            APPENDED,
+        ),
+        outputs=(
+            SAMPLED,
+            port("stop", "flag: bool", description="the next token ends the text, or the appended one did"),
+        ),
+        params={**sampling_params(temperature=0.7, top_p=0.8, top_k=20), **penalty_params()},
+        states=(
+            kv_cache("ids", "token"),
+            StateUse(slot="seen", kind="tensor"),
+        ),
+        cost="memory",
+        resident=True,
+    ),
+)
+
+
+def _shape(numbers: int, cache: int, workspace: int = 0) -> Shape:
+    """`workspace`: of the largest batch, in MiB of numbers."""
+    sized = {"llm.backbone": workspace * MIB} if workspace else {}
+    return Shape(parts={"model": numbers}, caches={"llm.backbone": cache}, workspace=sized)
+
+
+SIZES: Mapping[str, FamilySizes] = {
+    "llm": FamilySizes(
+        holds=frozenset({TOKENIZER}),
+        parts={"model": Part(stem="model")},
+        components={"llm.backbone": ("model",)},
+        shapes={
+            "qwen3-0.6b": _shape(596_049_920, token_numbers(28, 8, 128), 150),
+            "qwen3-8b": _shape(8_190_735_360, token_numbers(36, 8, 128), 400),
+            "qwen3-32b": _shape(32_762_123_264, token_numbers(64, 8, 128), 700),
+            "qwen3-30b-a3b": _shape(30_532_122_624, token_numbers(48, 4, 128), 700),
+            "llama-3.2-3b": _shape(3_212_749_824, token_numbers(28, 8, 128), 250),
+            "llama-3.1-8b": _shape(8_030_261_248, token_numbers(32, 8, 128), 400),
+            "mistral-7b": _shape(7_248_023_552, token_numbers(32, 8, 128), 400),
+            "qwen3-tiny": _shape(54_448, token_numbers(2, 2, 16)),
+            "qwen3-moe-tiny": _shape(139_440, token_numbers(3, 2, 16)),
+            "llama-tiny": _shape(54_384, token_numbers(2, 2, 16)),
+            "mistral-tiny": _shape(63_984, token_numbers(2, 1, 16)),
+        },
+        caches_of=lambda folder: {"llm.backbone": token_numbers_of(read_llm(folder).llm)},
+    ),
+}
