@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
-from walkgraph.layers.kernels.experts import blocks_of, counters, sparse_step, unfit
+from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.kernels.experts import MOST_ROWS, Sizes, blocks_of, counters, sparse_step, unfit
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import PackedExperts, masked_experts
 
@@ -62,9 +63,12 @@ def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, res
 def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
     sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
     x, router, packed, norm = case(19, 32, sizes, device)
-    together = sparse_step(x, router, *packed, sizes, norm, EPS, x)
-    for rows in (slice(0, 1), slice(4, 7), slice(2, 19)):
-        assert torch.equal(sparse_step(x[rows], router, *packed, sizes, norm, EPS, x[rows]), together[rows])
+    with batch_invariant():
+        together = sparse_step(x, router, *packed, sizes, norm, EPS, x)
+        for rows in (slice(0, 1), slice(4, 7), slice(2, 19)):
+            assert torch.equal(sparse_step(x[rows], router, *packed, sizes, norm, EPS, x[rows]), together[rows])
+    same = Sizes(rows=1, width=2048, hidden=768, experts=128, chosen=8, alike=True)
+    assert (same.tile, same.blocks) == (MOST_ROWS, same._replace(rows=64).blocks)
 
 
 def test_a_row_of_nothing_leaves_the_others_alone(device: str) -> None:

@@ -8,7 +8,7 @@ and a captured graph serves any.
 
 `inner_kernel` multiplies the rows of a group with a tile of gate and up rows. `outer_kernel` multiplies with a tile of
 down rows and stores each pair's result; the last program of a tile sums every row's results in the order of their
-experts. Thus a row's numbers depend neither on the order of programs nor on the other rows.
+experts. Thus a row's numbers don't depend on the order of programs.
 
 Shape letters: R rows, M rows of a tile, E experts, C experts chosen for each row, W model width, F hidden width.
 """
@@ -16,7 +16,7 @@ Shape letters: R rows, M rows of a tile, E experts, C experts chosen for each ro
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 # pyright: reportOperatorIssue=false
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.workspaces import Workspaces
 
@@ -42,7 +43,7 @@ _COUNTERS = 4096
 
 
 class Blocks(NamedTuple):
-    """Sizes of the tiles of weights. Those of `depth` decide the order of sums, so they depend on the widths alone."""
+    """Sizes of the tiles of weights. The depths depend on the widths alone, as they decide the order of sums."""
 
     inner: int
     """Gate rows of a tile, and as many up rows."""
@@ -51,6 +52,37 @@ class Blocks(NamedTuple):
     depth: int
     """Columns of gate and up that are multiplied at once."""
     outer_depth: int
+
+
+class Sizes(NamedTuple):
+    """The sizes of a step."""
+
+    rows: int
+    width: int
+    hidden: int
+    experts: int
+    chosen: int
+    alike: bool = False
+    """The same tiles for any number of rows: with others, the tensor cores may sum in another order."""
+
+    @property
+    def groups(self) -> int:
+        """The most groups that the rows can make."""
+        return min(self.experts, self.rows * self.chosen)
+
+    @property
+    def every(self) -> int:
+        """A power of two of at least all experts."""
+        return max(16, triton.next_power_of_2(self.experts))
+
+    @property
+    def tile(self) -> int:
+        """Rows of the router's only tile."""
+        return MOST_ROWS if self.alike else max(16, triton.next_power_of_2(self.rows))
+
+    @property
+    def blocks(self) -> "Blocks":
+        return blocks_of(MOST_EXPERTS if self.alike else self.groups, self.width, self.hidden)
 
 
 def blocks_of(groups: int, width: int, hidden: int) -> Blocks:
@@ -265,30 +297,43 @@ def sparse_step(
     Raises ValueError for what is `unfit`."""
     if (why := unfit(x, gate_up, down)) is not None:
         raise ValueError(why)
-    (rows, width), (experts, _, hidden), pairs = x.shape, down.shape, x.shape[0] * sizes.chosen
-    x, every = x.contiguous(), max(16, triton.next_power_of_2(experts))
+    made = Sizes(*x.shape, down.shape[2], down.shape[0], sizes.chosen, is_batch_invariant())
+    x, pairs = x.contiguous(), made.rows * made.chosen
     residual = None if residual is None else residual.contiguous()
-    tile = max(16, triton.next_power_of_2(rows))
     whole = {"dtype": torch.int32, "device": x.device}
     exact = {"dtype": torch.float32, "device": x.device}
-    groups, sorted_rows, places = (torch.empty(n, **whole) for n in (4 * every, pairs, pairs))
-    logits, shares, partials = (torch.empty(n, **exact) for n in (tile * every, pairs, pairs * width))
-    inner, out = x.new_empty(pairs, hidden), torch.empty_like(x)
-    made, most = counters(x.device), min(experts, pairs)
-    blocks, pdl = blocks_of(most, width, hidden), can_overlap(x.device)
-    route_kernel[(triton.cdiv(experts, ROUTED),)](
-        x, norm, router, logits, made, groups, sorted_rows, shares, places, rows, eps,
-        W=width, E=experts, ALL=every, M=tile, CHOSEN=sizes.chosen, BLOCK=ROUTED, DEPTH=blocks.depth, STAGES=3,
-        RENORMED=sizes.renormed, PDL=pdl, num_warps=8, launch_pdl=pdl,
-    )  # fmt: skip
-    inner_kernel[(most * (hidden // blocks.inner),)](
-        x, norm, gate_up, groups, sorted_rows, inner, eps,
-        W=width, F=hidden, M=TILE, BLOCK=blocks.inner, DEPTH=blocks.depth, STAGES=4, PDL=pdl,
-        num_warps=4, launch_pdl=pdl,
-    )  # fmt: skip
-    outer_kernel[(most * (width // blocks.outer),)](
-        inner, down, groups, shares, places, residual, partials, made[1:], out, rows,
-        W=width, F=hidden, M=TILE, CHOSEN=sizes.chosen, BLOCK=blocks.outer, DEPTH=blocks.outer_depth, STAGES=4,
-        RESIDUAL=residual is not None, PDL=pdl, num_warps=4, launch_pdl=pdl,
-    )  # fmt: skip
+    groups, sorted_rows, places = (torch.empty(n, **whole) for n in (4 * made.every, pairs, pairs))
+    logits, shares, partials = (torch.empty(n, **exact) for n in (made.tile * made.every, pairs, pairs * made.width))
+    inner, out, zeros = x.new_empty(pairs, made.hidden), torch.empty_like(x), counters(x.device)
+    launches = constants(made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap(x.device))
+    (_, routed), (_, first), (_, second) = launches
+    route_kernel[(triton.cdiv(made.experts, ROUTED),)](
+        x, norm, router, logits, zeros, groups, sorted_rows, shares, places, made.rows, eps, **routed
+    )
+    inner_kernel[(made.groups * (made.hidden // first["BLOCK"]),)](
+        x, norm, gate_up, groups, sorted_rows, inner, eps, **first
+    )
+    outer_kernel[(made.groups * (made.width // second["BLOCK"]),)](
+        inner, down, groups, shares, places, residual, partials, zeros[1:], out, made.rows, **second
+    )
     return out
+
+
+def constants(sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool) -> list[tuple[Any, dict[str, Any]]]:
+    """The kernels in their order, with their compile-time arguments and options."""
+    blocks, widths = sizes.blocks, {"W": sizes.width, "F": sizes.hidden}
+    common: dict[str, Any] = {"PDL": pdl, "launch_pdl": pdl}
+    routed = {
+        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "M": sizes.tile, "CHOSEN": sizes.chosen,
+        "BLOCK": ROUTED, "DEPTH": blocks.depth, "STAGES": 3, "RENORMED": renormed, "num_warps": 8, **common,
+    }  # fmt: skip
+    first = {"M": TILE, "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": 4, "num_warps": 4}
+    second = {
+        "M": TILE, "CHOSEN": sizes.chosen, "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth, "STAGES": 4,
+        "RESIDUAL": residual, "num_warps": 4,
+    }  # fmt: skip
+    return [
+        (route_kernel, routed),
+        (inner_kernel, {**widths, **first, **common}),
+        (outer_kernel, {**widths, **second, **common}),
+    ]

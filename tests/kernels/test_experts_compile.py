@@ -1,0 +1,50 @@
+"""The kernels of a mixture of experts compile for Hopper and fit its shared memory, where the interpreter sees neither
+types nor memory.
+
+In a process of its own: in this one, kernels are interpreted.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import triton
+from triton.backends.compiler import GPUTarget
+from walkgraph.layers.kernels import experts
+
+TYPES = dict.fromkeys("logits sorted_shares partials".split(), "*fp32")
+TYPES |= dict.fromkeys("groups sorted_rows places counter counters".split(), "*i32")
+TYPES |= {"eps": "fp32", "rows": "i32"}
+OPTIONS = ("num_warps", "num_stages", "launch_pdl")
+
+
+def compiled(kernel, constants):
+    given = {name: constants.pop(name) for name in OPTIONS if name in constants}
+    names = kernel.arg_names
+    signature = {name: "constexpr" if name in constants else TYPES.get(name, "*bf16") for name in names}
+    apart = {"counter", "counters"}
+    even = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names)
+            if signature[name][0] == "*" and name not in apart}
+    source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=even)
+    found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=given)
+    assert "mma" in found.asm["ptx"]
+    assert ("griddepcontrol.wait" in found.asm["ptx"]) == given["launch_pdl"]
+    assert found.metadata.shared <= 227 << 10, found.metadata.shared
+    print(kernel.__name__)
+
+
+for rows in (1, 64):
+    sizes = experts.Sizes(rows=rows, width=2048, hidden=768, experts=128, chosen=8)
+    for kernel, constants in experts.constants(sizes, renormed=True, residual=True, pdl=True):
+        compiled(kernel, constants)
+"""
+
+
+def test_they_compile_for_hopper() -> None:
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["route_kernel", "inner_kernel", "outer_kernel"] * 2

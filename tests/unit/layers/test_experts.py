@@ -1,0 +1,113 @@
+"""A mixture of experts: its router, its order of rows, and its forms against each other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from walkgraph.architectures.drawn import drawn
+from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.moe.routing import by_expert, route
+from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, each_expert, grouped_experts, masked_experts
+from walkgraph.layers.norm.rms_norm import RMSNorm
+
+torch.set_num_threads(1)
+WIDTH = 32
+SIZES = ExpertSizes(experts=6, chosen=2, hidden=48, renormed=True)
+
+
+def made(sizes: ExpertSizes = SIZES, *, packed: bool = True) -> SparseMLP:
+    mlp = drawn(lambda: SparseMLP(WIDTH, sizes), 0, device=torch.device("cpu"), dtype=torch.float32)
+    if packed:
+        mlp.pack()
+    return mlp
+
+
+def rows(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def naive(mlp: SparseMLP, x: Tensor) -> Tensor:
+    """Row by row, as a definition has it."""
+    out = []
+    for row in x:
+        shares = (mlp.gate.weight @ row).softmax(0)
+        best = shares.sort(descending=True).indices[: mlp.sizes.chosen].tolist()
+        whole = shares[best].sum() if mlp.sizes.renormed else 1.0
+        out.append(sum(shares[e] / whole * mlp.experts[e](row) for e in best))
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, ExpertSizes(experts=5, chosen=3, hidden=16, renormed=False)])
+@torch.inference_mode()
+def test_every_form_is_the_definition(sizes: ExpertSizes) -> None:
+    mlp, x = made(sizes), rows(17)
+    assert mlp.packed is not None
+    wanted, routing = naive(mlp, x), mlp.routed(x)
+    for got in (
+        made(sizes, packed=False)(x),
+        mlp(x),
+        each_expert(x, routing, list(mlp.experts)),  # type: ignore[arg-type]
+        grouped_experts(x, routing, mlp.packed),
+        masked_experts(x, routing, mlp.packed),
+    ):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_a_step_norms_first_and_adds_the_residual() -> None:
+    mlp, x, norm = made(), rows(5), RMSNorm(WIDTH, 1e-6)
+    norm.weight.data = 1 + rows(1, seed=2)[0] / 4
+    torch.testing.assert_close(mlp.step(x, norm, None), mlp(norm(x)))
+    torch.testing.assert_close(mlp.step(x, norm, x), mlp(norm(x)) + x)
+    with pytest.raises(RuntimeError, match="pack"):
+        made(packed=False).step(x, norm, None)
+
+
+@torch.inference_mode()
+def test_a_row_steps_alike_among_any_others() -> None:
+    mlp, x, norm = made(), rows(9), RMSNorm(WIDTH, 1e-6)
+    with batch_invariant():
+        together = mlp.step(x, norm, x)
+        for part in (slice(0, 1), slice(3, 8)):
+            assert torch.equal(mlp.step(x[part], norm, x[part]), together[part])
+
+
+def test_weights_keep_their_names_and_are_held_once() -> None:
+    plain, mlp = made(packed=False), made()
+    assert mlp.state_dict().keys() == plain.state_dict().keys()
+    assert {"gate.weight", "experts.5.down_proj.weight"} < mlp.state_dict().keys()
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(mlp.state_dict()[name], tensor)
+    assert isinstance(mlp.packed, PackedExperts)
+    expert = mlp.experts[3]
+    for part, whole in ((expert.up_proj, mlp.packed.gate_up[3, 48:]), (expert.down_proj, mlp.packed.down[3])):  # type: ignore[union-attr]
+        assert part.weight.data_ptr() == whole.data_ptr()
+    assert mlp.to(torch.float64).packed.down.dtype == torch.float64  # type: ignore[union-attr]
+
+
+def test_pairs_are_in_the_order_of_their_experts() -> None:
+    x, router = rows(7), rows(5, seed=3)
+    routing = route(x, router, 3, renormed=True)
+    torch.testing.assert_close(routing.shares.sum(1), torch.ones(7))
+    order = by_expert(routing, 5)
+    start = 0
+    for expert, end in enumerate(order.ends.tolist()):
+        mine = order.rows[start:end].tolist()
+        assert mine == [row for row in range(7) if expert in routing.experts[row].tolist()]
+        start = end
+    assert start == 21
+    for row in range(7):
+        assert order.rows[order.places[row]].tolist() == [row] * 3
+        assert order.shares[order.places[row]].tolist() == routing.shares[row].tolist()
+
+
+def test_the_router_computes_in_float32() -> None:
+    x, router = rows(4).bfloat16(), rows(6, seed=1).bfloat16()
+    routing = route(x, router, 6, renormed=False)
+    assert routing.shares.dtype == torch.float32
+    wanted = F.linear(x.float(), router.float()).softmax(-1)
+    torch.testing.assert_close(routing.shares, wanted.gather(1, routing.experts), rtol=1e-6, atol=1e-7)
