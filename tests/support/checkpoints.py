@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tests.golden import pi05_tiny
+from tests.golden import llm_tiny, pi05_tiny
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.checkpoints.contents import read
@@ -70,6 +70,12 @@ def orpheus(folder: Path) -> Path:
     save_file(
         {name: torch.zeros(tensor.shape) for name, tensor in model.state_dict().items()}, folder / "model.safetensors"
     )
+    return folder
+
+
+def language_model(kind: str, root: Path) -> Path:
+    folder = llm_tiny.write_folder(root, llm_tiny.CONFIGS[kind])
+    tokenizer(folder)
     return folder
 
 

@@ -79,7 +79,7 @@ class LanguageConfig(DecoderSizes):
         if kind is None or kind not in kinds:
             raise InvalidInput(f"it names neither `model_type` {_listed(kinds)} nor `architectures` of such a model")
         config.word("hidden_act", ("silu",), "silu")
-        rope = rope_of(config)
+        own, rope = _KINDS[kind](config), rope_of(config)
         return cls(
             **{
                 **sizes_of(config),
@@ -87,7 +87,7 @@ class LanguageConfig(DecoderSizes):
                 "norm_eps": config.number("rms_norm_eps", limits.EPS),
                 "scaling": _scaling(rope),
                 "tied": config.flag("tie_word_embeddings"),
-                **_KINDS[kind](config),
+                **own,
             }
         )
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.golden import bagel_tiny, pi05_tiny, vjepa2_tiny
+from tests.golden import bagel_tiny, llm_tiny, pi05_tiny, vjepa2_tiny
 from walkgraph.checkpoints.contents import Contents
 from walkgraph.errors import InvalidInput
 from walkgraph.importing.making import checked, drawn_up
 from walkgraph.importing.recognising import known
 from walkgraph.models.bagel.config import bagel_json, read_bagel
 from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.llm.config import read_llm
 from walkgraph.models.orpheus.config import read_orpheus
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.pi05.config import pi05_json, read_pi05
@@ -82,7 +83,16 @@ LEROBOT: Document = {
     "image_resolution": [224, 224],
 }
 VOCODER: Document = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(SNAC["snac-tiny"]).items()}
+SLIDING: Document = {
+    "sliding_window": None,
+    "rope_parameters": None,
+    "rope_scaling": {"rope_type": "default", "rope_theta": 1e4},
+}
+LANGUAGE: dict[str, Document] = {kind: {**config, **SLIDING} for kind, config in llm_tiny.CONFIGS.items()}
+LANGUAGE["llama"]["rope_scaling"] = LLAMA["rope_scaling"]
+LANGUAGE["qwen3"]["layer_types"] = LANGUAGE["qwen3_moe"]["layer_types"] = ["full_attention"]
 FORMS: dict[str, tuple[str, Document]] = {
+    **{kind: ("llm", {**config, "bos_token_id": None}) for kind, config in LANGUAGE.items()},
     "orpheus": ("orpheus", LLAMA),
     "bagel": ("bagel", PUBLISHED_BAGEL),
     "own bagel": ("bagel", json.loads(bagel_json(BAGEL["bagel-tiny"]))),
@@ -93,6 +103,7 @@ FORMS: dict[str, tuple[str, Document]] = {
 }
 """Name -> family and a config with every key that is read."""
 READERS = {
+    "llm": read_llm,
     "orpheus": read_orpheus,
     "bagel": read_bagel,
     "pi05": read_pi05,

@@ -35,6 +35,7 @@ TOO_LARGE = {
         "bagel": "weights `bagel`",
         "vjepa2_ac": "caches of `samples`",
         "qwen3_omni": "weights `omni`",
+        "llm": "weights `llm`",
         "orpheus": "weights `orpheus`",
         "pi05": "weights `pi05`",
     },

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.golden import bagel_tiny, pi05_tiny, vjepa2_tiny
+from tests.golden import bagel_tiny, llm_tiny, pi05_tiny, vjepa2_tiny
 from tests.support.checkpoints import (
     LAPTOP,
     QUANTILES,
     imported,
+    language_model,
     llama_json,
     orpheus,
     pi05,
@@ -40,6 +42,7 @@ from walkgraph.importing.recognising import Recognised, known, recognise
 from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
 from walkgraph.models.bagel.model import Bagel
 from walkgraph.models.bagel.presets import BAGEL
+from walkgraph.models.llm.config import read_llm
 from walkgraph.models.orpheus.config import ORPHEUS_3B, OrpheusConfig
 from walkgraph.models.orpheus.presets import ORPHEUS
 from walkgraph.models.pi05.config import PI05_BASE, pi05_json
@@ -53,6 +56,7 @@ from walkgraph.placement.hardware import with_gpus
 CHECKPOINTS: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "bagel": ("bagel", bagel_tiny.write_folder),
     "orpheus": ("orpheus", lambda root: orpheus(root / "orpheus-tiny")),
+    **{kind: ("llm", partial(language_model, kind)) for kind in llm_tiny.CONFIGS},
     "openpi": ("pi05", lambda root: pi05(root / "pi05-openpi", "openpi")),
     "lerobot": ("pi05", lambda root: pi05(root / "pi05-lerobot", "lerobot")),
     "vjepa2": ("vjepa2", vjepa2_tiny.write_folder),
@@ -82,6 +86,29 @@ def test_bagels_tensors_are_those_of_its_network(tmp_path: Path, config: Any) ->
 def test_orpheus_tensors_are_those_of_its_network(tmp_path: Path, config: OrpheusConfig) -> None:
     found = of_config("orpheus", written(tmp_path)(llama_json(config)))
     assert found == {"model": shapes(lambda: LanguageModel(config.llm))}
+
+
+@pytest.mark.parametrize("kind", llm_tiny.CONFIGS)
+def test_a_language_models_tensors_are_those_of_its_network(tmp_path: Path, kind: str) -> None:
+    found = of_config("llm", written(tmp_path)(dict(llm_tiny.CONFIGS[kind])))
+    assert found == {"model": shapes(lambda: LanguageModel(read_llm(tmp_path).llm))}
+
+
+def test_a_llama_is_orpheus_where_its_vocabulary_ends_in_audio_tokens(tmp_path: Path) -> None:
+    def family(number: int, **changed: Any) -> str:
+        folder = written(tmp_path / str(number))(llama_json(ORPHEUS_3B) | {"speech_tokens": None} | changed)
+        if "added" in changed:
+            tokens = [{"id": 5, "content": changed["added"]}]
+            (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}))
+        save_file({"x": torch.zeros(1)}, folder / "model.safetensors")
+        return recognise(read(folder)).family.name
+
+    assert family(0) == "orpheus"
+    assert family(1, added="<custom_token_7>") == "orpheus"
+    assert family(2, added="<|im_end|>", vocab_size=256000) == "llm"
+    assert family(3, vocab_size=128256) == "llm"
+    assert family(4, vocab_size=156937) == "llm"
+    assert family(5, vocab_size=156938, architectures=["LlamaForCausalLM"], model_type=None) == "orpheus"
 
 
 @pytest.mark.parametrize("config", [PI05["pi05-tiny"], PI05_BASE], ids=["tiny", "base"])
@@ -136,7 +163,7 @@ def test_every_tensor_that_is_gone_odd_or_unknown_is_named(checkpoint: tuple[str
     save_file({**state, odd: torch.zeros(77), "surplus": torch.zeros(1)}, path)
     told = " ".join(recognise(read(copy)).problems())
     bare = {name: name.removeprefix("model.").removeprefix("module.").removeprefix("backbone.") for name in (gone, odd)}
-    bare = bare if family != "orpheus" else {gone: gone, odd: odd}
+    bare = bare if family not in ("orpheus", "llm") else {gone: gone, odd: odd}
     assert f"lacks `{bare[gone]}`" in told
     assert f"`{bare[odd]}` is 77, not " in told
     assert "doesn't read: `surplus`" in told
@@ -270,11 +297,19 @@ def test_the_command_that_converts_pickles_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"model_type": "llama4"}, "the nearest is Orpheus"),
+        ({"model_type": "llama4"}, "the nearest is Language model"),
+        ({"model_type": "qwen3_next"}, "the nearest is Language model"),
         ({"architectures": ["VJEPA2ForVideoClassification"]}, "the nearest is V-JEPA 2-AC"),
         ({"model_type": "whisper"}, "not of a family that can be imported (its config says `whisper`)"),
         ({}, "it has no `config.json`"),
-        (llama_json(ORPHEUS_3B) | {"vocab_size": 128256, "speech_tokens": None}, "a Llama that only writes"),
+        (llama_json(ORPHEUS_3B) | {"vocab_size": 128256, "speech_tokens": {"bos": 3}}, "a Llama that only writes"),
+        (llm_tiny.CONFIGS["mistral"] | {"sliding_window": 4096}, "a sliding window"),
+        (llm_tiny.CONFIGS["qwen3"] | {"layer_types": ["full_attention", "sliding_attention"]}, "a sliding window"),
+        (llm_tiny.CONFIGS["qwen3"] | {"attention_bias": True}, "biases"),
+        (llm_tiny.CONFIGS["qwen3"] | {"rope_scaling": {"rope_type": "yarn"}}, '"yarn"'),
+        (llm_tiny.CONFIGS["qwen3_moe"] | {"num_experts_per_tok": 9}, "can't choose 9 of 8 experts"),
+        (llm_tiny.CONFIGS["qwen3_moe"] | {"num_experts": 4096, "num_hidden_layers": 64}, "at most 65536"),
+        (llm_tiny.CONFIGS["llama"] | {"eos_token_id": 160}, "`eos_token_id` is 160"),
         (llama_json(ORPHEUS_3B) | {"vocab_size": "many"}, '`vocab_size` is "many"'),
         ({"model_type": "llama", "attention_bias": True}, "biases"),
         ({"type": "pi05", "pi05": False}, "it is pi0, not pi0.5"),
