@@ -33,6 +33,7 @@ NOT_RUN = {
     ("extending/component.md", "walkgraph deploy"): "needs the plug-in in the service; likewise",
     ("extending/parity.md", "PYTHONPATH"): "needs a published checkout; tests/golden/test_compare.py runs the command",
     ("importing.md", "walkgraph import"): "needs a checkpoint; tests/unit/importing reads small ones",
+    ("language.md", "walkgraph import"): "needs a checkpoint; likewise",
     ("operations/install.md", "pip install"): "needs a package index",
     ("operations/containers.md", "printf"): "needs Docker; tests/contracts/test_compose.py reads the file",
     ("operations/upkeep.md", "walkgraph deploy shapes"): "other blocks use that deployment; test_service_switch.py",
