@@ -1,17 +1,20 @@
 """Measures decoding by the engine alone, in this process: milliseconds per step, next to the time to read the bytes.
 
-    python benchmarks/engine_step.py [--graph bagel] [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400]
-        [--context 6000 --batch 1 16] [--budget 140] [--profile 1:128 64:128] [--invariant] [--baseline 1 16]
-        [--compile] [--out FILE] [--check]
+    python benchmarks/engine_step.py [--model bagel] [--cases 1:128 16:128 16:2000] [--plain-cases 1:128] [--tokens 400]
+        [--context 6000 --batch 1 16] [--prefill 16:2000] [--budget 140] [--profile 1:128 64:128] [--invariant]
+        [--baseline 1 16] [--compile] [--out FILE] [--check]
 
-A case is BATCH:PROMPT; `--context` and `--batch` set cases with one prompt length. All runs of a case are prefilled by
-ordinary calls with token ids alone, and then decode together, sampled with temperature 0.6, top-p 0.8 and, for Orpheus,
-repetition penalty 1.3 (`plain`: without the penalty). `ms` is the time between the results of consecutive steps on the
-host's clock, from the second step of all runs; `mean` is the time of the whole decode divided by its steps. `host` is
-the share of that time in which this process's thread was awake: launching, reading and delivering. `--profile` traces a
-case again and prints the GPU time of a step by kernel. `--invariant` repeats every case with an engine whose results
-don't depend on the batch; `cost` is the factor by which its steps are slower. `--baseline` decodes Orpheus with
-`transformers` at these batches. `--check` runs the tiny model for a moment.
+The models are Orpheus, BAGEL and plain language models of the graph `llm`: `qwen3-8b`, and `qwen3-30b-a3b`, whose
+layers have experts. A case is BATCH:PROMPT; `--context` and `--batch` set cases with one prompt length. All runs of a
+case are prefilled by ordinary calls with token ids alone, and then decode together, sampled with temperature 0.6,
+top-p 0.8 and, for Orpheus, repetition penalty 1.3 (`plain`: without the penalty). `ms` is the time between the results
+of consecutive steps on the host's clock, from the second step of all runs; `mean` is the time of the whole decode
+divided by its steps. `host` is the share of that time in which this process's thread was awake: launching, reading and
+delivering. `--profile` traces a case again and prints the GPU time of a step by kernel. `--prefill` reads the prompts
+of these cases alone, several times: `TFLOP/s` counts the products and the attention that these tokens need.
+`--invariant` repeats every case with an engine whose results don't depend on the batch; `cost` is the factor by which
+its steps are slower. `--baseline` decodes Orpheus with `transformers` at these batches. `--check` runs the tiny model
+for a moment.
 """
 
 import argparse
@@ -35,6 +38,7 @@ from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.ids import Rank
 from walkgraph.models.bagel.presets import bagel_config
+from walkgraph.models.llm.presets import llm_config
 from walkgraph.models.orpheus.presets import orpheus_config
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.core import Core
@@ -78,7 +82,17 @@ def bagel(config: str) -> Model:
     return Model("bagel", config, bagel_config(config).llm, {"bagel": f"random:{config}:0"}, "tokens", params, {}, 1)
 
 
-GRAPHS = {"orpheus": (orpheus, "orpheus-3b", "orpheus-tiny"), "bagel": (bagel, "bagel-7b-mot", "bagel-tiny")}
+def llm(config: str) -> Model:
+    params = SAMPLED | PLAINLY
+    return Model("llm", config, llm_config(config).llm, {"llm": f"random:{config}:0"}, "tokens", params, {}, 1)
+
+
+MODELS = {
+    "orpheus": (orpheus, "orpheus-3b", "orpheus-tiny"),
+    "bagel": (bagel, "bagel-7b-mot", "bagel-tiny"),
+    "qwen3-8b": (llm, "qwen3-8b", "qwen3-tiny"),
+    "qwen3-30b-a3b": (llm, "qwen3-30b-a3b", "qwen3-moe-tiny"),
+}
 """Full and tiny."""
 
 
@@ -94,29 +108,34 @@ class Case(NamedTuple):
 
 def main() -> None:
     given = options()
-    make, full, tiny = GRAPHS[given.graph]
+    make, full, tiny = MODELS[given.model]
     model, tokens, cases, batches = make(tiny if given.check else full), given.tokens, list(cases_of(given)), []
-    if given.graph == "orpheus":
+    if given.model == "orpheus":
         batches = [1] if given.check else given.baseline
     if given.check:
         tokens, cases = 24, [Case(1, 8), Case(3, 20), *([Case(2, 8, penalty=False)] if model.plain else [])]
     device, budget = device_name(), Budget(given.budget)
-    here = Decoder(model, device, cases, tokens, threads=1 if given.check else None)
+    prompts = [Case(*map(int, one.split(":"))) for one in given.prefill]
+    here = Decoder(model, device, [*cases, *prompts], tokens, threads=1 if given.check else None)
     show("start, s", [here.start])
     rows: list[Row] = []
     for case in cases:
         if budget.allows(case.name):
-            rows.append(here.measure(case, tokens) | roofline(step_bytes(model.llm, device, case, tokens)))
+            floor = roofline(step_bytes(model.llm, device, case, tokens))
+            rows.append(here.measure(case, tokens) | floor | distinct(model.llm, case.batch))
     show(f"{model.config} on {device}: a step, ms", rows)
+    prefills = [here.prefill(Case(*map(int, one.split(":")))) for one in given.prefill if budget.allows(one)]
+    if prefills:
+        show("prompts alone", prefills)
     profiles = {one: here.profile(Case(*map(int, one.split(":")))) for one in given.profile if budget.allows(one)}
     for one, kernels in profiles.items():
         show(f"the GPU's time of a step at {one}, us", kernels)
     here.close()
-    report = {"config": model.config, "start": here.start, "steps": rows, "profiles": profiles}
+    report = {"config": model.config, "start": here.start, "steps": rows, "prefills": prefills, "profiles": profiles}
     if given.invariant:
         report["invariant"] = invariant(model, device, cases, tokens, rows, budget, threads=1 if given.check else None)
         show("where runs' numbers don't depend on their batch: a step, ms", report["invariant"])
-    if isinstance(model.llm, LanguageConfig):
+    if isinstance(model.llm, LanguageConfig) and model.graph == "orpheus":
         report["baseline"] = baselines(model.llm, device, batches, budget, compiled=given.compile)
         show("transformers", report["baseline"])
     write(None if given.check else given.out, device, report | {"left out": budget.left_out})
@@ -124,11 +143,12 @@ def main() -> None:
 
 def options() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--graph", choices=GRAPHS, default="orpheus")
+    arguments.add_argument("--model", "--graph", choices=MODELS, default="orpheus")
     arguments.add_argument("--cases", nargs="*", default=CASES)
     arguments.add_argument("--plain-cases", nargs="*", default=PLAIN, help="plain cases of Orpheus")
     arguments.add_argument("--context", type=int, help="tokens per prompt, instead of `--cases`")
     arguments.add_argument("--batch", type=int, nargs="+", default=[1, 16])
+    arguments.add_argument("--prefill", nargs="*", default=[], help="cases whose prompts are read alone, repeatedly")
     arguments.add_argument("--tokens", type=int, default=400)
     arguments.add_argument("--budget", type=float, default=140.0, help="seconds; later cases are skipped")
     arguments.add_argument("--profile", nargs="*", default=[])
@@ -138,7 +158,7 @@ def options() -> argparse.Namespace:
     arguments.add_argument("--out", type=Path, default=None, help="default: the results file of Orpheus's cases")
     arguments.add_argument("--check", action="store_true", help="run the tiny model and write nothing")
     given = arguments.parse_args()
-    if given.out is None and given.graph == "orpheus" and given.context is None:
+    if given.out is None and given.model == "orpheus" and given.context is None:
         given.out = RESULTS
     return given
 
@@ -149,7 +169,7 @@ def cases_of(given: argparse.Namespace) -> Iterator[Case]:
         return
     for text in given.cases:
         yield Case(*map(int, text.split(":")))
-    for text in given.plain_cases if given.graph == "orpheus" else ():
+    for text in given.plain_cases if given.model == "orpheus" else ():
         yield Case(*map(int, text.split(":")), penalty=False)
 
 
@@ -170,13 +190,40 @@ def invariant(
 
 def step_bytes(config: DecoderSizes, device: str, case: Case, tokens: int) -> float:
     """The bytes that a step must read halfway through the decode: every weight once (only one row of the embeddings if
-    the head is a separate matrix), and the keys and values of every run."""
-    heads = config.heads + 2 * config.kv_heads
-    layer = config.width * config.head_dim * (heads + config.heads) + 3 * config.width * config.hidden
-    weights = config.layers * layer + config.vocab * config.width
+    the head is a separate matrix, and the experts that are chosen if all are equally likely), and the keys and values
+    of every run."""
+    weights = config.vocab * config.width + layer_weights(config, case.batch)
     item = 2 if device.startswith("cuda") else 4
     token = 2 * config.layers * config.kv_heads * config.head_dim
     return item * (weights + case.batch * (case.prompt + tokens / 2) * token)
+
+
+def prompt_flops(config: DecoderSizes, case: Case) -> float:
+    """Multiplications and additions for reading the prompts: the products of every token, attention up to itself, and
+    the logits of the last one."""
+    each = 2 * layer_weights(config, 1) + 2 * config.layers * config.heads * config.head_dim * case.prompt
+    return case.batch * (case.prompt * each + 2 * config.vocab * config.width)
+
+
+def layer_weights(config: DecoderSizes, batch: int) -> float:
+    """Numbers of all layers' weights that a step with this batch reads."""
+    heads = config.heads + 2 * config.kv_heads
+    attention = config.width * config.head_dim * (heads + config.heads)
+    moe = config.moe if isinstance(config, LanguageConfig) else None
+    total = 0.0
+    for layer in range(config.layers):
+        if moe is None or not moe.has(layer):
+            total += attention + 3 * config.width * config.hidden
+        else:
+            used = moe.experts * (1 - (1 - moe.chosen / moe.experts) ** batch)
+            total += attention + config.width * (moe.experts + 3 * used * moe.hidden)
+    return total
+
+
+def distinct(config: DecoderSizes, batch: int) -> Row:
+    """The experts of a layer that a step reads if all are equally likely; nothing for a model without experts."""
+    moe = config.moe if isinstance(config, LanguageConfig) else None
+    return {} if moe is None else {"experts": moe.experts * (1 - (1 - moe.chosen / moe.experts) ** batch)}
 
 
 # ── ours ──
@@ -231,6 +278,19 @@ class Decoder:
         row |= {"mean ms": 1e3 * mean, "host": busy / (at[-1] - at[0]), "tokens/s": case.batch / mean}
         row |= {"prefill ms": 1e3 * prefill, "step calls": len(at) / steps}
         return row | ({"ended early": early} if early else {})
+
+    def prefill(self, case: Case, rounds: int = 5) -> Row:
+        """The prompts of a case, read together."""
+        took: list[float] = []
+        for _ in range(rounds + 1):
+            began = time.perf_counter()
+            firsts = self._prefilled(case)
+            took.append(time.perf_counter() - began)
+            for name, _ in firsts:
+                self.engine.drop(name)
+        row: Row = {"batch": case.batch, "prompt": case.prompt}
+        row |= {f"{key} ms": value for key, value in spread(took[1:], 1e3).items()}
+        return row | {"TFLOP/s": prompt_flops(self._model.llm, case) / sorted(took[1:])[rounds // 2] / 1e12}
 
     def profile(self, case: Case, tokens: int = 40) -> list[Row]:
         """Kernels by their time in a step, and all of them together."""
