@@ -80,16 +80,14 @@ class LanguageConfig(DecoderSizes):
             raise InvalidInput(f"it names neither `model_type` {_listed(kinds)} nor `architectures` of such a model")
         config.word("hidden_act", ("silu",), "silu")
         own, rope = _KINDS[kind](config), rope_of(config)
-        return cls(
-            **{
-                **sizes_of(config),
-                "rope_theta": rope_base(config, rope),
-                "norm_eps": config.number("rms_norm_eps", limits.EPS),
-                "scaling": _scaling(rope),
-                "tied": config.flag("tie_word_embeddings"),
-                **own,
-            }
-        )
+        found: dict[str, Any] = {
+            **sizes_of(config),
+            "rope_theta": rope_base(config, rope),
+            "norm_eps": config.number("rms_norm_eps", limits.EPS),
+            "scaling": _scaling(rope),
+            "tied": config.flag("tie_word_embeddings"),
+        }
+        return cls(**{**found, **own})
 
 
 def kind_of(config: Fields) -> str | None:

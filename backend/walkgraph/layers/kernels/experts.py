@@ -73,12 +73,12 @@ class Sizes(NamedTuple):
     @property
     def every(self) -> int:
         """A power of two of at least all experts."""
-        return max(16, triton.next_power_of_2(self.experts))
+        return max(16, 1 << (self.experts - 1).bit_length())
 
     @property
     def tile(self) -> int:
         """Rows of the router's only tile."""
-        return MOST_ROWS if self.alike else max(16, triton.next_power_of_2(self.rows))
+        return MOST_ROWS if self.alike else max(16, 1 << (self.rows - 1).bit_length())
 
     @property
     def blocks(self) -> "Blocks":
