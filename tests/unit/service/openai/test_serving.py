@@ -30,6 +30,7 @@ ANSWERING = {CHAT: ["image_to_text"], DRAW: ["text_to_image"], EDIT: ["edit"], L
 SERVED: dict[str, dict[str, list[str]]] = {
     "bagel": ANSWERING,
     "shapes": ANSWERING,
+    "llm": {CHAT: ["complete"], LIVE: ["complete"]},
     "orpheus": {SPEAK: ["speak"], LIVE: ["speak"]},
     "qwen3_omni": {CHAT: ["chat"], LIVE: ["chat"]},
 }
