@@ -15,16 +15,20 @@ import triton
 from triton.backends.compiler import GPUTarget
 from walkgraph.layers.kernels import experts
 
-TYPES = dict.fromkeys("logits sorted_shares partials".split(), "*fp32")
+TYPES = dict.fromkeys("logits sorted_shares partials scales".split(), "*fp32")
 TYPES |= dict.fromkeys("groups sorted_rows places counter counters".split(), "*i32")
 TYPES |= {"eps": "fp32", "rows": "i32"}
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 
 
-def compiled(kernel, constants):
+def compiled(kernel, constants, eight):
     given = {name: constants.pop(name) for name in OPTIONS if name in constants}
     names = kernel.arg_names
-    signature = {name: "constexpr" if name in constants else TYPES.get(name, "*bf16") for name in names}
+    known = TYPES | (dict.fromkeys(("gate_up", "down"), "*fp8e4nv") if eight else {})
+    if not eight:
+        constants["scales"] = None
+    constants = {name: value for name, value in constants.items() if name in names}
+    signature = {name: "constexpr" if name in constants else known.get(name, "*bf16") for name in names}
     apart = {"counter", "counters"}
     even = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names)
             if signature[name][0] == "*" and name not in apart}
@@ -36,10 +40,10 @@ def compiled(kernel, constants):
     print(kernel.__name__)
 
 
-for rows in (1, 64):
+for rows, eight in ((1, False), (64, False), (64, True)):
     sizes = experts.Sizes(rows=rows, width=2048, hidden=768, experts=128, chosen=8)
     for kernel, constants in experts.constants(sizes, renormed=True, residual=True, pdl=True):
-        compiled(kernel, constants)
+        compiled(kernel, constants, eight)
 """
 
 
@@ -47,4 +51,4 @@ def test_they_compile_for_hopper() -> None:
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["route_kernel", "inner_kernel", "outer_kernel"] * 2
+    assert done.stdout.split() == ["route_kernel", "inner_kernel", "outer_kernel"] * 3

@@ -11,7 +11,7 @@ from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.kernels.experts import MOST_ROWS, Sizes, blocks_of, counters, sparse_step, unfit
 from walkgraph.layers.moe.routing import route
-from walkgraph.layers.moe.sparse_mlp import PackedExperts, masked_experts
+from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, masked_experts
 
 torch.set_num_threads(1)
 EPS = 1e-2
@@ -35,7 +35,8 @@ def case(
 def exact(x: Tensor, router: Tensor, packed: PackedExperts, norm: Tensor, sizes: ExpertSizes) -> Tensor:
     normed = F.rms_norm(x.float(), norm.shape, norm.float(), EPS)
     routing = route(normed, router.float(), sizes.chosen, renormed=sizes.renormed)
-    return masked_experts(normed, routing, PackedExperts(*(part.float() for part in packed)))
+    plain = packed.plain(torch.float32)
+    return masked_experts(normed, routing, PackedExperts(plain.gate_up.float(), plain.down.float()))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def exact(x: Tensor, router: Tensor, packed: PackedExperts, norm: Tensor, sizes:
 def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, residual: bool, device: str) -> None:
     x, router, packed, norm = case(rows, width, sizes, device)
     wanted = exact(x, router, packed, norm, sizes) + (x.float() if residual else 0.0)
-    got = sparse_step(x, router, *packed, sizes, norm, EPS, x if residual else None)
+    got = sparse_step(x, router, packed, sizes, norm, EPS, x if residual else None)
     torch.testing.assert_close(got.float(), wanted, atol=8e-3, rtol=8e-3)
     # The next launch finds the counters as this one did.
     assert not counters(x.device).any()
@@ -64,9 +65,9 @@ def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
     sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
     x, router, packed, norm = case(19, 32, sizes, device)
     with batch_invariant():
-        together = sparse_step(x, router, *packed, sizes, norm, EPS, x)
+        together = sparse_step(x, router, packed, sizes, norm, EPS, x)
         for rows in (slice(0, 1), slice(4, 7), slice(2, 19)):
-            assert torch.equal(sparse_step(x[rows], router, *packed, sizes, norm, EPS, x[rows]), together[rows])
+            assert torch.equal(sparse_step(x[rows], router, packed, sizes, norm, EPS, x[rows]), together[rows])
     same = Sizes(rows=1, width=2048, hidden=768, experts=128, chosen=8, alike=True)
     assert (same.tile, same.blocks) == (MOST_ROWS, same._replace(rows=64).blocks)
 
@@ -74,21 +75,36 @@ def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
 def test_a_row_of_nothing_leaves_the_others_alone(device: str) -> None:
     sizes = ExpertSizes(experts=5, chosen=3, hidden=16, renormed=True)
     x, router, packed, norm = case(4, 32, sizes, device)
-    wanted = sparse_step(x, router, *packed, sizes, norm, EPS)
+    wanted = sparse_step(x, router, packed, sizes, norm, EPS)
     x[2] = float("nan")
-    got = sparse_step(x, router, *packed, sizes, norm, EPS)
+    got = sparse_step(x, router, packed, sizes, norm, EPS)
     assert got[2].isnan().all()
     assert torch.equal(got[[0, 1, 3]], wanted[[0, 1, 3]])
+
+
+@pytest.mark.parametrize("rows", [1, 19])
+def test_weights_in_eight_bits_are_scaled(rows: int, device: str) -> None:
+    sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
+    x, router, packed, norm = case(rows, 48, sizes, device)
+    mlp = SparseMLP(48, sizes)
+    mlp.packed = packed
+    mlp.quantise()
+    kept = mlp.packed
+    assert kept.dtype == torch.float8_e4m3fn
+    got = sparse_step(x, router, kept, sizes, norm, EPS, x)
+    torch.testing.assert_close(got.float(), exact(x, router, kept, norm, sizes) + x.float(), atol=8e-3, rtol=8e-3)
+    rounding = exact(x, router, kept, norm, sizes) - exact(x, router, packed, norm, sizes)
+    assert 0 < rounding.norm() / exact(x, router, packed, norm, sizes).norm() < 0.1
 
 
 def test_equal_logits_choose_the_first_experts(device: str) -> None:
     sizes = ExpertSizes(experts=7, chosen=3, hidden=16, renormed=True)
     x, router, packed, norm = case(2, 32, sizes, device)
     router = torch.zeros_like(router)
-    few = PackedExperts(*(part[:3].contiguous() for part in packed))
+    few = PackedExperts(packed.gate_up[:3].contiguous(), packed.down[:3].contiguous())
     alone = ExpertSizes(experts=3, chosen=3, hidden=16, renormed=True)
-    wanted = sparse_step(x, router[:3], *few, alone, norm, EPS)
-    torch.testing.assert_close(sparse_step(x, router, *packed, sizes, norm, EPS), wanted)
+    wanted = sparse_step(x, router[:3], few, alone, norm, EPS)
+    torch.testing.assert_close(sparse_step(x, router, packed, sizes, norm, EPS), wanted)
 
 
 def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> None:
@@ -105,9 +121,9 @@ def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> No
 def test_what_it_can_not_compute_is_said() -> None:
     sizes = ExpertSizes(experts=4, chosen=2, hidden=16, renormed=True)
     x, _, packed, _ = case(2, 32, sizes, "cpu")
-    assert unfit(x, *packed) is None
-    assert "two-byte" in str(unfit(x.float(), *packed))
-    assert "at most 64 rows" in str(unfit(x.repeat(40, 1), *packed))
-    assert "multiples" in str(unfit(x, packed.gate_up[:, :10], packed.down[..., :5]))
+    assert unfit(x, packed) is None
+    assert "two-byte" in str(unfit(x.float(), packed))
+    assert "at most 64 rows" in str(unfit(x.repeat(40, 1), packed))
+    assert "multiples" in str(unfit(x, PackedExperts(packed.gate_up[:, :10], packed.down[..., :5])))
     with pytest.raises(ValueError, match="two-byte"):
-        sparse_step(x.float(), x, *packed, sizes, x[0], EPS)
+        sparse_step(x.float(), x, packed, sizes, x[0], EPS)

@@ -50,7 +50,7 @@ def test_every_form_is_the_definition(sizes: ExpertSizes) -> None:
     for got in (
         made(sizes, packed=False)(x),
         mlp(x),
-        each_expert(x, routing, list(mlp.experts)),  # type: ignore[arg-type]
+        each_expert(x, routing, lambda index: mlp.experts[index]),
         grouped_experts(x, routing, mlp.packed),
         masked_experts(x, routing, mlp.packed),
     ):
@@ -87,6 +87,21 @@ def test_weights_keep_their_names_and_are_held_once() -> None:
     for part, whole in ((expert.up_proj, mlp.packed.gate_up[3, 48:]), (expert.down_proj, mlp.packed.down[3])):  # type: ignore[union-attr]
         assert part.weight.data_ptr() == whole.data_ptr()
     assert mlp.to(torch.float64).packed.down.dtype == torch.float64  # type: ignore[union-attr]
+
+
+@torch.inference_mode()
+def test_experts_in_eight_bits_are_a_few_percent_off() -> None:
+    mlp, x, norm = made(), rows(9), RMSNorm(WIDTH, 1e-6)
+    wanted, stepped = mlp(x), mlp.step(x, norm, x)
+    mlp.quantise()
+    assert not [name for name in mlp.state_dict() if "experts" in name], "nothing holds the old weights"
+    assert 0 < (mlp(x) - wanted).norm() / wanted.norm() < 0.06
+    assert 0 < (mlp.step(x, norm, x) - stepped).norm() / stepped.norm() < 0.06
+    assert mlp.packed is not None
+    plain = mlp.packed.plain(torch.float32)
+    torch.testing.assert_close(grouped_experts(x, mlp.routed(x), plain), mlp(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="pack"):
+        made(packed=False).quantise()
 
 
 def test_pairs_are_in_the_order_of_their_experts() -> None:

@@ -27,9 +27,11 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
 from walkgraph.layers.kernels.workspaces import Workspaces
+from walkgraph.layers.linear.fp8_format import FP8
 
 if TYPE_CHECKING:
     from walkgraph.checkpoints.language import ExpertSizes
+    from walkgraph.layers.moe.sparse_mlp import PackedExperts
 
 TILE = 16
 """Rows of a tile: the fewest that the tensor cores multiply. An expert rarely has more rows of a step."""
@@ -176,11 +178,11 @@ def _choose(
 
 @triton.jit
 def inner_kernel(
-    x, norm, gate_up, groups, sorted_rows, inner, eps,
+    x, norm, gate_up, scales, groups, sorted_rows, inner, eps,
     W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """inner `[R * C, F]`: silu(gate) * up of each pair."""
+    """inner `[R * C, F]`: silu(gate) * up of each pair. scales float32 `[E, 2F]` of weights in eight bits, or None."""
     TILES: tl.constexpr = F // BLOCK
     group, tile = groups + tl.program_id(0) // TILES * 4, tl.program_id(0) % TILES
     _begin(PDL)
@@ -203,12 +205,16 @@ def inner_kernel(
                 value = tl.load(x_at + w, mask=mine[:, None], other=0.0, eviction_policy="evict_last").to(tl.float32)
                 squares += value * value
                 value *= tl.load(norm + at + w, eviction_policy="evict_last").to(tl.float32)
-                rounded = value.to(gate_rows.dtype)
-                gate = tl.dot(rounded, tl.trans(gate_rows), gate)
-                up = tl.dot(rounded, tl.trans(up_rows), up)
+                rounded = value.to(x.dtype.element_ty)
+                gate = tl.dot(rounded, tl.trans(gate_rows.to(x.dtype.element_ty)), gate)
+                up = tl.dot(rounded, tl.trans(up_rows.to(x.dtype.element_ty)), up)
             scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
             gate *= scale
-            result = gate * tl.sigmoid(gate) * (up * scale)
+            up *= scale
+            if scales is not None:
+                gate *= tl.load(scales + expert * (2 * F) + column)[None, :]
+                up *= tl.load(scales + expert * (2 * F) + F + column)[None, :]
+            result = gate * tl.sigmoid(gate) * up
             to = inner + (start + pair)[:, None] * F + column[None, :]
             tl.store(to, result.to(inner.dtype.element_ty), mask=mine[:, None])
             first += M
@@ -216,11 +222,12 @@ def inner_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def outer_kernel(
-    inner, down, groups, sorted_shares, places, residual, partials, counters, out, rows,
+    inner, down, scales, groups, sorted_shares, places, residual, partials, counters, out, rows,
     W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr,
     STAGES: tl.constexpr, RESIDUAL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """partials float32 `[R * C, W]`: the result of each pair; counters int32 `[W / BLOCK]`, zeros between launches."""
+    """partials float32 `[R * C, W]`: the result of each pair; counters int32 `[W / BLOCK]`, zeros between launches;
+    scales float32 `[E, W]` of weights in eight bits, or None."""
     TILES: tl.constexpr = W // BLOCK
     group, tile = groups + tl.program_id(0) // TILES * 4, tl.program_id(0) % TILES
     column = tile * BLOCK + tl.arange(0, BLOCK)
@@ -239,7 +246,9 @@ def outer_kernel(
             for f in tl.range(0, F, DEPTH, num_stages=STAGES):
                 weight = tl.load(weight_at + f, eviction_policy="evict_first")
                 value = tl.load(inner_at + f, mask=mine[:, None], other=0.0, eviction_policy="evict_last")
-                total = tl.dot(value, tl.trans(weight), total)
+                total = tl.dot(value, tl.trans(weight.to(value.dtype)), total)
+            if scales is not None:
+                total *= tl.load(scales + expert * W + column)[None, :]
             total *= tl.load(sorted_shares + start + pair, mask=mine, other=0.0)[:, None]
             tl.store(partials + (start + pair)[:, None] * W + column[None, :], total, mask=mine[:, None])
             first += M
@@ -270,11 +279,12 @@ counters = Workspaces(_made, "run a mixture of experts")
 """int32, zeros between launches: of the router, then of the tiles of down."""
 
 
-def unfit(x: Tensor, gate_up: Tensor, down: Tensor) -> str | None:
+def unfit(x: Tensor, weights: "PackedExperts") -> str | None:
     """The reason that these can't be computed here; None if they can."""
+    gate_up, down = weights.gate_up, weights.down
     experts, width, hidden = down.shape
-    if x.dtype not in (torch.bfloat16, torch.float16) or not x.dtype == gate_up.dtype == down.dtype:
-        return "rows and weights must have one type of two-byte numbers"
+    if x.dtype not in (torch.bfloat16, torch.float16) or weights.dtype not in (x.dtype, FP8):
+        return "rows must be of two-byte numbers, and weights of the same or of eight bits with scales"
     if not 0 < x.shape[0] <= MOST_ROWS or experts > MOST_EXPERTS:
         return f"at most {MOST_ROWS} rows and {MOST_EXPERTS} experts can be computed"
     if width % _MULTIPLE or hidden % _MULTIPLE or width // _MULTIPLE >= _COUNTERS:
@@ -285,19 +295,19 @@ def unfit(x: Tensor, gate_up: Tensor, down: Tensor) -> str | None:
 def sparse_step(
     x: Tensor,
     router: Tensor,
-    gate_up: Tensor,
-    down: Tensor,
+    weights: "PackedExperts",
     sizes: "ExpertSizes",
     norm: Tensor,
     eps: float,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """x `[R, W]`, router `[E, W]`, gate_up `[E, 2F, W]`, down `[E, W, F]`, norm `[W]`, residual `[R, W]` -> `[R, W]`.
+    """x `[R, W]`, not yet normed, router `[E, W]`, norm `[W]`, residual `[R, W]` -> `[R, W]`.
 
     Raises ValueError for what is `unfit`."""
-    if (why := unfit(x, gate_up, down)) is not None:
+    if (why := unfit(x, weights)) is not None:
         raise ValueError(why)
-    made = Sizes(*x.shape, down.shape[2], down.shape[0], sizes.chosen, is_batch_invariant())
+    hidden = weights.down.shape[2]
+    made = Sizes(*x.shape, hidden, sizes.experts, sizes.chosen, is_batch_invariant())
     x, pairs = x.contiguous(), made.rows * made.chosen
     residual = None if residual is None else residual.contiguous()
     whole = {"dtype": torch.int32, "device": x.device}
@@ -311,11 +321,12 @@ def sparse_step(
         x, norm, router, logits, zeros, groups, sorted_rows, shares, places, made.rows, eps, **routed
     )
     inner_kernel[(made.groups * (made.hidden // first["BLOCK"]),)](
-        x, norm, gate_up, groups, sorted_rows, inner, eps, **first
+        x, norm, weights.gate_up, weights.gate_up_scale, groups, sorted_rows, inner, eps, **first
     )
     outer_kernel[(made.groups * (made.width // second["BLOCK"]),)](
-        inner, down, groups, shares, places, residual, partials, zeros[1:], out, made.rows, **second
-    )
+        inner, weights.down, weights.down_scale, groups, shares, places, residual, partials, zeros[1:], out,
+        made.rows, **second,
+    )  # fmt: skip
     return out
 
 

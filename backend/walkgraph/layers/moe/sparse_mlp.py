@@ -4,12 +4,16 @@ Three forms compute it. On CPUs a loop multiplies the rows of each expert. On a 
 multiplied in one grouped product per matrix; a few rows are computed by kernels that read only the experts that a row
 has chosen, once each. The GPU's forms read no value on the host, so a captured graph serves any routing.
 
+Experts can be kept in eight bits (`quantise`), which halves what a step reads. Steps convert the numbers on the way;
+many rows are multiplied with a copy of the layer's experts in the rows' type.
+
 Parameter names are the public checkpoint's: `gate` is the router, `experts.N.*` the matrices.
 
 Shape letters: R rows, B rows of a step, W model width, E experts, C experts chosen for each row, F hidden width.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import NamedTuple, cast
 
 import torch
@@ -18,6 +22,8 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import is_batch_invariant
+from walkgraph.layers.linear.fp8 import Scaled
+from walkgraph.layers.linear.fp8_format import FP8
 from walkgraph.layers.linear.mlp import gated
 from walkgraph.layers.linear.packed import UNPACKED, Packable
 from walkgraph.layers.linear.step_linear import STREAMED
@@ -37,6 +43,21 @@ class PackedExperts(NamedTuple):
     """`[E, 2F, W]`, gate rows first."""
     down: Tensor
     """`[E, W, F]`"""
+    gate_up_scale: Tensor | None = None
+    """float32 `[E, 2F]`: the factor of each row of weights in eight bits (e4m3)."""
+    down_scale: Tensor | None = None
+    """float32 `[E, W]`"""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.down.dtype
+
+    def plain(self, dtype: torch.dtype) -> "PackedExperts":
+        """Weights of this type, without scales."""
+        if self.gate_up_scale is None or self.down_scale is None:
+            return self
+        scaled = ((self.gate_up, self.gate_up_scale), (self.down, self.down_scale))
+        return PackedExperts(*(numbers.to(dtype) * scale[..., None].to(dtype) for numbers, scale in scaled))
 
 
 class Expert(nn.Module):
@@ -64,9 +85,12 @@ class SparseMLP(Packable):
     def forward(self, x: Tensor) -> Tensor:
         """Many rows x `[R, W]`, normed -> `[R, W]`."""
         packed = self.packed
-        if packed is None or not x.is_cuda:
-            return each_expert(x, self.routed(x), [*self._each()])
-        parts = [self._grouped(rows, packed) for rows in x.split(_ROWS)]
+        if packed is None:
+            return each_expert(x, self.routed(x), lambda index: cast(Expert, self.experts[index]))
+        if not x.is_cuda:
+            return each_expert(x, self.routed(x), lambda index: partial(one_expert, packed, index))
+        whole = packed.plain(x.dtype)
+        parts = [self._grouped(rows, whole) for rows in x.split(_ROWS)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def step(self, x: Tensor, norm: RMSNorm, residual: Tensor | None) -> Tensor:
@@ -76,8 +100,8 @@ class SparseMLP(Packable):
         if x.is_cuda and 0 < x.shape[0] <= STREAMED:
             from walkgraph.layers.kernels.experts import sparse_step, unfit
 
-            if unfit(x, *self.packed) is None:
-                return sparse_step(x, self.gate.weight, *self.packed, self.sizes, norm.weight, norm.eps, residual)
+            if unfit(x, self.packed) is None:
+                return sparse_step(x, self.gate.weight, self.packed, self.sizes, norm.weight, norm.eps, residual)
         # One by one, a row's numbers are the same among any others.
         apart = is_batch_invariant() and x.shape[0] <= STREAMED
         y = torch.cat([self(norm(row)) for row in x.split(1)]) if apart else self(norm(x))
@@ -89,11 +113,13 @@ class SparseMLP(Packable):
 
     def pack(self) -> None:
         """Lay the experts' weights one after the other; this freezes them."""
+        if not self.experts:
+            raise RuntimeError("experts in eight bits stay on their device and in their type")
         gate_up = torch.cat([part.weight.data for e in self._each() for part in (e.gate_proj, e.up_proj)])
         down = torch.cat([e.down_proj.weight.data for e in self._each()])
         experts, (hidden, width) = self.sizes.experts, (self.sizes.hidden, self.gate.in_features)
         self.packed = PackedExperts(gate_up.view(experts, 2 * hidden, width), down.view(experts, width, hidden))
-        for expert, rows, back in zip(self._each(), *self.packed, strict=True):
+        for expert, rows, back in zip(self._each(), self.packed.gate_up, self.packed.down, strict=True):
             for part, view in zip((expert.gate_proj, expert.up_proj), rows.split(hidden), strict=True):
                 part.weight = nn.Parameter(view, requires_grad=False)
             expert.down_proj.weight = nn.Parameter(back, requires_grad=False)
@@ -101,26 +127,42 @@ class SparseMLP(Packable):
             # The experts' own memory is in pieces too small for the next layer's matrices.
             torch.cuda.empty_cache()
 
+    def quantise(self) -> None:
+        """Keep the packed experts only in eight bits, with a scale for each row. The router stays."""
+        if self.packed is None:
+            raise RuntimeError(UNPACKED)
+        (gate_up, first), (down, second) = (_eight_bits(part) for part in self.packed[:2])
+        self.packed, self.experts = PackedExperts(gate_up, down, first, second), nn.ModuleList()
+
     @property
     def is_packed(self) -> bool:
         return self.packed is not None
 
     def _grouped(self, x: Tensor, packed: PackedExperts) -> Tensor:
-        fits = x.dtype == torch.bfloat16 and not any(n * 2 % _ALIGNED for n in (x.shape[1], self.sizes.hidden))
+        aligned = not any(n * 2 % _ALIGNED for n in (x.shape[1], self.sizes.hidden))
+        fits = x.dtype == torch.bfloat16 and aligned and _has_grouped(x.device)
         return (grouped_experts if fits else masked_experts)(x, self.routed(x), packed)
 
     def _each(self) -> Iterator[Expert]:
         return (cast(Expert, expert) for expert in self.experts)
 
 
-def each_expert(x: Tensor, routing: Routing, experts: list[Expert]) -> Tensor:
-    """The plain form: x `[R, W]` -> `[R, W]`, expert by expert. Reads the routing on the host."""
+def each_expert(x: Tensor, routing: Routing, expert: Callable[[int], Callable[[Tensor], Tensor]]) -> Tensor:
+    """The plain form: x `[R, W]` -> `[R, W]`, expert by expert. `expert`: gives the MLP of an index. Reads the routing
+    on the host."""
     out = torch.zeros_like(x, dtype=torch.float32)
     for index in routing.experts.unique().tolist():
         rows, which = (routing.experts == index).nonzero(as_tuple=True)
-        result = experts[index](x[rows]).float() * routing.shares[rows, which, None]
+        result = expert(index)(x[rows]).float() * routing.shares[rows, which, None]
         out = out.index_add(0, rows, result)
     return out.to(x.dtype)
+
+
+def one_expert(packed: PackedExperts, index: int, x: Tensor) -> Tensor:
+    """The MLP of one packed expert: x `[R, W]` -> `[R, W]`."""
+    one = PackedExperts(*(None if part is None else part[index : index + 1] for part in packed)).plain(x.dtype)
+    gate, up = F.linear(x, one.gate_up[0]).chunk(2, -1)
+    return F.linear(F.silu(gate) * up, one.down[0])
 
 
 def grouped_experts(x: Tensor, routing: Routing, packed: PackedExperts) -> Tensor:
@@ -138,6 +180,23 @@ def masked_experts(x: Tensor, routing: Routing, packed: PackedExperts) -> Tensor
     shares = torch.zeros(x.shape[0], packed.down.shape[0], device=x.device)
     shares.scatter_(1, routing.experts, routing.shares)
     out = torch.zeros_like(x, dtype=torch.float32)
-    for gate_up, down, share in zip(*packed, shares.split(1, 1), strict=True):
+    for gate_up, down, share in zip(packed.gate_up, packed.down, shares.split(1, 1), strict=True):
         out += F.linear(gated(F.linear(x, gate_up)), down).float() * share
     return out.to(x.dtype)
+
+
+def _eight_bits(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """`[E, N, K]` -> e4m3 `[E, N, K]` and the scale of each row, float32 `[E, N]`. Expert by expert: all at once, the
+    intermediate float32 numbers would take twice the memory of the weights."""
+    numbers = torch.empty(weights.shape, dtype=FP8, device=weights.device)
+    scales = torch.empty(weights.shape[:2], dtype=torch.float32, device=weights.device)
+    for index, expert in enumerate(weights):
+        made = Scaled.of(expert)
+        numbers[index], scales[index] = made.numbers, made.scale[:, 0]
+    return numbers, scales
+
+
+@cache
+def _has_grouped(device: torch.device) -> bool:
+    """True for GPUs whose grouped products read no sizes on the host, so that they can be captured."""
+    return torch.cuda.get_device_capability(device)[0] in (9, 10)

@@ -14,13 +14,14 @@ from walkgraph.abi.states import CacheShape, Placed, Segment, States, reused
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.precision import PRECISION
 from walkgraph.layers.attention.few_attention import supported
 from walkgraph.layers.pictures.patches import grid_ids, patchify
 from walkgraph.layers.sampling import sample
 from walkgraph.layers.sampling_params import SamplingParams
 from walkgraph.models.bagel.flow import FlowStep, flow_examples, flow_spec
 from walkgraph.models.bagel.model import Bagel
-from walkgraph.models.bagel.precision import PRECISION, at_precision
+from walkgraph.models.bagel.precision import at_precision
 from walkgraph.models.bagel.rows import Kind, Piece, Rows, lay_out, picture_cells
 from walkgraph.models.bagel.texts import Texts
 from walkgraph.models.bagel.tokens import token_spec, token_step

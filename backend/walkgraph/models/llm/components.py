@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 
 from walkgraph.graph.catalogue import Component, StateUse, port
-from walkgraph.graph.declaring import APPENDED, SAMPLED, Declarations, kv_cache, penalty_params, sampling_params
+from walkgraph.graph.declaring import (
+    APPENDED,
+    SAMPLED,
+    Declarations,
+    choice,
+    kv_cache,
+    penalty_params,
+    sampling_params,
+)
 from walkgraph.models.llm.config import read_llm
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers, token_numbers_of
 
@@ -31,7 +39,16 @@ COMPONENTS: tuple[Component, ...] = (
             SAMPLED,
             port("stop", "flag: bool", description="the next token ends the text, or the appended one did"),
         ),
-        params={**sampling_params(temperature=0.7, top_p=0.8, top_k=20), **penalty_params()},
+        params={
+            **sampling_params(temperature=0.7, top_p=0.8, top_k=20),
+            **penalty_params(),
+            "precision": choice(
+                ("bf16", "fp8"),
+                "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a literal, "
+                "the same for all nodes with these weights.",
+                default="bf16",
+            ),
+        },
         states=(
             kv_cache("ids", "token"),
             StateUse(slot="seen", kind="tensor"),

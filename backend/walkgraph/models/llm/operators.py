@@ -1,7 +1,7 @@
 """The operators of plain language models: the tokens of a text that is to be continued, and the model itself."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 
@@ -9,8 +9,10 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.language.backbone import LanguageBackbone, loaded_model
+from walkgraph.architectures.precision import PRECISION
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 from walkgraph.models.llm.config import LlmConfig, read_llm
+from walkgraph.models.llm.precision import at_precision
 from walkgraph.models.llm.presets import llm_config, text_edges
 
 
@@ -46,8 +48,10 @@ class Prompt(Operator):
 class Backbone(LanguageBackbone):
     """Appends a text or one token, and answers with the next token."""
 
+    options: ClassVar[tuple[str, ...]] = (PRECISION,)
+
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         config = context.once(LlmConfig, lambda name, seed: llm_config(name), read_llm)
-        model = loaded_model(context, config.llm)
+        model = at_precision(loaded_model(context, config.llm), context)
         return cls(model, config.stops, context.device, context.dtype, context.capture)

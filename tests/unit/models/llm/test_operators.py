@@ -11,12 +11,15 @@ import torch
 
 from tests.golden import llm_tiny
 from tests.support.checkpoints import language_model
+from tests.support.language import forwarded, read, stepped
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
 from walkgraph.abi.operator import LoadContext
+from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.components import catalogue, families
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.graph.document import Weights
+from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.layers.unset import unset
 from walkgraph.models.llm.config import LlmConfig, read_llm
 from walkgraph.models.llm.operators import Backbone
@@ -60,7 +63,31 @@ def test_only_a_single_token_steps() -> None:
     assert set(spec.inputs) | {"ids"} == {one.name for one in component.inputs}
     assert set(spec.outputs) == {one.name for one in component.outputs}
     assert set(spec.appends) | set(spec.tensors) == {one.slot for one in component.states}
-    assert set(component.params) == set(spec.params) == set(GREEDY)
+    assert set(component.params) - set(Backbone.options) == set(spec.params) == set(GREEDY)
+
+
+def test_experts_can_be_kept_in_eight_bits() -> None:
+    def backbone(name: str, shared: dict[Any, Any], **options: str) -> Backbone:
+        random, dtype = (name, 3), torch.float32
+        return Backbone.load(
+            LoadContext(device=CPU, dtype=dtype, folder=None, shared=shared, options=options, random=random)
+        )
+
+    shared: dict[Any, Any] = {}
+    for _ in range(2):
+        backbone("qwen3-moe-tiny", shared, precision="fp8")
+    mixtures = [part for part in shared[LanguageModel].modules() if isinstance(part, SparseMLP)]
+    assert {part.packed.dtype for part in mixtures if part.packed is not None} == {torch.float8_e4m3fn}
+    assert len(mixtures) == 2
+    prompt = torch.randint(0, 256, (1, 30), generator=torch.Generator().manual_seed(0))
+    plain = drawn(lambda: LanguageModel(LLM["qwen3-moe-tiny"].llm), 3, device=CPU, dtype=torch.float32)
+    wanted, kept = forwarded(plain, prompt), shared[LanguageModel]
+    for form in (forwarded, read, stepped):
+        assert 0 < (form(kept, prompt) - wanted).norm() / wanted.norm() < 0.1
+    with pytest.raises(Refused, match="must have one `precision`"):
+        backbone("qwen3-moe-tiny", shared)
+    with pytest.raises(Refused, match="has none"):
+        backbone("qwen3-tiny", {}, precision="fp8")
 
 
 def test_a_text_ends_with_any_of_its_end_tokens_and_after_one() -> None:
