@@ -44,11 +44,16 @@ from walkgraph.worker.io import moving
 RANK = Rank(0)
 
 
-def bundled_graph(name: str, sources: Mapping[str, str] | None = None) -> Graph:
-    """`sources`: weight set -> where its weights come from, instead of what the document says."""
+def bundled_graph(
+    name: str, sources: Mapping[str, str] | None = None, literals: Mapping[str, Mapping[str, Any]] | None = None
+) -> Graph:
+    """`sources`: weight set -> where its weights come from, instead of what the document says. `literals`: node ->
+    parameters that are added to it."""
     document = json.loads(bundled("graphs")[name].read_text())
     for weights, source in (sources or {}).items():
         document["weights"][weights]["source"] = source
+    for node, params in (literals or {}).items():
+        document["nodes"][node].setdefault("params", {}).update(params)
     return codec.load(json.dumps(document).encode())
 
 

@@ -5,16 +5,16 @@
         [--baseline 1 16] [--compile] [--out FILE] [--check]
 
 The models are Orpheus, BAGEL and plain language models of the graph `llm`: `qwen3-8b`, and `qwen3-30b-a3b`, whose
-layers have experts. A case is BATCH:PROMPT; `--context` and `--batch` set cases with one prompt length. All runs of a
-case are prefilled by ordinary calls with token ids alone, and then decode together, sampled with temperature 0.6,
-top-p 0.8 and, for Orpheus, repetition penalty 1.3 (`plain`: without the penalty). `ms` is the time between the results
-of consecutive steps on the host's clock, from the second step of all runs; `mean` is the time of the whole decode
-divided by its steps. `host` is the share of that time in which this process's thread was awake: launching, reading and
-delivering. `--profile` traces a case again and prints the GPU time of a step by kernel. `--prefill` reads the prompts
-of these cases alone, several times: `TFLOP/s` counts the products and the attention that these tokens need.
-`--invariant` repeats every case with an engine whose results don't depend on the batch; `cost` is the factor by which
-its steps are slower. `--baseline` decodes Orpheus with `transformers` at these batches. `--check` runs the tiny model
-for a moment.
+layers have experts (in eight bits with `-fp8`). A case is BATCH:PROMPT; `--context` and `--batch` set cases with one
+prompt length. All runs of a case are prefilled by ordinary calls with token ids alone, and then decode together,
+sampled with temperature 0.6, top-p 0.8 and, for Orpheus, repetition penalty 1.3 (`plain`: without the penalty). `ms`
+is the time between the results of consecutive steps on the host's clock, from the second step of all runs; `mean` is
+the time of the whole decode divided by its steps. `host` is the share of that time in which this process's thread was
+awake: launching, reading and delivering. `--profile` traces a case again and prints the GPU time of a step by kernel.
+`--prefill` reads the prompts of these cases alone, several times: `TFLOP/s` counts the products and the attention that
+these tokens need. `--invariant` repeats every case with an engine whose results don't depend on the batch; `cost` is
+the factor by which its steps are slower. `--baseline` decodes Orpheus with `transformers` at these batches. `--check`
+runs the tiny model for a moment.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from _runtime import RANK, Phases, bundled_graph, device_name, placed
 
 from walkgraph.abi.calls import Call, StateKey
 from walkgraph.checkpoints.decoder import DecoderSizes
-from walkgraph.checkpoints.language import LanguageConfig
+from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.kv.allocator import pages_for
 from walkgraph.engine.loops.spec import LoopCall
@@ -70,6 +70,8 @@ class Model(NamedTuple):
     plain: dict[str, Any]
     """Parameters of a `plain` case, in addition to these."""
     grain: int
+    precision: str = "bf16"
+    """Of experts."""
 
 
 def orpheus(config: str) -> Model:
@@ -87,11 +89,16 @@ def llm(config: str) -> Model:
     return Model("llm", config, llm_config(config).llm, {"llm": f"random:{config}:0"}, "tokens", params, {}, 1)
 
 
+def llm_fp8(config: str) -> Model:
+    return llm(config)._replace(precision="fp8")
+
+
 MODELS = {
     "orpheus": (orpheus, "orpheus-3b", "orpheus-tiny"),
     "bagel": (bagel, "bagel-7b-mot", "bagel-tiny"),
     "qwen3-8b": (llm, "qwen3-8b", "qwen3-tiny"),
     "qwen3-30b-a3b": (llm, "qwen3-30b-a3b", "qwen3-moe-tiny"),
+    "qwen3-30b-a3b-fp8": (llm_fp8, "qwen3-30b-a3b", "qwen3-moe-tiny"),
 }
 """Full and tiny."""
 
@@ -121,7 +128,7 @@ def main() -> None:
     rows: list[Row] = []
     for case in cases:
         if budget.allows(case.name):
-            floor = roofline(step_bytes(model.llm, device, case, tokens))
+            floor = roofline(step_bytes(model, device, case, tokens))
             rows.append(here.measure(case, tokens) | floor | distinct(model.llm, case.batch))
     show(f"{model.config} on {device}: a step, ms", rows)
     prefills = [here.prefill(Case(*map(int, one.split(":")))) for one in given.prefill if budget.allows(one)]
@@ -188,12 +195,14 @@ def invariant(
     return rows
 
 
-def step_bytes(config: DecoderSizes, device: str, case: Case, tokens: int) -> float:
+def step_bytes(model: Model, device: str, case: Case, tokens: int) -> float:
     """The bytes that a step must read halfway through the decode: every weight once (only one row of the embeddings if
     the head is a separate matrix, and the experts that are chosen if all are equally likely), and the keys and values
     of every run."""
+    config, item = model.llm, 2 if device.startswith("cuda") else 4
     weights = config.vocab * config.width + layer_weights(config, case.batch)
-    item = 2 if device.startswith("cuda") else 4
+    if model.precision == "fp8":
+        weights -= expert_weights(config, case.batch) * (item - 1) / item
     token = 2 * config.layers * config.kv_heads * config.head_dim
     return item * (weights + case.batch * (case.prompt + tokens / 2) * token)
 
@@ -207,23 +216,31 @@ def prompt_flops(config: DecoderSizes, case: Case) -> float:
 
 def layer_weights(config: DecoderSizes, batch: int) -> float:
     """Numbers of all layers' weights that a step with this batch reads."""
-    heads = config.heads + 2 * config.kv_heads
-    attention = config.width * config.head_dim * (heads + config.heads)
-    moe = config.moe if isinstance(config, LanguageConfig) else None
-    total = 0.0
+    heads, moe = config.heads + 2 * config.kv_heads, moe_of(config)
+    total = config.layers * config.width * config.head_dim * (heads + config.heads) + expert_weights(config, batch)
     for layer in range(config.layers):
-        if moe is None or not moe.has(layer):
-            total += attention + 3 * config.width * config.hidden
-        else:
-            used = moe.experts * (1 - (1 - moe.chosen / moe.experts) ** batch)
-            total += attention + config.width * (moe.experts + 3 * used * moe.hidden)
+        sparse = moe is not None and moe.has(layer)
+        total += config.width * (moe.experts if moe is not None and sparse else 3 * config.hidden)
     return total
+
+
+def expert_weights(config: DecoderSizes, batch: int) -> float:
+    """Numbers of all experts' weights that a step with this batch reads."""
+    moe = moe_of(config)
+    if moe is None:
+        return 0.0
+    sparse = sum(moe.has(layer) for layer in range(config.layers))
+    return sparse * 3 * config.width * moe.hidden * distinct(config, batch)["experts"]
 
 
 def distinct(config: DecoderSizes, batch: int) -> Row:
     """The experts of a layer that a step reads if all are equally likely; nothing for a model without experts."""
-    moe = config.moe if isinstance(config, LanguageConfig) else None
+    moe = moe_of(config)
     return {} if moe is None else {"experts": moe.experts * (1 - (1 - moe.chosen / moe.experts) ** batch)}
+
+
+def moe_of(config: DecoderSizes) -> ExpertSizes | None:
+    return config.moe if isinstance(config, LanguageConfig) else None
 
 
 # ── ours ──
@@ -247,7 +264,8 @@ class Decoder:
         pages = max((case.batch * pages_for(case.prompt + tokens) for case in cases), default=1) + 64
         item = 2 if device.startswith("cuda") else 4
         page = 16 * 2 * config.layers * config.kv_heads * config.head_dim * item
-        graph = bundled_graph(model.graph, model.sources)
+        literals = {"llm": {"precision": model.precision}} if model.precision != "bf16" else {}
+        graph = bundled_graph(model.graph, model.sources, literals)
         plan = only(placed(graph, device, kv_bytes=pages * page), ("llm",))
         self._vocab, self._runs = config.vocab, 0
         phases = Phases()
