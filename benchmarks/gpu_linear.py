@@ -87,6 +87,16 @@ MODELS = {
         ),
         heads=28, groups=4, context=6000, qk_norm=True, rows=(1, 16, 8, 2, 32, 4),
     ),
+    "qwen3-8b": Model(
+        (
+            Shape("qkv", 6144, 4096, norm=True),
+            Shape("o", 4096, 4096, residual=True),
+            Shape("gate_up", 12288, 4096, gated=True, norm=True),
+            Shape("down", 4096, 12288, residual=True),
+            Shape("head", 151936, 4096, norm=True),
+        ),
+        heads=32, groups=8, context=330, qk_norm=True, rows=(1, 16, 64, 32, 8, 2, 4),
+    ),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.layers.kernels.experts import MOST_ROWS, Sizes, blocks_of, counters, sparse_step, unfit
+from walkgraph.layers.kernels.experts import MOST_ROWS, TABLE, Sizes, blocks_of, counters, sparse_step, unfit
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, masked_experts
 
@@ -111,7 +111,8 @@ def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> No
     for width, hidden in ((2048, 768), (1024, 384), (48, 80), (4096, 1536)):
         made = {slots: blocks_of(slots, width, hidden) for slots in (1, 8, 16, 17, 128)}
         assert {(one.depth, one.outer_depth) for one in made.values()} == {(made[1].depth, made[1].outer_depth)}
-        for one in made.values():
+        for one in (*made.values(), *TABLE.get((width, hidden), {}).values()):
+            assert (one.depth, one.outer_depth) == (made[1].depth, made[1].outer_depth)
             assert not hidden % one.inner
             assert not width % one.outer
             assert not width % one.depth

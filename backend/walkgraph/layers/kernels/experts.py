@@ -45,7 +45,7 @@ _COUNTERS = 4096
 
 
 class Blocks(NamedTuple):
-    """Sizes of the tiles of weights. The depths depend on the widths alone, as they decide the order of sums."""
+    """Tiles of weights. The depths of all entries of one shape are equal, as they decide the order of sums."""
 
     inner: int
     """Gate rows of a tile, and as many up rows."""
@@ -54,6 +54,14 @@ class Blocks(NamedTuple):
     depth: int
     """Columns of gate and up that are multiplied at once."""
     outer_depth: int
+    inner_stages: int = 4
+    outer_stages: int = 4
+    inner_warps: int = 4
+    outer_warps: int = 4
+
+
+TABLE: dict[tuple[int, int], dict[int, Blocks]] = {}
+"""(model width, hidden width) -> the most groups served -> measured tiles. Other shapes get a guess."""
 
 
 class Sizes(NamedTuple):
@@ -83,12 +91,15 @@ class Sizes(NamedTuple):
         return MOST_ROWS if self.alike else max(16, 1 << (self.rows - 1).bit_length())
 
     @property
-    def blocks(self) -> "Blocks":
+    def blocks(self) -> Blocks:
         return blocks_of(MOST_EXPERTS if self.alike else self.groups, self.width, self.hidden)
 
 
 def blocks_of(groups: int, width: int, hidden: int) -> Blocks:
-    """Few groups get small tiles, so that enough programs read at the same time."""
+    """The measured tiles, or a guess: few groups get small tiles, so that enough programs read at the same time."""
+    for most, blocks in sorted(TABLE.get((width, hidden), {}).items()):
+        if groups <= most:
+            return blocks
     few = groups <= 16
     return Blocks(
         inner=_divisor(hidden, 16 if few else 64),
@@ -338,13 +349,13 @@ def constants(sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool) -> lis
         "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "M": sizes.tile, "CHOSEN": sizes.chosen,
         "BLOCK": ROUTED, "DEPTH": blocks.depth, "STAGES": 3, "RENORMED": renormed, "num_warps": 8, **common,
     }  # fmt: skip
-    first = {"M": TILE, "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": 4, "num_warps": 4}
+    first = {"M": TILE, "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": blocks.inner_stages}
     second = {
-        "M": TILE, "CHOSEN": sizes.chosen, "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth, "STAGES": 4,
-        "RESIDUAL": residual, "num_warps": 4,
+        "M": TILE, "CHOSEN": sizes.chosen, "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth,
+        "STAGES": blocks.outer_stages, "RESIDUAL": residual,
     }  # fmt: skip
     return [
         (route_kernel, routed),
-        (inner_kernel, {**widths, **first, **common}),
-        (outer_kernel, {**widths, **second, **common}),
+        (inner_kernel, {**widths, **first, **common, "num_warps": blocks.inner_warps}),
+        (outer_kernel, {**widths, **second, **common, "num_warps": blocks.outer_warps}),
     ]
