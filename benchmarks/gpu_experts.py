@@ -6,8 +6,8 @@
 Sizes are Qwen3-30B-A3B's. A step is one CUDA graph that runs as many layers with weights of their own as don't fit into
 the GPU's cache; `us` is the time of one layer, with router, norm and residual. `distinct` is the number of experts that
 the step's rows have chosen, and `TB/s` the speed at which their weights and the router's are read. `off` is the
-distance from float32 (relative L2). `--sweep` tries other tiles one by one, keeps those that are faster, and prints them as
-entries of `layers.kernels.experts.TABLE`. `--check` runs tiny sizes on the CPU.
+distance from float32 (relative L2). `--sweep` tries other tiles one by one, keeps those that are faster, and prints
+them as entries of `layers.kernels.experts.TABLE`. `--check` runs tiny sizes on the CPU.
 """
 
 import argparse
