@@ -210,6 +210,27 @@ def test_sizes_of_the_config_are_those_of_the_graph(tmp_path: Path) -> None:
     assert made.graph["nodes"]["noise"]["params"]["width"] == pi05_tiny.CONFIG.action_width
 
 
+def test_a_language_models_task_has_the_folders_defaults(tmp_path: Path) -> None:
+    folder = language_model("qwen3", tmp_path)
+    config = {**llm_tiny.CONFIGS["qwen3"], "max_position_embeddings": 40960}
+    (folder / "config.json").write_text(json.dumps(config))
+    generation = {"temperature": 0.6, "top_p": 0.95, "top_k": 30, "do_sample": True, "eos_token_id": [3, 4]}
+    (folder / "generation_config.json").write_text(json.dumps(generation))
+    _, made = imported(folder)
+    params = made.graph["tasks"]["complete"]["params"]
+    assert (params["temperature"]["default"], params["top_p"]["default"], params["top_k"]["default"]) == (0.6, 0.95, 30)
+    assert (params["max_prompt"]["max"], params["max_prompt"]["default"]) == (40960, 4096)
+    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 100}))
+    (folder / "generation_config.json").write_text('{"do_sample": false}')
+    _, made = imported(folder)
+    params = made.graph["tasks"]["complete"]["params"]
+    assert params["temperature"]["default"] == 0
+    assert [params[name][key] for name in ("max_prompt", "max_tokens") for key in ("default", "max")] == [100] * 4
+    (folder / "generation_config.json").write_text('{"temperature": 9}')
+    with pytest.raises(InvalidInput, match="`temperature` is 9"):
+        imported(folder)
+
+
 def test_statistics_of_several_robots_are_told_apart(tmp_path: Path) -> None:
     folder = pi05(tmp_path / "pi05", "openpi")
     (folder / "norm_stats.json").unlink()

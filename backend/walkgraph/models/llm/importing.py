@@ -3,10 +3,15 @@
 from collections.abc import Iterable
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Family, Part, language_model, tokenizer_faults
-from walkgraph.checkpoints.fields import Fields
+from walkgraph.checkpoints.family import Document, Family, Part, language_model, tokenizer_faults
+from walkgraph.checkpoints.fields import Fields, read_optional
 from walkgraph.checkpoints.language import ARCHITECTURES, KINDS, kind_of
 from walkgraph.models.llm.config import read_llm
+
+_TASK = "complete"
+_POSITIONS = 2**31
+_SAMPLING = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "repetition_penalty": (1.0, 10.0)}
+"""Keys of `generation_config.json` that are parameters of the task -> their bounds."""
 
 
 def _recognises(contents: Contents) -> bool:
@@ -15,6 +20,24 @@ def _recognises(contents: Contents) -> bool:
 
 def _parts(contents: Contents) -> list[Part]:
     return [language_model(read_llm(contents.folder).llm)]
+
+
+def _adapt(document: Document, contents: Contents) -> Iterable[str]:
+    """Take the longest context from the config, and the defaults of sampling from `generation_config.json`."""
+    params, config = document["tasks"][_TASK]["params"], Fields(contents.config)
+    if config.values.get("max_position_embeddings") is not None:
+        most = config.whole("max_position_embeddings", _POSITIONS)
+        for name in ("max_prompt", "max_tokens"):
+            params[name] |= {"max": most, "default": min(params[name]["default"], most)}
+    generation = Fields(read_optional(contents.folder / "generation_config.json"))
+    for key, (least, most) in _SAMPLING.items():
+        if generation.values.get(key) is not None:
+            params[key]["default"] = generation.number(key, most, least=least)
+    if generation.values.get("top_k") is not None:
+        params["top_k"]["default"] = generation.whole("top_k", params["top_k"]["max"], least=0)
+    if not generation.flag("do_sample", default=True):
+        params["temperature"]["default"] = 0.0
+    return ()
 
 
 def _notes(contents: Contents) -> Iterable[str]:
@@ -30,5 +53,6 @@ FAMILY = Family(
     recognises=_recognises,
     general=True,
     parts=_parts,
+    adapt=_adapt,
     notes=_notes,
 )
