@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import parse
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import inputs_read, page_demand
 from walkgraph.placement.itinerary import expand

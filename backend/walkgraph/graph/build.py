@@ -45,6 +45,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.codec import load
 from walkgraph.graph.document import FORMAT, Graph
@@ -152,10 +153,56 @@ class GraphBuilder:
         return load(self._document)
 
 
-class WalkBuilder:
+class _Branching:
+    """Collects the items of a body or the steps of a task, also those in the branches of choices."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+        self._choice: Fields = {}
+        """The choice whose branches come next."""
+
+    @contextmanager
+    def case(self, value: str) -> Generator[None, None, None]:
+        """What runs where the value of the choice around it is this one, as text."""
+        with self._into(self._given()["cases"].setdefault(value, [])):
+            yield
+
+    @contextmanager
+    def otherwise(self) -> Generator[None, None, None]:
+        """What runs for any other value."""
+        with self._into(self._given().setdefault("otherwise", [])):
+            yield
+
+    def _given(self) -> Fields:
+        if not self._choice:
+            raise InvalidInput("`case` and `otherwise` belong inside a choice; open one with `choose`")
+        return self._choice
+
+    @contextmanager
+    def _choosing(self, given: Fields) -> Generator[None, None, None]:
+        self._items.append(given)
+        loose: list[Any] = []
+        with self._into(loose, given):
+            yield
+        if loose:
+            raise InvalidInput(
+                f"the choice by `{given['choose']}` has something outside `case` and `otherwise`; move it"
+            )
+
+    @contextmanager
+    def _into(self, items: list[Any], choice: Fields | None = None) -> Generator[None, None, None]:
+        outer = self._items, self._choice
+        self._items, self._choice = items, choice or {}
+        try:
+            yield
+        finally:
+            self._items, self._choice = outer
+
+
+class WalkBuilder(_Branching):
     def __init__(self, walk: Fields) -> None:
+        super().__init__(walk["body"])
         self._walk = walk
-        self._items: list[Any] = walk["body"]
 
     def use(self, node: Ref | str, *, as_: str | None = None, when: str | None = None) -> Ref:
         name = _name(node)
@@ -191,13 +238,23 @@ class WalkBuilder:
             yield
 
     @contextmanager
-    def _inside(self, item: Fields, key: str) -> Generator[None, None, None]:
-        outer, self._items = self._items, []
-        outer.append({**item, key: self._items})
-        try:
+    def choose(self, source: str, *, when: str | None = None) -> Generator[None, None, None]:
+        """Take one branch by the value of `source`: `with w.choose(judge["kind"]):`, inside it `with w.case("draw"):`
+        and `with w.otherwise():`."""
+        with self._choosing({"choose": source, "cases": {}, **_fields(when=when)}):
             yield
-        finally:
-            self._items = outer
+
+    def merge(self, name: str, *sources: str) -> str:
+        """Name the one value of several exclusive branches; returns its reference, for edges."""
+        self._walk.setdefault("merges", {})[name] = list(sources)
+        return f"@merge.{name}"
+
+    @contextmanager
+    def _inside(self, item: Fields, key: str) -> Generator[None, None, None]:
+        inside: list[Any] = []
+        self._items.append({**item, key: inside})
+        with self._into(inside):
+            yield
 
     def edge(self, source: str, target: str, *, each: bool = False, collect: bool = False) -> None:
         self._walk["edges"].append({"from": source, "to": target, "each": each, "collect": collect})
@@ -212,10 +269,10 @@ class WalkBuilder:
         return f"@out.{name}"
 
 
-class TaskBuilder:
+class TaskBuilder(_Branching):
     def __init__(self, task: Fields) -> None:
+        super().__init__(task["steps"])
         self._task = task
-        self._steps: list[Any] = task["steps"]
 
     def input(
         self, name: str, modality: str, *, many: bool = False, optional: bool = False, description: str = ""
@@ -254,21 +311,28 @@ class TaskBuilder:
     ) -> str:
         """Run a Walk; returns its name for `f"{step}.result"`."""
         names = {"as": as_} if as_ else {}
-        self._steps.append({"walk": walk, "with": _copy(with_) or {}} | names | _fields(when=when, per=per))
+        self._items.append({"walk": walk, "with": _copy(with_) or {}} | names | _fields(when=when, per=per))
         return as_ or walk
 
     @contextmanager
     def first(self) -> Generator[None, None, None]:
         """Take the first of the steps inside whose `when` holds."""
         steps: list[Any] = []
-        self._steps.append({"first": steps})
+        self._items.append({"first": steps})
         with self._into(steps):
+            yield
+
+    @contextmanager
+    def choose(self, source: str) -> Generator[None, None, None]:
+        """Take one branch by a parameter (`"@task.mode"`) or by a result (`f"{step}.kind"`): `with t.case("draw"):`
+        and `with t.otherwise():` hold the steps."""
+        with self._choosing({"choose": source, "cases": {}}):
             yield
 
     def parts(self) -> "PartsBuilder":
         """Go through the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
         step: Fields = {"for": "parts"}
-        self._steps.append(step)
+        self._items.append(step)
         return PartsBuilder(self, step)
 
     def lanes(self) -> None:
@@ -291,14 +355,6 @@ class TaskBuilder:
         max_bytes: int | None = None,
     ) -> None:
         self._task["session"] = _fields(queue=queue, ttl_seconds=ttl_seconds, max_bytes=max_bytes)
-
-    @contextmanager
-    def _into(self, steps: list[Any]) -> Generator[None, None, None]:
-        outer, self._steps = self._steps, steps
-        try:
-            yield
-        finally:
-            self._steps = outer
 
 
 class PartsBuilder:

@@ -5,6 +5,7 @@ not reported again: a reference to a broken entry is silent, and so is a port th
 """
 
 from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.choices import check_choices
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.edges import check_edges
 from walkgraph.graph.checks.nodes import check_nodes
@@ -29,6 +30,7 @@ def check(document: object, catalogue: Catalogue) -> Report:
     check_states(context)
     check_walks(context)
     check_edges(context)
+    check_choices(context)
     check_streams(context)
     check_tasks(context)
     check_unused(context)

@@ -6,7 +6,7 @@ a document. Nothing in it can name code or a path: components are registry keys,
 
 References inside a Walk
     source  `use.port`, `@in.x` (Walk input), `@loop.index` (innermost loop), `@loop.NAME` (a named loop around),
-            `@stream.x`
+            `@stream.x`, `@merge.x` (the one value of exclusive branches)
     target  `use.port` or `@out.x` (to the client)
 Bindings of a task step
     `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for`),
@@ -26,6 +26,8 @@ Reference = Annotated[
     str, Field(pattern=r"^(@[a-z]+|[A-Za-z][A-Za-z0-9_\-]*)\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)
 ]
 Expression = Annotated[str, Field(min_length=1, max_length=400)]
+Case = Annotated[str, Field(min_length=1, max_length=160)]
+"""The value that takes a branch, as text: `true`, `false`, a whole number in decimal, or the text itself."""
 Literals = bool | int | float | str
 
 
@@ -92,7 +94,7 @@ class Loop(Record):
     loop: Name
     times: Expression
     until: Reference | None = None
-    """A boolean port of a use in the body; the iteration that raises it is the last."""
+    """A boolean port of a use in the body, or a merge of such ports; the iteration that raises it is the last."""
     drop_last: bool = False
     """Suppress the `each` values, to the client and to streams, of this loop's own uses in the iteration that raised
     `until`. Values of loops inside have already left."""
@@ -109,8 +111,27 @@ class Fork(Record):
     when: Expression | None = None
 
 
+class Choose(Record):
+    """Takes at most one branch: the case that equals the value, otherwise `otherwise`. The branches exclude each
+    other."""
+
+    choose: Reference
+    """`use.port`, `@in.x` or `@merge.x`: a flag, a whole number or a text. An absent value takes `otherwise`."""
+    cases: dict[Case, tuple["Item", ...]] = Field(min_length=1)
+    """Value, as text -> the items to run."""
+    otherwise: tuple["Item", ...] = ()
+    """Runs for any other value."""
+    when: Expression | None = None
+    """Where it doesn't hold, no branch is taken."""
+
+    @property
+    def branches(self) -> tuple[tuple["Item", ...], ...]:
+        """The items of each branch: the cases in order, then `otherwise`."""
+        return (*self.cases.values(), self.otherwise)
+
+
 def _item_kind(value: Any) -> str | None:
-    return _first_key(value, ("use", "parallel", "sequence", "loop", "fork"))
+    return _first_key(value, ("use", "parallel", "sequence", "loop", "fork", "choose"))
 
 
 def _first_key(value: Any, kinds: tuple[str, ...]) -> str | None:
@@ -124,7 +145,8 @@ Item = Annotated[
     | Annotated[Parallel, Tag("parallel")]
     | Annotated[Sequence, Tag("sequence")]
     | Annotated[Loop, Tag("loop")]
-    | Annotated[Fork, Tag("fork")],
+    | Annotated[Fork, Tag("fork")]
+    | Annotated[Choose, Tag("choose")],
     Discriminator(_item_kind),
 ]
 
@@ -146,11 +168,17 @@ class Result(Record):
     collect: bool = False
 
 
+Merged = Annotated[tuple[Reference, ...], Field(min_length=1, max_length=64)]
+
+
 class Walk(Record):
     label: str = ""
     inputs: dict[Name, str] = Field(default_factory=dict)
     """Name -> port type (`tokens`, `latents: float[n, 64]`)."""
     body: tuple[Item, ...]
+    merges: dict[Name, Merged] = Field(default_factory=dict)
+    """Name -> ports of uses in different branches of a choice. `@merge.NAME` is the value of the branch that was
+    taken."""
     edges: tuple[Edge, ...] = ()
     results: dict[Name, Result] = Field(default_factory=dict)
 
@@ -193,7 +221,7 @@ class Stream(Record):
 
     name: Name
     from_: Reference = Field(alias="from")
-    """`use.port`; inside a loop, every iteration's value is an item."""
+    """`use.port` or `@merge.x`; inside a loop, every iteration's value is an item."""
     walks: tuple[Name, ...] = Field(min_length=1)
     """The producer's Walks whose values are items of this stream; the stream is done when the last of them is."""
     chunks: ChunkPolicy
@@ -247,15 +275,33 @@ class FirstStep(Record):
     first: tuple[WalkStep, ...] = Field(min_length=1)
 
 
+class ChooseStep(Record):
+    """Takes at most one branch by a value, as an item of a body does. Steps in different branches may share an `as`
+    name: the one that was taken is meant."""
+
+    choose: Annotated[str, Field(pattern=r"^(@task|[A-Za-z][A-Za-z0-9_\-]*)\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)]
+    """`@task.x` (a parameter) or an earlier step's result, `walk.result`."""
+    cases: dict[Case, tuple["Step", ...]] = Field(min_length=1)
+    """Value, as text -> the steps to run."""
+    otherwise: tuple["Step", ...] = ()
+    """Runs for any other value."""
+
+    @property
+    def branches(self) -> tuple[tuple["Step", ...], ...]:
+        """The steps of each branch: the cases in order, then `otherwise`."""
+        return (*self.cases.values(), self.otherwise)
+
+
 def _step_kind(value: Any) -> str | None:
-    return _first_key(value, ("walk", "for", "for_", "first"))
+    return _first_key(value, ("walk", "for", "for_", "first", "choose"))
 
 
 Step = Annotated[
     Annotated[WalkStep, Tag("walk")]
     | Annotated[ForStep, Tag("for")]
     | Annotated[ForStep, Tag("for_")]
-    | Annotated[FirstStep, Tag("first")],
+    | Annotated[FirstStep, Tag("first")]
+    | Annotated[ChooseStep, Tag("choose")],
     Discriminator(_step_kind),
 ]
 

@@ -1,12 +1,12 @@
 """Graph -> a Python program on `graph.build` that makes exactly the same graph."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from walkgraph.graph import document as doc
 from walkgraph.graph.reading.guard import arr, obj
-from walkgraph.graph.structure import for_parts
+from walkgraph.graph.steps import for_parts
 
 _WIDTH = 112
 _TAB = "    "
@@ -52,6 +52,8 @@ def _walks(graph: doc.Graph) -> Iterator[str]:
 def _walk(walk: doc.Walk) -> Iterator[str]:
     for item in walk.body:
         yield from _item(item)
+    for name, sources in walk.merges.items():
+        yield from _call("w.merge", [name, *sources], {})
     for edge in walk.edges:
         yield from _call("w.edge", [edge.from_, edge.to], _given(edge, "from_", "to"))
     for name, result in walk.results.items():
@@ -70,6 +72,16 @@ def _item(item: doc.Item) -> Iterator[str]:
             yield from _with("w.parallel", [], _given(item, "parallel"), "", _items(item.parallel))
         case doc.Sequence():
             yield from _with("w.sequence", [], _given(item, "sequence"), "", _items(item.sequence))
+        case doc.Choose():
+            given = _given(item, "choose", "cases", "otherwise")
+            yield from _with("w.choose", [item.choose], given, "", _branches(item, "w", _items))
+
+
+def _branches(choice: doc.Choose | doc.ChooseStep, owner: str, inside: Callable[[Any], Iterator[str]]) -> Iterator[str]:
+    for value, items in choice.cases.items():
+        yield from _with(f"{owner}.case", [value], {}, "", inside(items))
+    if choice.otherwise:
+        yield from _with(f"{owner}.otherwise", [], {}, "", inside(choice.otherwise))
 
 
 def _items(items: tuple[doc.Item, ...]) -> Iterator[str]:
@@ -126,6 +138,9 @@ def _steps(steps: tuple[doc.Step, ...], depth: int = 0) -> Iterator[str]:
                 yield from _call("t.step", [step.walk, *([dict(step.with_)] if step.with_ else [])], given)
             case doc.FirstStep():
                 yield from _with("t.first", [], {}, "", _steps(step.first, depth))
+            case doc.ChooseStep():
+                inside = _branches(step, "t", lambda steps: _steps(steps, depth + 1))
+                yield from _with("t.choose", [step.choose], {}, "", inside)
             case doc.ForStep():
                 name = f"parts{depth or ''}"
                 yield f"{name} = t.parts()"

@@ -7,7 +7,7 @@ follows the author's order.
 from collections.abc import Iterable, Iterator
 
 from walkgraph.errors import NotFound
-from walkgraph.graph.document import Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
+from walkgraph.graph.document import Choose, Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.structure import End, Route, WalkStructure, partitions, structure, structures
 
@@ -61,9 +61,9 @@ def _node(end: End) -> str:
 
 
 def _stream_ends(found: Iterable[WalkStructure], stream: Stream) -> list[tuple[str, str]]:
-    use = stream.from_.partition(".")[0]
     facts = list(found)
-    sources = [f.uses[use].node for f in facts if f.name in stream.walks and use in f.uses]
+    ends = (end for f in facts if f.name in stream.walks for end in f.ports(stream.from_))
+    sources = [end.entry.node for end in ends if end.entry]
     readers = [
         route.target.entry.node
         for f in facts
@@ -85,6 +85,7 @@ class _Walk:
         self.facts = structure(graph.walks[name], name)
         self.boxes = 0
         self.forks = 0
+        self.choices = 0
 
     def lines(self) -> Iterator[str]:
         yield from (_round("in", name) for name in self.facts.walk.inputs)
@@ -92,6 +93,7 @@ class _Walk:
             yield from self.item(item)
         outs = dict.fromkeys(route.target.name for route in self.facts.routes if route.target.kind == "out")
         yield from (_round("out", name) for name in outs)
+        yield from self.merges()
         yield from self.streams()
         yield from self.arrows()
 
@@ -110,6 +112,8 @@ class _Walk:
             case Loop():
                 until = f", until {item.until}" if item.until else ""
                 yield from self.box(f"loop {item.loop}: {item.times} times{until}", item.when, item.body, item.loop)
+            case Choose():
+                yield from self.choice(item)
 
     def box(self, title: str, when: str | None, items: tuple[Item, ...], loop: str = "") -> Iterator[str]:
         self.boxes += 1
@@ -118,6 +122,27 @@ class _Walk:
         if loop in self.indices():
             inside.insert(0, f"{_id('index', loop)}(({_quoted('index')}))")
         yield from _box(name, f"{title}, when {when}" if when else title, inside)
+
+    def choice(self, item: Choose) -> Iterator[str]:
+        """A box for the choice, with one for each branch that has items."""
+        choice = self.facts.choices[self.choices]
+        self.choices += 1
+        self.boxes += 1
+        name, values = f"box_{self.boxes}", [*item.cases, "otherwise"]
+        inside = [f"choice_{choice.index + 1}{{{_label(item.choose, 'choose')}}}"]
+        for value, items in zip(values, item.branches, strict=True):
+            if items:
+                inside += self.box(f"{item.choose} is {value}" if value in item.cases else value, None, items)
+        title = f"choose {item.choose}"
+        yield from _box(name, f"{title}, when {item.when}" if item.when else title, inside)
+
+    def merges(self) -> Iterator[str]:
+        """Merges that something takes, and the arrows into them."""
+        for name in dict.fromkeys(route.merge for route in self.facts.taken if route.merge):
+            yield f"{_id('merge', name)}(({_quoted(name)}))"
+            for end in self.facts.ports(f"@merge.{name}"):
+                if end.entry:
+                    yield f"{_id('use', end.name)} -->|{_quoted(end.port)}| {_id('merge', name)}"
 
     def indices(self) -> set[str]:
         """Loops whose index some edge takes."""
@@ -130,20 +155,25 @@ class _Walk:
         for name in dict.fromkeys((*read, *(stream.name for stream in written))):
             yield f"{_id('stream', name)}[/{_quoted(name)}/]"
         for stream in written:
-            use, _, port = stream.from_.partition(".")
-            if use in self.facts.uses:
-                yield f"{_id('use', use)} ==>|{_quoted(port)}| {_id('stream', stream.name)}"
+            for end in self.facts.ports(stream.from_):
+                if end.entry:
+                    yield f"{_id('use', end.name)} ==>|{_quoted(end.port)}| {_id('stream', stream.name)}"
 
     def arrows(self) -> Iterator[str]:
-        for route in self.facts.routes:
-            source, target = self.end(route.source, route), self.end(route.target, route)
+        drawn: set[str] = set()
+        for route in (*self.facts.routes, *(route for choice in self.facts.choices for route in choice.routes)):
+            source = _id("merge", route.merge) if route.merge else self.end(route.source, route)
+            target = self.end(route.target, route)
             if source and target:
                 line = "-.->" if route.carried else "==>" if route.source.kind == "stream" else "-->"
-                words = [route.source.port] if route.source.port else []
+                words = [route.source.port] if route.source.port and not route.merge else []
                 words += ["each"] if "each" in (route.leave, route.enter) else []
                 words += ["all"] if route.leave == "collect" else []
                 label = f"|{_quoted(', '.join(words))}|" if words else ""
-                yield f"{source} {line}{label} {target}"
+                arrow = f"{source} {line}{label} {target}"
+                if arrow not in drawn or not route.merge:
+                    yield arrow
+                drawn.add(arrow)
 
     def end(self, end: End, route: Route) -> str:
         match end.kind:
@@ -151,6 +181,8 @@ class _Walk:
                 return _id("use", end.name) if end.entry else ""
             case "loop":
                 return _id("index", _loop(route)) if _loop(route) else ""
+            case "choice":
+                return f"choice_{int(end.name) + 1}"
             case _:
                 return _id(end.kind, end.name)
 

@@ -24,8 +24,8 @@ FILE = "graph-v1.schema.json"
 
 _NAME = TypeAdapter(Name).json_schema()
 _REFERENCE = TypeAdapter(Reference).json_schema()
-_ITEMS = ("Use", "Parallel", "Sequence", "Loop", "Fork")
-_STEPS = ("WalkStep", "ForStep", "FirstStep")
+_ITEMS = ("Use", "Parallel", "Sequence", "Loop", "Fork", "Choose")
+_STEPS = ("WalkStep", "ForStep", "FirstStep", "ChooseStep")
 
 
 @cache

@@ -9,36 +9,33 @@ around it. Its edges become *routes*, with what happens on the way, outermost lo
     enter      the target's loops beyond `common`: the value is held for all iterations, feeds the first only (because
                the port also has an edge carried at one of them), or slice i feeds iteration i
 
-One route may at once leave inner loops, be carried at a common loop and enter other inner loops.
+One route may at once leave inner loops, be carried at a common loop and enter other inner loops. An edge from a merge
+has one route for each port that it merges. A choice takes its value over a route too: it is an entry, in its place
+before the entries of its branches.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from walkgraph.graph.document import (
+    Choose,
     Edge,
-    FirstStep,
     Fork,
-    ForStep,
     Graph,
     Item,
     Loop,
     Parallel,
     Result,
     Sequence,
-    Step,
-    Task,
     Use,
     Walk,
-    WalkStep,
 )
 from walkgraph.graph.language.expressions import ExpressionError, name_innermost
 
-EndKind = Literal["use", "in", "loop", "stream", "out", "result"]
+EndKind = Literal["use", "in", "loop", "stream", "merge", "out", "result", "choice"]
 Leave = Literal["none", "last", "each", "collect"]
 Enter = Literal["none", "held", "first", "each"]
 PARTS = ("text", "image", "audio", "state", "actions")
@@ -56,6 +53,8 @@ class LoopAt:
     loops: tuple[str, ...]
     """Names of the loops around it and its own, outermost first."""
     whens: tuple[str, ...]
+    cases: tuple[tuple[int, int], ...]
+    """The branches of choices around it, outermost first."""
     pointer: str
 
     @property
@@ -63,17 +62,21 @@ class LoopAt:
         return self.item.loop
 
 
+Branch = tuple[int, int]
+"""A choice by its number in the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A use or a fork and its place in a body."""
+    """A use, a fork or a choice, and its place in a body."""
 
     index: int
     """Program order in the Walk, from 0."""
-    item: Use | Fork
+    item: Use | Fork | Choose
     name: str
-    """The use's name in edges; empty for a fork."""
+    """The use's name in edges; empty for a fork and a choice."""
     node: str
-    """The use's node; empty for a fork."""
+    """The use's node; empty for a fork and a choice."""
     loops: tuple[str, ...]
     """Names of the loops around it, outermost first."""
     loop_indices: tuple[int, ...]
@@ -82,19 +85,37 @@ class Entry:
     whens: tuple[str, ...]
     """All conditions around it and its own; all must hold. Those of enclosing items name their loops, never
     `@loop.index`."""
+    cases: tuple[Branch, ...]
+    """The branches of choices around it, outermost first."""
     pointer: str
     """JSON pointer in the Walk's normal form (`/body/0/body/1`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceAt:
+    """A choice and its place in a body."""
+
+    index: int
+    """Position in the order in which choices open."""
+    item: Choose
+    entry: Entry
+    routes: tuple["Route", ...]
+    """The value by which it chooses; several if it is a merge."""
+
+    def branch(self, value: str) -> int:
+        """The branch that a value takes."""
+        return list(self.item.cases).index(value) if value in self.item.cases else len(self.item.cases)
 
 
 @dataclass(frozen=True, slots=True)
 class End:
     kind: EndKind
     name: str
-    """Name of the use, Walk input, loop, stream, output or result."""
+    """Name of the use, Walk input, loop, stream, merge without ports, output, result or choice (its number)."""
     port: str = ""
     """Port of a use; otherwise empty."""
     entry: Entry | None = None
-    """Entry of a use; None if the body has no such use."""
+    """Entry of a use or a choice; None if the body has no such use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +123,7 @@ class Route:
     """An edge or a result of a Walk, with the loops it crosses."""
 
     index: int
-    """Position in the Walk's edges; -1 for a result."""
+    """Position in the Walk's edges; -1 for a result or the value of a choice."""
     edge: Edge
     source: End
     target: End
@@ -115,6 +136,8 @@ class Route:
     """The loops left, outermost first."""
     entered: tuple[str, ...]
     pointer: str
+    merge: str = ""
+    """The merge that the edge comes from, of which this route is one port."""
 
     @property
     def carried(self) -> bool:
@@ -127,10 +150,12 @@ class WalkStructure:
     walk: Walk
     loops: tuple[LoopAt, ...]
     entries: tuple[Entry, ...]
-    """Uses and forks in program order."""
+    """Uses, forks and choices in program order."""
+    choices: tuple[ChoiceAt, ...]
     routes: tuple[Route, ...]
-    """One per edge, in the author's order."""
+    """One per edge, in the author's order; one per merged port for an edge from a merge."""
     results: tuple[Route, ...]
+    """One per result, or per merged port."""
 
     @cached_property
     def uses(self) -> Mapping[str, Entry]:
@@ -144,6 +169,15 @@ class WalkStructure:
     @cached_property
     def named_results(self) -> Mapping[str, Route]:
         return {route.target.name: route for route in self.results}
+
+    def ports(self, reference: str) -> tuple[End, ...]:
+        """What a reference stands for: the ports behind a merge, otherwise one end."""
+        return tuple(source for _, source in _Edges(self.walk, self.uses).sources(reference))
+
+    @cached_property
+    def taken(self) -> tuple[Route, ...]:
+        """Everything that takes a value: edges, results and choices."""
+        return (*self.routes, *self.results, *(route for choice in self.choices for route in choice.routes))
 
     @cached_property
     def feeds(self) -> Mapping[tuple[str, str], tuple[Route, ...]]:
@@ -164,9 +198,11 @@ def structure(walk: Walk, name: str = "") -> WalkStructure:
     for entry in body.entries:
         if entry.name:
             uses.setdefault(entry.name, entry)
-    plain = [_route(i, edge, uses, f"/edges/{i}") for i, edge in enumerate(walk.edges)]
-    results = tuple(_result(key, result, uses) for key, result in walk.results.items())
-    return WalkStructure(name, walk, tuple(body.loops), tuple(body.entries), _with_first(plain), results)
+    edges = _Edges(walk, uses)
+    routes = [route for i, edge in enumerate(walk.edges) for route in edges.routes(i, edge, f"/edges/{i}")]
+    results = tuple(route for key, result in walk.results.items() for route in edges.result(key, result))
+    choices = tuple(edges.choice(i, entry, item) for i, (entry, item) in enumerate(body.choices))
+    return WalkStructure(name, walk, tuple(body.loops), tuple(body.entries), choices, _with_first(routes), results)
 
 
 def structures(graph: Graph) -> dict[str, WalkStructure]:
@@ -180,6 +216,8 @@ def structures(graph: Graph) -> dict[str, WalkStructure]:
 class _Around:
     """The loops, branches and conditions around an item."""
 
+    cases: tuple[Branch, ...] = ()
+
     loops: tuple[str, ...] = ()
     loop_indices: tuple[int, ...] = ()
     branches: tuple[tuple[int, int], ...] = ()
@@ -190,6 +228,7 @@ class _Body:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.loops: list[LoopAt] = []
+        self.choices: list[tuple[Entry, Choose]] = []
         self.parallels = 0
 
     def add(self, item: Item, around: _Around, at: str) -> None:
@@ -197,9 +236,9 @@ class _Body:
             case Use() | Fork():
                 whens = around.whens if item.when is None else (*around.whens, item.when)
                 name, node = (item.name, item.use) if isinstance(item, Use) else ("", "")
-                place = (around.loops, around.loop_indices, around.branches, whens, at)
-                entry = Entry(len(self.entries), item, name, node, *place)
-                self.entries.append(entry)
+                self.entries.append(_entry(len(self.entries), item, name, node, replace(around, whens=whens), at))
+            case Choose():
+                self.add_choice(item, _guarded(around, item.when), at)
             case Parallel():
                 self.add_parallel(item, _guarded(around, item.when), at)
             case Sequence():
@@ -220,9 +259,35 @@ class _Body:
         index = len(self.loops)
         parent = around.loop_indices[-1] if around.loop_indices else -1
         inside = replace(around, loops=(*around.loops, item.loop), loop_indices=(*around.loop_indices, index))
-        self.loops.append(LoopAt(index, item, parent, inside.loops, around.whens, at))
+        self.loops.append(LoopAt(index, item, parent, inside.loops, around.whens, around.cases, at))
         for position, child in enumerate(item.body):
             self.add(child, inside, f"{at}/body/{position}")
+
+    def add_choice(self, item: Choose, around: _Around, at: str) -> None:
+        number = len(self.choices)
+        entry = _entry(len(self.entries), item, "", "", around, at)
+        self.entries.append(entry)
+        self.choices.append((entry, item))
+        places = [*(f"{at}/cases/{segment(value)}" for value in item.cases), f"{at}/otherwise"]
+        for branch, (items, place) in enumerate(zip(item.branches, places, strict=True)):
+            inside = replace(around, cases=(*around.cases, (number, branch)))
+            for position, child in enumerate(items):
+                self.add(child, inside, f"{place}/{position}")
+
+
+def _entry(index: int, item: Use | Fork | Choose, name: str, node: str, around: _Around, at: str) -> Entry:
+    place = (around.loops, around.loop_indices, around.branches, around.whens, around.cases, at)
+    return Entry(index, item, name, node, *place)
+
+
+def segment(name: str) -> str:
+    """A name as a part of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def segments(pointer: str) -> tuple[str, ...]:
+    """The names in a JSON pointer."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
 
 
 def _guarded(around: _Around, when: str | None) -> _Around:
@@ -237,8 +302,46 @@ def _guarded(around: _Around, when: str | None) -> _Around:
 # ── edges ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _route(index: int, edge: Edge, uses: Mapping[str, Entry], at: str) -> Route:
-    source, target = end(edge.from_, uses, target=False), end(edge.to, uses, target=True)
+class _Edges:
+    """Makes the routes of a Walk: of edges, results and choices, each through a merge if it comes from one."""
+
+    def __init__(self, walk: Walk, uses: Mapping[str, Entry]) -> None:
+        self.walk, self.uses = walk, uses
+
+    def routes(self, index: int, edge: Edge, at: str) -> Iterator[Route]:
+        target = end(edge.to, self.uses, target=True)
+        for merge, source in self.sources(edge.from_):
+            yield _route(index, edge, source, target, at, merge)
+
+    def result(self, name: str, result: Result) -> Iterator[Route]:
+        edge = Edge.model_validate({"from": result.from_, "to": f"@result.{name}", "collect": result.collect})
+        for merge, source in self.sources(result.from_):
+            left = source.entry.loops if source.entry else ()
+            leave: Leave = "none" if not left else "collect" if result.collect else "last"
+            pointer = f"/results/{name}"
+            target = End("result", name)
+            yield Route(-1, edge, source, target, 0, False, leave, "none", left, (), pointer, merge)
+
+    def choice(self, index: int, entry: Entry, item: Choose) -> ChoiceAt:
+        edge = Edge.model_validate({"from": item.choose, "to": f"@choice.n{index}"})
+        target = End("choice", str(index), "", entry)
+        at = f"{entry.pointer}/choose"
+        routes = (_route(-1, edge, source, target, at, merge) for merge, source in self.sources(item.choose))
+        return ChoiceAt(index, item, entry, tuple(routes))
+
+    def sources(self, reference: str) -> Iterator[tuple[str, End]]:
+        """(merge, port) for each port behind a reference; one, without a merge, if it names none."""
+        found = end(reference, self.uses, target=False)
+        if found.kind != "merge" or found.name not in self.walk.merges:
+            yield "", found
+            return
+        for merged in dict.fromkeys(self.walk.merges[found.name]):
+            port = end(merged, self.uses, target=False)
+            if port.kind == "use":
+                yield found.name, port
+
+
+def _route(index: int, edge: Edge, source: End, target: End, at: str, merge: str) -> Route:
     there = target.entry.loops if target.entry else ()
     here = _source_loops(source, there)
     common = _common(here, there)
@@ -250,22 +353,22 @@ def _route(index: int, edge: Edge, uses: Mapping[str, Entry], at: str) -> Route:
     enter: Enter = "none"
     if entered:
         enter = "each" if edge.each else "held"
-    return Route(index, edge, source, target, common, backward, leave, enter, left, entered, at)
-
-
-def _result(name: str, result: Result, uses: Mapping[str, Entry]) -> Route:
-    edge = Edge.model_validate({"from": result.from_, "to": f"@result.{name}", "collect": result.collect})
-    source = end(result.from_, uses, target=False)
-    left = source.entry.loops if source.entry else ()
-    leave: Leave = "none" if not left else "collect" if result.collect else "last"
-    pointer = f"/results/{name}"
-    return Route(-1, edge, source, End("result", name), 0, False, leave, "none", left, (), pointer)
+    return Route(index, edge, source, target, common, backward, leave, enter, left, entered, at, merge)
 
 
 def end(reference: str, uses: Mapping[str, Entry], *, target: bool) -> End:
     """Resolve a reference. An `@` word without a meaning here reads as an unknown use."""
     owner, _, name = reference.partition(".")
-    words: dict[str, EndKind] = {"@out": "out"} if target else {"@in": "in", "@loop": "loop", "@stream": "stream"}
+    words: dict[str, EndKind] = (
+        {"@out": "out"}
+        if target
+        else {
+            "@in": "in",
+            "@loop": "loop",
+            "@stream": "stream",
+            "@merge": "merge",
+        }
+    )
     if owner in words:
         return End(words[owner], name)
     return End("use", owner, name, uses.get(owner))
@@ -307,7 +410,7 @@ def _with_first(routes: list[Route]) -> tuple[Route, ...]:
     )
 
 
-# ── partitions and steps ────────────────────────────────────────────────────────────────────────
+# ── partitions ────────────────────────────────────────────────────────────────────────
 
 
 def partitions(graph: Graph) -> tuple[frozenset[str], ...]:
@@ -341,91 +444,14 @@ def nodes_of(walk: Walk) -> tuple[str, ...]:
                 found[node] = None
             case Parallel(parallel=inside) | Sequence(sequence=inside) | Loop(body=inside):
                 items.extend(reversed(inside))
+            case Choose() as choose:
+                items.extend(child for branch in reversed(choose.branches) for child in reversed(branch))
             case Fork():
                 pass
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class StepAt:
-    """A Walk's step and its place in a task."""
-
-    index: int
-    """Position in the task, list by list."""
-    step: WalkStep
-    lane: str
-    """The partition's list; empty where the task has a single list."""
-    part: str | None
-    """Inside `for parts`: the modality of the part."""
-    choice: int | None
-    """Inside `first`: its number in the task; the steps of one `first` exclude each other."""
-    pointer: str
-
-    @property
-    def name(self) -> str:
-        """The name that later bindings use."""
-        return self.step.as_ or self.step.walk
-
-
-def lanes(task: Task) -> Mapping[str, tuple[Step, ...]]:
-    """The lists of steps, each run in order; a single list has the empty name."""
-    return task.steps if isinstance(task.steps, dict) else {"": task.steps}
-
-
-def steps_of(task: Task) -> tuple[StepAt, ...]:
-    """Every Walk's step, lane by lane in order. Pointers are relative to the task."""
-    found: list[StepAt] = []
-    numbers = count(), count()
-    for lane, steps in lanes(task).items():
-        found.extend(_steps(steps, lane, None, numbers, f"/steps/{lane}" if lane else "/steps"))
-    return tuple(found)
-
-
-class Handing(NamedTuple):
-    """A Walk's result that a later step takes as an input."""
-
-    at: StepAt
-    """The step that takes it."""
-    input: str
-    walk: str
-    """The Walk whose result it is."""
-    result: str
-
-
-def handings(task: Task) -> Iterator[Handing]:
-    """Every result that a task's steps take from other steps, binding by binding; one per Walk that a name may mean."""
-    steps = steps_of(task)
-    walks: dict[str, dict[str, None]] = {}
-    for at in steps:
-        for name in (at.name, at.step.walk):
-            walks.setdefault(name, {})[at.step.walk] = None
-    for at in steps:
-        for name, binding in at.step.with_.items():
-            owner, _, result = str(binding).partition(".")
-            yield from (Handing(at, name, walk, result) for walk in walks.get(owner, ()) if result)
-
-
-Numbers = tuple["count[int]", "count[int]"]
-"""Counters of steps and of choices."""
-
-
-def _steps(steps: tuple[Step, ...], lane: str, part: str | None, numbers: Numbers, at: str) -> Iterator[StepAt]:
-    indices, choices = numbers
-    for position, step in enumerate(steps):
-        here = f"{at}/{position}"
-        match step:
-            case WalkStep():
-                yield StepAt(next(indices), step, lane, part, None, here)
-            case FirstStep():
-                choice = next(choices)
-                for i, option in enumerate(step.first):
-                    yield StepAt(next(indices), option, lane, part, choice, f"{here}/first/{i}")
-            case ForStep():
-                for kind, inner in for_parts(step).items():
-                    yield from _steps(inner, lane, kind, numbers, f"{here}/{kind}")
-
-
-def for_parts(step: ForStep) -> dict[str, tuple[Step, ...]]:
-    """Modality of a part -> its steps."""
-    parts = {"text": step.text, "image": step.image, "audio": step.audio, "state": step.state, "actions": step.actions}
-    return {kind: steps for kind, steps in parts.items() if steps is not None}
+def apart(one: tuple[Branch, ...], other: tuple[Branch, ...]) -> int | None:
+    """The choice that keeps two places apart, as they are in different branches of it; None if both may be reached."""
+    first = next(((a, b) for a, b in zip(one, other, strict=False) if a != b), None)
+    return first[0][0] if first is not None and first[0][0] == first[1][0] else None

@@ -12,7 +12,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import FirstStep, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.structure import for_parts, lanes
+from walkgraph.graph.steps import for_parts, lanes
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.facts import Facts, WalkFacts
 from walkgraph.placement.compiler.turns import turns_of

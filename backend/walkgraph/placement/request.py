@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.steps import steps_of
 from walkgraph.placement.tables import Scalar
 
 SEED = TaskParam(type="integer", min=0, description="Seeds everything that is drawn at random.")

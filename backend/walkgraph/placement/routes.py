@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from walkgraph.graph.document import Graph
-from walkgraph.graph.structure import handings, structures
+from walkgraph.graph.steps import handings
+from walkgraph.graph.structure import structures
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, WalkPlan
 

@@ -15,7 +15,7 @@ from walkgraph.graph.document import Graph
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.language.syntax import Binary, Syntax, literal, parts, spell
 from walkgraph.graph.language.syntax import Param as Name
-from walkgraph.graph.structure import lanes, steps_of
+from walkgraph.graph.steps import lanes, steps_of
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
+from tests.unit.graph.test_check_choices import DOCUMENT
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.build import GraphBuilder, fixed, left_context, sliding, whole
 from walkgraph.graph.codec import dump, load
@@ -165,3 +166,17 @@ def test_any_graph_survives_python(value: dict[str, Any]) -> None:
     graph = load(value)
     assert dump(rebuilt(graph)) == dump(graph)
     assert rebuilt(graph) == graph
+
+
+def test_choices_and_merges() -> None:
+    graph = load(DOCUMENT)
+    assert rebuilt(graph) == graph
+
+
+def test_a_choice_holds_branches_only() -> None:
+    g = GraphBuilder("x")
+    with g.walk("w") as w:
+        with pytest.raises(InvalidInput, match="choice by `a.kind`"), w.choose("a.kind"):
+            w.use("b")
+        with pytest.raises(InvalidInput, match="inside a choice"), w.case("c"):
+            pass

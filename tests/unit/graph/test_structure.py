@@ -3,7 +3,8 @@
 import pytest
 
 from walkgraph.graph.document import Edge, Fork, Graph, Loop, Node, Parallel, Sequence, Stream, Task, Use, Walk, Whole
-from walkgraph.graph.structure import nodes_of, partitions, steps_of, structure
+from walkgraph.graph.steps import steps_of
+from walkgraph.graph.structure import nodes_of, partitions, structure
 
 
 def use(name: str, when: str | None = None, as_: str | None = None) -> Use:

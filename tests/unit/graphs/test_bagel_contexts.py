@@ -12,7 +12,8 @@ from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.document import FirstStep, Fork, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.graph.structure import Entry, for_parts, structure
+from walkgraph.graph.steps import for_parts
+from walkgraph.graph.structure import Entry, structure
 from walkgraph.models.flow import sampler
 from walkgraph.resources import bundled
 

@@ -12,7 +12,8 @@ from walkgraph.graph.language.syntax import ExpressionError
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.problems import MAX_PROBLEMS, Problem, Severity, listed, nearest
 from walkgraph.graph.reading.wellformed import Draft, Path
-from walkgraph.graph.structure import End, Entry, Route, StepAt, WalkStructure, steps_of, structures
+from walkgraph.graph.steps import StepAt, steps_of
+from walkgraph.graph.structure import End, Entry, Route, WalkStructure, structures
 
 LOOP_INDEX = PortType("scalar", "int")
 MAX_SEARCHES = 50
@@ -114,10 +115,8 @@ class Context:
         """Stream -> type of its items, for the streams whose type can be known."""
         found: dict[str, PortType] = {}
         for stream in self.graph.streams:
-            use, _, port = stream.from_.partition(".")
-            for walk in stream.walks:
-                entry = self.facts[walk].uses.get(use) if walk in self.facts else None
-                output = self.output(End("use", use, port, entry))
+            ends = (end for walk in stream.walks if walk in self.facts for end in self.facts[walk].ports(stream.from_))
+            for output in map(self.output, ends):
                 if output:
                     found.setdefault(stream.name, output.type)
         return found

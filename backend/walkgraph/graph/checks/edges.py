@@ -3,27 +3,29 @@ fit."""
 
 from walkgraph.graph.catalogue import Port
 from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.presence import can_be_absent
 from walkgraph.graph.checks.types import Unifier, passed
 from walkgraph.graph.checks.walks import walk_path
 from walkgraph.graph.document import Use
-from walkgraph.graph.language.expressions import parse
-from walkgraph.graph.language.syntax import ExpressionError
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.structure import End, Entry, Route, WalkStructure
+from walkgraph.graph.structure import End, Entry, Route, WalkStructure, apart
 
 
 def check_edges(context: Context) -> None:
     for name, facts in context.facts.items():
         for route in facts.routes:
             path = walk_path(name, route.pointer)
-            source = _source(context, name, facts, route, (*path, "from"))
+            source = check_source(context, name, facts, route, (*path, "from"))
             target = _target(context, name, facts, route, (*path, "to"))
             if source and target:
                 _way(context, route, path)
         for route in facts.results:
             path = walk_path(name, route.pointer)
-            if _source(context, name, facts, route, (*path, "from")):
+            if check_source(context, name, facts, route, (*path, "from")):
                 _way(context, route, path)
+        for choice in facts.choices:
+            for route in choice.routes:
+                _way(context, route, walk_path(name, route.pointer))
         _feeding(context, name, facts)
         _types(context, name, facts)
 
@@ -31,11 +33,15 @@ def check_edges(context: Context) -> None:
 # ── ends ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _source(context: Context, walk: str, facts: WalkStructure, route: Route, path: Path) -> bool:
+def check_source(context: Context, walk: str, facts: WalkStructure, route: Route, path: Path) -> bool:
+    """Check the source of a route; true if it is known. The ports of a merge are checked where it names them."""
     source = route.source
+    if route.merge:
+        component = context.component(source.entry.node) if source.entry else None
+        return component is not None and component.output(source.port) is not None
     match source.kind:
         case "use":
-            return _use(context, walk, facts, source, path, "output")
+            return check_use(context, walk, facts, source, path, "output")
         case "in":
             return _declared(context, walk, route, path)
         case "loop":
@@ -47,6 +53,12 @@ def _source(context: Context, walk: str, facts: WalkStructure, route: Route, pat
                 )
                 context.add("unknown_loop", path, f"`{route.edge.from_}` has no value there; {advice}")
             return known
+        case "merge":
+            merges = facts.walk.merges
+            if source.name not in merges and not context.draft.has_gaps("walks", walk, "merges"):
+                message = f"the Walk has no merge `{source.name}`; {context.nearest(source.name, merges)}"
+                context.add("unknown_merge", path, message)
+            return False
         case _:
             names = [stream.name for stream in context.graph.streams]
             if source.name not in names and not context.draft.has_gaps("streams"):
@@ -69,12 +81,15 @@ def _declared(context: Context, walk: str, route: Route, path: Path) -> bool:
 def _target(context: Context, walk: str, facts: WalkStructure, route: Route, path: Path) -> bool:
     if route.target.kind == "out":
         return True
-    return _use(context, walk, facts, route.target, path, "input")
+    return check_use(context, walk, facts, route.target, path, "input")
 
 
-def _use(context: Context, walk: str, facts: WalkStructure, found: End, path: Path, side: str) -> bool:
+def check_use(context: Context, walk: str, facts: WalkStructure, found: End, path: Path, side: str) -> bool:
+    """Check that a use has this port; true if it does."""
     if found.name.startswith("@"):
-        words = "`use.port`, `@in.x`, `@loop.index` or `@stream.x`" if side == "output" else "`use.port` or `@out.x`"
+        words = "`use.port` or `@out.x`"
+        if side == "output":
+            words = "`use.port`, `@in.x`, `@loop.index`, `@stream.x` or `@merge.x`"
         context.add("bad_reference", path, f"`{found.name}` has no meaning here; write {words}")
         return False
     if found.entry is None:
@@ -102,8 +117,15 @@ def _way(context: Context, route: Route, path: Path) -> None:
     if source and target and _siblings(source, target):
         message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a `sequence`"
         context.add("between_branches", path, message)
+    elif source and target and apart(source.cases, target.cases) is not None:
+        ends = f"`{route.edge.from_}` and `{route.edge.to}`" if target.name else f"`{route.edge.from_}` and this choice"
+        message = f"{ends} are in different branches of one choice, and only one of them is taken; move one out of it"
+        context.add("between_branches", path, message)
     elif route.backward and not route.carried:
-        if source is target:
+        if target is not None and not target.name:
+            message = f"the choice stands before `{route.source.name}`, and no loop holds both to carry its value back"
+            message = f"{message}; change their order, or put them in a loop"
+        elif source is target:
             message = f"`{route.source.name}` takes its own earlier value, and no loop is around it; put it in a loop"
         else:
             message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it"
@@ -124,6 +146,9 @@ def _way(context: Context, route: Route, path: Path) -> None:
     if route.edge.collect and route.edge.each and route.target.kind == "out":
         message = "`each` sends values as they come, `collect` stacks them at the end; remove one of the two"
         context.add("each_and_collect", (*path, "each"), message)
+    if route.edge.collect and route.merge:
+        message = "a merge can't be collected; pass its values through a use in the loop, and collect from that"
+        context.add("merge_collected", (*path, "collect"), message)
 
 
 def _siblings(a: Entry, b: Entry) -> bool:
@@ -143,21 +168,24 @@ def _feeding(context: Context, walk: str, facts: WalkStructure) -> None:
         for port in component.inputs:
             feeds = facts.feeds.get((entry.name, port.name), ())
             if feeds:
-                _port(context, walk, entry, port, feeds)
+                _port(context, facts, entry, port, feeds)
             elif not port.optional and not gaps:
                 message = f"nothing feeds `{entry.name}.{port.name}` (`{port.type}`); draw an edge to it"
                 context.add("unconnected_input", walk_path(walk, entry.pointer), message)
-    outs: set[str] = set()
+    outs: dict[str, int] = {}
     for route in facts.routes:
-        if route.target.kind == "out" and route.target.name in outs:
+        if route.target.kind == "out" and outs.setdefault(route.target.name, route.index) != route.index:
             message = f"`@out.{route.target.name}` is fed twice; give one of them another name"
             context.add("fed_twice", walk_path(walk, f"{route.pointer}/to"), message)
-        outs.add(route.target.name if route.target.kind == "out" else "")
 
 
-def _port(context: Context, walk: str, entry: Entry, port: Port, feeds: tuple[Route, ...]) -> None:
+def _port(context: Context, facts: WalkStructure, entry: Entry, port: Port, feeds: tuple[Route, ...]) -> None:
     """Check one port: it takes one edge, plus one carried edge at each loop around it that the other edge enters."""
-    ordered = sorted(feeds, key=lambda route: (route.carried, route.common))
+    walk = facts.name
+    edges: dict[int, list[Route]] = {}
+    for route in feeds:
+        edges.setdefault(route.index, []).append(route)
+    ordered = sorted((routes[0] for routes in edges.values()), key=lambda route: (route.carried, route.common))
     kept = ordered[0]
     for route in ordered[1:]:
         if route.carried and route.common > kept.common:
@@ -171,30 +199,19 @@ def _port(context: Context, walk: str, entry: Entry, port: Port, feeds: tuple[Ro
         message = f"`{entry.name}.{port.name}` has no value in the first iteration; draw an edge that enters the loop"
         context.add("no_first_value", walk_path(walk, f"{ordered[0].pointer}/to"), message)
     for route in ordered:
-        if _can_be_absent(context, route, entry):
-            message = f"`{entry.name}.{port.name}` needs a value, and `{route.source.name}` can be skipped"
+        if route.merge and len(edges[route.index]) < len(set(facts.walk.merges[route.merge])):
+            continue  # reported at the merge
+        if can_be_absent(context, facts, edges[route.index], entry.whens, entry.cases):
             path = walk_path(walk, f"{route.pointer}/to")
-            context.add("absent_value", path, f"{message}; give both the same `when`, or feed an optional port")
-
-
-def _can_be_absent(context: Context, route: Route, target: Entry) -> bool:
-    if route.source.kind == "stream" and route.edge.each:
-        name = route.source.name
-        chunks = next((s.chunks for s in context.graph.streams if s.name == name), None)
-        return bool(getattr(chunks, "continue_after_done", False))
-    source = route.source.entry
-    if source is None or not source.whens:
-        return False
-    shared = set(target.whens)
-    elsewhere = route.carried or bool(route.left) or bool(route.entered)
-    return any(when not in shared or (elsewhere and _varies(when)) for when in source.whens)
-
-
-def _varies(when: str) -> bool:
-    try:
-        return bool(parse(when).loops)
-    except ExpressionError:
-        return False
+            advice = "give both the same `when`, or feed an optional port"
+            if route.merge:
+                cause = f"no branch of `@merge.{route.merge}` may be taken"
+                advice = "add a branch for all other values (`otherwise`), or feed an optional port"
+            else:
+                cause = f"`{route.source.name}` can be skipped"
+                if route.source.entry is not None and route.source.entry.cases:
+                    advice = "feed it through a merge of all branches, or feed an optional port"
+            context.add("absent_value", path, f"`{entry.name}.{port.name}` needs a value, and {cause}; {advice}")
 
 
 # ── types ───────────────────────────────────────────────────────────────────────────────────────

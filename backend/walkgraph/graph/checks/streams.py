@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Fixed, LeftContext, Sliding, Stream, Whole
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.structure import Route, StepAt, WalkStructure, end, partitions
+from walkgraph.graph.steps import StepAt
+from walkgraph.graph.structure import End, Route, WalkStructure, end, partitions, segments
 
 Reader = tuple[str, Route]
 """A Walk and its edge from the stream."""
@@ -49,20 +50,31 @@ def _producers(context: Context, path: Path, stream: Stream) -> None:
                 message = f"no Walk `{name}` in the graph; {context.nearest(name, context.facts)}"
                 context.add("unknown_walk", (*path, "walks", str(i)), message)
             continue
-        source = end(stream.from_, facts.uses, target=False)
-        if source.kind != "use" or source.name.startswith("@"):
-            context.add("bad_reference", (*path, "from"), "a stream comes from a use; write `use.port`")
+        named = end(stream.from_, facts.uses, target=False)
+        if named.kind not in ("use", "merge") or named.name.startswith("@"):
+            context.add("bad_reference", (*path, "from"), "a stream comes from a use; write `use.port` or `@merge.x`")
             return
-        if source.entry is None:
-            if not context.draft.has_gaps("walks", name, "body"):
-                message = f"Walk `{name}` has no use `{source.name}`; {context.nearest(source.name, facts.uses)}"
-                context.add("unknown_use", (*path, "from"), message)
+        if named.kind == "merge" and named.name not in facts.walk.merges:
+            if not context.draft.has_gaps("walks", name, "merges"):
+                advice = context.nearest(named.name, facts.walk.merges)
+                message = f"Walk `{name}` has no merge `{named.name}`; {advice}"
+                context.add("unknown_merge", (*path, "from"), message)
             continue
-        component = context.component(source.entry.node)
-        if component and component.output(source.port) is None:
-            message = f"`{component.name}` has no output `{source.port}`"
-            advice = context.nearest(source.port, [port.name for port in component.outputs])
-            context.add("unknown_port", (*path, "from"), f"{message}; {advice}")
+        for source in facts.ports(stream.from_):
+            _producer(context, path, name, facts, source)
+
+
+def _producer(context: Context, path: Path, walk: str, facts: WalkStructure, source: End) -> None:
+    if source.entry is None:
+        if not context.draft.has_gaps("walks", walk, "body"):
+            message = f"Walk `{walk}` has no use `{source.name}`; {context.nearest(source.name, facts.uses)}"
+            context.add("unknown_use", (*path, "from"), message)
+        return
+    component = context.component(source.entry.node)
+    if component and component.output(source.port) is None:
+        message = f"`{component.name}` has no output `{source.port}`"
+        advice = context.nearest(source.port, [port.name for port in component.outputs])
+        context.add("unknown_port", (*path, "from"), f"{message}; {advice}")
 
 
 def _policy(context: Context, path: Path, stream: Stream, readers: tuple[Reader, ...]) -> None:
@@ -158,7 +170,7 @@ def _task(context: Context, task: str, steps: tuple[StepAt, ...], readers: Mappi
         for walk, route in readers.get(stream.name, ()):
             reads.setdefault(walk, []).append((stream, route))
     for at in steps:
-        path = ("tasks", task, *at.pointer.split("/")[1:])
+        path = ("tasks", task, *segments(at.pointer))
         streams = reads.get(at.step.walk, [])
         for stream, _ in streams:
             producing = [walk for walk in stream.walks if walk in lanes]
@@ -219,5 +231,5 @@ def _lanes(context: Context, task: str, steps: tuple[StepAt, ...]) -> None:
             lane, walk = owner.setdefault(entry.node, (at.lane, at.step.walk)) if entry.node else (at.lane, "")
             if lane != at.lane:
                 message = f"node `{entry.node}` is used by `{walk}` in `{lane}` and by `{at.step.walk}` in `{at.lane}`"
-                path = ("tasks", task, *at.pointer.split("/")[1:])
+                path = ("tasks", task, *segments(at.pointer))
                 context.add("partition_in_two_lists", path, f"{message}; put both Walks into one list")

@@ -5,16 +5,17 @@ from collections.abc import Mapping, Sequence
 
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
-from walkgraph.graph.checks.types import passed
+from walkgraph.graph.checks.step_choices import always_run, check_step_choices, latest, result_type
 from walkgraph.graph.checks.walks import accesses
-from walkgraph.graph.document import ForStep, Step, Task, TaskParam
+from walkgraph.graph.document import ChooseStep, ForStep, Step, Task, TaskParam
 from walkgraph.graph.language.expressions import constant
 from walkgraph.graph.language.ranges import range_of_value
 from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
 from walkgraph.graph.problems import article, nearest
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.structure import Route, StepAt, for_parts, lanes
+from walkgraph.graph.steps import StepAt, for_parts, lanes
+from walkgraph.graph.structure import apart, segments
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
 _MODALITIES = {"string": ("text",), "boolean": ("flag", "scalar"), "integer": ("scalar",), "number": ("scalar",)}
@@ -34,6 +35,7 @@ def check_tasks(context: Context) -> None:
         steps = context.steps[name]
         named = _named(steps)
         before = len(context.problems)
+        check_step_choices(context, name, task, named)
         for at in steps:
             _step(context, name, task, at, named)
         if not any(p.code in _UNCLEAR for p in context.problems[before:]):
@@ -100,7 +102,7 @@ def _named(steps: tuple[StepAt, ...]) -> Named:
 
 
 def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> None:
-    path = ("tasks", name, *at.pointer.split("/")[1:])
+    path = ("tasks", name, *segments(at.pointer))
     if at.step.when is not None:
         _when(context, name, at.step.when, (*path, "when"))
     walk = context.graph.walks.get(at.step.walk)
@@ -230,7 +232,7 @@ def _result(
     value: str,
     wanted: PortType | None,
 ) -> None:
-    owner, _, result = value.partition(".")
+    owner, _, _ = value.partition(".")
     producers = named.get(owner, ())
     if not producers:
         if not context.draft.has_gaps("tasks", task, "steps") and not context.draft.is_broken("walks", owner):
@@ -244,31 +246,36 @@ def _result(
         )
         context.add("used_before_produced", path, message)
         return
-    walk = earlier[-1].step.walk
-    facts = context.facts.get(walk)
-    if facts is None:
+    meant = latest(earlier, at.cases)
+    for walk in dict.fromkeys(step.step.walk for step in meant):
+        if not _gives(context, walk, path, value, wanted):
+            return
+    if path[-1] in context.needed[at.step.walk] and not always_run(context.graph.tasks[task], meant, at.cases):
+        message = f"no step `{owner}` may have run, where another branch was taken"
+        context.add("absent_value", path, f"{message}; give each branch such a step, with `as` if it has another Walk")
         return
-    if result not in facts.named_results:
-        if not context.draft.has_gaps("walks", walk, "results"):
-            message = f"Walk `{walk}` has no result `{result}`; {context.nearest(result, facts.walk.results)}"
-            context.add("unknown_result", path, message)
-        return
-    found = _result_type(context, walk, facts.named_results[result])
-    fault = accepts(wanted, found) if wanted and found else None
-    if fault:
-        context.add(
-            "wrong_modality", path, f"`{value}` is `{found}`, and the input takes `{wanted}`: {fault}; bind another"
-        )
     guards = {step.step.when for step in earlier}
     if None not in guards and at.step.when not in guards and path[-1] in context.needed[at.step.walk]:
         message = f"`{owner}` may be skipped while this step runs; give both the same `when`"
         context.add("absent_value", path, message, "warning")
 
 
-def _result_type(context: Context, walk: str, route: Route) -> PortType | None:
-    """The type that a later step gets."""
-    source = context.source_type(walk, route)
-    return passed(source, route, "") if source else None
+def _gives(context: Context, walk: str, path: Path, value: str, wanted: PortType | None) -> bool:
+    """Check the result of one Walk that a binding may mean; true if the Walk has it."""
+    result, facts = value.partition(".")[2], context.facts.get(walk)
+    if facts is None:
+        return False
+    if result not in facts.named_results:
+        if not context.draft.has_gaps("walks", walk, "results"):
+            message = f"Walk `{walk}` has no result `{result}`; {context.nearest(result, facts.walk.results)}"
+            context.add("unknown_result", path, message)
+        return False
+    found = result_type(context, walk, facts.named_results[result])
+    fault = accepts(wanted, found) if wanted and found else None
+    if fault:
+        message = f"`{value}` is `{found}`, and the input takes `{wanted}`: {fault}; bind another"
+        context.add("wrong_modality", path, message)
+    return True
 
 
 def _comes_before(step: StepAt, at: StepAt) -> bool:
@@ -276,6 +283,8 @@ def _comes_before(step: StepAt, at: StepAt) -> bool:
     if step.lane != at.lane:
         return True
     if step.choice is not None and step.choice == at.choice:
+        return False
+    if apart(step.cases, at.cases) is not None:
         return False
     return step.index < at.index
 
@@ -304,10 +313,15 @@ def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) 
 
 def _branches(steps: tuple[Step, ...], path: Path, found: dict[str, Path]) -> None:
     for position, step in enumerate(steps):
+        here = (*path, str(position))
         for kind, inner in for_parts(step).items() if isinstance(step, ForStep) else ():
-            where = (*path, str(position), kind)
+            where = (*here, kind)
             found.setdefault(kind, where)
             _branches(inner, where, found)
+        if isinstance(step, ChooseStep):
+            for value, inner in step.cases.items():
+                _branches(inner, (*here, "cases", value), found)
+            _branches(step.otherwise, (*here, "otherwise"), found)
 
 
 def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:
@@ -318,7 +332,7 @@ def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:
             continue
         if at.choice in always:
             message = "the option before it always holds; give that one a `when`, or remove this one"
-            context.add("unreachable_step", (*path, *at.pointer.split("/")[1:]), message)
+            context.add("unreachable_step", (*path, *segments(at.pointer)), message)
         if at.step.when is None:
             always.add(at.choice)
 

@@ -34,6 +34,23 @@ def scoped(size: Size, owner: str) -> Size:
     return size if isinstance(size, int) or size == "..." or not owner else f"{owner}.{size}"
 
 
+def choosable(found: PortType) -> str | None:
+    """`flag`, `integer`, `text`, or `scalar` for a number of unknown kind; None for what a choice can't take."""
+    if found.shape not in (None, ()):
+        return None
+    match found.modality, found.dtype:
+        case ("flag", _) | ("scalar", "bool"):
+            return "flag"
+        case "scalar", "int":
+            return "integer"
+        case "scalar", None:
+            return "scalar"
+        case "text", _:
+            return "text"
+        case _:
+            return None
+
+
 class Unifier:
     """Sizes of one Walk: classes of symbols that edges make equal, each with its number where one is known."""
 

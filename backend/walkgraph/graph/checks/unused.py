@@ -7,6 +7,7 @@ from walkgraph.graph.checks.walks import states_of, walk_path, whens
 from walkgraph.graph.document import Use
 from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.language.syntax import ExpressionError, can_be_named
+from walkgraph.graph.steps import choices_of
 from walkgraph.graph.structure import WalkStructure
 
 
@@ -26,12 +27,13 @@ def check_unused(context: Context) -> None:
             context.add("unused_walk", ("walks", name), message, "warning")
         if context.draft.has_gaps("walks", name):
             continue
-        read = {route.source.name for route in facts.routes if route.source.kind == "in"}
+        read = {route.source.name for route in facts.taken if route.source.kind == "in"}
         for key in facts.walk.inputs:
             if key not in read:
                 message = f"no edge takes `@in.{key}`; draw one, or remove the input"
                 context.add("unused_input", ("walks", name, "inputs", key), message, "warning")
         _effects(context, name)
+        _merges(context, name, facts)
     _parameters(context)
 
 
@@ -39,13 +41,24 @@ def _effects(context: Context, walk: str) -> None:
     """Report a use whose outputs nobody reads and that keeps no state: its computation has no effect."""
     facts = context.facts[walk]
     read = {route.source.name for route in (*facts.routes, *facts.results) if route.source.kind == "use"}
-    read |= {(loop.item.until or "").partition(".")[0] for loop in facts.loops}
-    read |= {stream.from_.partition(".")[0] for stream in context.graph.streams if walk in stream.walks}
+    read |= {route.source.name for choice in facts.choices for route in choice.routes}
+    read |= {port.name for loop in facts.loops for port in facts.ports(loop.item.until or "")}
+    read |= {p.name for stream in context.graph.streams if walk in stream.walks for p in facts.ports(stream.from_)}
     for entry in facts.entries:
         component = context.component(entry.node) if isinstance(entry.item, Use) else None
         if component and component.outputs and not component.states and entry.name not in read:
             message = f"nothing reads the outputs of `{entry.name}`; draw an edge from it, or remove it"
             context.add("no_effect", walk_path(walk, entry.pointer), message, "warning")
+
+
+def _merges(context: Context, walk: str, facts: WalkStructure) -> None:
+    taken = {*(edge.from_ for edge in facts.walk.edges), *(result.from_ for result in facts.walk.results.values())}
+    taken |= {choice.item.choose for choice in facts.choices} | {loop.item.until for loop in facts.loops}
+    taken |= {stream.from_ for stream in context.graph.streams if walk in stream.walks}
+    for name in facts.walk.merges:
+        if f"@merge.{name}" not in taken:
+            message = f"nothing takes `@merge.{name}`; draw an edge from it, or remove it"
+            context.add("unused_merge", ("walks", walk, "merges", name), message, "warning")
 
 
 def _parameters(context: Context) -> None:
@@ -57,6 +70,7 @@ def _parameters(context: Context) -> None:
         steps = context.steps[name]
         read = set(_names(at.step.when for at in steps))
         read |= {str(value).removeprefix("@task.") for at in steps for value in at.step.with_.values()}
+        read |= {at.step.choose.removeprefix("@task.") for at in choices_of(task)}
         read = read.union(*(reads.get(walk, ()) for walk in {at.step.walk for at in steps}))
         for key in task.params:
             if key not in read and can_be_named(key) and key not in task.inputs:

@@ -1,14 +1,15 @@
 """Bodies of Walks: their uses, loops and bounds, conditions, forks, and states that branches share."""
 
 from walkgraph.graph.checks.context import Context
-from walkgraph.graph.document import Fork, Graph, Use
+from walkgraph.graph.checks.presence import can_be_skipped
+from walkgraph.graph.document import Choose, Fork, Graph, Use
 from walkgraph.graph.language.expressions import Expr, constant
 from walkgraph.graph.language.ranges import Range
 from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import parse_type
 from walkgraph.graph.problems import article
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.structure import Entry, LoopAt, WalkStructure, end
+from walkgraph.graph.structure import End, Entry, LoopAt, WalkStructure, end, segment, segments
 
 
 def check_walks(context: Context) -> None:
@@ -22,6 +23,8 @@ def check_walks(context: Context) -> None:
                     _use(context, path, entry.item)
                 case Fork():
                     _fork(context, path, entry.item)
+                case Choose():
+                    pass  # `choices` checks it
         for loop in facts.loops:
             _loop(context, name, facts, loop)
         _conditions(context, name, facts)
@@ -31,7 +34,7 @@ def check_walks(context: Context) -> None:
 
 
 def walk_path(walk: str, pointer: str) -> Path:
-    return ("walks", walk, *pointer.split("/")[1:])
+    return ("walks", walk, *segments(pointer))
 
 
 def _inputs(context: Context, name: str, facts: WalkStructure) -> None:
@@ -127,9 +130,27 @@ def _is_awaited(context: Context, facts: WalkStructure, loop: LoopAt) -> bool:
 
 
 def _until(context: Context, path: Path, name: str, facts: WalkStructure, loop: LoopAt) -> None:
-    source = end(loop.item.until or "", facts.uses, target=False)
+    reference = loop.item.until or ""
+    named = end(reference, facts.uses, target=False)
+    if named.kind == "merge" and named.name not in facts.walk.merges:
+        if not context.draft.has_gaps("walks", name, "merges"):
+            message = f"the Walk has no merge `{named.name}`; {context.nearest(named.name, facts.walk.merges)}"
+            context.add("unknown_merge", path, message)
+        return
+    ports = facts.ports(reference)
+    for port in ports:
+        _until_port(context, path, name, facts, loop, port)
+    if named.kind == "merge":
+        sources = [port.entry for port in ports if port.entry is not None]
+        if len(sources) == len(ports) and can_be_skipped(context, facts, sources, loop.whens, loop.cases):
+            message = f"`{reference}` ends the loop, and in some iterations no branch of it may be taken"
+            context.add("absent_value", path, f"{message}; add a branch for all other values (`otherwise`)")
+
+
+def _until_port(context: Context, path: Path, name: str, facts: WalkStructure, loop: LoopAt, source: End) -> None:
+    called = f"{source.name}.{source.port}" if source.port else loop.item.until
     if source.kind != "use":
-        context.add("bad_until", path, f"`{loop.item.until}` is not a port of a use; write `use.port`")
+        context.add("bad_until", path, f"`{called}` is not a port of a use; write `use.port` or `@merge.x`")
     elif source.entry is None:
         if not context.draft.has_gaps("walks", name, "body"):
             message = f"no use `{source.name}` in the body; {context.nearest(source.name, facts.uses)}"
@@ -145,7 +166,7 @@ def _until(context: Context, path: Path, name: str, facts: WalkStructure, loop: 
             message = f"`{component.name}` has no output `{source.port}`; {context.nearest(source.port, names)}"
             context.add("unknown_port", path, message)
         elif port and port.type.modality != "flag":
-            message = f"`{loop.item.until}` gives `{port.type}`, and only a `flag` can end a loop; name one"
+            message = f"`{called}` gives `{port.type}`, and only a `flag` can end a loop; name one"
             context.add("bad_until", path, message)
 
 
@@ -178,9 +199,14 @@ def whens(facts: WalkStructure) -> list[tuple[str, str, tuple[str, ...]]]:
         when = getattr(item, "when", None)
         if isinstance(when, str):
             found.append((pointer, when, loops))
-        for key in ("parallel", "sequence", "body"):
+        lists: list[tuple[str, tuple[object, ...]]] = [
+            (key, getattr(item, key, ())) for key in ("parallel", "sequence", "body")
+        ]
+        if isinstance(item, Choose):
+            lists = [*((f"cases/{segment(case)}", items) for case, items in item.cases.items())]
+            lists.append(("otherwise", item.otherwise))
+        for key, children in reversed(lists):
             inside = (*loops, str(getattr(item, "loop", ""))) if key == "body" else loops
-            children: tuple[object, ...] = getattr(item, key, ())
             pending.extend((child, f"{pointer}/{key}/{i}", inside) for i, child in reversed(list(enumerate(children))))
     return found
 

@@ -145,6 +145,7 @@ def _limits(document: Any) -> Iterator[Fault]:
     walks = {name: obj(walk) for name, walk in obj(sections.get("walks")).items()}
     tasks = [obj(task) for task in obj(sections.get("tasks")).values()]
     edges = sum(size(walk.get("edges")) for walk in walks.values())
+    edges += sum(size(sources) for walk in walks.values() for sources in obj(walk.get("merges")).values())
     if edges > MAX_EDGES:
         yield Fault(
             "too_large", ("walks",), f"there are {edges} edges, more than the {MAX_EDGES} allowed; split the graph up"

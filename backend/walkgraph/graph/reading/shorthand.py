@@ -80,10 +80,22 @@ def _expand_item(item: Any) -> Any:
 def _inside(item: Any, change: Change) -> Any:
     """An item with its children changed; anything else unchanged."""
     fields = obj(item)
+    if "choose" in fields and fields.keys().isdisjoint(_CHILDREN):
+        return _branches(fields, change)
     for kind, key in _CHILDREN.items():
         if kind in fields and isinstance(fields.get(key), list | tuple):
             return {**fields, key: [change(child) for child in arr(fields[key])]}
     return item
+
+
+def _branches(choose: dict[str, Any], change: Change) -> dict[str, Any]:
+    def changed(items: Any) -> Any:
+        return [change(child) for child in arr(items)] if isinstance(items, list | tuple) else items
+
+    found = dict(choose)
+    if isinstance(found.get("cases"), dict):
+        found["cases"] = {value: changed(items) for value, items in obj(found["cases"]).items()}
+    return found | ({"otherwise": changed(found["otherwise"])} if "otherwise" in found else {})
 
 
 def _contract_item(item: Any) -> Any:

@@ -132,7 +132,7 @@ def _is_tagged(path: list[str | int]) -> bool:
     if path[0] == "walks":
         return path[2] == "body" and isinstance(path[-1], int)
     if path[0] == "tasks" and path[2] == "steps":
-        return len(path) == 3 or (isinstance(path[-1], int) and path[-2] != "first")
+        return len(path) == 3 or (isinstance(path[-1], int) and (path[-2] != "first" or path[-3] == "cases"))
     return False
 
 
@@ -149,7 +149,7 @@ _FIELDS = ("times", "until", "when", "drop_last", "each", "collect", "width", "c
 """Fields without which an entry can still be judged."""
 _PARTS = {
     "nodes": ("params", "states"),
-    "walks": ("inputs", "results", "edges", "body"),
+    "walks": ("inputs", "results", "edges", "body", "merges"),
     "tasks": ("inputs", "params", "steps"),
 }
 

@@ -29,8 +29,10 @@ _EXPRESSIONS = ("times", "when", "width", "capacity")
 _PATTERNS = {
     "component": ("bad_name", "is not a component's name; write `family.role` in small letters"),
     "source": ("bad_value", "is not a source; write `starter:NAME`, `checkpoint:NAME` or `random:CONFIG:SEED`"),
-    "from": ("bad_reference", "names no port; write `use.port`, `@in.x`, `@loop.index` or `@stream.x`"),
-    "until": ("bad_reference", "names no port; write `use.port`"),
+    "from": ("bad_reference", "names no port; write `use.port`, `@in.x`, `@loop.index`, `@stream.x` or `@merge.x`"),
+    "until": ("bad_reference", "names no port; write `use.port` or `@merge.x`"),
+    "choose": ("bad_reference", "names no value; in a body write `use.port`, in a task `walk.result` or `@task.x`"),
+    "merges": ("bad_reference", "names no port; write `use.port`"),
     "to": ("bad_reference", "names no port; write `use.port` or `@out.x`"),
 }
 _BAD_NAME = "is not a name; begin with a letter, then use letters, digits, `_` and `-`, at most 64 in all"
@@ -59,7 +61,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
     if kind in _EXPECTED:
         return "wrong_type", f"write {_EXPECTED[kind]}, not {kind_of(given)}"
     if kind == "string_pattern_mismatch":
-        code, advice = _PATTERNS.get(last, ("bad_name", _BAD_NAME))
+        of_merge = len(path) == 5 and path[2] == "merges"
+        code, advice = _PATTERNS.get("merges" if of_merge else last, ("bad_name", _BAD_NAME))
         return code, f"`{str(given)[:80]}` {advice}"
     if kind == "literal_error":
         choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
@@ -79,10 +82,11 @@ def _limit_words(kind: str, context: Mapping[str, Any], section: str, last: str)
         if last == "chunks":
             return "bad_value", "set `policy` to `fixed`, `sliding`, `left_context` or `whole`"
         if section == "tasks":
-            return "bad_item", "a step is an object with one of `walk`, `for`, `first`; write one of them"
+            return "bad_item", "a step is an object with one of `walk`, `for`, `first`, `choose`; write one of them"
         return (
             "bad_item",
-            "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop` or `fork`; write one",
+            "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop`, `fork` or `choose`; "
+            "write one",
         )
     if "ge" in context:
         return "bad_value", f"must be at least {context['ge']}; raise it"
@@ -112,6 +116,8 @@ def _what(path: Path, document: Any) -> str:
         doc.WalkStep: "a step",
         doc.ForStep: "a step",
         doc.FirstStep: "a step",
+        doc.ChooseStep: "a step",
+        doc.Choose: "a choice",
         doc.Graph: "the graph",
         doc.Walk: "a Walk",
     }
@@ -139,8 +145,14 @@ _ITEMS: Mapping[str, type[BaseModel]] = {
     "sequence": doc.Sequence,
     "loop": doc.Loop,
     "fork": doc.Fork,
+    "choose": doc.Choose,
 }
-_STEPS: Mapping[str, type[BaseModel]] = {"walk": doc.WalkStep, "for": doc.ForStep, "first": doc.FirstStep}
+_STEPS: Mapping[str, type[BaseModel]] = {
+    "walk": doc.WalkStep,
+    "for": doc.ForStep,
+    "first": doc.FirstStep,
+    "choose": doc.ChooseStep,
+}
 _POLICIES: Mapping[str, type[BaseModel]] = {
     "fixed": doc.Fixed,
     "sliding": doc.Sliding,

@@ -16,7 +16,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.problems import Problem
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import state_tokens, whole_pages
 from walkgraph.placement.capacity.facts import Facts

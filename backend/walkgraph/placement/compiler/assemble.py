@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Node, Stream, Task
-from walkgraph.graph.structure import StepAt, steps_of
+from walkgraph.graph.steps import StepAt, steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.compile import chunked, compile_walk, move

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.structure import handings
+from walkgraph.graph.steps import handings
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.steps import steps_of
 from walkgraph.placement.tables import LoopPlan, NodePlan, Scalar, UsePlan, WalkPlan
 
 _MOST = 4

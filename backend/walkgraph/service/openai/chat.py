@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.structure import steps_of
+from walkgraph.graph.steps import steps_of
 from walkgraph.service.http.dialects import parameter
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart

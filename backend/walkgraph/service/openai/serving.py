@@ -18,8 +18,9 @@ from typing import Literal, get_args
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import ForStep, Graph, Task, TaskParam
+from walkgraph.graph.steps import for_parts, lanes, steps_of
 from walkgraph.graph.structure import Route as Edge
-from walkgraph.graph.structure import WalkStructure, for_parts, lanes, steps_of, structure
+from walkgraph.graph.structure import WalkStructure, structure
 from walkgraph.placement.request import by_name, declared_params
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.managed import Managed

@@ -13,7 +13,8 @@ from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.ports import PortType, parse_type
-from walkgraph.graph.structure import steps_of, structure
+from walkgraph.graph.steps import steps_of
+from walkgraph.graph.structure import structure
 from walkgraph.service.http.limits import TENSOR_DIMENSIONS
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
