@@ -26,7 +26,7 @@ Reference = Annotated[
     str, Field(pattern=r"^(@[a-z]+|[A-Za-z][A-Za-z0-9_\-]*)\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)
 ]
 Expression = Annotated[str, Field(min_length=1, max_length=400)]
-Case = Annotated[str, Field(min_length=1, max_length=160)]
+Case = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,160}$")]
 """The value that takes a branch, as text: `true`, `false`, a whole number in decimal, or the text itself."""
 Literals = bool | int | float | str
 

@@ -176,7 +176,7 @@ def test_choices_and_merges() -> None:
 def test_a_choice_holds_branches_only() -> None:
     g = GraphBuilder("x")
     with g.walk("w") as w:
-        with pytest.raises(InvalidInput, match="choice by `a.kind`"), w.choose("a.kind"):
+        with pytest.raises(InvalidInput, match="more than `case`"), w.choose("a.kind"):
             w.use("b")
         with pytest.raises(InvalidInput, match="inside a choice"), w.case("c"):
             pass

@@ -136,6 +136,7 @@ WALKS: list[Case] = [
     ("type_mismatch", sets("walks/make/merges/picture/1", "photo.done"), "/walks/make/merges/picture/1"),
     ("bad_reference", sets("walks/make/merges/picture/1", "photo"), "/walks/make/merges/picture/1"),
     ("bad_value", sets(f"{CHOICE}/cases", {}), f"/{CHOICE}/cases"),
+    ("bad_name", sets(f"{CHOICE}/cases/two\nlines", []), f"/{CHOICE}/cases/two\nlines"),
     ("unknown_key", sets(f"{CHOICE}/case", {}), f"/{CHOICE}/case"),
     ("bad_reference", sets(f"{CHOICE}/choose", "kind"), f"/{CHOICE}/choose"),
     ("unknown_node", sets(f"{CHOICE}/cases/draw/-", "drew"), f"/{CHOICE}/cases/draw/1"),

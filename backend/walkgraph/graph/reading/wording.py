@@ -50,6 +50,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
         owner = path[:-1]
         known = sorted(_fields(owner, document))
         return "unknown_key", f"`{last[:80]}` is not a key of {_what(owner, document)}; {nearest(last, known)}"
+    if rest == ("[key]",) and path[-2:-1] == ("cases",):
+        return "bad_name", "a case is a text of 1 to 160 characters on one line; shorten it, or use `otherwise`"
     if rest == ("[key]",):
         return "bad_name", f"`{last[:80]}` {_BAD_NAME}"
     if rest and rest[-1] in ("bool", "int", "float", "str"):
