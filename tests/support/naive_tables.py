@@ -23,7 +23,8 @@ def run_tables(
             outs.setdefault(edge.target.port, []).extend(run.out(edge))
         if edge.target.kind == "result" and (value := run.left(edge, ())) is not _NOTHING:
             results[edge.target.port] = value
-    return outs, results
+    # The branches of a merge take turns.
+    return {name: sorted(found, key=lambda out: out[0]) for name, found in outs.items()}, results
 
 
 class _Run:
@@ -31,6 +32,8 @@ class _Run:
         self.plan, self.walk, self.functions, self.params, self.inputs = plan, walk, functions, params, inputs
         self.calls: dict[int, dict[Vector, Mapping[str, Any]]] = {use.index: {} for use in walk.uses}
         self.dropped: set[tuple[int, Vector]] = set()
+        self.taken: dict[int, dict[Vector, int]] = {choice.index: {} for choice in walk.choices}
+        """Choice -> iteration -> branch."""
 
     def block(self, loop: int, at: Vector) -> None:
         """One iteration of a loop (-1: of the whole body): its uses and inner loops in body order."""
@@ -40,7 +43,10 @@ class _Run:
             if loop not in path:
                 continue
             inner = path[path.index(loop) + 1 :]
-            if not inner:
+            if any(self.depth(choice) == len(at) and self.taken[choice][at] != branch for choice, branch in use.cases):
+                self.calls[use.index][at] = {}
+                self.decide(use, at, None)
+            elif not inner:
                 self.call(use, at)
             elif inner[0] not in begun:
                 begun.add(inner[0])
@@ -50,7 +56,7 @@ class _Run:
         loop = self.walk.loops[index]
         for i in range(int(evaluate(parse(loop.times), self.params, self.env(index, at)))):
             self.block(index, (*at, i))
-            if loop.until is not None and self.calls[loop.until[0]].get((*at, i), {}).get(loop.until[1]) is True:
+            if any(self.calls[use].get((*at, i), {}).get(port) is True for use, port in loop.endings):
                 if loop.drop_last:
                     self.dropped.add((index, (*at, i)))
                 return
@@ -72,23 +78,42 @@ class _Run:
         env = self.named([self.walk.loops[loop].name for loop in use.loops], at)
         if not all(evaluate(parse(when), self.params, env) is True for when in use.when):
             self.calls[use.index][at] = {}
+            self.decide(use, at, None)
             return
         ports = dict.fromkeys(e.target.port for e in self.walk.edges if e.target.use == use.index)
         found = {port: self.port(use, port, at) for port in ports}
         given = {port: value for port, value in found.items() if value is not _NOTHING}
+        self.decide(use, at, given)
+        if use.op == "choose":
+            return
         self.calls[use.index][at] = self.functions[self.plan.nodes[use.node].name](given, at)
+
+    def depth(self, choice: int) -> int:
+        return len(self.walk.uses[self.walk.choices[choice].use].loops)
+
+    def decide(self, use: UsePlan, at: Vector, given: Mapping[str, Any] | None) -> None:
+        """The verdict of a choice; `given` is None where it is skipped."""
+        for choice in self.walk.choices:
+            if choice.use == use.index:
+                value = (given or {}).get("value")
+                named = str(value).lower() if isinstance(value, bool) else str(value)
+                known = choice.cases.index(named) if named in choice.cases else len(choice.cases)
+                self.taken[choice.index][at] = -1 if given is None else known
 
     def port(self, use: UsePlan, port: str, at: Vector) -> Any:
         edges = [e for e in self.walk.edges if e.target.use == use.index and e.target.port == port]
         carried = [e for e in edges if e.carried and at[e.common - 1] > 0]
         if carried:
-            edge = max(carried, key=lambda e: e.common)
-            key = (*at[: edge.common - 1], at[edge.common - 1] - 1)
+            common = max(edge.common for edge in carried)
+            key = (*at[: common - 1], at[common - 1] - 1)
+            found = [self.over(edge, use, at, key) for edge in carried if edge.common == common]
         else:
-            edge = next((e for e in edges if not e.carried), None)
-            if edge is None:
-                return _NOTHING
-            key = at[: edge.common]
+            found = [self.over(edge, use, at, at[: edge.common]) for edge in edges if not edge.carried]
+        there = [value for value in found if value is not _NOTHING]
+        assert len(there) <= 1
+        return there[0] if there else _NOTHING
+
+    def over(self, edge: EdgePlan, use: UsePlan, at: Vector, key: Vector) -> Any:
         if edge.source.kind == "loop":
             assert use.loops[edge.common - 1] == edge.source.index
             return at[edge.common - 1]

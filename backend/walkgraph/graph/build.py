@@ -185,9 +185,7 @@ class _Branching:
         with self._into(loose, given):
             yield
         if loose:
-            raise InvalidInput(
-                f"the choice by `{given['choose']}` has something outside `case` and `otherwise`; move it"
-            )
+            raise InvalidInput(f"the choice by `{given['choose']}` has more than `case` and `otherwise`; move the rest")
 
     @contextmanager
     def _into(self, items: list[Any], choice: Fields | None = None) -> Generator[None, None, None]:

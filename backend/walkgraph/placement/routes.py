@@ -73,12 +73,11 @@ def _handovers(
 def routes(graph: Graph, plan: Plan) -> list[TravelRoute]:
     """Routes of every Walk in the document's order, then of every stream, one for each pair of ranks that it joins.
 
-    `plan` must belong to this graph, which `check` accepts: its Walks' tables then begin with one row per edge.
+    `plan` must belong to this graph, which `check` accepts: its Walks' tables then begin with one row per route.
     """
     found: list[TravelRoute] = []
     for walk, structure in zip(plan.walks, structures(graph).values(), strict=False):
-        for route in structure.routes:
-            edge = walk.edges[route.index]
+        for route, edge in zip(structure.routes, walk.edges, strict=False):
             source, target = _ranks(walk, edge)
             pointer = f"/walks/{walk.name}{route.pointer}"
             found.append(TravelRoute(walk.name, None, pointer, source, target, edge.transport))

@@ -81,6 +81,8 @@ def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
             depth, parent = depth + 1, walk.loops[parent].parent
         yield f"  {'  ' * depth}  loop {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
         yield f"  {'  ' * depth}    {loop.why}"
+    for choice in walk.choices:
+        yield f"    choose {choice.by}  {', '.join(choice.cases)} · decided on {_ranks((walk.uses[choice.use].rank,))}"
     for edge in crossing:
         yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_path(walk, edge)}  {edge.transport}"
 
@@ -89,7 +91,8 @@ def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:
     loop = walk.loops[index]
     if loop.stream is not None:
         return f"until stream `{plan.streams[loop.stream].name}` ends"
-    until = f", until {walk.uses[loop.until[0]].name}.{loop.until[1]}" if loop.until else ""
+    ends = " or ".join(f"{walk.uses[use].name}.{port}" for use, port in loop.endings)
+    until = f", until {ends}" if ends else ""
     return f"`{loop.times}` times{until}"
 
 

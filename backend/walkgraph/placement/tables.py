@@ -11,6 +11,13 @@ applies the entering rule:
                                  keyed t[:common - 1] + (t[common - 1] - 1,);
                                  otherwise the edge that isn't carried, keyed t[:common]
 
+Several edges may take the place of one: they come from exclusive branches, so at most one of them has a value.
+
+A choice is a use too (`choose`). Called with its value, it gives a verdict: the branch that is taken in this iteration
+of the loops around the choice. Uses in a branch have `cases`; they wait for the verdicts, and where one is for another
+branch they are skipped, and loops inside the branch with all of their iterations at once. A choice that is skipped
+takes no branch.
+
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
 `chunk`, which ends with the stream; its `@out` edges leave with `each`, except for empty values. The last chunk of a
 stream may hold nothing new: in that iteration a call without a value at a required port is skipped.
@@ -26,7 +33,9 @@ Scalar = bool | int | float | str
 LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 """Transports of edges that need none: the value stays on its rank, is small enough for the message, or goes to the
 client through the conductor."""
-Op = Literal["call", "fork", "export", "import", "loop"]
+Op = Literal["call", "fork", "export", "import", "loop", "choose"]
+Branch = tuple[int, int]
+"""A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +111,25 @@ class LoopPlan(Table, frozen=True):
     iterates this loop's own `core`, if it has one."""
     usual: tuple[int, ...] = ()
     """Its counts in the tasks at their defaults."""
+    until_else: tuple[tuple[int, str], ...] = ()
+    """More uses and ports where a merge ends the loop: the one that is called gives the verdict."""
+
+    @property
+    def endings(self) -> tuple[tuple[int, str], ...]:
+        """All uses and ports that may end it."""
+        return () if self.until is None else (self.until, *self.until_else)
+
+
+class ChoicePlan(Table, frozen=True):
+    index: int
+    use: int
+    """The use `choose`, whose rank sends the verdict to the other `ranks`."""
+    by: str
+    """The source of its value, as in the document."""
+    cases: tuple[str, ...]
+    """The value of each branch, as text. Any other value takes the branch after them."""
+    ranks: tuple[Rank, ...]
+    """Ranks with a use in a branch."""
 
 
 class UsePlan(Table, frozen=True):
@@ -109,7 +137,8 @@ class UsePlan(Table, frozen=True):
     name: str
     op: Op
     """`fork` copies on one rank; across ranks it is an `export` (output `state`) and an `import` (input `state`) joined
-    by an edge. `loop` occurs in no plan: a worker uses it for all uses of a resident loop."""
+    by an edge. `choose` (input `value`) gives the verdict of a choice. `loop` occurs in no plan: a worker uses it for
+    all uses of a resident loop."""
     node: int
     """-1 unless `op` is `call`."""
     rank: Rank
@@ -123,6 +152,8 @@ class UsePlan(Table, frozen=True):
     """`fork`: source, target. `export`/`import`: the state. Otherwise empty, as the node names them."""
     writes: tuple[int, ...] = ()
     """States that it may change."""
+    cases: tuple[Branch, ...] = ()
+    """The branches of choices around it, outermost first; it is called only where all of them are taken."""
 
 
 class EdgeSource(Table, frozen=True):
@@ -143,6 +174,9 @@ class Target(Table, frozen=True):
     """Stream index."""
     modality: str = ""
     """Modality of an output to the client: that of its source port, where the component is known."""
+    chosen: bool = False
+    """An output that several ranks send, from exclusive branches: an absent value is sent too, so that they can be put
+    in order. A result by which a step is chosen: it is read back to the host."""
 
 
 class EdgePlan(Table, frozen=True):
@@ -161,6 +195,8 @@ class EdgePlan(Table, frozen=True):
     next one."""
     on_device: bool = False
     """Its transport moves tensors from GPU to GPU."""
+    merged: bool = False
+    """It is one of several edges from exclusive branches into one place."""
 
 
 class WalkPlan(Table, frozen=True):
@@ -176,6 +212,7 @@ class WalkPlan(Table, frozen=True):
     state_scopes: dict[int, int]
     """State index -> number of leading loop indices that key it. Only for states of scope `walk` (0) and `iteration`;
     for the latter, the loops that hold all its uses."""
+    choices: tuple[ChoicePlan, ...] = ()
     usual: tuple[dict[str, Scalar], ...] = ()
     """The distinct parameter sets of its tasks at their defaults. They hold the parameters that counts of loops and
     widths of states read, and those of nodes in loops that aren't fractions."""

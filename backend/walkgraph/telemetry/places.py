@@ -102,11 +102,20 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
         yield from _sharing(plan, walk)
         for loop in walk.loops:
             # An iteration begins once the verdict on the previous one is that the loop goes on.
-            if loop.until is not None and loop.until[0] in nodes:
+            for ending in [use for use, _ in loop.endings if use in nodes]:
                 inside = {nodes[use.index] for use in walk.uses if loop.index in use.loops and use.index in nodes}
-                yield from ((nodes[loop.until[0]], node) for node in inside)
+                yield from ((nodes[ending], node) for node in inside)
+        yield from _chosen(walk, nodes)
     for stream, feeding in into.items():
         yield from ((one, other) for one in feeding for other in out[stream])
+
+
+def _chosen(walk: WalkPlan, nodes: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """A use in a branch begins once the value is there by which the branch is taken."""
+    for choice in walk.choices:
+        inside = [use.index for use in walk.uses if any(number == choice.index for number, _ in use.cases)]
+        values = [edge.source.use for edge in walk.edges if edge.target.use == choice.use and edge.source.use in nodes]
+        yield from ((nodes[value], nodes[use]) for value in values for use in inside if use in nodes)
 
 
 def _sharing(plan: Plan, walk: WalkPlan) -> Iterator[tuple[str, str]]:

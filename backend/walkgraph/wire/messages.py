@@ -5,8 +5,8 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, Halted, RankDone,
                             RankFailed, Suspended, Released, Pong, Probed
-    worker -> worker        Deliver, Until, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened, InboxesAt,
-                            LaunchedTo, RunRests, LeftLoop
+    worker -> worker        Deliver, Until, Chosen, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened,
+                            InboxesAt, LaunchedTo, RunRests, LeftLoop
 
 Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -396,6 +396,18 @@ class Until(Message, frozen=True, tag="until"):
     """For the loop `chunk`: the iteration's chunk has no new items."""
 
 
+class Chosen(Message, frozen=True, tag="chosen"):
+    """The verdict of a choice in a Walk."""
+
+    run: RunId
+    step: int
+    choice: int
+    key: tuple[int, ...]
+    """Indices of the loops around the choice."""
+    branch: int
+    """-1: none."""
+
+
 class StreamItem(Message, frozen=True, tag="stream_item"):
     run: RunId
     stream: int
@@ -451,4 +463,6 @@ FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | Sessi
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 FromWorker = OfRank | Emit | Sent | Halted | RankDone | RankFailed | Suspended | Released
-BetweenWorkers = Deliver | Until | StreamItem | StreamDone | Credit | Freed | Greet | Greeted | Opened | BetweenParts
+BetweenWorkers = (
+    Deliver | Until | Chosen | StreamItem | StreamDone | Credit | Freed | Greet | Greeted | Opened | BetweenParts
+)

@@ -41,6 +41,11 @@ def _lacks(
         loop = None if cursor is None else walk.loops[table.plan.loops[len(cursor.prefix) - (not cursor.entering)]]
         if loop is not None and loop.until is not None:
             yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
+        elif (choice := walker.progress.undecided(table, at)) is not None:
+            yield "", walk.choices[choice].by
+        return
+    if state == "waiting" and (choice := walker.progress.undecided(table, at)) is not None:
+        yield "", walk.choices[choice].by
         return
     if state == "running" or not run.credit(table.paced):
         yield "", "room in its streams"

@@ -1,6 +1,6 @@
 """Decides which outputs are read back to the host: those that leave for a client, a stream, a node on the CPU or,
-through host memory, another rank; and those that end a loop, which the worker reads when it steps the loop. All others
-stay on the device."""
+through host memory, another rank; and those that end a loop or take a branch, which the worker reads when it steps the
+loop or the choice. All others stay on the device."""
 
 from walkgraph.placement.tables import LOCAL, EdgePlan, Plan, RankPlan, WalkPlan
 
@@ -15,7 +15,7 @@ def host_ports(plan: Plan, here: RankPlan) -> dict[str, frozenset[str]]:
             use = walk.uses[edge.source.use]
             if use.op == "call" and use.rank == here.rank and _read(plan, walk, edge):
                 found.setdefault(plan.nodes[use.node].name, set()).add(edge.source.port)
-        for use, port in [loop.until for loop in walk.loops if loop.until is not None]:
+        for use, port in [ending for loop in walk.loops for ending in loop.endings]:
             ending = walk.uses[use]
             if ending.op == "call" and ending.rank == here.rank:
                 found.setdefault(plan.nodes[ending.node].name, set()).add(port)
@@ -40,10 +40,11 @@ def chained(plan: Plan, here: RankPlan) -> frozenset[str]:
         if use.op == "call" and not _stays(plan, walk, edge)
     }
     judging = {
-        plan.nodes[walk.uses[loop.until[0]].node].name
+        plan.nodes[walk.uses[use].node].name
         for walk in plan.walks
         for loop in walk.loops
-        if loop.until is not None and walk.uses[loop.until[0]].op == "call"
+        for use, _ in loop.endings
+        if walk.uses[use].op == "call"
     }
     return frozenset(mine - leaving - judging)
 
@@ -57,9 +58,13 @@ def _stays(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
 
 
 def _read(plan: Plan, walk: WalkPlan, edge: EdgePlan) -> bool:
+    if edge.target.kind == "result":
+        return edge.target.chosen or not (edge.on_device or edge.transport == LOCAL)
     if edge.target.kind != "use":
-        return edge.target.kind != "result" or not (edge.on_device or edge.transport == LOCAL)
+        return True
     target = walk.uses[edge.target.use]
+    if target.op == "choose":
+        return True
     if target.rank != walk.uses[edge.source.use].rank:
         return not edge.on_device
     return target.op == "call" and plan.nodes[target.node].host

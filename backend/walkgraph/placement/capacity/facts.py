@@ -79,7 +79,7 @@ def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:
 
 def _replaces(use: UsePlan, state: int) -> bool:
     """True if the use is certain to run and replaces the whole state."""
-    return use.op in {"fork", "import"} and use.states[-1] == state and not use.when and not use.loops
+    return use.op in {"fork", "import"} and use.states[-1] == state and not (use.when or use.loops or use.cases)
 
 
 def _readers(walk: WalkPlan) -> dict[str, frozenset[Rank]]:

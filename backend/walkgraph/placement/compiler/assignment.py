@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from walkgraph.graph.document import Fork, Graph
-from walkgraph.graph.structure import WalkStructure, structures
+from walkgraph.graph.document import Choose, Fork, Graph
+from walkgraph.graph.structure import Entry, WalkStructure, structures
 from walkgraph.ids import Rank
 from walkgraph.placement.document import ALL, Group, Placement
 
@@ -88,6 +88,22 @@ class Assignment:
         source, target = self.homes(fork.fork, walk), self.homes(fork.into, walk)
         source, target = source or target, target or source
         return (source[0], target[0]) if source and target else (self.first, self.first)
+
+    def entry_ranks(self, entry: Entry, walk: WalkStructure) -> tuple[Rank, ...]:
+        """The ranks on which a use, a fork or a choice has work."""
+        if isinstance(entry.item, Fork):
+            return tuple(dict.fromkeys(self.fork_homes(entry.item, walk.name)))
+        if isinstance(entry.item, Choose):
+            return (self.choice_rank(entry, walk),)
+        return (self.rank(entry.node, walk.name),)
+
+    def choice_rank(self, entry: Entry, walk: WalkStructure) -> Rank:
+        """A choice is made where its value comes from, or else where its first branch is."""
+        choice = next(one for one in walk.choices if one.entry is entry)
+        ends = (route.source.entry for route in choice.routes)
+        sources = [end for end in ends if end is not None]
+        inside = (one for one in walk.entries if any(number == choice.index for number, _ in one.cases))
+        return next((self.entry_ranks(one, walk)[0] for one in (*sources, *inside)), self.first)
 
     @cached_property
     def rests(self) -> Mapping[str, Rank]:

@@ -9,11 +9,22 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from walkgraph.graph.document import Fork, Whole
+from walkgraph.graph.document import Choose, Fork, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.tables import LOCAL, TO_CLIENT, EdgePlan, EdgeSource, LoopPlan, Op, Target, UsePlan, WalkPlan
+from walkgraph.placement.tables import (
+    LOCAL,
+    TO_CLIENT,
+    ChoicePlan,
+    EdgePlan,
+    EdgeSource,
+    LoopPlan,
+    Op,
+    Target,
+    UsePlan,
+    WalkPlan,
+)
 
 CHUNK = "chunk"
 
@@ -31,6 +42,7 @@ def compile_walk(context: Context, walk: WalkStructure, index: int) -> WalkPlan:
         edges=builder.edges(),
         ranks=tuple(sorted({use.rank for use in builder.uses})),
         state_scopes=builder.state_scopes(),
+        choices=builder.choices(),
     )
 
 
@@ -66,8 +78,8 @@ def move(context: Context, state: str, source: Rank, target: Rank, index: int) -
     """A Walk that only carries a state from one rank to another."""
     state_index = context.state_index[state]
     uses = (
-        _state_use(0, f"export:{state}", "export", source, (), (), (state_index,)),
-        replace(_state_use(1, f"import:{state}", "import", target, (), (), (state_index,)), writes=(state_index,)),
+        _state_use(0, f"export:{state}", "export", source, None, (state_index,)),
+        replace(_state_use(1, f"import:{state}", "import", target, None, (state_index,)), writes=(state_index,)),
     )
     transport = context.transport(source, (target,), None)
     edge = EdgePlan(
@@ -140,6 +152,8 @@ class _Walk:
         for entry in walk.entries:
             if isinstance(entry.item, Fork):
                 self._fork(entry, entry.item)
+            elif isinstance(entry.item, Choose):
+                self._choose(entry, entry.item)
             elif entry.node in context.node_index:
                 self._call(entry)
 
@@ -155,8 +169,30 @@ class _Walk:
             when=entry.whens,
             before=(),
             states=(),
+            cases=entry.cases,
         )
         self._add(use, _node_access(self.context, self.walk, entry))
+
+    def _choose(self, entry: Entry, item: Choose) -> None:
+        """A choice is made where its value comes from, or else where its branches are."""
+        self.at[entry.index] = len(self.uses)
+        rank = self.context.assignment.choice_rank(entry, self.walk)
+        self._add(_state_use(len(self.uses), f"choose:{item.choose}", "choose", rank, entry, ()), _Access({}))
+
+    def choices(self) -> tuple[ChoicePlan, ...]:
+        found: list[ChoicePlan] = []
+        for choice in self.walk.choices:
+            ranks = {use.rank for use in self.uses if any(number == choice.index for number, _ in use.cases)}
+            found.append(
+                ChoicePlan(
+                    index=choice.index,
+                    use=self.at[choice.entry.index],
+                    by=choice.item.choose,
+                    cases=tuple(choice.item.cases),
+                    ranks=tuple(sorted(ranks)),
+                )
+            )
+        return tuple(found)
 
     def _fork(self, entry: Entry, fork: Fork) -> None:
         index = self.context.state_index
@@ -164,14 +200,14 @@ class _Walk:
             return
         source, target = self.context.assignment.fork_homes(fork, self.walk.name)
         here, there = index[fork.fork], index[fork.into]
-        loops, when, first = entry.loop_indices, entry.whens, len(self.uses)
+        first = len(self.uses)
         if source == target:
-            use = _state_use(first, f"fork:{fork.fork}>{fork.into}", "fork", source, loops, when, (here, there))
+            use = _state_use(first, f"fork:{fork.fork}>{fork.into}", "fork", source, entry, (here, there))
             self._add(use, _Access({fork.fork: True, fork.into: False}))
             return
-        export = _state_use(first, f"export:{fork.fork}", "export", source, loops, when, (here,))
+        export = _state_use(first, f"export:{fork.fork}", "export", source, entry, (here,))
         self._add(export, _Access({fork.fork: True}))
-        take = _state_use(first + 1, f"import:{fork.into}", "import", target, loops, when, (there,))
+        take = _state_use(first + 1, f"import:{fork.into}", "import", target, entry, (there,))
         self._add(take, _Access({fork.into: False}))
         self.moved.append((first, first + 1))
 
@@ -189,19 +225,39 @@ class _Walk:
     def _before(self, use: UsePlan) -> tuple[int, ...]:
         mine = self.access[use.index]
         earlier = self.uses[: use.index]
-        return tuple(e.index for e in earlier if e.rank == use.rank and mine.conflicts(self.access[e.index]))
+        turns = [uses for uses in self._in_turn() if use.index in uses]
+        return tuple(
+            e.index
+            for e in earlier
+            if e.rank == use.rank and (mine.conflicts(self.access[e.index]) or any(e.index in uses for uses in turns))
+        )
+
+    def _in_turn(self) -> list[set[int]]:
+        """Uses whose values follow each other in one output or stream, iteration by iteration: those of a merge."""
+        merged: dict[tuple[int, str], set[int]] = {}
+        for route in self.walk.routes:
+            if route.merge and route.target.kind == "out" and route.source.entry is not None:
+                merged.setdefault((route.index, ""), set()).add(self.at.get(route.source.entry.index, -1))
+        for stream in self.context.assignment.graph.streams:
+            ends = self.walk.ports(stream.from_) if self.walk.name in stream.walks else ()
+            uses = {self.at.get(end.entry.index, -1) for end in ends if end.entry is not None}
+            if len(uses) > 1:
+                merged[-1, stream.name] = uses
+        return list(merged.values())
 
     def loops(self) -> tuple[LoopPlan, ...]:
         found: list[LoopPlan] = []
         for loop in self.walk.loops:
             ranks = {use.rank for use in self.uses if loop.index in use.loops}
+            until, *others = self._until(loop.item.until) or (None,)
             found.append(
                 LoopPlan(
                     index=loop.index,
                     name=loop.name,
                     parent=loop.parent,
                     times=loop.item.times,
-                    until=self._until(loop.item.until),
+                    until=until,
+                    until_else=tuple(one for one in others if one is not None),
                     stream=None,
                     drop_last=loop.item.drop_last,
                     ranks=tuple(sorted(ranks)),
@@ -209,10 +265,9 @@ class _Walk:
             )
         return tuple(found)
 
-    def _until(self, reference: str | None) -> tuple[int, str] | None:
-        owner, _, port = (reference or "").partition(".")
-        entry = self.walk.uses.get(owner)
-        return (self.at[entry.index], port) if entry is not None and entry.index in self.at else None
+    def _until(self, reference: str | None) -> tuple[tuple[int, str], ...]:
+        ends = self.walk.ports(reference) if reference is not None else ()
+        return tuple((self.at[e.entry.index], e.port) for e in ends if e.entry is not None and e.entry.index in self.at)
 
     def state_scopes(self) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -227,14 +282,14 @@ class _Walk:
 
     def edges(self) -> tuple[EdgePlan, ...]:
         found: list[EdgePlan] = []
-        for route in (*self.walk.routes, *self.walk.results):
+        for route in self.walk.taken:
             edge = self._edge(len(found), route)
             if edge is not None:
                 found.append(edge)
         for stream in self.context.assignment.graph.streams:
-            edge = self._stream_edge(len(found), stream.name, stream.from_, stream.walks)
-            if edge is not None:
-                found.append(edge)
+            for end in self.walk.ports(stream.from_) if self.walk.name in stream.walks else ():
+                if end.entry is not None and end.entry.index in self.at:
+                    found.append(self._stream_edge(len(found), stream.name, end.entry, end.port))
         found.extend(self._state_edge(len(found) + i, *pair) for i, pair in enumerate(self.moved))
         return tuple(found)
 
@@ -253,6 +308,7 @@ class _Walk:
             enter_each=route.enter == "each",
             transport=transport,
             on_device=self.context.on_device(transport),
+            merged=bool(route.merge),
         )
 
     def _source(self, route: Route) -> EdgeSource | None:
@@ -274,19 +330,22 @@ class _Walk:
         match end.kind:
             case "use" if end.entry is not None and end.entry.index in self.at:
                 return Target(kind="use", use=self.at[end.entry.index], port=end.port)
+            case "choice" if end.entry is not None and end.entry.index in self.at:
+                return Target(kind="use", use=self.at[end.entry.index], port="value")
             case "out":
                 modality = self._modality(source.entry, source.port) if source.entry is not None else None
-                return Target(kind="out", port=end.name, modality=modality or "")
+                return Target(kind="out", port=end.name, modality=modality or "", chosen=self._apart(route))
             case "result":
-                return Target(kind="result", port=end.name)
+                return Target(kind="result", port=end.name, chosen=(self.walk.name, end.name) in self.context.chosen)
             case _:
                 return None
 
-    def _stream_edge(self, index: int, name: str, source: str, walks: tuple[str, ...]) -> EdgePlan | None:
-        owner, _, port = source.partition(".")
-        entry = self.walk.uses.get(owner)
-        if self.walk.name not in walks or entry is None or entry.index not in self.at:
-            return None
+    def _apart(self, route: Route) -> bool:
+        """True if several ranks send the output, each from a branch."""
+        ports, ranks = self.walk.ports(route.edge.from_) if route.merge else (), self.context.assignment.entry_ranks
+        return len({rank for port in ports if port.entry is not None for rank in ranks(port.entry, self.walk)}) > 1
+
+    def _stream_edge(self, index: int, name: str, entry: Entry, port: str) -> EdgePlan:
         transport = self._to_ranks(entry, port, self.context.consumers.get(name, frozenset()), host=True)
         return EdgePlan(
             index=index,
@@ -352,10 +411,12 @@ def _node_access(context: Context, walk: WalkStructure, entry: Entry) -> _Access
     return _Access(reads)
 
 
-def _state_use(
-    index: int, name: str, op: Op, rank: Rank, loops: tuple[int, ...], when: tuple[str, ...], states: tuple[int, ...]
-) -> UsePlan:
-    return UsePlan(index=index, name=name, op=op, node=-1, rank=rank, loops=loops, when=when, before=(), states=states)
+def _state_use(index: int, name: str, op: Op, rank: Rank, entry: Entry | None, states: tuple[int, ...]) -> UsePlan:
+    """`entry`: its place; None for a Walk without a body."""
+    loops, when, cases = (entry.loop_indices, entry.whens, entry.cases) if entry is not None else ((), (), ())
+    return UsePlan(
+        index=index, name=name, op=op, node=-1, rank=rank, loops=loops, when=when, before=(), states=states, cases=cases
+    )
 
 
 def _shared(around: list[tuple[int, ...]]) -> int:

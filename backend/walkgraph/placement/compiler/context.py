@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.steps import handings
+from walkgraph.graph.steps import choices_of, handings, steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL
@@ -65,6 +65,17 @@ class Context:
         return component is not None and component.host
 
     @cached_property
+    def chosen(self) -> frozenset[tuple[str, str]]:
+        """(Walk, result) by which a task chooses steps."""
+        found: set[tuple[str, str]] = set()
+        for task in self.assignment.graph.tasks.values():
+            steps = steps_of(task)
+            for choice in choices_of(task):
+                owner, _, result = choice.step.choose.partition(".")
+                found |= {(at.step.walk, result) for at in steps if owner in (at.name, at.step.walk)}
+        return frozenset(found)
+
+    @cached_property
     def result_readers(self) -> Mapping[str, frozenset[Rank]]:
         """Walk -> ranks of the uses that read its results in later steps of a task."""
         found: dict[str, set[Rank]] = {}
@@ -76,11 +87,12 @@ class Context:
     def input_ranks(self, walk: str, name: str) -> frozenset[Rank]:
         """Ranks of the uses that read a Walk's input."""
         structure = self.assignment.walks.get(walk)
-        routes = structure.routes if structure else ()
+        routes = structure.taken if structure else ()
         return frozenset(
-            self.assignment.rank(r.target.entry.node, walk)
+            rank
             for r in routes
-            if r.source.kind == "in" and r.source.name == name and r.target.entry is not None
+            if r.source.kind == "in" and r.source.name == name and r.target.entry is not None and structure
+            for rank in self.assignment.entry_ranks(r.target.entry, structure)
         )
 
     @cached_property

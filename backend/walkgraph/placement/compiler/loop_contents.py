@@ -145,6 +145,8 @@ def _barred(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: L
     """The reason that the engine can't iterate a use, whatever feeds it; empty if it can."""
     if use.op == "fork":
         return f"copies {_lasting(context, nodes, walk, loop, use) or 'a state'}"
+    if use.op == "choose":
+        return "takes a branch by a value"
     if use.op != "call":
         return "copies a state"
     if nodes[use.node].host:

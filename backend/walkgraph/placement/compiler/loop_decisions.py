@@ -133,7 +133,19 @@ def _named(walk: WalkPlan, uses: Sequence[UsePlan], depth: int) -> str:
 
 def _against(inside: LoopContents) -> str:
     """The first reason to step the loop; empty if there is none."""
-    checks = (_shape, _against_nesting, _members, _endings, _conditions, _shared, _states, _streams, _params, _ports)
+    checks = (
+        _shape,
+        _choices,
+        _against_nesting,
+        _members,
+        _endings,
+        _conditions,
+        _shared,
+        _states,
+        _streams,
+        _params,
+        _ports,
+    )
     return next((reason for check in checks if (reason := check(inside))), "")
 
 
@@ -144,6 +156,12 @@ def _shape(inside: LoopContents) -> str:
     if not loop.times:
         return "a stream feeds and ends it"
     return "" if inside.uses or inside.followers else "nothing is inside it"
+
+
+def _choices(inside: LoopContents) -> str:
+    """The device runs the same uses in every iteration, so the worker takes the branches."""
+    made = next((c for c in inside.walk.choices if inside.loop.index in inside.walk.uses[c.use].loops), None)
+    return f"a choice by `{made.by}` takes branches inside it" if made is not None else ""
 
 
 def _members(inside: LoopContents) -> str:
@@ -172,7 +190,7 @@ def _endings(inside: LoopContents) -> str:
         return f"{inside.name(until[0])}, which ends it, {where}"
     within = {use.index for use in inside.uses} | inside.followers.keys()
     for other in inside.walk.loops:
-        if other.index != inside.loop.index and other.until is not None and other.until[0] in within:
+        if other.index != inside.loop.index and any(use in within for use, _ in other.endings):
             return f"loop `{other.name}` is ended from inside it"
     return ""
 
@@ -248,7 +266,7 @@ def _ports(inside: LoopContents) -> str:
             ports.setdefault((edge.target.use, edge.target.port), []).append(edge)
     for (use, port), edges in ports.items():
         name = f"`{inside.walk.uses[use].name}.{port}`"
-        if sum(not edge.carried for edge in edges) > 1:
+        if sum(_plain_inside(inside, edge) for edge in edges) + any(_plain_outside(inside, edge) for edge in edges) > 1:
             return f"{name} is fed twice"
         if all(edge.carried for edge in edges) and any(edge.common == inside.outer + 1 for edge in edges):
             return f"{name} has no value in the first iteration"
@@ -262,6 +280,11 @@ def _ports(inside: LoopContents) -> str:
 
 def _plain_inside(inside: LoopContents, edge: EdgePlan) -> bool:
     return edge.common > inside.outer and not edge.carried
+
+
+def _plain_outside(inside: LoopContents, edge: EdgePlan) -> bool:
+    """True for an edge that enters; several do if they come from a merge."""
+    return edge.common <= inside.outer and not edge.carried
 
 
 def _plural(verb: str) -> str:

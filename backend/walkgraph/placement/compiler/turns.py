@@ -9,13 +9,13 @@ from walkgraph.placement.tables import Plan, StepPlan, Turns
 def turns_of(plan: Plan, steps: Sequence[StepPlan], wanted: Sequence[str]) -> tuple[Turns, ...]:
     """The turns for each output that several ranks send. An output from one rank needs none: that rank sends in the
     order of its steps."""
-    senders: dict[tuple[str, int], list[tuple[int, Rank]]] = {}
+    senders: dict[tuple[str, int], dict[tuple[int, Rank], None]] = {}
     for step in steps:
         walk = plan.walks[step.walk]
         for edge in walk.edges:
             if edge.target.kind == "out" and edge.target.port in wanted:
                 sender = step.index, walk.uses[edge.source.use].rank
-                senders.setdefault((edge.target.port, step.partition), []).append(sender)
+                senders.setdefault((edge.target.port, step.partition), {})[sender] = None
     return tuple(
         Turns(output=output, steps=tuple(step for step, _ in found), ranks=tuple(rank for _, rank in found))
         for (output, _), found in senders.items()

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 from zlib import crc32
 
 from walkgraph.graph.catalogue import Catalogue, Component, port
-from walkgraph.graph.document import Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
+from walkgraph.graph.document import Choose, Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
 from walkgraph.simulation.reference.reference_walk import Function, Vector
 
 T = TypeVar("T")
@@ -32,6 +32,17 @@ class _At:
     position: int
     loops: tuple[str, ...]
     branches: tuple[tuple[int, int], ...]
+    """(parallel, branch) pairs around it."""
+    cases: tuple[tuple[int, int], ...]
+    """(choice, branch) pairs around it, outermost first."""
+
+
+@dataclass(frozen=True)
+class _Merge:
+    name: str
+    parts: tuple[_At, ...]
+    many: bool
+    """Its ports give lists."""
 
 
 def mix(name: str) -> Function:
@@ -84,10 +95,11 @@ class SeededDraw:
 def random_graph(draw: Draw) -> Graph:
     """A graph of one Walk, `w`, with inputs `x` (a value) and `xs` (a list)."""
     builder = _Builder(draw)
-    body = builder.items(0, (), (), least=1)
+    body = builder.items(_Around(), least=1)
     edges = builder.edges()
     results = {f"r{i}": builder.result() for i in range(draw.integer(0, 2))}
-    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=body, edges=edges, results=results)
+    merges = {name: tuple(ports) for name, ports in builder.merged.items()}
+    walk = Walk(inputs={"x": "scalar", "xs": "tensor"}, body=body, merges=merges, edges=edges, results=results)
     kinds = ["test.mix"] * 3 + ["test.host"]
     nodes = {at.use: Node(component=draw.one(kinds)) for at in builder.uses}
     return Graph(name="random", nodes=nodes, walks={"w": walk})
@@ -139,47 +151,95 @@ def followed_graph(draw: Draw) -> Graph:
     return Graph(name="random", nodes=nodes, walks={"w": walk})
 
 
+@dataclass(frozen=True)
+class _Around:
+    """The loops and branches around an item, and how deep it is nested."""
+
+    depth: int = 0
+    loops: tuple[str, ...] = ()
+    branches: tuple[tuple[int, int], ...] = ()
+    cases: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def inside(self) -> "_Around":
+        return replace(self, depth=self.depth + 1)
+
+
 class _Builder:
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.uses: list[_At] = []
         self.loops = 0
         self.parallels = 0
+        self.choices = 0
+        self.merges: list[_Merge] = []
+        self.merged: dict[str, list[str]] = {}
+        """Merge -> its ports."""
 
-    def items(
-        self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...], least: int
-    ) -> tuple[Item, ...]:
-        return tuple(self.item(depth, loops, branches) for _ in range(self.draw.integer(least, 3)))
+    def items(self, around: _Around, least: int) -> tuple[Item, ...]:
+        return tuple(self.item(around) for _ in range(self.draw.integer(least, 3)))
 
-    def item(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
-        kinds = (
-            ["use", "use"] if depth >= 3 or len(self.uses) > 8 else ["use", "use", "loop", "loop", "parallel", "list"]
-        )
+    def item(self, around: _Around) -> Item:
+        kinds = ["use", "use"]
+        if around.depth < 3 and len(self.uses) <= 8:
+            kinds += ["loop", "loop", "parallel", "list", "choose"]
         match self.draw.one(kinds):
             case "loop":
-                return self.loop(depth, loops, branches)
+                return self.loop(around)
+            case "choose":
+                return self.choose(around)
             case "parallel":
                 number = self.parallels
                 self.parallels += 1
                 count = self.draw.integer(1, 3)
-                inner = [self.item(depth + 1, loops, (*branches, (number, b))) for b in range(count)]
-                return Parallel(parallel=tuple(inner), when=self.when(loops))
+                branches = [replace(around.inside, branches=(*around.branches, (number, b))) for b in range(count)]
+                return Parallel(parallel=tuple(map(self.item, branches)), when=self.when(around.loops))
             case "list":
-                when = self.when(loops)
-                return Sequence(sequence=self.items(depth + 1, loops, branches, least=1), when=when)
+                when = self.when(around.loops)
+                return Sequence(sequence=self.items(around.inside, least=1), when=when)
             case _:
                 name = f"u{len(self.uses)}"
-                self.uses.append(_At(name, len(self.uses), loops, branches))
-                return Use(use=name, when=self.when(loops))
+                self.uses.append(_At(name, len(self.uses), around.loops, around.branches, around.cases))
+                return Use(use=name, when=self.when(around.loops))
 
-    def loop(self, depth: int, loops: tuple[str, ...], branches: tuple[tuple[int, int], ...]) -> Item:
-        name = f"l{self.loops}"
+    def choose(self, around: _Around) -> Item:
+        number, first = self.choices, len(self.uses)
+        self.choices += 1
+        here = _At("", len(self.uses), around.loops, around.branches, around.cases)
+        sources = [at for at in self.uses if not _apart(at, here)]
+        source, values = "@in.x", self.draw.one([("5", "7"), ("7",)])
+        if sources and self.draw.flag():
+            port = self.draw.one(["stop", "stop", "stop", "maybe"])
+            source = f"{self.draw.one(sources).use}.{port}"
+            values = self.draw.one([("true", "false"), ("true",), ("false",)]) if port == "stop" else ("0",)
+        when = self.when(around.loops)
+        branches: list[tuple[Item, ...]] = []
+        for branch in range(len(values) + 1):
+            inside = replace(around.inside, cases=(*around.cases, (number, branch)))
+            branches.append(self.items(inside, least=0 if branch else 1))
+        self.merge(number, self.uses[first:])
+        cases = dict(zip(values, branches, strict=False))
+        return Choose(choose=source, cases=cases, otherwise=branches[-1], when=when)
+
+    def merge(self, choice: int, inside: list[_At]) -> None:
+        """Merge one use of each branch."""
+        branches: dict[int, list[_At]] = {}
+        for at in inside:
+            branches.setdefault(dict(at.cases)[choice], []).append(at)
+        if branches and self.draw.flag():
+            name, many = f"m{len(self.merges)}", self.draw.flag()
+            parts = tuple(self.draw.one(found) for found in branches.values())
+            self.merges.append(_Merge(name, parts, many))
+            self.merged[name] = [f"{at.use}.{'many' if many else self.draw.one(['out', 'maybe'])}" for at in parts]
+
+    def loop(self, around: _Around) -> Item:
+        loops, name = around.loops, f"l{self.loops}"
         self.loops += 1
         when = self.when(loops)
         first = len(self.uses)
         counts = ["3", "n", "1", "4", "n - 2"] + (["@loop.index + 1", "@loop.index"] if loops else [])
         times = self.draw.one(counts)
-        body = self.items(depth + 1, (*loops, name), branches, least=1)
+        body = self.items(replace(around.inside, loops=(*loops, name)), least=1)
         own = [at.use for at in self.uses[first:] if at.loops == (*loops, name)]
         until = f"{self.draw.one(own)}.stop" if own and self.draw.flag() else None
         drop = until is not None and self.draw.flag()
@@ -199,20 +259,31 @@ class _Builder:
             source = self.draw.one(self.uses)
             how = self.draw.one(["last", "each", "collect"]) if source.loops else "last"
             found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=how == "collect"))
+        for i, merge in enumerate(self.merges):
+            each = all(at.loops for at in merge.parts) and self.draw.flag()
+            if self.draw.flag():
+                found.append(_edge(f"@merge.{merge.name}", to=f"@out.m{i}", each=each))
         return tuple(found)
 
     def into(self, target: _At, name: str) -> list[Edge]:
         """Edges into a port: at most one plain edge, and carried ones of different depths."""
         found: list[Edge] = []
         to = f"{target.use}.{name}"
-        before = [at for at in self.uses if at.position < target.position and not _siblings(at, target)]
+        before = [at for at in self.uses if at.position < target.position and not _apart(at, target)]
+        merges = [merge for merge in self.merges if all(at in before for at in merge.parts)]
         kinds = ["none", "in"] + (["loop"] if target.loops else []) + (["use"] * 3 if before else [])
+        kinds += ["merge"] * 3 if merges else []
         match self.draw.one(kinds):
             case "in":
                 each = bool(target.loops) and self.draw.flag()
                 found.append(_edge("@in.xs" if each else "@in.x", to=to, each=each))
             case "loop":
                 found.append(_edge(f"@loop.{self.draw.one(['index', *target.loops])}", to=to))
+            case "merge":
+                merge = self.draw.one(merges)
+                common = _common(merge.parts[0].loops, target.loops)
+                each = merge.many and len(target.loops) > common and self.draw.flag()
+                found.append(_edge(f"@merge.{merge.name}", to=to, each=each))
             case "use":
                 source = self.draw.one(before)
                 common = _common(source.loops, target.loops)
@@ -223,7 +294,15 @@ class _Builder:
                 pass
         depths: set[int] = set()
         for _ in range(self.draw.integer(0, 2)):
-            after = [at for at in self.uses if at.position >= target.position and not _siblings(at, target)]
+            after = [at for at in self.uses if at.position >= target.position and not _apart(at, target)]
+            merges = [merge for merge in self.merges if all(at in after and at != target for at in merge.parts)]
+            if merges and self.draw.flag():
+                merge = self.draw.one(merges)
+                common = min(_common(at.loops, target.loops) for at in merge.parts)
+                if common and common not in depths:
+                    depths.add(common)
+                    found.append(_edge(f"@merge.{merge.name}", to=to))
+                continue
             source = self.draw.one(after)
             common = _common(source.loops, target.loops)
             if common and common not in depths:
@@ -237,6 +316,8 @@ class _Builder:
         return _edge(f"{source.use}.{port}", to=to, each=each, collect=collect)
 
     def result(self) -> Result:
+        if self.merges and self.draw.flag():
+            return _result(f"@merge.{self.draw.one(self.merges).name}", collect=False)
         source = self.draw.one(self.uses)
         return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.flag())
 
@@ -253,7 +334,10 @@ def _common(a: tuple[str, ...], b: tuple[str, ...]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _siblings(a: _At, b: _At) -> bool:
-    """True if both are in different branches of one `parallel`."""
-    mine = dict(a.branches)
-    return any(number in mine and mine[number] != branch for number, branch in b.branches)
+def _apart(a: _At, b: _At) -> bool:
+    """True if both are in different branches of one `parallel` or one choice."""
+    return any(
+        number in mine and mine[number] != branch
+        for mine, others in ((dict(a.branches), b.branches), (dict(a.cases), b.cases))
+        for number, branch in others
+    )

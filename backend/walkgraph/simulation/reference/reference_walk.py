@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from walkgraph.graph.document import Edge, Fork, Item, Loop, Parallel, Result, Use, Walk
+from walkgraph.graph.document import Choose, Edge, Fork, Item, Loop, Parallel, Result, Use, Walk
 from walkgraph.graph.document import Sequence as Items
 from walkgraph.graph.language.expressions import evaluate, parse
 
@@ -33,9 +33,11 @@ def run_walk(
     run = _Run(walk, functions, params, inputs, fork)
     run.items(walk.body, (), on=True)
     outs: dict[str, list[Out]] = {}
-    for edge in walk.edges:
+    for edge in run.edges:
         if edge.to.startswith("@out."):
             outs.setdefault(edge.to.removeprefix("@out."), []).extend(run.leaving(edge))
+    # The branches of a merge take turns.
+    outs = {name: sorted(found, key=lambda out: out[0]) for name, found in outs.items()}
     results = {name: run.result(result) for name, result in walk.results.items()}
     return outs, {name: value for name, value in results.items() if value is not _NOTHING}
 
@@ -59,7 +61,15 @@ class _Run:
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
     """Use -> its position in the body and the loops around it."""
 
+    edges: list[Edge] = field(init=False)
+    """The Walk's edges; for an edge from a merge one from each of its ports."""
+
     def __post_init__(self) -> None:
+        self.edges = [
+            edge.model_copy(update={"from_": source.from_})
+            for edge in self.walk.edges
+            for source in self.sources(edge.from_)
+        ]
         self.places = {}
         _place(self.walk.body, (), self.places)
 
@@ -79,26 +89,45 @@ class _Run:
                     self.items(item.sequence, around, on=runs)
                 case Loop():
                     self.loop(item, around, on=runs)
+                case Choose():
+                    self.choose(item, around, on=runs)
                 case Fork():
                     pass
+
+    def choose(self, item: Choose, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
+        """Run the branch that the value takes. The uses of the others count as called once, without outputs."""
+        at, name = _vector(around), _choice(item)
+        edges = [edge.model_copy(update={"to": f"{name}.value"}) for edge in self.sources(item.choose)] if on else []
+        value = _text(self.port(name, edges, at)) if on else None
+        taken = list(item.cases).index(value) if value in item.cases else len(item.cases)
+        for number, branch in enumerate(item.branches):
+            if on and number == taken:
+                self.items(branch, around, on=True)
+            else:
+                inside: dict[str, tuple[int, tuple[str, ...]]] = {}
+                _place(branch, (), inside)
+                for use in inside:
+                    self.calls.setdefault(use, {})[at] = {}
 
     def loop(self, loop: Loop, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         for index in range(int(evaluate(parse(loop.times), self.params, _env(around)))):
             inside = (*around, (loop.loop, index))
             self.items(loop.body, inside, on=on)
-            if loop.until is not None:
-                use, port = loop.until.split(".")
-                if self.calls[use].get(_vector(inside), {}).get(port) is True:
-                    if loop.drop_last:
-                        self.dropped.append((tuple(name for name, _ in inside), _vector(inside)))
-                    return
+            ports = [edge.from_.split(".") for edge in self.sources(loop.until)] if loop.until is not None else []
+            if any(self.calls.get(use, {}).get(_vector(inside), {}).get(port) is True for use, port in ports):
+                if loop.drop_last:
+                    self.dropped.append((tuple(name for name, _ in inside), _vector(inside)))
+                return
 
     def call(self, use: Use, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         at = _vector(around)
         outputs: Mapping[str, Any] = {}
         if on:
-            ports = dict.fromkeys(e.to.split(".")[1] for e in self.walk.edges if e.to.split(".")[0] == use.name)
-            found = {port: self.port(use.name, port, at) for port in ports}
+            ports: dict[str, list[Edge]] = {}
+            for edge in self.edges:
+                if edge.to.split(".")[0] == use.name:
+                    ports.setdefault(edge.to.split(".")[1], []).append(edge)
+            found = {port: self.port(use.name, edges, at) for port, edges in ports.items()}
             outputs = self.functions[use.use]({p: v for p, v in found.items() if v is not _NOTHING}, at)
         self.calls.setdefault(use.name, {})[at] = outputs
 
@@ -107,31 +136,34 @@ class _Run:
 
     # ── values ──
 
-    def port(self, use: str, port: str, at: Vector) -> Any:
-        """The value of a port: from the carried edge of the innermost loop with a previous iteration, else from the
-        plain edge."""
-        best: tuple[int, Edge] | None = None
-        plain: Edge | None = None
-        for edge in self.walk.edges:
-            if edge.to != f"{use}.{port}":
-                continue
+    def sources(self, reference: str) -> list[Edge]:
+        """Edges, to nowhere, from what a reference stands for: a port, or those of a merge."""
+        merged = self.walk.merges.get(reference.partition(".")[2], ()) if reference.startswith("@merge.") else ()
+        return [Edge.model_validate({"from": one, "to": "@out.none"}) for one in merged or (reference,)]
+
+    def port(self, use: str, edges: Sequence[Edge], at: Vector) -> Any:
+        """The value of a port: from the carried edges of the innermost loop with a previous iteration, else from the
+        plain ones. Of several edges, those of a merge, at most one has a value."""
+        carried: dict[int, list[Edge]] = {}
+        for edge in edges:
             common = self.carried(edge, use)
-            if common == 0:
-                plain = edge
-            elif at[common - 1] > 0 and (best is None or common > best[0]):
-                best = common, edge
-        if best is not None:
-            common, edge = best
-            return self.enter(edge, self.of(edge, (*at[: common - 1], at[common - 1] - 1)), at, common)
-        if plain is None:
-            return _NOTHING
-        owner, name = plain.from_.split(".")
+            if common == 0 or at[common - 1] > 0:
+                carried.setdefault(common, []).append(edge)
+        best = max(carried, default=0)
+        values = [self.over(edge, use, at, best) for edge in carried.get(best, ())]
+        return next((value for value in values if value is not _NOTHING), _NOTHING)
+
+    def over(self, edge: Edge, use: str, at: Vector, carried: int) -> Any:
+        """The value of one edge. `carried`: as in `carried`."""
+        if carried:
+            return self.enter(edge, self.of(edge, (*at[: carried - 1], at[carried - 1] - 1)), at, carried)
+        owner, name = edge.from_.split(".")
         if owner == "@in":
-            return self.enter(plain, self.inputs.get(name, _NOTHING), at, 0)
+            return self.enter(edge, self.inputs.get(name, _NOTHING), at, 0)
         if owner == "@loop":
             return at[-1] if name == "index" else at[self.places[use][1].index(name)]
         common = self.common(owner, use)
-        return self.enter(plain, self.of(plain, at[:common]), at, common)
+        return self.enter(edge, self.of(edge, at[:common]), at, common)
 
     def common(self, a: str, b: str) -> int:
         pairs = zip(self.places[a][1], self.places[b][1], strict=False)
@@ -177,7 +209,8 @@ class _Run:
         return (self.places[use][1], at) in self.dropped
 
     def result(self, result: Result) -> Any:
-        return self.left(result.from_, (), collect=result.collect)
+        values = [self.left(edge.from_, (), collect=result.collect) for edge in self.sources(result.from_)]
+        return next((value for value in values if value is not _NOTHING), _NOTHING)
 
 
 def _place(items: Sequence[Item], loops: tuple[str, ...], found: dict[str, tuple[int, tuple[str, ...]]]) -> None:
@@ -191,8 +224,23 @@ def _place(items: Sequence[Item], loops: tuple[str, ...], found: dict[str, tuple
                 _place(item.sequence, loops, found)
             case Loop():
                 _place(item.body, (*loops, item.loop), found)
+            case Choose():
+                found[_choice(item)] = (len(found), loops)
+                for branch in item.branches:
+                    _place(branch, loops, found)
             case Fork():
                 pass
+
+
+def _choice(item: Choose) -> str:
+    """A name for a choice that no use has."""
+    return f"choice {id(item)}"
+
+
+def _text(value: Any) -> str | None:
+    if value is _NOTHING:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _vector(around: tuple[tuple[str, int], ...]) -> Vector:

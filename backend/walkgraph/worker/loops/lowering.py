@@ -157,6 +157,7 @@ class DeviceLoop:
             before=tuple(sorted(before)),
             states=_unique((*self._states, *(state for fork in self.forks for state in fork.states))),
             writes=_unique(state for use in standing for state in use.writes),
+            cases=self.uses[0].cases,
         )
 
     # ── edges ──

@@ -24,6 +24,8 @@ class Next(NamedTuple):
     empties: list[Vector]
     """Prefixes that the cursor passed without a call: a loop had no iterations, or only empty inner loops."""
     cursor: Cursor
+    untaken: list[Vector]
+    """Prefixes that the cursor passed because another branch is taken there."""
 
 
 def following(at: Vector) -> Vector:

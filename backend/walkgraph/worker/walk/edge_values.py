@@ -66,9 +66,9 @@ class LeavingValues:
     def put(self, use: int, outputs: dict[str, Any]) -> None:
         self._outputs[use] = outputs
 
-    def leave(self, index: int, table: UseTable, at: Vector, ended: int, give: Give) -> None:
+    def leave(self, index: int, table: UseTable, at: Vector, ended: int, untaken: Sequence[Vector], give: Give) -> None:
         """Let the values of iteration `at` leave; those of a loop leave once it has ended. All calls under
-        `at[:ended]` are over."""
+        `at[:ended]` are over. `untaken`: later iterations in which another branch was taken."""
         outputs = self._outputs.get(index)
         if outputs is None:
             return
@@ -87,6 +87,8 @@ class LeavingValues:
             if left is None and outputs is not EMPTY:
                 self._keep(edge, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = _KEPT
+            if edge.leave == "last" and any(later[: edge.common] == at[: edge.common] for later in untaken):
+                self._held.pop(edge.index, None)
             if ended <= edge.common:
                 self._left[edge.index] = _GONE
                 give(edge, at[: edge.common], self.drain(edge))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from walkgraph.abi.calls import ChunkInfo
-from walkgraph.placement.tables import EdgePlan, Scalar
+from walkgraph.placement.tables import ChoicePlan, EdgePlan, Scalar
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.walk_tables import UseTable
 
@@ -34,6 +34,14 @@ class Host(Protocol[W_contra]):
 
     def judged(self, walker: W_contra, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         """Send a verdict to the other ranks of the loop."""
+        ...
+
+    def chosen(self, walker: W_contra, choice: ChoicePlan, key: Vector, branch: int) -> None:
+        """Send the verdict of a choice to the other ranks with uses in its branches."""
+        ...
+
+    def text(self, value: Any) -> str | None:
+        """A flag, a number or a text as a case names it; None for any other value."""
         ...
 
     def chunk(self, walker: W_contra, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:

@@ -196,7 +196,7 @@ class LocalRun:
         match event.message:
             case m.Deliver() as message:
                 self.steps.deliver(event, message)
-            case m.Until() as message:
+            case m.Until() | m.Chosen() as message:
                 self.steps.judge(event, message)
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:
                 self._streams.take(message, event.value)

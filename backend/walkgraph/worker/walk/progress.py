@@ -1,16 +1,20 @@
-"""The progress of one step of a run on one rank: the iteration of each use, and the verdicts on loops.
+"""The progress of one step of a run on one rank: the iteration of each use, and the verdicts on loops and of choices.
 
-A verdict says whether an iteration of a loop was the last. Pure: it holds no values.
+A verdict says whether an iteration of a loop was the last, or which branch a choice takes. Pure: it holds no values.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from walkgraph.placement.tables import Scalar
 from walkgraph.worker.walk.cursor import WAIT, Cursor, Next, Vector, following, indices
 from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
+V = TypeVar("V")
 VERDICTS = 64
-"""Verdicts kept per loop before those that no use can ask for are dropped."""
+"""Verdicts kept per loop or choice before those that no use can ask for are dropped."""
+NO_BRANCH = -1
+"""The verdict of a choice that is skipped."""
 
 
 class Progress:
@@ -24,10 +28,10 @@ class Progress:
         self.cursors: dict[int, Cursor] = {}
         """Cursors of uses that wait for an `until`."""
         self._table, self._params = table, params
-        self._until: list[dict[Vector, bool]] = [{} for _ in table.loops]
+        self._until = [_Verdicts[bool](self, loop.uses) for loop in table.loops]
         """For each loop: indices of outer loops and iteration -> true if it was the last."""
-        self._most: list[int] = [VERDICTS for _ in table.loops]
-        """For each loop: the number of verdicts at which old ones are dropped."""
+        self._chosen = [_Verdicts[int](self, uses) for uses in table.branches]
+        """For each choice: iteration of the loops around it -> the branch taken."""
         self._closing: Vector | None = None
         """The iteration of the loop `chunk` whose chunk has no new items."""
 
@@ -38,17 +42,29 @@ class Progress:
     # ── verdicts ──
 
     def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool) -> None:
-        known = self._until[loop]
-        known[key] = stop
+        self._until[loop].put(key, stop)
         if closing:
             self._closing = key
-        if len(known) > self._most[loop]:
-            self._until[loop] = kept = self._still_asked(loop)
-            self._most[loop] = max(VERDICTS, 2 * len(kept))
 
     def verdict(self, loop: int, key: Vector) -> bool | None:
         """True if an iteration was the last; None while that isn't known."""
-        return self._until[loop].get(key)
+        return self._until[loop].known.get(key)
+
+    def choose(self, choice: int, key: Vector, branch: int) -> None:
+        self._chosen[choice].put(key, branch)
+
+    def taken(self, table: UseTable, at: Vector) -> bool | None:
+        """True if the branches around a use are taken in an iteration; None while that isn't known."""
+        for choice, depth, branch in table.cases:
+            verdict = self._chosen[choice].known.get(at[:depth])
+            if verdict != branch:
+                return None if verdict is None else False
+        return True
+
+    def undecided(self, table: UseTable, at: Vector) -> int | None:
+        """The outermost choice whose verdict a use waits for in an iteration."""
+        cases = (case for case in table.cases if case[1] <= len(at))
+        return next((choice for choice, depth, _ in cases if at[:depth] not in self._chosen[choice].known), None)
 
     def closes(self, at: Vector) -> bool:
         """True if an iteration exists only so that its uses can flush; calls without inputs are skipped in it."""
@@ -57,19 +73,27 @@ class Progress:
     def awaits_verdict(self, table: UseTable, at: Vector) -> bool:
         """True while it isn't known whether a call without inputs belongs to a closing chunk."""
         loops = table.plan.loops
-        return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]]
+        return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]].known
 
     # ── from one iteration to the next ──
 
     def next(self, index: int, table: UseTable, at: Vector | None) -> Next:
         prefix, entering, ended = self.cursors.get(index) or Cursor(at or (), at is None, len(at or ()))
-        loops, empties = table.plan.loops, list[Vector]()
+        loops, empties, untaken = table.plan.loops, list[Vector](), list[Vector]()
         while entering or prefix:
             if entering and len(prefix) == len(loops):
-                return Next(prefix, empties, Cursor(prefix, entering, ended))
-            go = self._enters(loops[len(prefix)], prefix) if entering else self._goes_on(loops[len(prefix) - 1], prefix)
+                return Next(prefix, empties, Cursor(prefix, entering, ended), untaken)
+            reached = self._reaches(table, prefix) if entering and table.cases else True
+            if not reached:
+                go = reached
+            elif entering:
+                go = self._enters(loops[len(prefix)], prefix)
+            else:
+                go = self._goes_on(loops[len(prefix) - 1], prefix)
             if go is None:
-                return Next(WAIT, empties, Cursor(prefix, entering, ended))
+                return Next(WAIT, empties, Cursor(prefix, entering, ended), untaken)
+            if reached is False:
+                untaken.append(prefix)
             if entering and go:
                 prefix = (*prefix, 0)
             elif entering:
@@ -82,7 +106,7 @@ class Progress:
                 ended = min(ended, len(prefix))
                 if at is None or at[: len(prefix)] != prefix:
                     empties.append(prefix)
-        return Next(None, empties, Cursor((), False, 0))
+        return Next(None, empties, Cursor((), False, 0), untaken)
 
     def times(self, loop: int, prefix: Vector) -> int:
         table = self._table.loops[loop]
@@ -132,14 +156,38 @@ class Progress:
             return more
         if not more and not table.plan.drop_last:
             return False
-        stop = self._until[loop].get(key)
+        stop = self._until[loop].known.get(key)
         return None if stop is None else more and not stop
 
-    def _still_asked(self, loop: int) -> dict[Vector, bool]:
-        """Verdicts on a loop that a use inside may still ask for; no use asks for iterations behind it."""
-        uses = [use for use in self._table.loops[loop].uses if self.state[use] != "ended"]
-        places = [self.cursors[use].prefix if use in self.cursors else self.at[use] or () for use in uses]
-        oldest = min(places, default=None)
-        if oldest is None:
-            return {}
-        return {key: stop for key, stop in self._until[loop].items() if key >= oldest[: len(key)]}
+    def _reaches(self, table: UseTable, prefix: Vector) -> bool | None:
+        """False if another branch than the use's is taken under the prefix; None while that isn't known. Branches
+        outside have been taken."""
+        for choice, depth, branch in table.cases:
+            if depth == len(prefix):
+                verdict = self._chosen[choice].known.get(prefix)
+                if verdict != branch:
+                    return None if verdict is None else False
+        return True
+
+    def oldest(self, uses: Sequence[int]) -> Vector | None:
+        """The least iteration that one of the uses may still ask about; None if all have ended."""
+        going = [use for use in uses if self.state[use] != "ended"]
+        return min((self.cursors[u].prefix if u in self.cursors else self.at[u] or () for u in going), default=None)
+
+
+class _Verdicts(Generic[V]):
+    """The verdicts on one loop, or of one choice."""
+
+    def __init__(self, progress: Progress, uses: Sequence[int]) -> None:
+        """`uses`: those that ask for them."""
+        self.known: dict[Vector, V] = {}
+        self._progress, self._uses, self._most = progress, uses, VERDICTS
+
+    def put(self, key: Vector, verdict: V) -> None:
+        self.known[key] = verdict
+        if len(self.known) > self._most:
+            # No use asks for iterations behind it.
+            oldest = self._progress.oldest(self._uses)
+            kept = {} if oldest is None else {k: v for k, v in self.known.items() if k >= oldest[: len(k)]}
+            self.known = kept
+            self._most = max(VERDICTS, 2 * len(kept))

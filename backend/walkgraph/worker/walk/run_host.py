@@ -5,7 +5,7 @@ from typing import Any
 
 from walkgraph.abi.calls import ChunkInfo, StateKey
 from walkgraph.errors import ErrorInfo
-from walkgraph.placement.tables import EdgePlan, FromStep, Plan
+from walkgraph.placement.tables import ChoicePlan, EdgePlan, FromStep, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
 from walkgraph.worker.loops.device_loops import DeviceLoops
@@ -71,10 +71,10 @@ class RunHost:
             for rank in result_readers(self._plan, self._steps.all, FromStep(step=walker.step, result=target.port)):
                 if rank != self._rank:
                     self._send(rank, message, value, edge.transport)
-        elif value is ABSENT:
+        elif value is ABSENT and not target.chosen:
             return
         elif target.kind == "out":
-            if walker.table.plan.chunked and shaping.empty(value):
+            if walker.table.plan.chunked and value is not ABSENT and shaping.empty(value):
                 return
             emit = m.Emit(
                 rank=self._rank,
@@ -97,6 +97,15 @@ class RunHost:
         for rank in walker.table.plan.loops[loop].ranks:
             if rank != self._rank:
                 self._send(rank, message, ABSENT, "inline")
+
+    def chosen(self, walker: Walker, choice: ChoicePlan, key: Vector, branch: int) -> None:
+        message = m.Chosen(run=self._run, step=walker.step, choice=choice.index, key=key, branch=branch)
+        for rank in choice.ranks:
+            if rank != self._rank:
+                self._send(rank, message, ABSENT, "inline")
+
+    def text(self, value: Any) -> str | None:
+        return shaping.text(value)
 
     def chunk(self, walker: Walker, use: int, stream: int, key: Vector) -> tuple[Any, ChunkInfo] | None:
         fresh, found = self._streams.chunk(use, stream, (walker.step, *key))

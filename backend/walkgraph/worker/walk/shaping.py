@@ -46,6 +46,15 @@ def empty(value: Any) -> bool:
     return value.numel() == 0 if isinstance(value, Tensor) else isinstance(value, str | bytes | list) and not value
 
 
+def text(value: Any) -> str | None:
+    """A flag, a number or a text, as a choice names it; None for any other value."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = value.reshape(()).tolist()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float | str) else None
+
+
 def length(value: Any) -> int:
     """The number of slices that `part` finds."""
     return 0 if isinstance(value, Tensor) and value.ndim == 0 else len(value)

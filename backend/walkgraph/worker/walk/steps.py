@@ -69,7 +69,7 @@ class Steps:
         for event in self._early.pop(step.index, []):
             if isinstance(event.message, m.Deliver):
                 self.deliver(event, event.message)
-            elif isinstance(event.message, m.Until):
+            elif isinstance(event.message, m.Until | m.Chosen):
                 self.judge(event, event.message)
 
     def end(self, index: int) -> Walker:
@@ -91,9 +91,11 @@ class Steps:
         elif message.step not in self.finished:
             self._early[message.step].append(event)
 
-    def judge(self, event: Arrived, message: m.Until) -> None:
+    def judge(self, event: Arrived, message: m.Until | m.Chosen) -> None:
         walker = self.walkers.get(message.step)
-        if walker is not None:
+        if walker is not None and isinstance(message, m.Chosen):
+            walker.chosen(message.choice, message.key, message.branch)
+        elif walker is not None and isinstance(message, m.Until):
             walker.judge(message.loop, message.key, message.stop, closing=message.closing)
         elif message.step not in self.finished:
             self._early[message.step].append(event)

@@ -54,8 +54,8 @@ class Times:
         node.busy += done.busy
         node.queued += done.queued
         outputs: Mapping[str, Any] = done.outputs or {}
-        for loop in use.judges:
-            self._ended(walk, loop, 1, stopped=loop.until is not None and bool(outputs.get(loop.until[1])))
+        for loop, port in use.judges:
+            self._ended(walk, loop, 1, stopped=bool(outputs.get(port)))
         if not done.ref.iteration and done.read:
             reads = self._reads[_name(use)]
             reads.read += done.read

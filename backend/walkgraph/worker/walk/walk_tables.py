@@ -11,7 +11,18 @@ from typing import NamedTuple
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
-from walkgraph.placement.tables import EdgePlan, FromStep, LoopPlan, NodePlan, Plan, Scalar, StepPlan, UsePlan, WalkPlan
+from walkgraph.placement.tables import (
+    ChoicePlan,
+    EdgePlan,
+    FromStep,
+    LoopPlan,
+    NodePlan,
+    Plan,
+    Scalar,
+    StepPlan,
+    UsePlan,
+    WalkPlan,
+)
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
 
 Params = Mapping[str, Scalar]
@@ -57,10 +68,14 @@ class UseTable:
     """(use, number of loops that hold both): uses that must have finished the previous iteration."""
     neighbours: tuple[int, ...]
     """Uses in `before` and `after`, which may be able to go on when this one does."""
-    judges: tuple[LoopPlan, ...]
-    """Loops whose `until` is a port of this use."""
+    judges: tuple[tuple[LoopPlan, str], ...]
+    """Loops that this use may end, and the port that does."""
     scoped: tuple[tuple[str, int], ...]
     """(state name, number of leading indices in its key) for each of its `iteration` states."""
+    cases: tuple[tuple[int, int, int], ...] = ()
+    """(choice, number of loops around the choice, branch) for each branch around the use, outermost first."""
+    decides: ChoicePlan | None = None
+    """The choice that this use makes."""
     device_loop: "DeviceLoopTable | None" = None
     """The device loop to run instead of a call, if the use stands for one."""
 
@@ -107,6 +122,8 @@ class WalkTable:
     uses: dict[int, UseTable]
     """This rank's uses."""
     loops: tuple[LoopTable, ...]
+    branches: tuple[tuple[int, ...], ...]
+    """For each choice, this rank's uses in its branches."""
     readers: dict[str, tuple[EdgePlan, ...]]
     """Walk input -> edges to this rank's uses."""
     streaming: tuple[int, ...]
@@ -134,6 +151,7 @@ def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
         plan=walk,
         uses=uses,
         loops=loops,
+        branches=tuple(_in_branches(uses, choice) for choice in walk.choices),
         readers={name: tuple(edges) for name, edges in readers.items()},
         streaming=tuple(i for i, u in uses.items() if u.streams or u.paced),
         stream_readers=Counter(stream for stream, _ in reading),
@@ -152,6 +170,10 @@ def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) ->
         outer=outer,
         uses=tuple(index for index, use in uses.items() if loop.index in use.plan.loops),
     )
+
+
+def _in_branches(uses: Mapping[int, UseTable], choice: ChoicePlan) -> tuple[int, ...]:
+    return tuple(index for index, use in uses.items() if any(number == choice.index for number, _, _ in use.cases))
 
 
 def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:
@@ -235,7 +257,9 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None =
         before=before,
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
-        judges=tuple(walk.loops[i] for i in use.loops if (until := walk.loops[i].until) and until[0] == use.index),
+        judges=tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index),
+        cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
+        decides=next((choice for choice in walk.choices if choice.use == use.index), None),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
             for state in (node.states.values() if node else use.states)

@@ -7,17 +7,17 @@ with it allow.
 It knows no other steps, no contents of streams and no network; its `Host` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import ChunkInfo
-from walkgraph.placement.tables import EdgePlan
+from walkgraph.placement.tables import ChoicePlan, EdgePlan
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.loops.lowering import DeviceLoop
-from walkgraph.worker.walk.cursor import WAIT, Vector
+from walkgraph.worker.walk.cursor import WAIT, Next, Vector
 from walkgraph.worker.walk.edge_values import EMPTY, ArrivedValues, LeavingValues
 from walkgraph.worker.walk.host import Host
-from walkgraph.worker.walk.progress import Progress
+from walkgraph.worker.walk.progress import NO_BRANCH, Progress
 from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 
@@ -59,6 +59,11 @@ class Walker:
         self.judge(loop, key, stop, closing=closing)
         self._host.judged(self, loop, key, stop, closing=closing)
 
+    def chosen(self, choice: int, key: Vector, branch: int) -> None:
+        """Take the verdict of a choice."""
+        self.progress.choose(choice, key, branch)
+        self._awake.update(self.table.branches[choice])
+
     def give(self, edge: EdgePlan, key: Vector, value: Any) -> None:
         """Send a value out over an edge."""
         if edge.index in self.looked:
@@ -68,15 +73,16 @@ class Walker:
         else:
             self._host.release(self, edge, key, value)
 
-    def finish(self, use: int, outputs: dict[str, Any]) -> None:
-        """Take the outputs of a successful call."""
+    def finish(self, use: int, outputs: dict[str, Any], *, called: bool = True) -> None:
+        """Take the outputs of a successful call, or of one that is skipped."""
         table, at = self.table.uses[use], self.progress.at[use]
         if at is None or self.progress.state[use] != "running":
             raise RuntimeError(f"`{table.plan.name}` finished a call it did not start")
         self._leaving.put(use, outputs)
-        for loop in table.judges:
-            stop = bool(outputs.get(loop.until[1])) if loop.until else False
-            self.verdict(loop.index, at[: table.plan.loops.index(loop.index) + 1], stop)
+        for loop, port in table.judges:
+            # Of several uses, the one that is called gives the verdict.
+            if called or not loop.until_else:
+                self.verdict(loop.index, at[: table.plan.loops.index(loop.index) + 1], bool(outputs.get(port)))
         for edge in table.outputs:
             if edge.leave == "none":
                 self.give(edge, at, outputs.get(edge.source.port, ABSENT))
@@ -104,11 +110,9 @@ class Walker:
         at = progress.at[index]
         step = progress.next(index, table, at)
         if at is not None:
-            self._leaving.leave(index, table, at, step.cursor.ended, self.give)
-        for prefix in step.empties:
-            for edge in table.outputs:
-                if edge.leave in ("last", "collect") and edge.common == len(prefix):
-                    self.give(edge, prefix, self._leaving.drain(edge))
+            self._leaving.leave(index, table, at, step.cursor.ended, step.untaken, self.give)
+        if step.empties:
+            self._pass_empty(table, step)
         if step.to is WAIT:
             if progress.cursors.get(index) != step.cursor:
                 progress.cursors[index] = step.cursor
@@ -129,6 +133,22 @@ class Walker:
         self.arrived.forget(table, step.to)
         return True
 
+    def _pass_empty(self, table: UseTable, step: Next) -> None:
+        """Give what leaves iterations in which the use was never called."""
+        for loop, _ in table.judges:
+            depth = table.plan.loops.index(loop.index) + 1
+            for key in [prefix[:depth] for prefix in step.empties if len(prefix) >= depth and not loop.until_else]:
+                if self.progress.verdict(loop.index, key) is None:
+                    self.verdict(loop.index, key, stop=False)
+        for prefix in step.untaken:
+            for edge in table.outputs:
+                if edge.leave == "each" and edge.target.chosen:
+                    self.give(edge, prefix, ABSENT)
+        for prefix in step.empties:
+            for edge in table.outputs:
+                if edge.leave in ("last", "collect") and edge.common == len(prefix):
+                    self.give(edge, prefix, self._leaving.drain(edge))
+
     # ── calling ──
 
     def _try(self, index: int, table: UseTable) -> bool:
@@ -136,17 +156,10 @@ class Walker:
         at = progress.at[index]
         if at is None or not progress.in_order(table, at):
             return False
-        if table.device_loop is not None and progress.times(table.device_loop.loop.plan.index, at) <= 0:
-            progress.state[index] = "running"
-            self.finish(index, EMPTY)
-            return True
-        if not progress.wanted(table, at):
-            # Its streams go on without it.
-            if any(self._input(index, edges, at) is None for edges in table.streams):
-                return False
-            progress.state[index] = "running"
-            self.skip(table, at)
-            return True
+        if table.when or table.cases or table.device_loop is not None:
+            passed = self._passes_by(index, table, at)
+            if passed is not False:
+                return passed is True
         if not self._host.credit(table.paced):
             return False
         inputs: dict[str, Any] = {}
@@ -163,14 +176,54 @@ class Walker:
         if len(inputs) < len(table.inputs) and progress.awaits_verdict(table, at):
             return False
         progress.state[index] = "running"
+        if table.decides is not None:
+            self._decide(table, table.decides, at, inputs)
+            return True
         self._host.call(self, table, at, inputs, chunks)
+        return True
+
+    def _passes_by(self, index: int, table: UseTable, at: Vector) -> bool | None:
+        """Pass an iteration without a call if there is none: another branch is taken, a condition doesn't hold, or a
+        device loop has no iterations. None while that isn't known."""
+        progress = self.progress
+        if table.cases and not (taken := progress.taken(table, at)):
+            if taken is not None:
+                self._pass_by(table, at)
+            return None if taken is None else True
+        if table.device_loop is not None and progress.times(table.device_loop.loop.plan.index, at) <= 0:
+            progress.state[index] = "running"
+            self.finish(index, EMPTY)
+            return True
+        if progress.wanted(table, at):
+            return False
+        # Its streams go on without it.
+        if any(self._input(index, edges, at) is None for edges in table.streams):
+            return None
+        self.skip(table, at)
         return True
 
     def skip(self, table: UseTable, at: Vector) -> None:
         """Skip a call: it gives no outputs."""
         if table.device_loop is not None:
             self._skip_loop(table.device_loop.loop, at)
+        self._pass_by(table, at)
+
+    def _pass_by(self, table: UseTable, at: Vector) -> None:
+        """Go on without a call: it gives no outputs, and a choice takes no branch."""
+        self.progress.state[table.plan.index] = "running"
+        if table.decides is not None:
+            self._give_verdict(table.decides, at, NO_BRANCH)
+        self.finish(table.plan.index, {}, called=False)
+
+    def _decide(self, table: UseTable, choice: ChoicePlan, at: Vector, inputs: Mapping[str, Any]) -> None:
+        """Make a choice. An absent value takes the branch after the cases, as any other value does."""
+        value = self._host.text(inputs["value"]) if "value" in inputs else None
+        self._give_verdict(choice, at, choice.cases.index(value) if value in choice.cases else len(choice.cases))
         self.finish(table.plan.index, {})
+
+    def _give_verdict(self, choice: ChoicePlan, at: Vector, branch: int) -> None:
+        self.chosen(choice.index, at, branch)
+        self._host.chosen(self, choice, at, branch)
 
     def _skip_loop(self, loop: DeviceLoop, at: Vector) -> None:
         """Let followers go through all iterations of a device loop that is skipped."""
@@ -192,6 +245,8 @@ class Walker:
             if edge.source.kind == "stream":
                 place = at[: edge.common + 1] if edge.enter_each else key
                 return self._host.chunk(self, use, edge.source.index, place)
+            if edge.merged:
+                return self._merged(edges, edge, key, at)
             values = self.arrived.by_edge.get(edge.index)
             if values is None or key not in values:
                 return None
@@ -200,6 +255,19 @@ class Walker:
                 value = self._host.part(value, at[edge.common])
             return value, None
         return ABSENT, None
+
+    def _merged(self, edges: Sequence[EdgePlan], first: EdgePlan, key: Vector, at: Vector) -> tuple[Any, None] | None:
+        """The value of the branch that was taken, as `_input` gives it."""
+        complete = True
+        for edge in edges:
+            if (edge.carried, edge.common) != (first.carried, first.common):
+                continue
+            values = self.arrived.by_edge.get(edge.index, {})
+            value = values.get(key, ABSENT)
+            if value is not ABSENT:
+                return self._host.part(value, at[edge.common]) if edge.enter_each else value, None
+            complete = complete and key in values
+        return (ABSENT, None) if complete else None
 
     def _pass_states(self, index: int, table: UseTable, at: Vector, to: Vector | None) -> None:
         for state, depth in table.scoped:
