@@ -8,7 +8,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from walkgraph.abi.calls import Call, StateKey
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
@@ -56,6 +59,10 @@ class Cluster:
         """Contents of forked and moved states, for functions that look into them."""
         self.calls: list[Call] = []
         self.emitted: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
+        self.outputs: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
+        """As `emitted`, in the order in which the conductor sends them."""
+        self._in_turn: dict[str, OrderedOutputs] = {}
+        self._values: list[Any] = []
         self.modalities: dict[str, str] = {}
         self.reports: list[m.FromWorker] = []
         self.dropped: list[StateKey] = []
@@ -77,6 +84,7 @@ class Cluster:
         self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
     ) -> None:
         """`how`: `stepped`, `record`, `hold`."""
+        self._in_turn[run] = OrderedOutputs(itinerary.turns)
         event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs), **how)
         for rank in self._random.sample(list(itinerary.ranks), len(itinerary.ranks)):
             self._perform(rank, self.cores[rank].handle(event))
@@ -185,6 +193,10 @@ class Cluster:
                     self.modalities[emit.name] = emit.modality
                     if command.value is not ABSENT:
                         self.emitted[emit.run, emit.name].append((emit.iteration, command.value))
+                    self._output(emit, command.value)
+                case Report(message=m.Sent() as sent):
+                    self.reports.append(sent)
+                    self._send(self._in_turn[sent.run].sent(sent.step, sent.rank))
                 case Report(message=message):
                     ends = message.run if isinstance(message, m.RankDone) else None
                     assert all(_run_of(one) != ends for one in self._work[rank]), "all is over"
@@ -214,6 +226,17 @@ class Cluster:
                 self.parked.remove((rank, run))
             case Observe():
                 self.observed.append((rank, command))
+
+    def _output(self, emit: m.Emit, value: Any) -> None:
+        if value is not ABSENT:
+            emit = replace(emit, value=m.Small(value=len(self._values)))
+            self._values.append(value)
+        self._send(self._in_turn[emit.run].emit(emit))
+
+    def _send(self, messages: list[m.Emit]) -> None:
+        for one in messages:
+            assert isinstance(one.value, m.Small)
+            self.outputs[one.run, one.name].append((one.iteration, self._values[int(one.value.value or 0)]))
 
     def _allow(self, rank: Rank, command: Allow) -> None:
         loops = [loop for _, loop in self._blocked] + [w for w in self._work[rank] if isinstance(w, PlainLoop)]

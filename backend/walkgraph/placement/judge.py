@@ -7,7 +7,7 @@ from walkgraph.graph.problems import Problem, nearest
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import ALL, Group
 from walkgraph.placement.hardware import Hardware
-from walkgraph.placement.tables import EdgePlan, Plan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, Plan, UsePlan, WalkPlan
 
 
 def judge(assignment: Assignment, hardware: Hardware, catalogue: Catalogue) -> Iterator[Problem]:
@@ -35,8 +35,23 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
             message = f"rank {rank.rank} holds `{rank.device}` for nodes that run on the CPU; give it the device `cpu`"
             yield _warn("idle_gpu", "/ranks", message)
     for walk in plan.walks:
+        yield from _apart_streams(plan, walk)
         if not walk.chunked:
             yield from _spanning_loops(plan, walk)
+
+
+def _apart_streams(plan: Plan, walk: WalkPlan) -> Iterator[Problem]:
+    """Streams that branches on several ranks feed: their items would have no order."""
+    uses: dict[int, list[UsePlan]] = {}
+    for edge in walk.edges:
+        if edge.target.kind == "stream":
+            uses.setdefault(edge.target.index, []).append(walk.uses[edge.source.use])
+    for stream, feeding in uses.items():
+        ranks = sorted({use.rank for use in feeding})
+        if len(ranks) > 1:
+            names = _list(dict.fromkeys(use.name for use in feeding))
+            message = f"{names} feed stream `{plan.streams[stream].name}` from ranks {_list(ranks)}, branch by branch"
+            yield Problem("unsupported", "/groups", f"{message}; place them on one rank")
 
 
 def _warn(code: str, pointer: str, message: str) -> Problem:

@@ -39,7 +39,7 @@ def test_any_mix_of_the_ranks_gives_one_order(run: tuple[Turns, list[int]], chan
     while links:
         rank = chance.choice(list(links))
         message = links[rank].popleft()
-        found += line.emit(message) if isinstance(message, m.Emit) else line.sent(message.step)
+        found += line.emit(message) if isinstance(message, m.Emit) else line.sent(message.step, message.rank)
         if not links[rank]:
             del links[rank]
     wanted = [(step, 10 * step + i) for step, count in zip(turns.steps, counts, strict=True) for i in range(count)]
@@ -52,6 +52,27 @@ def test_what_the_step_sends_whose_turn_it_is_leaves_at_once() -> None:
     assert line.emit(emit("x", 1, 1)) == [emit("x", 1, 1)]
     assert line.emit(emit("y", 4, 2)) == [emit("y", 4, 2)], "of another output"
     assert line.emit(emit("x", 7, 3)) == [emit("x", 7, 3)], "of another list of steps"
-    assert line.sent(1) == [emit("x", 4, 0)]
+    assert line.sent(1, Rank(0)) == [emit("x", 4, 0)]
     assert line.emit(emit("x", 4, 4)) == [emit("x", 4, 4)]
-    assert line.sent(4) == []
+    assert line.sent(4, Rank(1)) == []
+
+
+def test_branches_on_several_ranks_take_turns_by_iteration() -> None:
+    """Rank 1 takes one value an iteration, rank 2 several in a loop of its own; each reports where it has none."""
+    turns = Turns(output="x", steps=(0, 0, 3), ranks=(Rank(1), Rank(2), Rank(0)))
+    one = [branch("x", (0,), 1), branch("x", (1,), 1, 10), branch("x", (2,), 1)]
+    two = [branch("x", (0, 0), 2, 0), branch("x", (0, 1), 2, 1), branch("x", (1,), 2), branch("x", (2, 0), 2, 20)]
+    for first in range(2**7):
+        line, found, links = OrderedOutputs([turns]), list[m.Emit](), [deque(one), deque(two)]
+        for turn in range(7):
+            link = links[first >> turn & 1] or links[1 - (first >> turn & 1)]
+            found += line.emit(link.popleft())
+        assert line.emit(emit("x", 3, 30)) == []
+        found += line.sent(0, Rank(1))
+        assert [one.iteration for one in found] == [(0, 0), (0, 1), (1,), (2, 0)]
+        assert line.sent(0, Rank(2)) == [emit("x", 3, 30)]
+
+
+def branch(name: str, iteration: tuple[int, ...], rank: int, value: int | None = None) -> m.Emit:
+    held = m.Absent() if value is None else m.Small(value=value)
+    return m.Emit(rank=Rank(rank), run=RunId("r"), name=name, value=held, iteration=iteration, modality="", step=0)

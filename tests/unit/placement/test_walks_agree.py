@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.cluster import Cluster
 from tests.support.naive_tables import run_tables
@@ -16,6 +17,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.compile import chunked, compile_walk
 from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.compiler.turns import turns_of
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.reference.reference_walk import run_walk
@@ -49,12 +51,15 @@ def test_workers_do_what_the_document_says(graph: Graph, ranks: list[int], seed:
     expected, _ = run_walk(graph.walks["w"], functions, PARAMS, INPUTS)
     cluster = Cluster(plan, {name: served(name) for name in graph.nodes}, seed)
     itinerary = one_walk(plan, "w")
+    itinerary = replace(itinerary, turns=turns_of(plan, itinerary.steps, list(expected)))
     cluster.start("r", itinerary, PARAMS, INPUTS)
     cluster.run()
     assert not cluster.failures
     assert cluster.done("r") == set(itinerary.ranks)
     emitted = {n: sorted((at, plain(v)) for at, v in values) for (_, n), values in cluster.emitted.items()}
     assert emitted == {name: sorted(values) for name, values in expected.items() if values}
+    ordered = {n: [(at, plain(v)) for at, v in values] for (_, n), values in cluster.outputs.items()}
+    assert ordered == {name: values for name, values in expected.items() if values}
 
 
 def served(name: str) -> Any:

@@ -22,7 +22,7 @@ class Outputs:
         if run is None:
             return []
         run.heard = now
-        return [command for one in run.in_turn.sent(message.step) for command in _output(run, one, now)]
+        return [command for one in run.in_turn.sent(message.step, message.rank) for command in _output(run, one, now)]
 
 
 def _output(run: RunRecord, message: m.Emit, now: float) -> list[Command]:

@@ -71,10 +71,10 @@ class RunHost:
             for rank in result_readers(self._plan, self._steps.all, FromStep(step=walker.step, result=target.port)):
                 if rank != self._rank:
                     self._send(rank, message, value, edge.transport)
-        elif value is ABSENT and not target.chosen:
-            return
         elif target.kind == "out":
-            if walker.table.plan.chunked and value is not ABSENT and shaping.empty(value):
+            if value is not ABSENT and walker.table.plan.chunked and shaping.empty(value):
+                value = ABSENT
+            if value is ABSENT and not target.chosen:
                 return
             emit = m.Emit(
                 rank=self._rank,
@@ -86,7 +86,7 @@ class RunHost:
                 step=walker.step,
             )
             self._effects.commands.append(Report(emit, value))
-        else:
+        elif value is not ABSENT:
             self._streams.give(walker.step, edge, (value,))
 
     def passing(self, walker: Walker, edge: EdgePlan, key: Vector, value: Any) -> None:
