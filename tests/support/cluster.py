@@ -190,17 +190,13 @@ class Cluster:
                     self.sent.append(command.message)
                     self._links[rank, command.rank].append(Arrived(command.message, command.value))
                 case Report(message=m.Emit() as emit):
-                    self.modalities[emit.name] = emit.modality
-                    if command.value is not ABSENT:
-                        self.emitted[emit.run, emit.name].append((emit.iteration, command.value))
                     self._output(emit, command.value)
-                case Report(message=m.Sent() as sent):
-                    self.reports.append(sent)
-                    self._send(self._in_turn[sent.run].sent(sent.step, sent.rank))
                 case Report(message=message):
                     ends = message.run if isinstance(message, m.RankDone) else None
                     assert all(_run_of(one) != ends for one in self._work[rank]), "all is over"
                     self.reports.append(message)
+                    if isinstance(message, m.Sent):
+                        self._send(self._in_turn[message.run].sent(message.step, message.rank))
                 case DropStates():
                     self.dropped.extend(command.keys)
                 case HoldLoops() | FreeLoops() | Observe():
@@ -228,7 +224,9 @@ class Cluster:
                 self.observed.append((rank, command))
 
     def _output(self, emit: m.Emit, value: Any) -> None:
+        self.modalities[emit.name] = emit.modality
         if value is not ABSENT:
+            self.emitted[emit.run, emit.name].append((emit.iteration, value))
             emit = replace(emit, value=m.Small(value=len(self._values)))
             self._values.append(value)
         self._send(self._in_turn[emit.run].emit(emit))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import parse
-from walkgraph.graph.steps import steps_of
+from walkgraph.graph.steps import choices_of, steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
@@ -68,6 +68,7 @@ def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:
             names |= parse(at.step.when).names
         bindings = [binding for binding in at.step.with_.values() if isinstance(binding, str)]
         names |= {binding.removeprefix(_TASK) for binding in bindings if binding.startswith(_TASK)}
+    names |= {choice.step.choose.removeprefix(_TASK) for choice in choices_of(task)}
     for state in plan.states:
         names |= parse(state.width).names
         names |= parse(state.capacity).names if state.capacity is not None else frozenset()

@@ -168,7 +168,8 @@ class WalkStructure:
 
     @cached_property
     def named_results(self) -> Mapping[str, Route]:
-        return {route.target.name: route for route in self.results}
+        """Results by name; by its first port where a merge gives it."""
+        return {route.target.name: route for route in reversed(self.results)}
 
     def ports(self, reference: str) -> tuple[End, ...]:
         """What a reference stands for: the ports behind a merge, otherwise one end."""

@@ -1,7 +1,8 @@
 """The itinerary of a run: its task's state machine, expanded for one request and fixed at admission.
 
-All steps are known before the run starts, because they depend only on parameters and on the modalities of the parts.
-Unneeded steps are left out; needed are the wanted outputs, a session's states, and everything they depend on.
+All steps are known before the run starts, because they depend only on parameters and on the modalities of the parts. Of
+a choice by a result all branches are there, and the ranks take one when they know the result. Unneeded steps are left
+out; needed are the wanted outputs, a session's states, and everything they depend on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,23 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from walkgraph.errors import InvalidInput
-from walkgraph.graph.document import FirstStep, ForStep, Graph, Step, Task, WalkStep
+from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.steps import for_parts, lanes
-from walkgraph.ids import Rank
-from walkgraph.placement.capacity.facts import Facts, WalkFacts
+from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.turns import turns_of
+from walkgraph.placement.moves import ChoiceDraft, Draft, Moves, as_text, sources_of
 from walkgraph.placement.request import Given, InputPart, by_name, fill_params, name_inputs, task_of
 from walkgraph.placement.tables import (
     Binding,
+    Branch,
     FromInput,
+    FromLatest,
     FromLiteral,
     FromStep,
     Itinerary,
     Plan,
     Scalar,
-    StepPlan,
 )
 
 MAX_STEPS = 20_000
@@ -49,13 +51,15 @@ def expand(
     wanted = _wanted(found, outputs)
     facts = Facts(plan)
     expansion, kept = expanded(facts, found, params, name_inputs(found, inputs, parts), wanted)
-    steps = _with_moves(facts, [expansion.drafts[i] for i in kept], kept)
+    moves = Moves(facts, [choice.cases for choice in expansion.choices])
+    steps = moves.added({i: expansion.drafts[i] for i in kept})
     return Itinerary(
         steps=steps,
         outputs=wanted,
         ranks=tuple(sorted({rank for step in steps for rank in plan.walks[step.walk].ranks})),
         streams=tuple(sorted({s for i in kept for s in expansion.drafts[i].facts.streams_in})),
         turns=turns_of(plan, steps, wanted),
+        choices=tuple(moves.renumbered(choice, i) for i, choice in enumerate(expansion.choices)),
     )
 
 
@@ -67,7 +71,7 @@ def expanded(
     expansion = Expansion(facts, task, fill_params(task, params), given)
     for partition, steps in enumerate(lanes(task).values()):
         expansion.add_all(steps, partition, None)
-    return expansion, _live(facts.plan, expansion.drafts, wanted)
+    return expansion, _live(facts.plan, expansion, wanted)
 
 
 def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
@@ -84,15 +88,6 @@ def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
 # ── the state machine ───────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    walk: int
-    partition: int
-    facts: WalkFacts
-    bindings: dict[str, Binding]
-    """`FromStep` counts drafts here, not steps."""
-
-
 class Seen(NamedTuple):
     """A step that a request reaches."""
 
@@ -103,6 +98,10 @@ class Seen(NamedTuple):
     """The earlier option of its `first` that is taken instead."""
     draft: int | None
     """None: the step is not taken."""
+    cases: tuple[str, ...] = ()
+    """The values by which it is chosen, as sentences about them."""
+    untaken: str = ""
+    """The reason that another branch is taken, if a parameter decides it."""
 
 
 @dataclass
@@ -111,9 +110,14 @@ class Expansion:
     task: Task
     params: Mapping[str, Scalar]
     given: tuple[Given, ...]
-    drafts: list[_Draft] = field(default_factory=list[_Draft])
-    latest: dict[str, int] = field(default_factory=dict[str, int])
-    """Walk, or a step's `as` -> its latest draft."""
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    choices: list[ChoiceDraft] = field(default_factory=list[ChoiceDraft])
+    latest: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Walk, or a step's `as` -> its latest draft; several, where branches have one each."""
+    cases: tuple[Branch, ...] = ()
+    """The branches around the steps that are added now."""
+    words: tuple[str, ...] = ()
+    untaken: str = ""
     seen: list[Seen] = field(default_factory=list[Seen])
     left: int = MAX_STEPS
 
@@ -134,18 +138,55 @@ class Expansion:
                     self._add_first(step.first, partition, part)
                 case ForStep():
                     self._add_parts(step, partition)
+                case ChooseStep():
+                    self._choose(step, partition, part)
 
     def _add_first(self, options: Sequence[WalkStep], partition: int, part: Given | None) -> None:
         taken: WalkStep | None = None
         for option in options:
-            if taken is None and self._holds(option):
-                self.seen.append(Seen(option, partition, part, None, len(self.drafts)))
+            if self.untaken:
+                self.seen.append(Seen(option, partition, part, None, None, self.words, self.untaken))
+            elif taken is None and self._holds(option):
+                self.seen.append(Seen(option, partition, part, None, len(self.drafts), self.words))
                 self._add(option, partition, part)
                 taken = option
             else:
-                self.seen.append(Seen(option, partition, part, taken, None))
+                self.seen.append(Seen(option, partition, part, taken, None, self.words))
+
+    def _choose(self, step: ChooseStep, partition: int, part: Given | None) -> None:
+        """Add the branches of a choice: one if its value is known, otherwise all of them."""
+        source = self._bind(step.choose, part) if not self.untaken else None
+        by_value = [*(f"`{step.choose}` is `{value}`" for value in step.cases), f"`{step.choose}` is another value"]
+        if isinstance(source, FromStep | FromLatest):
+            index = len(self.choices)
+            self.choices.append(ChoiceDraft(source, tuple(step.cases), self.cases))
+            self._add_branches(step, partition, part, index, by_value)
+            return
+        value = as_text(source.value) if isinstance(source, FromLiteral) else None
+        taken = list(step.cases).index(value) if value in step.cases else len(step.cases)
+        said = f"`{step.choose}` is " + ("absent" if value is None else f"`{value[:80]}`")
+        before = self.untaken
+        for branch, steps in enumerate(step.branches):
+            self.untaken = before or ("" if branch == taken else said)
+            self.add_all(steps, partition, part)
+        self.untaken = before
+
+    def _add_branches(
+        self, step: ChooseStep, partition: int, part: Given | None, index: int, words: Sequence[str]
+    ) -> None:
+        outer, latest = (self.cases, self.words), self.latest
+        found: dict[str, dict[int, None]] = {}
+        for branch, steps in enumerate(step.branches):
+            self.cases, self.words, self.latest = (*outer[0], (index, branch)), (*outer[1], words[branch]), dict(latest)
+            self.add_all(steps, partition, part)
+            for name, drafts in self.latest.items():
+                found.setdefault(name, {}).update(dict.fromkeys(drafts))
+        self.cases, self.words = outer
+        self.latest = {name: tuple(sorted(drafts)) for name, drafts in found.items()}
 
     def _add_parts(self, step: ForStep, partition: int) -> None:
+        if self.untaken:
+            return
         choices = for_parts(step)
         for part in self.parts:
             if part.modality not in choices:
@@ -174,10 +215,10 @@ class Expansion:
                     bindings[name] = binding
                 elif name in facts.required:
                     self._refuse(step, str(step.with_[name]))
-        self.latest[step.walk] = len(self.drafts)
+        self.latest[step.walk] = (len(self.drafts),)
         if step.as_ is not None:
-            self.latest[step.as_] = len(self.drafts)
-        self.drafts.append(_Draft(walk, partition, facts, bindings))
+            self.latest[step.as_] = (len(self.drafts),)
+        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases))
 
     def _bind(self, binding: Scalar, part: Given | None) -> Binding | None:
         """The resolved binding; None if its source is absent: an input that wasn't given, or a step that doesn't
@@ -190,7 +231,8 @@ class Expansion:
         if owner == "@task":
             return self._bind_task(name)
         if dot and (owner in self.latest or self._is_step(owner)):
-            return FromStep(self.latest[owner], name) if owner in self.latest else None
+            steps = tuple(FromStep(draft, name) for draft in self.latest.get(owner, ()))
+            return FromLatest(steps) if len(steps) > 1 else next(iter(steps), None)
         return FromLiteral(binding)
 
     def _bind_task(self, name: str) -> Binding | None:
@@ -214,8 +256,9 @@ class Expansion:
 # ── steps that are needed ──────────────────────────────────────────────────────────────────────
 
 
-def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
+def _live(plan: Plan, expansion: "Expansion", wanted: Sequence[str]) -> list[int]:
     """Drafts that give a wanted output or change a session's state, and everything they need; in order."""
+    drafts = expansion.drafts
     fed = {stream for draft in drafts for stream in draft.facts.streams_out}
     # A consumer whose streams have no producer among the steps would wait forever.
     able = [not d.facts.streams_in or not d.facts.streams_in.isdisjoint(fed) for d in drafts]
@@ -226,7 +269,7 @@ def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
         if able[i] and (not draft.facts.outputs.isdisjoint(wanted) or not draft.facts.writes.isdisjoint(session))
     ]
     live = set(queue)
-    needs = _Needs(drafts)
+    needs = _Needs(drafts, expansion.choices)
     while queue:
         for i in needs.of(queue.pop()):
             if i not in live and able[i]:
@@ -238,8 +281,8 @@ def _live(plan: Plan, drafts: list[_Draft], wanted: Sequence[str]) -> list[int]:
 class _Needs:
     """The drafts that a draft depends on. Each writer of a state or stream is reported once."""
 
-    def __init__(self, drafts: list[_Draft]) -> None:
-        self.drafts = drafts
+    def __init__(self, drafts: list[Draft], choices: list[ChoiceDraft]) -> None:
+        self.drafts, self.choices = drafts, choices
         self.writers: dict[int, list[int]] = {}
         """State -> drafts that may change it and have not been reported yet, the first one last."""
         self.producers: dict[int, list[int]] = {}
@@ -251,7 +294,8 @@ class _Needs:
 
     def of(self, index: int) -> list[int]:
         draft = self.drafts[index]
-        needed = [binding.step for binding in draft.bindings.values() if isinstance(binding, FromStep)]
+        bindings = [*draft.bindings.values(), *(self.choices[choice].source for choice, _ in draft.cases)]
+        needed = [source.step for binding in bindings for source in sources_of(binding)]
         for state in draft.facts.homes:
             writers = self.writers.get(state, [])
             while writers and writers[-1] < index:
@@ -259,54 +303,3 @@ class _Needs:
         for stream in draft.facts.streams_in:
             needed.extend(self.producers.pop(stream, ()))
         return needed
-
-
-# ── states that change rank ─────────────────────────────────────────────────────────────────────
-
-
-def _with_moves(facts: Facts, drafts: list[_Draft], kept: list[int]) -> tuple[StepPlan, ...]:
-    """Steps in order, each preceded by moves of the states that it finds on another rank; at the end a session's states
-    return to where they rest."""
-    plan = facts.plan
-    moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
-    rests = _rests(facts) if moves else {}
-    places = dict(rests)
-    steps: list[StepPlan] = []
-    numbers: dict[int, int] = {}
-
-    def carry(state: int, source: Rank, target: Rank, partition: int) -> None:
-        walk = moves.get(f"move:{plan.states[state].name}:{source}>{target}")
-        if walk is not None:
-            steps.append(StepPlan(index=len(steps), walk=walk, partition=partition, bindings={}))
-
-    for number, draft in zip(kept, drafts, strict=True):
-        for state, rank in draft.facts.homes.items() if moves else ():
-            source = places.get(state)
-            if source is not None and source != rank and state not in draft.facts.replaced:
-                carry(state, source, rank, draft.partition)
-            places[state] = rank
-        numbers[number] = len(steps)
-        bindings = {name: _renumbered(binding, numbers) for name, binding in draft.bindings.items()}
-        steps.append(StepPlan(index=len(steps), walk=draft.walk, partition=draft.partition, bindings=bindings))
-    for state, rank in rests.items():
-        if places[state] != rank:
-            carry(state, places[state], rank, _last_partition(facts, steps, state))
-    return tuple(steps)
-
-
-def _rests(facts: Facts) -> dict[int, Rank]:
-    """Session state -> the rank where it waits between requests: that of its first access in the document's Walks."""
-    found: dict[int, Rank] = {}
-    for walk in facts.plan.walks:
-        for state, rank in facts[walk.index].homes.items():
-            if facts.plan.states[state].scope == "session":
-                found.setdefault(state, rank)
-    return found
-
-
-def _last_partition(facts: Facts, steps: list[StepPlan], state: int) -> int:
-    return next(s.partition for s in reversed(steps) if state in facts[s.walk].homes)
-
-
-def _renumbered(binding: Binding, numbers: Mapping[int, int]) -> Binding:
-    return FromStep(numbers[binding.step], binding.result) if isinstance(binding, FromStep) else binding

@@ -2,11 +2,11 @@
 
 The steps are those that the conductor would fix at admission (`itinerary.expanded`); conditions of uses and counts of
 loops are the tables' own expressions, evaluated with the request's parameters. Values that networks compute (`until`)
-are unknown here, so counts of iterations are upper bounds.
+are unknown here, so counts of iterations are upper bounds, and of a choice by such a value all branches are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from walkgraph.errors import InvalidInput
@@ -66,7 +66,8 @@ class StepSeen:
     walk: str
     as_: str | None
     part: PartAt | None
-    taken: bool
+    taken: bool | None
+    """None: a result of an earlier step decides."""
     why: str
     loops: Mapping[str, int | None]
     """Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it."""
@@ -155,19 +156,22 @@ class _Explainer:
     def step(self, seen: Seen, pointer: str, part: PartAt | None) -> StepSeen:
         loops: Mapping[str, int | None] = {}
         uses: tuple[UseSeen, ...] = ()
-        taken = seen.draft in self.live
-        if seen.draft is not None and taken:
+        taken = (None if seen.cases else True) if seen.draft in self.live else False
+        if seen.draft is not None and seen.draft in self.live:
             loops, uses = self.walk(self.live[seen.draft])
         return StepSeen(pointer, seen.step.walk, seen.step.as_, part, taken, self.why(seen), loops, uses)
 
     def why(self, seen: Seen) -> str:
+        if seen.untaken:
+            return f"another branch is taken: {seen.untaken}"
         if seen.instead is not None:
             return f"an earlier choice is taken: `{seen.instead.walk}`"
         if seen.draft is not None and seen.draft not in self.live:
             return "no output of the task needs it"
-        if seen.step.when is None:
-            return "always"
-        return self.sentence(seen.step.when, holds=seen.draft is not None)
+        words = [f"only if {case}" for case in seen.cases]
+        if seen.step.when is not None:
+            words.append(self.sentence(seen.step.when, holds=seen.draft is not None))
+        return "; ".join(words) or "always"
 
     def walk(self, index: int) -> tuple[dict[str, int | None], tuple[UseSeen, ...]]:
         if index not in self.known:
@@ -190,6 +194,15 @@ class _Explainer:
     # ── uses ──
 
     def use(self, walk: WalkPlan, use: UsePlan, times: Sequence[int | None]) -> UseSeen:
+        """Explain a use. In a branch it may be called or not, as far as its conditions let it."""
+        seen = self.wherever(walk, use, times)
+        if not use.cases or seen.taken is False:
+            return seen
+        words = [f"only if {_case(walk, *case)}" for case in use.cases]
+        return replace(seen, taken=None, why="; ".join([*words, *([seen.why] if seen.why != "always" else [])]))
+
+    def wherever(self, walk: WalkPlan, use: UsePlan, times: Sequence[int | None]) -> UseSeen:
+        """Explain a use as if its branch were taken."""
         node = self.plan.nodes[use.node].name
         for loop in use.loops:
             if times[loop] == 0:
@@ -262,6 +275,12 @@ class _Explainer:
     def values(self, texts: Sequence[str]) -> str:
         names = dict.fromkeys(p.name for text in texts for p in parts(parse(text).tree) if isinstance(p, Name))
         return ", ".join(f"{name} = {_said(self.params[name])}" for name in names if name in self.params)
+
+
+def _case(walk: WalkPlan, index: int, branch: int) -> str:
+    choice = walk.choices[index]
+    value = f"`{choice.cases[branch]}`" if branch < len(choice.cases) else "another value"
+    return f"`{choice.by}` is {value}"
 
 
 def _said(value: Scalar) -> str:

@@ -275,11 +275,17 @@ class FromStep(msgspec.Struct, frozen=True, tag="step"):
     result: str
 
 
+class FromLatest(msgspec.Struct, frozen=True, tag="latest"):
+    """The result of the last of these steps that is taken."""
+
+    steps: tuple[FromStep, ...]
+
+
 class FromLiteral(msgspec.Struct, frozen=True, tag="literal"):
     value: Scalar
 
 
-Binding = FromInput | FromStep | FromLiteral
+Binding = FromInput | FromStep | FromLatest | FromLiteral
 
 
 class StepPlan(Table, frozen=True):
@@ -289,6 +295,17 @@ class StepPlan(Table, frozen=True):
     """Each rank runs the steps of one partition in order; partitions run side by side."""
     bindings: dict[str, Binding]
     """Walk input -> the source of its value; an unbound optional input is absent."""
+    cases: tuple[Branch, ...] = ()
+    """The branches of choices around it, outermost first; it is taken only where all of them are."""
+
+
+class StepChoice(Table, frozen=True):
+    """A choice among steps by a result. The rank of the result gives the verdict to all ranks of the run."""
+
+    index: int
+    source: FromStep | FromLatest
+    cases: tuple[str, ...]
+    """The value of each branch, as text. Any other value, and none, takes the branch after them."""
 
 
 class Turns(Table, frozen=True):
@@ -309,3 +326,4 @@ class Itinerary(Table, frozen=True):
     streams: tuple[int, ...]
     """Streams whose consumer is among the steps."""
     turns: tuple[Turns, ...] = ()
+    choices: tuple[StepChoice, ...] = ()

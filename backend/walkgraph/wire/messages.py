@@ -5,8 +5,8 @@
     conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, Halted, RankDone,
                             RankFailed, Suspended, Released, Pong, Probed
-    worker -> worker        Deliver, Until, Chosen, StreamItem, StreamDone, Credit, Freed, Greet, Greeted, Opened,
-                            InboxesAt, LaunchedTo, RunRests, LeftLoop
+    worker -> worker        Deliver, Until, Chosen, StepChosen, StreamItem, StreamDone, Credit, Freed, Greet,
+                            Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
 Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -408,6 +408,14 @@ class Chosen(Message, frozen=True, tag="chosen"):
     """-1: none."""
 
 
+class StepChosen(Message, frozen=True, tag="step_chosen"):
+    """The verdict of a choice among a run's steps."""
+
+    run: RunId
+    choice: int
+    branch: int
+
+
 class StreamItem(Message, frozen=True, tag="stream_item"):
     run: RunId
     stream: int
@@ -463,6 +471,5 @@ FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | Sessi
 ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 FromWorker = OfRank | Emit | Sent | Halted | RankDone | RankFailed | Suspended | Released
-BetweenWorkers = (
-    Deliver | Until | Chosen | StreamItem | StreamDone | Credit | Freed | Greet | Greeted | Opened | BetweenParts
-)
+OfRun = Deliver | Until | Chosen | StepChosen | StreamItem | StreamDone | Credit
+BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

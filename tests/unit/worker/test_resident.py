@@ -81,7 +81,7 @@ def results(cluster: Cluster) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for core in cluster.cores.values():
         for run in core._runs.values():  # type: ignore[attr-defined]
-            found |= {name: plain(value) for name, value in run.steps.results.items()}
+            found |= {name: plain(value) for name, value in run.steps.results.values.items()}
     return found
 
 

@@ -1,8 +1,8 @@
 """Orders the outputs of several ranks by their steps, and within a step by their iterations. Pure.
 
 Each rank goes through a run's steps at its own pace. Outputs of a later step wait here until the steps before it, in
-the same list, have sent all of theirs. Several ranks may send one output in one step, from exclusive branches: each also
-reports the iterations in which it has none, and an output waits until the other ranks have reported its iteration.
+the same list, have sent all of theirs. Several ranks may send one output in one step, from exclusive branches: each
+also reports the iterations in which it has none, and an output waits until the others have reported its iteration.
 """
 
 from collections import defaultdict

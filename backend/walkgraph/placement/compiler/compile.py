@@ -377,6 +377,9 @@ class _Walk:
             return LOCAL
         if route.target.kind == "result":
             readers = self.context.result_readers.get(self.walk.name, frozenset[Rank]())
+            if (self.walk.name, route.target.name) in self.context.chosen:
+                first = self.walk.named_results[route.target.name].source.entry
+                readers |= {self.uses[self.at[first.index]].rank} if first is not None else set[Rank]()
             return self._to_ranks(source, route.source.port, readers)
         if target is None:
             return LOCAL

@@ -25,6 +25,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
+from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, no_value
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.run_host import RunHost
@@ -54,7 +55,7 @@ class LocalRun:
         self._over = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
-        self.steps = Steps(plan, tables, event, self._control, self._effects)
+        self.steps = Steps(plan, tables, rank, event, self._control, self._effects, shaping.text)
         self._host = RunHost(
             plan, self.steps, calls, self._loops, self._streams, self._control, self._effects, self._send
         )
@@ -65,7 +66,6 @@ class LocalRun:
         for event in early:
             self.received += 1
             self._take(event)
-        self.steps.begin(self._host)
         return self._progress()
 
     def arrived(self, event: Arrived) -> list[Command]:
@@ -174,11 +174,13 @@ class LocalRun:
         ended = [index for index, walker in steps.walkers.items() if not walker.progress.unfinished]
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
-            steps.begin_next(steps.all[index].partition, self._host)
+        begun = steps.begin(self._host)
+        while steps.passed:
+            self._close_step(steps.passed.pop())
         if not self._over and not self._begun and steps.over:
             self._over = True
             self._effects.commands.append(Report(self._times.told(self._rank, self.run)))
-        return moved or bool(ended)
+        return moved or begun or bool(ended)
 
     def _end_step(self, step: StepPlan, walker: Walker) -> None:
         keys = [
@@ -188,14 +190,20 @@ class LocalRun:
         ]
         if keys:
             self._effects.commands.append(DropStates(tuple(keys)))
-        self._close_streams(step.index)
-        if step.index in self._in_turn:
-            self._effects.commands.append(Report(m.Sent(rank=self._rank, run=self.run, step=step.index)))
+        self._close_step(step.index)
+
+    def _close_step(self, step: int) -> None:
+        """Close a step that is over, or passed by."""
+        self._close_streams(step)
+        if step in self._in_turn:
+            self._effects.commands.append(Report(m.Sent(rank=self._rank, run=self.run, step=step)))
 
     def _take(self, event: Arrived) -> None:
         match event.message:
             case m.Deliver() as message:
-                self.steps.deliver(event, message)
+                self._host.steps_chosen(self.steps.deliver(event, message))
+            case m.StepChosen() as message:
+                self._host.steps_chosen(self.steps.choose(message.choice, message.branch))
             case m.Until() | m.Chosen() as message:
                 self.steps.judge(event, message)
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:

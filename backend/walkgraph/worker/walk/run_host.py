@@ -1,6 +1,6 @@
 """Serves the walkers of a run: makes calls, sends values off the rank, reads and feeds streams."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import ChunkInfo, StateKey
@@ -66,11 +66,13 @@ class RunHost:
             message = m.Deliver(run=self._run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
             self._send(rank, message, value, edge.transport)
         elif target.kind == "result":
-            self._steps.store(walker.step, target.port, value)
+            verdicts = self._steps.store(walker.step, target.port, value)
             message = m.Deliver(run=self._run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
-            for rank in result_readers(self._plan, self._steps.all, FromStep(step=walker.step, result=target.port)):
+            source = FromStep(step=walker.step, result=target.port)
+            for rank in result_readers(self._plan, self._steps.itinerary, source):
                 if rank != self._rank:
                     self._send(rank, message, value, edge.transport)
+            self.steps_chosen(verdicts)
         elif target.kind == "out":
             if value is not ABSENT and walker.table.plan.chunked and shaping.empty(value):
                 value = ABSENT
@@ -103,6 +105,14 @@ class RunHost:
         for rank in choice.ranks:
             if rank != self._rank:
                 self._send(rank, message, ABSENT, "inline")
+
+    def steps_chosen(self, verdicts: Iterable[tuple[int, int]]) -> None:
+        """Send the verdicts of choices among steps to the run's other ranks."""
+        for choice, branch in verdicts:
+            message = m.StepChosen(run=self._run, choice=choice, branch=branch)
+            for rank in self._steps.itinerary.ranks:
+                if rank != self._rank:
+                    self._send(rank, message, ABSENT, "inline")
 
     def text(self, value: Any) -> str | None:
         return shaping.text(value)

@@ -1,34 +1,49 @@
 """The steps of one run that one rank takes part in: those running now, and the values that arrive for each.
 
 The steps of a partition run one after the other; partitions run side by side. Values that arrive for a step before it
-begins wait.
+begins wait. A step in a branch waits for the verdict of its choice, and is passed by where another branch is taken.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Plan, StepPlan
+from walkgraph.ids import Rank
+from walkgraph.placement.moves import sources_of
+from walkgraph.placement.tables import Binding, Branch, FromInput, FromLiteral, FromStep, Itinerary, Plan, StepPlan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, Arrived, Started
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.host import Host
-from walkgraph.worker.walk.walk_tables import WalkTable
+from walkgraph.worker.walk.walk_tables import WalkTable, deciding_rank, result_edges
 from walkgraph.worker.walk.walker import Walker
+
+_LATER: Final = object()
+"""Stands for a value that isn't known yet."""
 
 
 class Steps:
     def __init__(
-        self, plan: Plan, tables: Sequence[WalkTable], event: Started, control: Control, effects: Effects
+        self,
+        plan: Plan,
+        tables: Sequence[WalkTable],
+        rank: Rank,
+        event: Started,
+        control: Control,
+        effects: Effects,
+        text: Callable[[Any], str | None],
     ) -> None:
+        """`text`: a value as a case names it, as in `Host`."""
+        self.itinerary = event.itinerary
         self.all: tuple[StepPlan, ...] = event.itinerary.steps
         """All steps, including those of other ranks."""
         self.walkers: dict[int, Walker] = {}
         """Walkers of the running steps, by step index."""
         self.finished: set[int] = set()
-        self.results: dict[tuple[int, str], Any] = {}
-        """Results by step and name."""
+        self.passed: list[int] = []
+        """Steps that were passed by, until the run has closed them."""
+        self.results = StepResults(plan, rank, event.itinerary, text)
         self._plan, self._tables, self._inputs = plan, tables, event.inputs
         self._control, self._effects = control, effects
         self._waiting: dict[int, list[StepPlan]] = defaultdict(list)
@@ -36,6 +51,10 @@ class Steps:
         for step in self.all:
             if tables[step.walk].uses:
                 self._waiting[step.partition].append(step)
+        self._free = set(self._waiting)
+        """Partitions with steps to come and none that runs."""
+        self._unfed: dict[tuple[int, str], Binding] = {}
+        """(running step, Walk input) -> the source of its value, which isn't known yet."""
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         """Messages for steps that have not begun."""
 
@@ -43,15 +62,26 @@ class Steps:
     def over(self) -> bool:
         return not (self.walkers or any(self._waiting.values()))
 
-    def begin(self, host: Host[Walker]) -> None:
-        """Begin the first step of each partition."""
-        for partition in list(self._waiting):
-            self.begin_next(partition, host)
+    def begin(self, host: Host[Walker]) -> bool:
+        """Begin the next step of each partition in which none runs, if it is known to be taken. True if anything
+        moved."""
+        moved = False
+        for partition in list(self._free):
+            waiting = self._waiting[partition]
+            while waiting and (taken := self.results.taken(waiting[0].cases)) is not None:
+                step, moved = waiting.pop(0), True
+                if taken:
+                    self._free.discard(partition)
+                    self._begin(step, host)
+                    break
+                self.finished.add(step.index)
+                self.passed.append(step.index)
+                self._early.pop(step.index, None)
+            if not waiting:
+                self._free.discard(partition)
+        return moved
 
-    def begin_next(self, partition: int, host: Host[Walker]) -> None:
-        if not self._waiting[partition]:
-            return
-        step = self._waiting[partition].pop(0)
+    def _begin(self, step: StepPlan, host: Host[Walker]) -> None:
         walker = Walker(self._tables[step.walk], step.index, host)
         walker.looked = self._control.edges(step.index)
         self.walkers[step.index] = walker
@@ -61,11 +91,11 @@ class Steps:
                     self._feed(walker, name, self._inputs.get(source, ABSENT))
                 case FromLiteral(value=value):
                     self._feed(walker, name, value)
-                case FromStep(step=source, result=result):
-                    if (source, result) in self.results:
-                        self._feed(walker, name, self.results[source, result])
                 case None:
                     self._feed(walker, name, ABSENT)
+                case binding:
+                    self._unfed[step.index, name] = binding
+        self._feed_known()
         for event in self._early.pop(step.index, []):
             if isinstance(event.message, m.Deliver):
                 self.deliver(event, event.message)
@@ -75,6 +105,9 @@ class Steps:
     def end(self, index: int) -> Walker:
         """End a step and return its walker."""
         self.finished.add(index)
+        self._free.add(self.all[index].partition)
+        for place in [place for place in self._unfed if place[0] == index]:
+            del self._unfed[place]
         return self.walkers.pop(index)
 
     def watch(self) -> None:
@@ -82,14 +115,16 @@ class Steps:
         for walker in self.walkers.values():
             walker.looked = self._control.edges(walker.step)
 
-    def deliver(self, event: Arrived, message: m.Deliver) -> None:
+    def deliver(self, event: Arrived, message: m.Deliver) -> list[tuple[int, int]]:
+        """Take a value from another rank. Returns verdicts that follow, as `store` does."""
         edge = self._plan.walks[self.all[message.step].walk].edges[message.edge]
         if edge.target.kind == "result":
-            self.store(message.step, edge.target.port, event.value)
-        elif message.step in self.walkers:
+            return self.store(message.step, edge.target.port, event.value)
+        if message.step in self.walkers:
             self.walkers[message.step].feed(message.edge, message.key, event.value)
         elif message.step not in self.finished:
             self._early[message.step].append(event)
+        return []
 
     def judge(self, event: Arrived, message: m.Until | m.Chosen) -> None:
         walker = self.walkers.get(message.step)
@@ -100,14 +135,91 @@ class Steps:
         elif message.step not in self.finished:
             self._early[message.step].append(event)
 
-    def store(self, step: int, result: str, value: Any) -> None:
-        """Store a step's result and feed it to the steps that read it."""
-        self.results[step, result] = value
-        for walker in self.walkers.values():
-            for name, binding in self.all[walker.step].bindings.items():
-                if binding == FromStep(step=step, result=result):
-                    self._feed(walker, name, value)
+    def store(self, step: int, result: str, value: Any) -> list[tuple[int, int]]:
+        """Store a step's result and feed it to the steps that read it. Returns (choice, branch) for each choice that
+        this rank makes by it, for the other ranks."""
+        self.results.put(step, result, value)
+        verdicts = self.results.decided()
+        self._feed_known()
+        return verdicts
+
+    def choose(self, choice: int, branch: int) -> list[tuple[int, int]]:
+        """Take the verdict of a choice among steps. Returns verdicts that follow, as `store` does."""
+        self.results.verdicts[choice] = branch
+        verdicts = self.results.decided()
+        self._feed_known()
+        return verdicts
+
+    def _feed_known(self) -> None:
+        for (step, name), binding in list(self._unfed.items()):
+            value = self.results.of(sources_of(binding))
+            if value is not _LATER:
+                del self._unfed[step, name]
+                self._feed(self.walkers[step], name, value)
 
     def _feed(self, walker: Walker, name: str, value: Any) -> None:
         self._effects.commands += self._control.input(walker.step, name, value)
         walker.feed_input(name, value)
+
+
+class StepResults:
+    """The results of a run's steps, as far as one rank has them, and the verdicts of the choices among its steps."""
+
+    def __init__(self, plan: Plan, rank: Rank, itinerary: Itinerary, text: Callable[[Any], str | None]) -> None:
+        self.verdicts: dict[int, int] = {}
+        """Choice -> branch."""
+        self._plan, self._rank, self._itinerary, self._text = plan, rank, itinerary, text
+        self.values: dict[FromStep, Any] = {}
+        self._absent: Counter[FromStep] = Counter()
+        """Result -> the number of its edges that have no value."""
+
+    def put(self, step: int, result: str, value: Any) -> None:
+        """Take the value of a result. Of several edges, those of a merge, at most one has a value."""
+        source = FromStep(step, result)
+        if value is not ABSENT:
+            self.values[source] = value
+            return
+        self._absent[source] += 1
+        if self._absent[source] == len(result_edges(self._plan, self._itinerary.steps, source)):
+            self.values.setdefault(source, ABSENT)
+
+    def taken(self, cases: Sequence[Branch]) -> bool | None:
+        """True if the branches around a step are taken; None while that isn't known."""
+        for choice, branch in cases:
+            verdict = self.verdicts.get(choice)
+            if verdict != branch:
+                return None if verdict is None else False
+        return True
+
+    def of(self, sources: Sequence[FromStep]) -> Any:
+        """The result of the last of these steps that is taken; `_LATER` while it isn't known."""
+        last = self._last(sources)
+        return self.values.get(last, _LATER) if isinstance(last, FromStep) else last
+
+    def decided(self) -> list[tuple[int, int]]:
+        """Make the choices that can be made here. Returns (choice, branch) for each that the other ranks must learn."""
+        found: list[tuple[int, int]] = []
+        for choice in self._itinerary.choices:
+            if choice.index in self.verdicts:
+                continue
+            last = self._last(sources_of(choice.source))
+            if last is ABSENT:
+                self.verdicts[choice.index] = len(choice.cases)
+            elif isinstance(last, FromStep) and last in self.values and self._decides(last):
+                value = self.values[last]
+                case = self._text(value) if value is not ABSENT else None
+                branch = choice.cases.index(case) if case in choice.cases else len(choice.cases)
+                self.verdicts[choice.index] = branch
+                found.append((choice.index, branch))
+        return found
+
+    def _last(self, sources: Sequence[FromStep]) -> FromStep | Any:
+        """The last of these results whose step is taken, ABSENT if none is; `_LATER` while that isn't known."""
+        for source in reversed(sources):
+            taken = self.taken(self._itinerary.steps[source.step].cases)
+            if taken is not False:
+                return source if taken else _LATER
+        return ABSENT
+
+    def _decides(self, source: FromStep) -> bool:
+        return deciding_rank(self._plan, self._itinerary.steps, source) == self._rank

@@ -11,10 +11,12 @@ from typing import NamedTuple
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
+from walkgraph.placement.moves import sources_of
 from walkgraph.placement.tables import (
     ChoicePlan,
     EdgePlan,
     FromStep,
+    Itinerary,
     LoopPlan,
     NodePlan,
     Plan,
@@ -299,11 +301,25 @@ def _with_default(text: str, default: Scalar | None) -> tuple[Evaluator, frozens
     return value, expr.loops
 
 
-def result_readers(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> frozenset[Rank]:
-    """Ranks that read a step's result in a later one."""
-    ranks: set[Rank] = set()
+def result_edges(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> tuple[EdgePlan, ...]:
+    """The edges that give a step's result: several if it comes from a merge."""
+    edges = plan.walks[steps[source.step].walk].edges
+    return tuple(edge for edge in edges if edge.target.kind == "result" and edge.target.port == source.result)
+
+
+def deciding_rank(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> Rank:
+    """The rank that makes the choices by a result."""
+    walk = plan.walks[steps[source.step].walk]
+    return walk.uses[result_edges(plan, steps, source)[0].source.use].rank
+
+
+def result_readers(plan: Plan, itinerary: Itinerary, source: FromStep) -> frozenset[Rank]:
+    """Ranks that read a step's result in a later one, or choose by it."""
+    steps = itinerary.steps
+    chosen = any(source in sources_of(choice.source) for choice in itinerary.choices)
+    ranks = {deciding_rank(plan, steps, source)} if chosen else set[Rank]()
     for later in steps:
-        names = {name for name, binding in later.bindings.items() if binding == source}
+        names = {name for name, binding in later.bindings.items() if source in sources_of(binding)}
         walk = plan.walks[later.walk]
         ranks |= {
             walk.uses[e.target.use].rank
@@ -322,7 +338,9 @@ __all__ = [
     "Reader",
     "UseTable",
     "WalkTable",
+    "deciding_rank",
     "evaluator",
+    "result_edges",
     "result_readers",
     "walk_tables",
 ]

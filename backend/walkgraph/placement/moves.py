@@ -1,0 +1,154 @@
+"""From drafts to steps: numbers them, and adds the moves of the states that they find on another rank.
+
+Within a branch of a choice states may move too. At its end they return to where they were before the choice, so that
+what follows doesn't depend on the branch; a state that has its first place in a branch keeps that place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from walkgraph.ids import Rank
+from walkgraph.placement.capacity.facts import Facts, WalkFacts
+from walkgraph.placement.tables import (
+    Binding,
+    Branch,
+    FromLatest,
+    FromStep,
+    Scalar,
+    StepChoice,
+    StepPlan,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A step before it has its number. `FromStep` counts drafts here, not steps."""
+
+    walk: int
+    partition: int
+    facts: WalkFacts
+    bindings: dict[str, Binding]
+    cases: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceDraft:
+    source: FromStep | FromLatest
+    values: tuple[str, ...]
+    cases: tuple[Branch, ...]
+    """The branches of choices around it."""
+
+
+def sources_of(binding: Binding) -> tuple[FromStep, ...]:
+    """The results that a binding may take."""
+    match binding:
+        case FromStep():
+            return (binding,)
+        case FromLatest():
+            return binding.steps
+        case _:
+            return ()
+
+
+def as_text(value: Scalar) -> str:
+    """A value as a case of a choice names it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Moves:
+    def __init__(self, facts: Facts, around: Sequence[Sequence[Branch]]) -> None:
+        """`around`: the branches around each choice."""
+        plan = facts.plan
+        self._facts, self._plan, self._around = facts, plan, around
+        self._moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
+        self._rests = _rests(facts) if self._moves else {}
+        self._places = dict(self._rests)
+        """State -> its rank after the steps so far."""
+        self._before: dict[int, dict[int, Rank]] = {}
+        """Choice -> the places when it is made."""
+        self._first: dict[int, dict[int, Rank]] = {}
+        """Choice -> places of states that have their first in one of its branches."""
+        self._steps: list[StepPlan] = []
+        self._numbers: dict[int, int] = {}
+        """Draft -> its step."""
+
+    def added(self, drafts: Mapping[int, Draft]) -> tuple[StepPlan, ...]:
+        """The steps of these drafts, in order, each preceded by its moves; at the end a session's states return to
+        where they rest."""
+        inside: tuple[Branch, ...] = ()
+        partition = 0
+        for number, draft in drafts.items():
+            inside = self._enter(inside, draft.cases, partition)
+            partition = draft.partition
+            self._add(number, draft)
+        self._enter(inside, (), partition)
+        for state, rank in self._rests.items():
+            if self._places[state] != rank:
+                self._carry(state, rank, _last_partition(self._facts, self._steps, state), ())
+        return tuple(self._steps)
+
+    def renumbered(self, choice: ChoiceDraft, index: int) -> StepChoice:
+        """The choice among steps; drafts that aren't needed have no step."""
+        known = tuple(source for source in sources_of(choice.source) if source.step in self._numbers)
+        found = self._renumbered(FromLatest(known))
+        source = found if isinstance(found, FromLatest) else FromLatest(())
+        return StepChoice(index=index, source=source, cases=choice.values)
+
+    def _add(self, number: int, draft: Draft) -> None:
+        for state, rank in draft.facts.homes.items() if self._moves else ():
+            if state in self._places and state not in draft.facts.replaced:
+                self._carry(state, rank, draft.partition, draft.cases)
+            self._places[state] = rank
+        self._numbers[number] = len(self._steps)
+        bindings = {name: self._renumbered(binding) for name, binding in draft.bindings.items()}
+        self._steps.append(
+            StepPlan(
+                index=len(self._steps), walk=draft.walk, partition=draft.partition, bindings=bindings, cases=draft.cases
+            )
+        )
+
+    def _enter(self, inside: tuple[Branch, ...], cases: tuple[Branch, ...], partition: int) -> tuple[Branch, ...]:
+        """Leave branches and enter others."""
+        while inside != cases[: len(inside)]:
+            choice, places = inside[-1][0], dict(self._before[inside[-1][0]])
+            first = self._first[choice]
+            for state, rank in list(self._places.items()):
+                wanted = places.get(state, first.setdefault(state, rank))
+                if rank != wanted:
+                    self._carry(state, wanted, partition, inside)
+            self._places = {**first, **places}
+            inside = inside[:-1]
+        for choice, _ in cases[len(inside) :]:
+            self._places = dict(self._before.setdefault(choice, dict(self._places)))
+            self._first.setdefault(choice, {})
+        return cases
+
+    def _carry(self, state: int, target: Rank, partition: int, cases: tuple[Branch, ...]) -> None:
+        source = self._places[state]
+        walk = self._moves.get(f"move:{self._plan.states[state].name}:{source}>{target}")
+        if walk is not None and source != target:
+            index = len(self._steps)
+            self._steps.append(StepPlan(index=index, walk=walk, partition=partition, bindings={}, cases=cases))
+
+    def _renumbered(self, binding: Binding) -> Binding:
+        match binding:
+            case FromStep():
+                return FromStep(self._numbers[binding.step], binding.result)
+            case FromLatest():
+                return FromLatest(tuple(FromStep(self._numbers[one.step], one.result) for one in binding.steps))
+            case _:
+                return binding
+
+
+def _rests(facts: Facts) -> dict[int, Rank]:
+    """Session state -> the rank where it waits between requests: that of its first access in the document's Walks."""
+    found: dict[int, Rank] = {}
+    for walk in facts.plan.walks:
+        for state, rank in facts[walk.index].homes.items():
+            if facts.plan.states[state].scope == "session":
+                found.setdefault(state, rank)
+    return found
+
+
+def _last_partition(facts: Facts, steps: list[StepPlan], state: int) -> int:
+    return next(s.partition for s in reversed(steps) if state in facts[s.walk].homes)
