@@ -7,7 +7,7 @@ from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.steps import choices_of, steps_of
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import inputs_read, page_demand
+from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import Given
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
@@ -26,8 +26,7 @@ class CachedItinerary(NamedTuple):
     itinerary: Itinerary
     reads: Mapping[Rank, frozenset[str]]
     """Rank -> names of the input values that its steps read."""
-    tokens: dict[Rank, dict[int, int]]
-    """Rank -> paged state -> most tokens kept there."""
+    tokens: PageDemand
 
 
 class ItineraryCache:

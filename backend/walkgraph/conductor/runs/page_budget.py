@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import state_tokens, whole_pages
+from walkgraph.placement.capacity.demand import PageDemand, state_tokens, whole_pages
 from walkgraph.placement.tables import Plan, Scalar
 from walkgraph.wire.messages import PoolSize
 
@@ -26,12 +26,11 @@ class PageBudget:
         """Sets a rank's pools, as its worker reports them when it is ready."""
         self._pools[rank] = pools
 
-    def demand(
-        self, tokens: Mapping[Rank, Mapping[int, int]], params: Mapping[str, Scalar], session: bool
-    ) -> tuple[Demand, Demand]:
-        """(own, session's) pages for the most tokens that a run keeps. `tokens`: rank -> state -> tokens."""
+    def demand(self, tokens: PageDemand, params: Mapping[str, Scalar], session: bool) -> tuple[Demand, Demand]:
+        """(own, session's) pages for the most tokens that a run keeps. Of each choice the larger branch counts, in each
+        pool."""
         own, lasting = Demand(), Demand()
-        for rank, states in tokens.items():
+        for rank, states in tokens.always.items():
             for index, most in states.items():
                 state = self._plan.states[index]
                 found = self._pool(rank, state.name)
@@ -40,6 +39,13 @@ class PageBudget:
                 width = state_tokens(state.name, "1", state.width, params)
                 pages = whole_pages(most, width, self._pools[rank][found].page_tokens)
                 (lasting if session and state.scope == "session" else own)[rank, found] += pages
+        for branches in tokens.choices:
+            demands = [self.demand(branch, params, session) for branch in branches]
+            for total, part in ((own, 0), (lasting, 1)):
+                larger = Demand()
+                for demand in demands:
+                    larger |= demand[part]
+                total.update(larger)
         return own, lasting
 
     def fits(self, demand: Demand) -> bool:

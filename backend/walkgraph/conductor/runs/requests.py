@@ -6,6 +6,7 @@ from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.capacity.demand import PageDemand
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Itinerary, Scalar
 from walkgraph.wire import messages as m
@@ -17,8 +18,7 @@ class Request:
     params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
     """Rank -> the input values that its steps read."""
-    tokens: dict[Rank, dict[int, int]]
-    """Rank -> paged state -> most tokens kept there."""
+    tokens: PageDemand
     session: SessionPolicy | None
     """The task's policy if the request names a session."""
 

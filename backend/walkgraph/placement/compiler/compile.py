@@ -249,15 +249,15 @@ class _Walk:
         found: list[LoopPlan] = []
         for loop in self.walk.loops:
             ranks = {use.rank for use in self.uses if loop.index in use.loops}
-            until, *others = self._until(loop.item.until) or (None,)
+            until = self._until(loop.item.until)
             found.append(
                 LoopPlan(
                     index=loop.index,
                     name=loop.name,
                     parent=loop.parent,
                     times=loop.item.times,
-                    until=until,
-                    until_else=tuple(one for one in others if one is not None),
+                    until=next(iter(until), None),
+                    until_else=until[1:],
                     stream=None,
                     drop_last=loop.item.drop_last,
                     ranks=tuple(sorted(ranks)),

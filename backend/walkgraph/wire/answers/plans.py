@@ -136,7 +136,7 @@ Step = TypedDict(
         "walk": str,
         "as": str | None,
         "part": Part | None,
-        "taken": bool,
+        "taken": bool | None,
         "why": str,
         # Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it.
         "loops": dict[str, int | None],
