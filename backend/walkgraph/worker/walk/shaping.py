@@ -1,7 +1,7 @@
 """Operations that a worker does on values itself: stack what a loop collected, take a slice, assemble a chunk."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +49,8 @@ def empty(value: Any) -> bool:
 def text(value: Any) -> str | None:
     """A flag, a number or a text, as a choice names it; None for any other value."""
     if isinstance(value, Tensor) and value.numel() == 1:
-        value = cast(bool | float, value.reshape(()).tolist())
+        single: Any = value.reshape(())
+        value = single.tolist()
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float | str) else None
