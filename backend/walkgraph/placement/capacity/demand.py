@@ -49,7 +49,7 @@ def _grouped(found: Mapping[tuple[Rank, int], tuple[tuple[Branch, ...], int]], d
         else:
             choice, branch = cases[depth]
             inner.setdefault(choice, {}).setdefault(branch, {})[rank, state] = cases, tokens
-    choices = (tuple(_grouped(one, depth + 1) for one in branches.values()) for branches in inner.values())
+    choices = (tuple(_grouped(one, depth + 1) for _, one in sorted(found.items())) for found in inner.values())
     return PageDemand(always, tuple(choices))
 
 
