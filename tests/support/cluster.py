@@ -61,7 +61,7 @@ class Cluster:
         self.emitted: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
         self.outputs: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
         """As `emitted`, in the order in which the conductor sends them."""
-        self._in_turn: dict[str, OrderedOutputs] = {}
+        self._in_turn: dict[str, OrderedOutputs] = defaultdict(lambda: OrderedOutputs(()))
         self._values: list[Any] = []
         self.modalities: dict[str, str] = {}
         self.reports: list[m.FromWorker] = []

@@ -4,7 +4,7 @@ are left out.
 `tables` explains the columns; `graph.structure` has found the order of uses and the route of every edge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ def compile_walk(context: Context, walk: WalkStructure, index: int) -> WalkPlan:
         inputs=tuple(walk.walk.inputs),
         uses=builder.ordered(),
         loops=builder.loops(),
-        edges=builder.edges(),
+        edges=_EdgeTables(context, walk, builder.at, builder.uses).made(builder.moved),
         ranks=tuple(sorted({use.rank for use in builder.uses})),
         state_scopes=builder.state_scopes(),
         choices=builder.choices(),
@@ -278,9 +278,16 @@ class _Walk:
             found[self.context.state_index[name]] = 0 if state.scope == "walk" else _shared(around)
         return found
 
-    # ── edges ──
 
-    def edges(self) -> tuple[EdgePlan, ...]:
+class _EdgeTables:
+    """Makes the edges of a Walk, once its uses have their places."""
+
+    def __init__(self, context: Context, walk: WalkStructure, at: Mapping[int, int], uses: Sequence[UsePlan]) -> None:
+        """`at`: entry -> use."""
+        self.context, self.walk, self.at, self.uses = context, walk, at, uses
+
+    def made(self, moved: Iterable[tuple[int, int]]) -> tuple[EdgePlan, ...]:
+        """One for each route, then those into streams and between states. `moved`: (export, import) pairs."""
         found: list[EdgePlan] = []
         for route in self.walk.taken:
             edge = self._edge(len(found), route)
@@ -290,7 +297,7 @@ class _Walk:
             for end in self.walk.ports(stream.from_) if self.walk.name in stream.walks else ():
                 if end.entry is not None and end.entry.index in self.at:
                     found.append(self._stream_edge(len(found), stream.name, end.entry, end.port))
-        found.extend(self._state_edge(len(found) + i, *pair) for i, pair in enumerate(self.moved))
+        found.extend(self._state_edge(len(found) + i, *pair) for i, pair in enumerate(moved))
         return tuple(found)
 
     def _edge(self, index: int, route: Route) -> EdgePlan | None:

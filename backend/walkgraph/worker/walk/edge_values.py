@@ -34,6 +34,18 @@ class ArrivedValues:
     def has(self, edge: int, key: Vector) -> bool:
         return key in self.by_edge.get(edge, ())
 
+    def merged(self, edges: Sequence[EdgePlan], first: EdgePlan, key: Vector) -> Any:
+        """The value of those of a port's edges that stand for the same as `first`: at most one has a value. ABSENT if
+        none has; None while that isn't known."""
+        complete = True
+        for edge in edges:
+            if (edge.carried, edge.common) == (first.carried, first.common):
+                values = self.by_edge.get(edge.index, {})
+                if values.get(key, ABSENT) is not ABSENT:
+                    return values[key]
+                complete = complete and key in values
+        return ABSENT if complete else None
+
     def forget(self, table: UseTable, to: Vector | None) -> None:
         """Drop values on the use's input edges that no later iteration of it reads."""
         for _, edges in table.inputs:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from walkgraph.abi.calls import ChunkInfo
-from walkgraph.placement.tables import ChoicePlan, EdgePlan
+from walkgraph.placement.tables import EdgePlan
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.loops.lowering import DeviceLoop
 from walkgraph.worker.walk.cursor import WAIT, Next, Vector
@@ -175,10 +175,10 @@ class Walker:
                 chunks[port] = info
         if len(inputs) < len(table.inputs) and progress.awaits_verdict(table, at):
             return False
-        progress.state[index] = "running"
         if table.decides is not None:
-            self._decide(table, table.decides, at, inputs)
+            self._pass_by(table, at, inputs)
             return True
+        progress.state[index] = "running"
         self._host.call(self, table, at, inputs, chunks)
         return True
 
@@ -208,22 +208,18 @@ class Walker:
             self._skip_loop(table.device_loop.loop, at)
         self._pass_by(table, at)
 
-    def _pass_by(self, table: UseTable, at: Vector) -> None:
-        """Go on without a call: it gives no outputs, and a choice takes no branch."""
+    def _pass_by(self, table: UseTable, at: Vector, inputs: Mapping[str, Any] | None = None) -> None:
+        """Go on without a call, and without outputs. `inputs`: those of a choice that is made; otherwise it takes no
+        branch."""
         self.progress.state[table.plan.index] = "running"
-        if table.decides is not None:
-            self._give_verdict(table.decides, at, NO_BRANCH)
+        choice = table.decides
+        if choice is not None:
+            value = self._host.text(inputs["value"]) if inputs else None
+            known = choice.cases.index(value) if value in choice.cases else len(choice.cases)
+            branch = NO_BRANCH if inputs is None else known
+            self.chosen(choice.index, at, branch)
+            self._host.chosen(self, choice, at, branch)
         self.finish(table.plan.index, {}, called=False)
-
-    def _decide(self, table: UseTable, choice: ChoicePlan, at: Vector, inputs: Mapping[str, Any]) -> None:
-        """Make a choice. An absent value takes the branch after the cases, as any other value does."""
-        value = self._host.text(inputs["value"]) if "value" in inputs else None
-        self._give_verdict(choice, at, choice.cases.index(value) if value in choice.cases else len(choice.cases))
-        self.finish(table.plan.index, {})
-
-    def _give_verdict(self, choice: ChoicePlan, at: Vector, branch: int) -> None:
-        self.chosen(choice.index, at, branch)
-        self._host.chosen(self, choice, at, branch)
 
     def _skip_loop(self, loop: DeviceLoop, at: Vector) -> None:
         """Let followers go through all iterations of a device loop that is skipped."""
@@ -246,7 +242,10 @@ class Walker:
                 place = at[: edge.common + 1] if edge.enter_each else key
                 return self._host.chunk(self, use, edge.source.index, place)
             if edge.merged:
-                return self._merged(edges, edge, key, at)
+                value = self.arrived.merged(edges, edge, key)
+                if edge.enter_each and value is not ABSENT and value is not None:
+                    value = self._host.part(value, at[edge.common])
+                return None if value is None else (value, None)
             values = self.arrived.by_edge.get(edge.index)
             if values is None or key not in values:
                 return None
@@ -255,19 +254,6 @@ class Walker:
                 value = self._host.part(value, at[edge.common])
             return value, None
         return ABSENT, None
-
-    def _merged(self, edges: Sequence[EdgePlan], first: EdgePlan, key: Vector, at: Vector) -> tuple[Any, None] | None:
-        """The value of the branch that was taken, as `_input` gives it."""
-        complete = True
-        for edge in edges:
-            if (edge.carried, edge.common) != (first.carried, first.common):
-                continue
-            values = self.arrived.by_edge.get(edge.index, {})
-            value = values.get(key, ABSENT)
-            if value is not ABSENT:
-                return self._host.part(value, at[edge.common]) if edge.enter_each else value, None
-            complete = complete and key in values
-        return (ABSENT, None) if complete else None
 
     def _pass_states(self, index: int, table: UseTable, at: Vector, to: Vector | None) -> None:
         for state, depth in table.scoped:
