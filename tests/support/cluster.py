@@ -225,7 +225,9 @@ class Cluster:
 
     def _output(self, emit: m.Emit, value: Any) -> None:
         self.modalities[emit.name] = emit.modality
-        if value is not ABSENT:
+        if value is ABSENT:
+            emit = replace(emit, value=m.Absent())
+        else:
             self.emitted[emit.run, emit.name].append((emit.iteration, value))
             emit = replace(emit, value=m.Small(value=len(self._values)))
             self._values.append(value)

@@ -99,7 +99,9 @@ class OrderedOutputs:
     def emit(self, message: Emit) -> list[Emit]:
         """The outputs that can be sent now."""
         line = self._by_output.get((message.name, message.step))
-        return [message] if line is None else line.emit(message)
+        if line is None:
+            return [] if isinstance(message.value, Absent) else [message]
+        return line.emit(message)
 
     def sent(self, step: int, rank: Rank) -> list[Emit]:
         """The outputs that can be sent once a rank has sent all of its own in a step."""
