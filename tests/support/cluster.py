@@ -84,7 +84,7 @@ class Cluster:
         self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
     ) -> None:
         """`how`: `stepped`, `record`, `hold`."""
-        self._in_turn[run] = OrderedOutputs(itinerary.turns)
+        self._in_turn[run] = OrderedOutputs(itinerary.send_orders)
         event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs), **how)
         for rank in self._random.sample(list(itinerary.ranks), len(itinerary.ranks)):
             self._perform(rank, self.cores[rank].handle(event))

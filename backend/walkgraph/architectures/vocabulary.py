@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from walkgraph.abi.operator import LoadContext
+from walkgraph.checkpoints.chat_template import Piece, text_of
 from walkgraph.checkpoints.files import tokenizer_file
 from walkgraph.checkpoints.tokenizer import Trained
 from walkgraph.errors import Refused
@@ -17,6 +18,10 @@ class Vocabulary(Protocol):
 
     def prompt(self, text: str) -> list[int]:
         """A text that is to be continued: with the tokens that the tokenizer puts around a text by itself."""
+        ...
+
+    def encode_pieces(self, pieces: Sequence[Piece]) -> list[int]:
+        """A prompt of special tokens and text. A special token that the vocabulary lacks is text."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -33,6 +38,9 @@ class Bytes:
 
     def prompt(self, text: str) -> list[int]:
         return self.encode(text)
+
+    def encode_pieces(self, pieces: Sequence[Piece]) -> list[int]:
+        return self.encode(text_of(pieces))
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from walkgraph.checkpoints.chat_template import Piece, SpecialToken, text_of
 from walkgraph.checkpoints.files import TOKENIZER, TOKENIZER_PARTS
 from walkgraph.errors import InvalidInput
 
@@ -45,6 +47,27 @@ class Trained:
     def prompt(self, text: str) -> list[int]:
         """A text that is to be continued: with the tokens that this tokenizer puts around a text by itself."""
         return self._tokenizer.encode(text).ids
+
+    def encode_pieces(self, pieces: Sequence[Piece]) -> list[int]:
+        """A prompt of special tokens and text. Cut at the tokens if its text has the name of one; otherwise encoded
+        whole, as the tokenizer may treat the beginning of a text differently."""
+        if not any(name in piece for piece in pieces if isinstance(piece, str) for name in self._added):
+            return self._parsing.encode(text_of(pieces), add_special_tokens=False).ids
+        found: list[int] = []
+        for piece in pieces:
+            number = self._tokenizer.token_to_id(piece.text) if isinstance(piece, SpecialToken) else None
+            text = piece.text if isinstance(piece, SpecialToken) else piece
+            found += self.encode(text) if number is None else [number]
+        return found
+
+    @cached_property
+    def _added(self) -> tuple[str, ...]:
+        return tuple(token.content for token in self._tokenizer.get_added_tokens_decoder().values())
+
+    @cached_property
+    def _parsing(self) -> tokenizers.Tokenizer:
+        """The same tokenizer; to it the names of special tokens are those tokens."""
+        return tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)

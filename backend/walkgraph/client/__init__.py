@@ -16,7 +16,7 @@ from walkgraph.client.results import Output, Result
 from walkgraph.client.shown import Kind, Level
 from walkgraph.client.sync import Client
 from walkgraph.client.tasks import AsyncStream, AsyncTask, Stream, Task
-from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Value
+from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Turn, Value
 
 __all__ = [
     "Address",
@@ -41,6 +41,7 @@ __all__ = [
     "Task",
     "Tensor",
     "Text",
+    "Turn",
     "Unreachable",
     "Value",
     "read_address",

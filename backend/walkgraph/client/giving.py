@@ -12,12 +12,14 @@ from typing import Any, cast
 
 import msgspec
 
-from walkgraph.client.values import Binary, Picture, Sound, Tensor
+from walkgraph.client.values import Binary, Picture, Sound, Tensor, Turn
 
 MEDIA = ("image", "audio", "video", "bytes")
 OPTIONS = ("outputs", "session", "priority", "deadline", "record", "hold")
 """Options of a request, besides its inputs and parameters."""
 PARTS = "parts"
+MESSAGES = "messages"
+"""The modality of conversations."""
 FRAMED_NUMBERS = 64
 """Tensors with at least this many numbers are sent as bytes where possible, not as text."""
 _SUFFIXES = {
@@ -94,6 +96,10 @@ def value_of(value: Any, modality: str | None, packing: Packing) -> Any:
 
     Raises TypeError for what can't be sent.
     """
+    if modality == MESSAGES:
+        return _conversation(value, packing)
+    if isinstance(value, Turn):
+        return _turn(value, packing)
     if modality in MEDIA and isinstance(value, str) and "." in value and not value.startswith("data:"):
         raise TypeError(f"a string is read as base64; for a file give its path: `Path({value[:80]!r})`")
     if value is None or isinstance(value, str | bool | int | float | Mapping):
@@ -152,6 +158,35 @@ def _file(path: Path, modality: str | None, packing: Packing) -> Any:
 
         return packing.tensor(kind, np.load(path, allow_pickle=False))
     return {"type": kind, "data": msgspec.json.decode(path.read_bytes())}
+
+
+def _conversation(value: Any, packing: Packing) -> Any:
+    """Encode a conversation: a list of `Turn` or of JSON's turns, whose content may hold files, pictures and sounds. A
+    text is one turn of the user."""
+    if isinstance(value, str | Turn):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a conversation is a list of turns, not {type(value).__name__}")
+    return [_turn(turn, packing) for turn in cast(Sequence[Any], value)]
+
+
+def _turn(value: Any, packing: Packing) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"role": "user", "content": value}
+    fields: dict[str, Any]
+    if isinstance(value, Turn):
+        fields = {"role": value.role, "content": value.content}
+        fields |= {"tool_calls": list(value.tool_calls)} if value.tool_calls else {}
+        fields |= {"tool_call_id": value.tool_call_id} if value.tool_call_id is not None else {}
+    elif isinstance(value, Mapping):
+        fields = dict(cast(Mapping[str, Any], value))
+    else:
+        raise TypeError(f"a turn is a `Turn`, a dict or a text, not {type(value).__name__}")
+    content = fields.get("content")
+    if content is None or isinstance(content, str):
+        return fields
+    parts = cast(Sequence[Any], content) if isinstance(content, list | tuple) else (content,)
+    return {**fields, "content": [_part(part, packing) for part in parts]}
 
 
 def _part(value: Any, packing: Packing) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from walkgraph.wire.answers.plans import (
     Scalar,
     Simulation,
     Step,
+    Turn,
     Use,
 )
 from walkgraph.wire.answers.runs import (
@@ -113,6 +114,7 @@ __all__ = [
     "Step",
     "Tap",
     "TraceListed",
+    "Turn",
     "Use",
     "Version",
     "Watch",

@@ -32,6 +32,20 @@ class Text(str):
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A turn of a conversation: `Turn("user", ["What is this?", Picture(...)])`."""
+
+    role: str
+    """`system`, `user`, `assistant` or `tool`."""
+    content: Any
+    """A text, a part, or a list of parts: texts, paths, pictures, sounds."""
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+    """The calls of an assistant's turn, as in OpenAI's API."""
+    tool_call_id: str | None = None
+    """The call that a tool's turn answers."""
+
+
+@dataclass(frozen=True)
 class Binary:
     """Bytes of some kind: a video, or anything without a type of its own."""
 

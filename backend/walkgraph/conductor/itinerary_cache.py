@@ -1,15 +1,17 @@
 """Caches itineraries: most requests differ only in values that no itinerary depends on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.steps import choices_of, steps_of
+from walkgraph.graph.turns import walks_turns
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand
 from walkgraph.placement.itinerary import expand
-from walkgraph.placement.request import Given
+from walkgraph.placement.request import Given, reads_calls
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
 
@@ -29,6 +31,25 @@ class CachedItinerary(NamedTuple):
     tokens: PageDemand
 
 
+class _Walked(NamedTuple):
+    """What a task's steps read of a conversation."""
+
+    turns: bool
+    calls: bool
+
+    def kinds(self, given: Sequence[Given]) -> _Key:
+        """What an itinerary can depend on, of the values of a request."""
+        kinds: list[object] = []
+        for one in given:
+            if one.turn is None or self.turns:
+                turns = one.turns if self.turns else ()
+                if not self.calls:
+                    # Whether there are calls still counts: the task refuses them.
+                    turns = tuple(replace(turn, calls="c" if turn.calls else "") for turn in turns)
+                kinds.append((one.name, one.input, one.modality, turns))
+        return tuple(kinds)
+
+
 class ItineraryCache:
     """The cache of one graph and plan."""
 
@@ -36,13 +57,14 @@ class ItineraryCache:
         self._graph, self._plan = graph, plan
         self._known: dict[_Key, CachedItinerary] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
+        self._walked = {name: _Walked(walks_turns(task), reads_calls(task)) for name, task in graph.tasks.items()}
 
     def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> CachedItinerary:
         """The itinerary of a request. `params`: with defaults; `given`: the named values of `submit`. Raises as
         `expand` and `page_demand` do."""
         # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
-        kinds = tuple((one.name, one.input, one.modality) for one in given)
+        kinds = self._walked[submit.task].kinds(given)
         key = (submit.task, submit.outputs, values, kinds)
         found = self._known.get(key)
         if found is None:

@@ -333,6 +333,13 @@ class TaskBuilder(_Branching):
         self._items.append(step)
         return PartsBuilder(self, step)
 
+    def turns(self) -> "TurnsBuilder":
+        """Go through the turns of the `messages` input: `turns = t.turns()`, then `with turns.steps("user"): ...`.
+        Inside, `parts` goes through the parts of the turn."""
+        step: Fields = {"for": "turns"}
+        self._items.append(step)
+        return TurnsBuilder(self, step)
+
     def lanes(self) -> None:
         """Give each partition its own list of steps; `lane` does this too."""
         if not isinstance(self._task["steps"], dict):
@@ -364,6 +371,18 @@ class PartsBuilder:
     def steps(self, modality: Literal["text", "image", "audio", "state", "actions"]) -> Generator[None, None, None]:
         """Add the steps for a part of this modality."""
         with self._task._into(self._step.setdefault(modality, [])):  # pyright: ignore[reportPrivateUsage]
+            yield
+
+
+class TurnsBuilder:
+    def __init__(self, task: TaskBuilder, step: Fields) -> None:
+        self._task = task
+        self._step = step
+
+    @contextmanager
+    def steps(self, role: Literal["system", "user", "assistant", "tool"]) -> Generator[None, None, None]:
+        """Add the steps for a turn of this role."""
+        with self._task._into(self._step.setdefault(role, [])):  # pyright: ignore[reportPrivateUsage]
             yield
 
 

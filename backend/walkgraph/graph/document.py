@@ -9,7 +9,8 @@ References inside a Walk
             `@stream.x`, `@merge.x` (the one value of exclusive branches)
     target  `use.port` or `@out.x` (to the client)
 Bindings of a task step
-    `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for`),
+    `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for: parts`), `@turn.x`
+    (inside `for: turns`: `role`, `index`, `last`, `calls`, `call_id`; conditions of steps read these too),
     `walk.result` (the latest earlier step of that Walk, or the step's `as` name), or a literal
 Expressions: the closed grammar of `graph.expressions`, over the task's parameters and loop indices.
 """
@@ -258,8 +259,18 @@ class WalkStep(Record):
 
 
 class ForStep(Record):
-    """Goes through the interleaved input parts in order; a part of a modality without steps is refused when the request
-    comes in."""
+    """Goes through what a request gives, one after the other, with the steps for its kind. What has no steps is refused
+    when the request comes in."""
+
+    @property
+    def branches(self) -> dict[str, tuple["Step", ...]]:
+        """Modality of a part, or role of a turn -> its steps."""
+        found = {kind: getattr(self, kind) for kind in type(self).model_fields if kind != "for_"}
+        return {kind: steps for kind, steps in found.items() if steps is not None}
+
+
+class PartsStep(ForStep):
+    """Goes through the interleaved input parts in order; inside `for: turns`, through the parts of the turn."""
 
     for_: Literal["parts"] = Field(alias="for")
     text: tuple["Step", ...] | None = None
@@ -267,6 +278,16 @@ class ForStep(Record):
     audio: tuple["Step", ...] | None = None
     state: tuple["Step", ...] | None = None
     actions: tuple["Step", ...] | None = None
+
+
+class TurnsStep(ForStep):
+    """Goes through the turns of the task's `messages` input in order, with the steps for each turn's role."""
+
+    for_: Literal["turns"] = Field(alias="for")
+    system: tuple["Step", ...] | None = None
+    user: tuple["Step", ...] | None = None
+    assistant: tuple["Step", ...] | None = None
+    tool: tuple["Step", ...] | None = None
 
 
 class FirstStep(Record):
@@ -293,13 +314,16 @@ class ChooseStep(Record):
 
 
 def _step_kind(value: Any) -> str | None:
-    return _first_key(value, ("walk", "for", "for_", "first", "choose"))
+    if (kind := _first_key(value, ("walk", "for", "for_", "first", "choose"))) in ("for", "for_"):
+        over = value.for_ if isinstance(value, PartsStep | TurnsStep) else value.get("for", value.get("for_"))
+        return "turns" if over == "turns" else "parts"
+    return kind
 
 
 Step = Annotated[
     Annotated[WalkStep, Tag("walk")]
-    | Annotated[ForStep, Tag("for")]
-    | Annotated[ForStep, Tag("for_")]
+    | Annotated[PartsStep, Tag("parts")]
+    | Annotated[TurnsStep, Tag("turns")]
     | Annotated[FirstStep, Tag("first")]
     | Annotated[ChooseStep, Tag("choose")],
     Discriminator(_step_kind),

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from walkgraph.graph import document as doc
 from walkgraph.graph.reading.guard import arr, obj
-from walkgraph.graph.steps import for_parts
 
 _WIDTH = 112
 _TAB = "    "
@@ -142,9 +141,10 @@ def _steps(steps: tuple[doc.Step, ...], depth: int = 0) -> Iterator[str]:
                 inside = _branches(step, "t", lambda steps: _steps(steps, depth + 1))
                 yield from _with("t.choose", [step.choose], {}, "", inside)
             case doc.ForStep():
-                name = f"parts{depth or ''}"
-                yield f"{name} = t.parts()"
-                for kind, inner in for_parts(step).items():
+                over = "turns" if isinstance(step, doc.TurnsStep) else "parts"
+                name = f"{over}{depth or ''}"
+                yield f"{name} = t.{over}()"
+                for kind, inner in step.branches.items():
                     yield from _with(f"{name}.steps", [kind], {}, "", _steps(inner, depth + 1))
 
 

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 Modality = Literal[
     "text",  # str
+    "messages",  # a conversation: turns with a role and parts
     "tokens",  # token ids
     "image",  # an encoded picture: PNG, JPEG or WebP bytes
     "pixels",  # a picture as a tensor

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Step, Task, WalkStep
+from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Step, Task, TurnsStep, WalkStep
 from walkgraph.graph.structure import Branch, segment
 
 
@@ -20,6 +20,8 @@ class StepAt:
     """The partition's list; empty where the task has a single list."""
     part: str | None
     """Inside `for parts`: the modality of the part."""
+    turn: str | None
+    """Inside `for turns`: the role of the turn."""
     choice: int | None
     """Inside `first`: its number in the task; the steps of one `first` exclude each other."""
     pointer: str
@@ -77,6 +79,7 @@ class ChooseAt:
     """The number of Walks' steps before it."""
     lane: str
     part: str | None
+    turn: str | None
     pointer: str
     cases: tuple[Branch, ...]
     """The branches of choices around it."""
@@ -108,8 +111,10 @@ class _Steps:
                         pointer = f"{here.pointer}/first/{i}"
                         self._step(option, replace(here, choice=self._firsts - 1, pointer=pointer))
                 case ForStep():
-                    for kind, inner in for_parts(step).items():
-                        self.add(inner, replace(here, part=kind, pointer=f"{here.pointer}/{kind}"))
+                    for kind, inner in step.branches.items():
+                        inside = replace(here, pointer=f"{here.pointer}/{kind}")
+                        of_turns = isinstance(step, TurnsStep)
+                        self.add(inner, replace(inside, turn=kind) if of_turns else replace(inside, part=kind))
                 case ChooseStep():
                     self._choose(step, here)
 
@@ -117,8 +122,8 @@ class _Steps:
         self.found.append(replace(here, index=len(self.found), step=step))
 
     def _choose(self, step: ChooseStep, here: StepAt) -> None:
-        index, place = len(self.choices), (len(self.found), here.lane, here.part, here.pointer, here.cases)
-        self.choices.append(ChooseAt(index, step, *place))
+        index, around = len(self.choices), (here.lane, here.part, here.turn, here.pointer, here.cases)
+        self.choices.append(ChooseAt(index, step, len(self.found), *around))
         names = [*(f"cases/{segment(value)}" for value in step.cases), "otherwise"]
         for branch, (steps, name) in enumerate(zip(step.branches, names, strict=True)):
             self.add(steps, replace(here, cases=(*here.cases, (index, branch)), pointer=f"{here.pointer}/{name}"))
@@ -127,12 +132,6 @@ class _Steps:
 def _walked(task: Task) -> tuple[list[StepAt], list[ChooseAt]]:
     walked = _Steps()
     for lane, steps in lanes(task).items():
-        place = StepAt(0, WalkStep(walk="none"), lane, None, None, f"/steps/{lane}" if lane else "/steps")
+        place = StepAt(0, WalkStep(walk="none"), lane, None, None, None, f"/steps/{lane}" if lane else "/steps")
         walked.add(steps, place)
     return walked.found, walked.choices
-
-
-def for_parts(step: ForStep) -> dict[str, tuple[Step, ...]]:
-    """Modality of a part -> its steps."""
-    parts = {"text": step.text, "image": step.image, "audio": step.audio, "state": step.state, "actions": step.actions}
-    return {kind: steps for kind, steps in parts.items() if steps is not None}

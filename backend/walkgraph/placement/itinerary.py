@@ -1,23 +1,33 @@
 """The itinerary of a run: its task's state machine, expanded for one request and fixed at admission.
 
-All steps are known before the run starts, because they depend only on parameters and on the modalities of the parts. Of
-a choice by a result all branches are there, and the ranks take one when they know the result. Unneeded steps are left
-out; needed are the wanted outputs, a session's states, and everything they depend on.
+All steps are known before the run starts, because they depend only on parameters, on the modalities of the parts and on
+the roles of the turns. Of a choice by a result all branches are there, and the ranks take one when they know the
+result. Unneeded steps are left out; needed are the wanted outputs, a session's states, and everything they depend on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from walkgraph.errors import InvalidInput
-from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Graph, Step, Task, WalkStep
+from walkgraph.graph.conversation import MESSAGES
+from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Graph, Step, Task, TurnsStep, WalkStep
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.steps import for_parts, lanes
+from walkgraph.graph.steps import lanes
 from walkgraph.placement.capacity.facts import Facts
-from walkgraph.placement.compiler.turns import turns_of
+from walkgraph.placement.compiler.send_order import send_orders
 from walkgraph.placement.moves import ChoiceDraft, Draft, Moves, as_text, sources_of
-from walkgraph.placement.request import Given, InputPart, by_name, fill_params, name_inputs, task_of
+from walkgraph.placement.request import (
+    Given,
+    InputPart,
+    TurnAt,
+    by_name,
+    fill_params,
+    name_inputs,
+    reads_calls,
+    task_of,
+)
 from walkgraph.placement.tables import (
     Binding,
     Branch,
@@ -58,7 +68,7 @@ def expand(
         outputs=wanted,
         ranks=tuple(sorted({rank for step in steps for rank in plan.walks[step.walk].ranks})),
         streams=tuple(sorted({s for i in kept for s in expansion.drafts[i].facts.streams_in})),
-        turns=turns_of(plan, steps, wanted),
+        send_orders=send_orders(plan, steps, wanted),
         choices=tuple(moves.renumbered(choice, i) for i, choice in enumerate(expansion.choices)),
     )
 
@@ -70,7 +80,7 @@ def expanded(
     that such a step needs."""
     expansion = Expansion(facts, task, fill_params(task, params), given)
     for partition, steps in enumerate(lanes(task).values()):
-        expansion.add_all(steps, partition, None)
+        expansion.add_all(steps, partition, expansion.outside)
     return expansion, _live(facts.plan, expansion, wanted)
 
 
@@ -88,12 +98,21 @@ def _wanted(task: Task, outputs: Sequence[str] | None) -> tuple[str, ...]:
 # ── the state machine ───────────────────────────────────────────────────────────────────────────
 
 
+class Place(NamedTuple):
+    """Where a step stands in what the request gives."""
+
+    parts: tuple[Given, ...]
+    """What `for: parts` goes through here."""
+    part: Given | None = None
+    turn: TurnAt | None = None
+
+
 class Seen(NamedTuple):
     """A step that a request reaches."""
 
     step: WalkStep
     partition: int
-    part: Given | None
+    place: Place
     instead: WalkStep | None
     """The earlier option of its `first` that is taken instead."""
     draft: int | None
@@ -123,44 +142,44 @@ class Expansion:
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
-        named = by_name(self.task)
-        self.parts = tuple(value for value in self.given if value.input not in named)
+        self.outside = Place(tuple(parts_of_request(self.task, self.given)))
 
-    def add_all(self, steps: Sequence[Step], partition: int, part: Given | None) -> None:
+    def add_all(self, steps: Sequence[Step], partition: int, place: Place) -> None:
         self.left -= 1 + len(steps)
         if self.left < 0:
-            raise InvalidInput(f"this request expands to more than {MAX_STEPS} steps; give fewer parts", "/parts")
+            message = f"this request expands to more than {MAX_STEPS} steps; give fewer parts or turns"
+            raise InvalidInput(message, "/parts" if place.turn is None else "/inputs")
         for step in steps:
             match step:
                 case WalkStep():
-                    self._add_first((step,), partition, part)
+                    self._add_first((step,), partition, place)
                 case FirstStep():
-                    self._add_first(step.first, partition, part)
+                    self._add_first(step.first, partition, place)
                 case ForStep():
-                    self._add_parts(step, partition)
+                    self._add_each(step, partition, place)
                 case ChooseStep():
-                    self._choose(step, partition, part)
+                    self._choose(step, partition, place)
 
-    def _add_first(self, options: Sequence[WalkStep], partition: int, part: Given | None) -> None:
+    def _add_first(self, options: Sequence[WalkStep], partition: int, place: Place) -> None:
         taken: WalkStep | None = None
         for option in options:
             if self.untaken:
-                self.seen.append(Seen(option, partition, part, None, None, self.words, self.untaken))
-            elif taken is None and self._holds(option):
-                self.seen.append(Seen(option, partition, part, None, len(self.drafts), self.words))
-                self._add(option, partition, part)
+                self.seen.append(Seen(option, partition, place, None, None, self.words, self.untaken))
+            elif taken is None and self._holds(option, place):
+                self.seen.append(Seen(option, partition, place, None, len(self.drafts), self.words))
+                self._add(option, partition, place)
                 taken = option
             else:
-                self.seen.append(Seen(option, partition, part, taken, None, self.words))
+                self.seen.append(Seen(option, partition, place, taken, None, self.words))
 
-    def _choose(self, step: ChooseStep, partition: int, part: Given | None) -> None:
+    def _choose(self, step: ChooseStep, partition: int, place: Place) -> None:
         """Add the branches of a choice: one if its value is known, otherwise all of them."""
-        source = self._bind(step.choose, part) if not self.untaken else None
+        source = self._bind(step.choose, place) if not self.untaken else None
         by_value = [*(f"`{step.choose}` is `{value}`" for value in step.cases), f"`{step.choose}` is another value"]
         if isinstance(source, FromStep | FromLatest):
             index = len(self.choices)
             self.choices.append(ChoiceDraft(source, tuple(step.cases), self.cases))
-            self._add_branches(step, partition, part, index, by_value)
+            self._add_branches(step, partition, place, index, by_value)
             return
         value = as_text(source.value) if isinstance(source, FromLiteral) else None
         taken = list(step.cases).index(value) if value in step.cases else len(step.cases)
@@ -168,49 +187,64 @@ class Expansion:
         before = self.untaken
         for branch, steps in enumerate(step.branches):
             self.untaken = before or ("" if branch == taken else said)
-            self.add_all(steps, partition, part)
+            self.add_all(steps, partition, place)
         self.untaken = before
 
-    def _add_branches(
-        self, step: ChooseStep, partition: int, part: Given | None, index: int, words: Sequence[str]
-    ) -> None:
+    def _add_branches(self, step: ChooseStep, partition: int, place: Place, index: int, words: Sequence[str]) -> None:
         outer, latest = (self.cases, self.words), self.latest
         found: dict[str, dict[int, None]] = {}
         for branch, steps in enumerate(step.branches):
             self.cases, self.words, self.latest = (*outer[0], (index, branch)), (*outer[1], words[branch]), dict(latest)
-            self.add_all(steps, partition, part)
+            self.add_all(steps, partition, place)
             for name, drafts in self.latest.items():
                 found.setdefault(name, {}).update(dict.fromkeys(drafts))
         self.cases, self.words = outer
         self.latest = {name: tuple(sorted(drafts)) for name, drafts in found.items()}
 
-    def _add_parts(self, step: ForStep, partition: int) -> None:
+    def _add_each(self, step: ForStep, partition: int, place: Place) -> None:
         if self.untaken:
             return
-        choices = for_parts(step)
-        for part in self.parts:
-            if part.modality not in choices:
+        choices = step.branches
+        of_turns = isinstance(step, TurnsStep)
+        for kind, inside, pointer in self._turns() if of_turns else _parts(place):
+            if kind not in choices:
                 kinds = ", ".join(f"`{kind}`" for kind in choices) or "none"
-                message = f"the task takes no parts of modality `{part.modality[:80]}`; it takes {kinds}"
-                raise InvalidInput(message, part.pointer)
-            self.add_all(choices[part.modality], partition, part)
+                what = "turns of role" if of_turns else "parts of modality"
+                raise InvalidInput(f"the task takes no {what} `{kind[:80]}` here; it takes {kinds}", pointer)
+            self.add_all(choices[kind], partition, inside)
 
-    def _holds(self, step: WalkStep) -> bool:
+    def _turns(self) -> Iterator["_Each"]:
+        """The turns of the request's conversation, each with its parts."""
+        reads = reads_calls(self.task)
+        for whole in self.given:
+            parts: dict[int, list[Given]] = {}
+            for part in self.given if whole.turns else ():
+                if part.turn is not None and part.name.startswith(f"{whole.name}."):
+                    parts.setdefault(part.turn, []).append(part)
+            for turn in whole.turns:
+                pointer = f"{whole.pointer}/{turn.index}"
+                if turn.calls and not reads:
+                    message = "no step of the task reads tool calls; leave them out, or bind `@turn.calls`"
+                    raise InvalidInput(message, f"{pointer}/tool_calls")
+                yield turn.role, Place(tuple(parts.get(turn.index, ())), None, turn), f"{pointer}/role"
+
+    def _holds(self, step: WalkStep, place: Place) -> bool:
         if step.when is None:
             return True
+        params = self.params if place.turn is None else {**self.params, **place.turn.values}
         try:
-            return evaluate(parse(step.when), self.params) is True
+            return evaluate(parse(step.when), params) is True
         except ExpressionError as error:
             message = f"the condition of step `{step.walk}` has no value with these parameters: {error}"
             raise InvalidInput(message, "/params") from None
 
-    def _add(self, step: WalkStep, partition: int, part: Given | None) -> None:
+    def _add(self, step: WalkStep, partition: int, place: Place) -> None:
         walk = self.walks[step.walk, step.per == "chunk"]
         facts = self.facts[walk]
         bindings: dict[str, Binding] = {}
         for name in self.facts.plan.walks[walk].inputs:
             if name in step.with_:
-                binding = self._bind(step.with_[name], part)
+                binding = self._bind(step.with_[name], place)
                 if binding is not None:
                     bindings[name] = binding
                 elif name in facts.required:
@@ -220,13 +254,15 @@ class Expansion:
             self.latest[step.as_] = (len(self.drafts),)
         self.drafts.append(Draft(walk, partition, facts, bindings, self.cases))
 
-    def _bind(self, binding: Scalar, part: Given | None) -> Binding | None:
+    def _bind(self, binding: Scalar, place: Place) -> Binding | None:
         """The resolved binding; None if its source is absent: an input that wasn't given, or a step that doesn't
         run."""
         if not isinstance(binding, str):
             return FromLiteral(binding)
         if binding == "@part":
-            return FromInput(part.name) if part is not None else None
+            return FromInput(place.part.name) if place.part is not None else None
+        if place.turn is not None and binding.startswith("@turn."):
+            return FromLiteral(place.turn.values[binding])
         owner, dot, name = binding.partition(".")
         if owner == "@task":
             return self._bind_task(name)
@@ -238,7 +274,7 @@ class Expansion:
     def _bind_task(self, name: str) -> Binding | None:
         if name not in self.task.inputs:
             return FromLiteral(self.params[name])
-        values = [value for value in self.given if value.input == name]
+        values = [value for value in self.given if value.input == name and value.turn is None]
         if len(values) > 1:
             raise InvalidInput(f"`{name}` takes one value and {len(values)} are given; give one", f"/inputs/{name}")
         return FromInput(values[0].name) if values else None
@@ -251,6 +287,21 @@ class Expansion:
             name = binding.removeprefix("@task.")
             raise InvalidInput(f"`{name}` is missing; step `{step.walk}` of this request needs it", f"/inputs/{name}")
         raise InvalidInput(f"`{step.walk}` needs `{binding}`, which no step gives with these parameters", "/params")
+
+
+_Each = tuple[str, Place, str]
+"""The kind of a part or turn, where its steps stand, its pointer."""
+
+
+def _parts(place: Place) -> Iterator[_Each]:
+    for part in place.parts:
+        yield part.modality, place._replace(part=part), part.pointer
+
+
+def parts_of_request(task: Task, given: Sequence[Given]) -> list[Given]:
+    """The values that `for: parts` goes through outside turns: those of inputs that no step binds by name."""
+    named = by_name(task)
+    return [one for one in given if one.input not in named and one.turn is None and one.modality != MESSAGES]
 
 
 # ── steps that are needed ──────────────────────────────────────────────────────────────────────

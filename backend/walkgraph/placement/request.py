@@ -1,11 +1,12 @@
 """Check a client's request against its task: fill in parameters, name values, put parts in order."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.graph.conversation import MESSAGES, Role, calls_text
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.steps import steps_of
@@ -23,17 +24,53 @@ class InputPart(Protocol):
     def value(self) -> Any: ...
 
 
+class InputTurn(Protocol):
+    @property
+    def role(self) -> Role: ...
+
+    @property
+    def parts(self) -> Sequence[InputPart]: ...
+
+    @property
+    def tool_calls(self) -> Sequence[Any]: ...
+
+    @property
+    def tool_call_id(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAt:
+    """A turn of a conversation, as steps inside `for: turns` see it."""
+
+    role: Role
+    index: int
+    last: bool
+    calls: str
+    """Its tool calls as JSON; empty if it has none."""
+    call_id: str
+    """The call that it answers; empty if it answers none."""
+
+    @property
+    def values(self) -> dict[str, Scalar]:
+        """`@turn.x` -> its value."""
+        return {f"@turn.{name}": value for name, value in asdict(self).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One input value of a request."""
+    """One input value of a request, or a part of a conversation's turn."""
 
     name: str
-    """Its own name: `prompt.0`, `part.3`."""
+    """Its own name: `prompt.0`, `part.3`; `chat.0.2.1` for part 1 of turn 2 of `chat.0`."""
     input: str
     """The task's input that it belongs to."""
     modality: str
     pointer: str
     value: Any
+    turn: int | None = None
+    """The turn that it is a part of."""
+    turns: tuple[TurnAt, ...] = ()
+    """The turns of a conversation."""
 
 
 def task_of(graph: Graph, name: str) -> Task:
@@ -116,9 +153,10 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
                 f"the task has no input `{name[:80]}`; {nearest(name, task.inputs)}", f"/inputs/{name[:80]}"
             )
     found = [
-        Given(f"{name}.{i}", name, declared.modality, f"/inputs/{name}/{i}", value)
+        given
         for name, declared in task.inputs.items()
         for i, value in enumerate(inputs.get(name, ()))
+        for given in _named(name, i, declared.modality, value)
     ]
     counts = {name: len(inputs.get(name, ())) for name in task.inputs}
     for i, part in enumerate(parts):
@@ -133,10 +171,39 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
     return tuple(found)
 
 
+def _named(name: str, number: int, modality: str, value: Any) -> Iterator[Given]:
+    """A value, and behind a conversation the parts of its turns."""
+    if modality != MESSAGES:
+        yield Given(f"{name}.{number}", name, modality, f"/inputs/{name}/{number}", value)
+        return
+    turns: Sequence[InputTurn] = getattr(value, "turns", ())
+    if not turns:
+        raise InvalidInput(f"`{name}` has no turns; give a conversation of at least one", f"/inputs/{name}")
+    at = [
+        TurnAt(turn.role, i, i == len(turns) - 1, calls_text(turn.tool_calls), turn.tool_call_id or "")
+        for i, turn in enumerate(turns)
+    ]
+    yield Given(f"{name}.{number}", name, modality, f"/inputs/{name}", value, turns=tuple(at))
+    for i, turn in enumerate(turns):
+        for k, part in enumerate(turn.parts):
+            where = f"/inputs/{name}/{i}/content" + (f"/{k}" if len(turn.parts) > 1 else "")
+            yield Given(f"{name}.{number}.{i}.{k}", name, part.modality, where, part.value, turn=i)
+
+
 def by_name(task: Task) -> frozenset[str]:
     """Inputs that a step binds by name (`@task.x`); these are not read as parts."""
     bindings = (str(binding) for at in steps_of(task) for binding in at.step.with_.values())
     return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
+
+
+def reads_calls(task: Task) -> bool:
+    """True if a step reads the tool calls of turns, or takes a conversation whole."""
+    if any(task.inputs[name].modality == MESSAGES for name in by_name(task)):
+        return True
+    return any(
+        "@turn.calls" in at.step.with_.values() or (at.step.when is not None and "@turn.calls" in at.step.when)
+        for at in steps_of(task)
+    )
 
 
 def _input_for(task: Task, counts: Mapping[str, int], modality: str, pointer: str) -> str:

@@ -11,6 +11,7 @@ from itertools import product
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.conversation import MESSAGES, Role
 from walkgraph.graph.document import Graph
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.language.syntax import Binary, Syntax, literal, parts, spell
@@ -20,8 +21,8 @@ from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import ALL, Group, Placement, RankDevice
-from walkgraph.placement.itinerary import Seen, expanded
-from walkgraph.placement.request import by_name, fill_params, name_inputs, task_of
+from walkgraph.placement.itinerary import Seen, expanded, parts_of_request
+from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Plan, Scalar, UsePlan, WalkPlan
 
 MAX_VALUES = 64
@@ -42,10 +43,32 @@ class Value:
 
 
 @dataclass(frozen=True)
+class SimulatedTurn:
+    """A turn of a conversation; only its role and the modalities of its parts matter."""
+
+    role: Role
+    parts: tuple[Value, ...]
+    tool_calls: tuple[()] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True)
+class _Chat:
+    turns: tuple[SimulatedTurn, ...]
+
+
+@dataclass(frozen=True)
 class PartAt:
     modality: str
     index: int
-    """Position among the parts."""
+    """Position among the parts; inside a turn, among that turn's."""
+
+
+@dataclass(frozen=True)
+class RoleAt:
+    role: Role
+    index: int
+    """Position of the turn."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +89,7 @@ class StepSeen:
     walk: str
     as_: str | None
     part: PartAt | None
+    turn: RoleAt | None
     taken: bool | None
     """None: a result of an earlier step decides."""
     why: str
@@ -96,16 +120,19 @@ def simulate(
     params: Mapping[str, Scalar],
     inputs: Mapping[str, int],
     modalities: Sequence[str] = (),
+    turns: Sequence[SimulatedTurn] = (),
 ) -> Simulation:
     """Simulate one request. `graph`: accepted by `check`. `inputs`: the number of values of each. `modalities`: those
-    of the parts, in order.
+    of the parts, in order. `turns`: the conversation, for each value of an input that takes messages.
 
     Raises InvalidInput or NotFound with a pointer into the request (`/params/steps`, `/inputs/image`, `/parts/2`), as
     the request itself would be refused.
     """
     found = task_of(graph, task)
-    _bounded(inputs, modalities)
-    given = name_inputs(found, {k: [None] * n for k, n in inputs.items()}, [Value(m) for m in modalities])
+    _bounded(inputs, [*modalities, *(part.modality for turn in turns for part in turn.parts)], len(turns))
+    chats = {name for name, declared in found.inputs.items() if declared.modality == MESSAGES}
+    values = {k: [_Chat(tuple(turns)) if k in chats else None] * n for k, n in inputs.items()}
+    given = name_inputs(found, values, [Value(m) for m in modalities])
     filled = fill_params(found, {"seed": 0, **params} if "seed" not in found.params else params)
     plan = assemble(Assignment(graph, _ONE_RANK), catalogue)
     expansion, kept = expanded(Facts(plan), found, filled, given, found.outputs)
@@ -115,13 +142,14 @@ def simulate(
         message = f"this request calls {lines} uses, and at most {MAX_USES} can be shown; give fewer parts"
         raise InvalidInput(message, "/parts" if modalities else "/inputs")
     pointers = {id(at.step): at.pointer for at in steps_of(found)}
-    named = by_name(found)
-    walked = [value.name for value in given if value.input not in named]
+    walked = [value.name for value in parts_of_request(found, given)]
     explainer = _Explainer(plan, filled, {i: drafts[i].walk for i in kept})
     shown: list[list[StepSeen]] = [[] for _ in lanes(found)]
     for seen in expansion.seen:
-        part = PartAt(seen.part.modality, walked.index(seen.part.name)) if seen.part else None
-        shown[seen.partition].append(explainer.step(seen, pointers[id(seen.step)], part))
+        part, turn = seen.place.part, seen.place.turn
+        among = [one.name for one in seen.place.parts] if turn else walked
+        at = PartAt(part.modality, among.index(part.name)) if part else None
+        shown[seen.partition].append(explainer.step(seen, pointers[id(seen.step)], at))
     return Simulation(filled, tuple(PartitionSeen(n, tuple(s)) for n, s in zip(lanes(found), shown, strict=True)))
 
 
@@ -130,14 +158,14 @@ _ONE_RANK = Placement(
 )
 
 
-def _bounded(inputs: Mapping[str, int], modalities: Sequence[str]) -> None:
+def _bounded(inputs: Mapping[str, int], modalities: Sequence[str], turns: int) -> None:
     for name, number in inputs.items():
         if not 0 <= number <= MAX_VALUES:
             raise InvalidInput(f"give 0 to {MAX_VALUES} values of `{name[:80]}`", f"/inputs/{name[:80]}")
-    total = sum(inputs.values()) + len(modalities)
+    total = sum(inputs.values()) + len(modalities) + turns
     if total > MAX_VALUES:
         raise InvalidInput(
-            f"{total} values and parts are given, more than the {MAX_VALUES} allowed; give fewer", "/parts"
+            f"{total} values, parts and turns are given, more than the {MAX_VALUES} allowed; give fewer", "/parts"
         )
 
 
@@ -159,7 +187,8 @@ class _Explainer:
         taken = (None if seen.cases else True) if seen.draft in self.live else False
         if seen.draft is not None and seen.draft in self.live:
             loops, uses = self.walk(self.live[seen.draft])
-        return StepSeen(pointer, seen.step.walk, seen.step.as_, part, taken, self.why(seen), loops, uses)
+        turn = RoleAt(seen.place.turn.role, seen.place.turn.index) if seen.place.turn else None
+        return StepSeen(pointer, seen.step.walk, seen.step.as_, part, turn, taken, self.why(seen), loops, uses)
 
     def why(self, seen: Seen) -> str:
         if seen.untaken:
@@ -170,8 +199,14 @@ class _Explainer:
             return "no output of the task needs it"
         words = [f"only if {case}" for case in seen.cases]
         if seen.step.when is not None:
-            words.append(self.sentence(seen.step.when, holds=seen.draft is not None))
+            words.append(self._condition(seen, seen.step.when))
         return "; ".join(words) or "always"
+
+    def _condition(self, seen: Seen, when: str) -> str:
+        if seen.place.turn is None or "@turn." not in when:
+            return self.sentence(when, holds=seen.draft is not None)
+        inside = _Explainer(self.plan, {**self.params, **seen.place.turn.values}, self.live)
+        return inside.sentence(when, holds=seen.draft is not None)
 
     def walk(self, index: int) -> tuple[dict[str, int | None], tuple[UseSeen, ...]]:
         if index not in self.known:

@@ -308,7 +308,7 @@ class StepChoice(Table, frozen=True):
     """The value of each branch, as text. Any other value, and none, takes the branch after them."""
 
 
-class Turns(Table, frozen=True):
+class SendOrder(Table, frozen=True):
     """Steps of one partition that send one output from several ranks; the client gets their values in this order."""
 
     output: str
@@ -325,5 +325,5 @@ class Itinerary(Table, frozen=True):
     """Ranks that take part."""
     streams: tuple[int, ...]
     """Streams whose consumer is among the steps."""
-    turns: tuple[Turns, ...] = ()
+    send_orders: tuple[SendOrder, ...] = ()
     choices: tuple[StepChoice, ...] = ()

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from walkgraph.errors import ErrorInfo
+from walkgraph.graph.conversation import Role
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.sessions import AskSessions, SessionsTold
@@ -72,15 +73,33 @@ class Named(Message, frozen=True, tag="named"):
     items: dict[str, "Value"]
 
 
-Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named
+class Part(Message, frozen=True, tag="part"):
+    modality: str
+    value: "Value"
+
+
+class ToolCall(Message, frozen=True):
+    id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it."""
+
+
+class Turn(Message, frozen=True):
+    role: Role
+    parts: tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Conversation(Message, frozen=True, tag="conversation"):
+    turns: tuple[Turn, ...]
+
+
+Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation
 
 
 # ── service and conductor ───────────────────────────────────────────────────────────────────────
-
-
-class Part(Message, frozen=True, tag="part"):
-    modality: str
-    value: Value
 
 
 class Submit(Message, frozen=True, tag="submit"):

@@ -15,15 +15,21 @@ from PIL import Image, ImageDraw
 
 from tests.support.serving import Service
 from tests.support.yardstick import patience
+from walkgraph.client import Picture, Turn
 
 
-def picture() -> str:
-    """A red square on white, as a `data:` URL."""
+def drawn(colour: str) -> bytes:
+    """A square on white, as PNG."""
     image = Image.new("RGB", (64, 64), "white")
-    ImageDraw.Draw(image).rectangle((16, 16, 48, 48), fill="red")
+    ImageDraw.Draw(image).rectangle((16, 16, 48, 48), fill=colour)
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return buffer.getvalue()
+
+
+def picture(colour: str = "red") -> str:
+    """A square on white, as a `data:` URL."""
+    return "data:image/png;base64," + base64.b64encode(drawn(colour)).decode()
 
 
 def user(*content: Any) -> list[dict[str, Any]]:
@@ -292,6 +298,38 @@ def test_what_is_refused(client: openai.OpenAI, row: Bad) -> None:
     assert error.type == "invalid_request_error"
     assert error.response.headers["x-should-retry"] == "false"
     assert error.request_id
+
+
+# ── conversations ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_conversation_goes_on_after_its_first_answer(client: openai.OpenAI, running: Service) -> None:
+    turns: list[Any] = user(IMAGE)
+    first = client.chat.completions.create(model="shapes/chat", messages=turns, max_tokens=24)
+    turns += [first.choices[0].message, {"role": "user", "content": [text("and this?"), url(picture("blue"))]}]
+    second = client.chat.completions.create(model="shapes/chat", messages=turns, max_tokens=24)
+    assert "red" in said(first)
+    assert "blue" in said(second)
+    assert read(second) > read(first) + made(first)
+    chunks = streamed(client, model="shapes/chat", messages=turns, max_tokens=24)
+    assert told(chunks) == said(second)
+    with running.client() as native:
+        chat = native.task("shapes", "chat")
+        conversation = [
+            Turn("user", Picture(drawn("red"), "image/png")),
+            {"role": "assistant", "content": said(first)},
+            Turn("user", ["and this?", Picture(drawn("blue"), "image/png")]),
+        ]
+        assert chat(messages=conversation, max_tokens=24).text() == said(second)
+        alone = chat(messages=Turn("user", Picture(drawn("blue"), "image/png")), max_tokens=24).text()
+        assert alone != said(second), "the earlier turns count"
+
+
+def test_a_role_without_steps_is_refused_by_name(client: openai.OpenAI) -> None:
+    turns: list[Any] = [*HELLO, {"role": "tool", "tool_call_id": "t", "content": "x"}]
+    with pytest.raises(openai.BadRequestError, match="`system`, `user`, `assistant`") as found:
+        client.chat.completions.create(model="shapes/chat", messages=turns)
+    assert found.value.param == "messages[1].role"
 
 
 # ── streams ─────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from tests.unit.client.service import TASK
-from walkgraph.client import Binary, Picture, Sound, Tensor, Text, values
+from walkgraph.client import Binary, Picture, Sound, Tensor, Text, Turn, values
 from walkgraph.client.giving import Packing, packed, request_of
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -91,6 +91,34 @@ def test_parts_say_what_they_are(tmp_path: Path) -> None:
     assert [part["type"] for part in found] == ["text", "text", "image", "audio", "text"]
     assert [part.get("text") for part in found if part["type"] == "text"] == ["a", "hello", "b"]
     assert (pixels_of(found[2]["data"]) == PIXELS).all()
+
+
+def test_a_conversation_is_turns_of_texts_and_files(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(Picture.of(PIXELS).data)
+    declared = {**TASK, "inputs": {"chat": {"modality": "messages", "many": False}}}
+    turns = [
+        Turn("user", [tmp_path / "p.png", "what?"]),
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        Turn("tool", "a cat", tool_call_id="1"),
+        {"role": "user", "content": Image.fromarray(PIXELS)},
+        "and now?",
+    ]
+    packing = Packing(framing=True)
+    found = request_of(declared, {"chat": turns}, packing)["inputs"]["chat"]
+    assert found == [
+        {"role": "user", "content": [{"type": "image", "frame": 0}, {"type": "text", "text": "what?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "content": "a cat", "tool_call_id": "1"},
+        {"role": "user", "content": [{"type": "image", "frame": 1}]},
+        {"role": "user", "content": "and now?"},
+    ]
+    assert len(packing.frames) == 2
+    hello = [{"role": "user", "content": "hello"}]
+    assert request_of(declared, {"chat": "hello"}, packing)["inputs"]["chat"] == hello
+    assert packed({"inputs": {"chat": [Turn("user", "hello")]}}, packing)["inputs"]["chat"] == hello
+    for wrong in (5, [5]):
+        with pytest.raises(TypeError, match=r"a (conversation|turn) is"):
+            request_of(declared, {"chat": wrong}, packing)
 
 
 def test_a_request_in_the_services_words_may_hold_files(tmp_path: Path) -> None:

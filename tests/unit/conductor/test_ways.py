@@ -39,12 +39,24 @@ def drawn(task: Task, rng: random.Random) -> dict[str, Any]:
     return found
 
 
+def chat(rng: random.Random) -> m.Conversation:
+    """Turns of the roles and parts that the starter takes, and some that it refuses."""
+    turns: list[m.Turn] = []
+    for _ in range(rng.randint(1, 4)):
+        kinds = rng.choices(("text", "image"), (8, 1), k=rng.randint(0, 2))
+        parts = tuple(m.Part(modality=kind, value=m.Small(value=rng.choice("xy"))) for kind in kinds)
+        calls = (m.ToolCall(id="1", name="f", arguments="{}"),) * (rng.random() < 0.1)
+        turns.append(m.Turn(role=rng.choice(("user", "user", "assistant", "system")), parts=parts, tool_calls=calls))
+    return m.Conversation(turns=tuple(turns))
+
+
 def request(name: str, task: Task, rng: random.Random) -> m.Submit:
     inputs: dict[str, tuple[m.Value, ...]] = {}
     parts: list[m.Part] = []
     for key, declared in task.inputs.items():
         if not declared.optional or rng.random() < 0.5:
-            inputs[key] = (m.Small(value=rng.choice("xy")),) * (rng.randint(1, 2) if declared.many else 1)
+            many = rng.randint(1, 2) if declared.many else 1
+            inputs[key] = (chat(rng) if declared.modality == "messages" else m.Small(value=rng.choice("xy")),) * many
         elif rng.random() < 0.3:
             parts.append(m.Part(modality=declared.modality, value=m.Small(value="z")))
     outputs = None if rng.random() < 0.5 else tuple(rng.sample(task.outputs, 1))

@@ -83,8 +83,9 @@ WALK_STEPS = record(
 )
 STEPS = st.recursive(
     st.one_of(WALK_STEPS, record({"first": st.lists(WALK_STEPS, min_size=1, max_size=2)}, {})),
-    lambda inner: record(
-        {"for": st.just("parts")}, {"text": st.lists(inner, max_size=2), "image": st.lists(inner, max_size=2)}
+    lambda inner: st.one_of(
+        record({"for": st.just("parts")}, {kind: st.lists(inner, max_size=2) for kind in ("text", "image")}),
+        record({"for": st.just("turns")}, {role: st.lists(inner, max_size=2) for role in ("user", "tool")}),
     ),
     max_leaves=4,
 )
@@ -110,7 +111,7 @@ TASKS = record(
         "inputs": st.dictionaries(
             NAMES,
             record(
-                {"modality": st.sampled_from(["text", "image"])},
+                {"modality": st.sampled_from(["text", "image", "messages"])},
                 {"many": st.booleans(), "optional": st.booleans(), "description": TEXTS},
             ),
             max_size=2,

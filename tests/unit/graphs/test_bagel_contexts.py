@@ -12,7 +12,6 @@ from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.document import FirstStep, Fork, ForStep, Graph, Step, Task, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.graph.steps import for_parts
 from walkgraph.graph.structure import Entry, structure
 from walkgraph.models.flow import sampler
 from walkgraph.resources import bundled
@@ -53,7 +52,7 @@ class Reader:
                     self.walk(next(option for option in step.first if self.holds(option.when)), part)
                 case ForStep():
                     for modality, what in parts:
-                        self.run(for_parts(step)[modality], [], what)
+                        self.run(step.branches[modality], [], what)
 
     def walk(self, step: WalkStep, part: str) -> None:
         self.walks.append(step.walk)

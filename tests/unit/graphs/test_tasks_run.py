@@ -14,6 +14,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Port, Scalar
+from walkgraph.graph.conversation import Conversation, Turn, TurnPart
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
@@ -25,6 +26,13 @@ SIZE = 8
 FEW = 4
 SAMPLES: dict[str, Any] = {
     "text": "text",
+    "messages": Conversation(
+        (
+            Turn("user", (TurnPart("text", "text"), TurnPart("image", b"image"))),
+            Turn("assistant", (TurnPart("text", "text"),)),
+            Turn("user", (TurnPart("text", "text"),)),
+        )
+    ),
     "image": b"image",
     "audio": b"audio",
     "state": torch.zeros(SIZE),

@@ -16,7 +16,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs
-from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Itinerary, Plan, Turns
+from walkgraph.placement.tables import FromInput, FromLiteral, FromStep, Itinerary, Plan, SendOrder
 from walkgraph.resources import bundled
 
 
@@ -190,7 +190,7 @@ def test_many_parts_stay_quick() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_steps_that_send_one_output_from_several_ranks_have_turns(apart: bool) -> None:
+def test_steps_that_send_one_output_from_several_ranks_have_an_order(apart: bool) -> None:
     graph = codec.load(bundled("graphs")["qwen3_omni"].read_bytes())
     groups = [Group(nodes=("*",), ranks=(0,))]
     groups += [Group(nodes=("detokenizer",), ranks=(1,), walks=("decode",))] if apart else []
@@ -199,5 +199,5 @@ def test_steps_that_send_one_output_from_several_ranks_have_turns(apart: bool) -
     found = expand(graph, plan, "chat", {"seed": 1}, {"text": ["a"]})
     names = [plan.walks[step.walk].name for step in found.steps]
     steps = names.index("begin_answer"), names.index("decode")
-    assert found.turns == ((Turns(output="text", steps=steps, ranks=(Rank(0), Rank(1))),) if apart else ())
-    assert expand(graph, plan, "chat", {"seed": 1}, {"text": ["a"]}, outputs=["audio"]).turns == ()
+    assert found.send_orders == ((SendOrder(output="text", steps=steps, ranks=(Rank(0), Rank(1))),) if apart else ())
+    assert expand(graph, plan, "chat", {"seed": 1}, {"text": ["a"]}, outputs=["audio"]).send_orders == ()

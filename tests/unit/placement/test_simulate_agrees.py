@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import given, settings
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph import codec
-from walkgraph.graph.document import FirstStep, Graph, Step, Task, TaskParam, WalkStep
+from walkgraph.graph.conversation import MESSAGES, ROLES, Role
+from walkgraph.graph.document import FirstStep, Graph, PartsStep, Step, Task, TaskParam, TurnsStep, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
 from walkgraph.placement import itinerary
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
-from walkgraph.placement.simulate import Simulation, Value, simulate
+from walkgraph.placement.simulate import SimulatedTurn, Simulation, Value, simulate
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.reference.reference_walk import run_walk
 
@@ -36,6 +38,8 @@ class Asked(NamedTuple):
     params: dict[str, Any]
     inputs: dict[str, int]
     parts: list[str]
+    turns: Sequence[tuple[Role, Sequence[str]]] = ()
+    """Of a conversation: roles, and modalities of parts."""
 
 
 class Said(NamedTuple):
@@ -90,7 +94,10 @@ def requests(draw: st.DrawFn) -> Asked:
     }
     many = [declared.modality for declared in task.inputs.values() if declared.many]
     parts = draw(st.lists(st.sampled_from(many), max_size=4)) if many else []
-    return Asked(graph.name, name, params, inputs, parts)
+    turn = st.tuples(st.sampled_from(ROLES[:3]), st.lists(st.sampled_from(["text", "image"]), max_size=2))
+    talks = any(declared.modality == MESSAGES for declared in task.inputs.values())
+    turns = draw(st.lists(turn, min_size=1, max_size=4)) if talks else []
+    return Asked(graph.name, name, params, inputs, parts, turns)
 
 
 # ── by the book ─────────────────────────────────────────────────────────────────────────────────
@@ -121,13 +128,20 @@ def steps(some: Sequence[Step]) -> Iterator[WalkStep]:
             yield step
         elif isinstance(step, FirstStep):
             yield from step.first
-        else:
+        elif isinstance(step, TurnsStep):
+            for inside in (step.system, step.user, step.assistant, step.tool):
+                yield from steps(inside or ())
+        elif isinstance(step, PartsStep):
             for inside in (step.text, step.image, step.audio, step.state, step.actions):
                 yield from steps(inside or ())
 
 
 def run_by_the_book(
-    some: Sequence[Step], params: Mapping[str, Any], parts: Sequence[str], part: str | None = None
+    some: Sequence[Step],
+    params: Mapping[str, Any],
+    parts: Sequence[str],
+    turns: Sequence[tuple[Role, Sequence[str]]],
+    part: str | None = None,
 ) -> Iterator[Said]:
     for step in some:
         if isinstance(step, WalkStep):
@@ -138,9 +152,12 @@ def run_by_the_book(
                 taken = free and holds(choice, params)
                 free = free and not taken
                 yield Said(choice.walk, taken, part)
+        elif isinstance(step, TurnsStep):
+            for role, inside in turns:
+                yield from run_by_the_book(getattr(step, role), params, inside, ())
         else:
             for modality in parts:
-                yield from run_by_the_book(getattr(step, modality), params, parts, modality)
+                yield from run_by_the_book(getattr(step, modality), params, parts, turns, modality)
 
 
 def holds(step: WalkStep, params: Mapping[str, Any]) -> bool:
@@ -172,14 +189,17 @@ def calls_by_the_book(graph: Graph, walk: str, params: Mapping[str, Any]) -> Cou
 def simulated(asked: Asked) -> Simulation | str:
     """The simulated steps or the refusal; the conductor takes the same steps or refuses with the same message."""
     graph, plan = graph_of(asked.graph), plan_of(asked.graph)
-    inputs = {name: [None] * count for name, count in asked.inputs.items()}
+    declared = graph.tasks[asked.task].inputs
+    turns = [SimulatedTurn(role, tuple(map(Value, kinds))) for role, kinds in asked.turns]
+    chat = SimpleNamespace(turns=turns)
+    inputs = {n: [chat if declared[n].modality == MESSAGES else None] * count for n, count in asked.inputs.items()}
     parts = [Value(modality) for modality in asked.parts]
 
     def real() -> list[str]:
         found = itinerary.expand(graph, plan, asked.task, {"seed": 0, **asked.params}, inputs, parts)
         return [plan.walks[step.walk].name for step in found.steps]
 
-    said = attempt(lambda: simulate(graph, catalogue(), asked.task, asked.params, asked.inputs, asked.parts))
+    said = attempt(lambda: simulate(graph, catalogue(), asked.task, asked.params, asked.inputs, asked.parts, turns))
     taken = said if isinstance(said, str) else [s.walk for lane in said.lanes for s in lane.steps if s.taken]
     assert taken == attempt(real)
     return said
@@ -200,7 +220,7 @@ def test_a_simulation_agrees_with_the_document_and_the_conductor(asked: Asked) -
     said = simulated(asked)
     if isinstance(said, str):
         return
-    expected = list(run_by_the_book(list(bodies(task)), said.params, walked(task, asked)))
+    expected = list(run_by_the_book(list(bodies(task)), said.params, walked(task, asked), asked.turns))
     shown = [step for lane in said.lanes for step in lane.steps]
     assert [
         Said(step.walk, step.taken or step.why == UNNEEDED, step.part.modality if step.part else None) for step in shown
@@ -222,6 +242,8 @@ def test_every_task_is_simulated() -> None:
         for name, task in graph.tasks.items():
             inputs = {n: 1 for n, declared in task.inputs.items() if not declared.optional}
             required = {n: param.min or 0 for n, param in task.params.items() if param.default is None}
-            said = simulated(Asked(graph.name, name, required, {**dict.fromkeys(task.inputs, 0), **inputs}, []))
+            said = simulated(
+                Asked(graph.name, name, required, {**dict.fromkeys(task.inputs, 0), **inputs}, [], [("user", ["text"])])
+            )
             assert not isinstance(said, str), (path.stem, name, said)
             assert any(step.taken for lane in said.lanes for step in lane.steps)

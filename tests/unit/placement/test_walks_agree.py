@@ -17,7 +17,7 @@ from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.compile import chunked, compile_walk
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.compiler.turns import turns_of
+from walkgraph.placement.compiler.send_order import send_orders
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.reference.reference_walk import run_walk
@@ -51,7 +51,7 @@ def test_workers_do_what_the_document_says(graph: Graph, ranks: list[int], seed:
     expected, _ = run_walk(graph.walks["w"], functions, PARAMS, INPUTS)
     cluster = Cluster(plan, {name: served(name) for name in graph.nodes}, seed)
     itinerary = one_walk(plan, "w")
-    itinerary = replace(itinerary, turns=turns_of(plan, itinerary.steps, list(expected)))
+    itinerary = replace(itinerary, send_orders=send_orders(plan, itinerary.steps, list(expected)))
     cluster.start("r", itinerary, PARAMS, INPUTS)
     cluster.run()
     assert not cluster.failures

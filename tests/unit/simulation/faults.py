@@ -178,7 +178,7 @@ class SaysSentAtOnce(Core):
 
     def handle(self, event: Event) -> list[Command]:
         commands = super().handle(event)
-        if isinstance(event, Started) and event.itinerary.turns:
+        if isinstance(event, Started) and event.itinerary.send_orders:
             commands = [Report(m.Sent(rank=self.rank, run=event.run, step=0)), *commands]
         return commands
 

@@ -16,7 +16,7 @@ from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.compiler.turns import turns_of
+from walkgraph.placement.compiler.send_order import send_orders
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.tables import Plan
@@ -55,7 +55,7 @@ def run(graph: Graph, ranks: int, values: Values, *, seed: int = 0, task: str = 
     itinerary = expand(graph, plan, task, {"seed": 1}, {}) if task else one_walk(plan, "w")
     if not task:
         outputs = [e.target.port for e in plan.walks[0].edges if e.target.kind == "out"]
-        itinerary = replace(itinerary, turns=turns_of(plan, itinerary.steps, outputs))
+        itinerary = replace(itinerary, send_orders=send_orders(plan, itinerary.steps, outputs))
     cluster.start("r", itinerary, {**PARAMS, "seed": 1}, inputs)
     cluster.run()
     assert not cluster.failures

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.conversation import Conversation, ToolCall, Turn, TurnPart
 from walkgraph.ids import Rank
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
@@ -75,6 +76,24 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     read = codec.between_workers.decode(codec.encode(message))
     assert isinstance(read, m.StreamItem)
     assert same(value, values.unpack(read.value))
+
+
+def test_a_conversation_comes_back_with_its_parts() -> None:
+    store = Store(9)
+    call = ToolCall("1", "look", "{}")
+    asked = Turn("user", (TurnPart("text", "a"), TurnPart("image", b"x"), TurnPart("state", torch.zeros(2000))))
+    value = Conversation((asked, Turn("assistant", (), (call,)), Turn("tool", (TurnPart("text", "b"),), (), "1")))
+    packed = values.pack(value, store.put)
+    message = codec.encode(m.StreamItem(run=m.RunId("r"), stream=0, step=0, index=0, value=packed))
+    read = codec.between_workers.decode(message)
+    assert isinstance(read, m.StreamItem)
+    assert [ticket.nbytes for ticket in values.tickets_in(read.value)] == [8000]
+    found = values.unpack(read.value, store.get)
+    assert [turn.role for turn in found.turns] == ["user", "assistant", "tool"]
+    assert found.turns[0].parts[:2] == asked.parts[:2]
+    assert torch.equal(found.turns[0].parts[2].value, torch.zeros(2000))
+    assert found.turns[1:] == value.turns[1:]
+    assert values.size(value) == len("a") + len(b"x") + 8000 + len("b")
 
 
 def test_small_tensors_ride_inside_and_large_ones_as_tickets() -> None:

@@ -74,6 +74,8 @@ def _add_input(inputs: dict[str, Any], declared: dict[str, Any], name: str, text
 def _input(modality: str, text: str) -> Any:
     if modality == "text":
         return text
+    if modality == "messages":
+        return _conversation(text)
     if modality not in MEDIA and (numbers := _numbers(text)) is not None:
         return {"type": modality, "data": numbers}
     path = Path(text)
@@ -85,6 +87,19 @@ def _input(modality: str, text: str) -> Any:
     from walkgraph.graph.reading.guard import read_json
 
     return {"type": modality, "data": read_json(path.read_bytes())}
+
+
+def _conversation(text: str) -> Any:
+    """A list of turns as JSON, a file of them, or a text: one turn of the user."""
+    from walkgraph.graph.reading.guard import read_json
+
+    if text.startswith("["):
+        return read_json(text.encode())
+    if text.endswith(".json"):
+        if not Path(text).is_file():
+            raise NotFound(f"there is no file `{text}`; a conversation is a text, or a file of turns in JSON")
+        return read_json(Path(text).read_bytes())
+    return [{"role": "user", "content": text}]
 
 
 def _numbers(text: str) -> Any:

@@ -113,9 +113,12 @@ class DocumentCalls:
         params: Mapping[str, Scalar] | None = None,
         inputs: Mapping[str, int] | None = None,
         parts: Sequence[str] = (),
+        turns: Sequence[Mapping[str, Any]] = (),
     ) -> Call[shown.Simulation]:
-        """Explain a request without running it. `inputs`: the number of values for each."""
-        more = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
+        """Explain a request without running it. `inputs`: the number of values for each. `turns`: those of a
+        conversation, as `{"role": "user", "parts": ["text"]}`."""
+        more: dict[str, Any] = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
+        more |= {"turns": [dict(turn) for turn in turns]} if turns else {}
         return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **more})
 
     @described

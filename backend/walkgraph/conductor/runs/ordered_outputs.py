@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import Turns
+from walkgraph.placement.tables import SendOrder
 from walkgraph.wire.messages import Absent, Emit
 
 
@@ -61,26 +61,26 @@ class _Senders:
 class _Line:
     """One output, sent by one list of steps."""
 
-    def __init__(self, turns: Turns) -> None:
-        self._steps = tuple(dict.fromkeys(turns.steps))
-        self._turn = 0
+    def __init__(self, order: SendOrder) -> None:
+        self._steps = tuple(dict.fromkeys(order.steps))
+        self._at = 0
         self._senders: dict[int, _Senders] = defaultdict(_Senders)
-        for step, rank in zip(turns.steps, turns.ranks, strict=True):
+        for step, rank in zip(order.steps, order.ranks, strict=True):
             self._senders[step].ranks.add(rank)
         self._waiting: dict[int, list[Emit]] = defaultdict(list)
 
     def emit(self, message: Emit) -> list[Emit]:
-        return self._in_turn(message.step, self._senders[message.step].emit(message))
+        return self._in_order(message.step, self._senders[message.step].emit(message))
 
     def sent(self, step: int, rank: Rank) -> list[Emit]:
-        found = self._in_turn(step, self._senders[step].sent(rank))
-        while self._senders[self._steps[self._turn]].over and self._turn + 1 < len(self._steps):
-            self._turn += 1
-            found += self._waiting.pop(self._steps[self._turn], [])
+        found = self._in_order(step, self._senders[step].sent(rank))
+        while self._senders[self._steps[self._at]].over and self._at + 1 < len(self._steps):
+            self._at += 1
+            found += self._waiting.pop(self._steps[self._at], [])
         return found
 
-    def _in_turn(self, step: int, ready: list[Emit]) -> list[Emit]:
-        if step == self._steps[self._turn]:
+    def _in_order(self, step: int, ready: list[Emit]) -> list[Emit]:
+        if step == self._steps[self._at]:
             return ready
         self._waiting[step] += ready
         return []
@@ -89,8 +89,8 @@ class _Line:
 class OrderedOutputs:
     """The outputs of one run."""
 
-    def __init__(self, turns: Sequence[Turns]) -> None:
-        lines = [(one, _Line(one)) for one in turns]
+    def __init__(self, orders: Sequence[SendOrder]) -> None:
+        lines = [(one, _Line(one)) for one in orders]
         self._by_output = {(one.output, step): line for one, line in lines for step in one.steps}
         self._by_step: dict[int, list[_Line]] = defaultdict(list)
         for (_, step), line in self._by_output.items():

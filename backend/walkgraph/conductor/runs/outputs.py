@@ -14,7 +14,7 @@ class Outputs:
         if run is None or message.name not in run.request.itinerary.outputs:
             return []
         run.heard = now
-        return [command for one in run.in_turn.emit(message) for command in _output(run, one, now)]
+        return [command for one in run.ordered.emit(message) for command in _output(run, one, now)]
 
     def sent(self, message: m.Sent, now: float) -> list[Command]:
         """Handles a rank's report that it has sent all outputs of a step."""
@@ -22,7 +22,7 @@ class Outputs:
         if run is None:
             return []
         run.heard = now
-        return [command for one in run.in_turn.sent(message.step, message.rank) for command in _output(run, one, now)]
+        return [command for one in run.ordered.sent(message.step, message.rank) for command in _output(run, one, now)]
 
 
 def _output(run: RunRecord, message: m.Emit, now: float) -> list[Command]:

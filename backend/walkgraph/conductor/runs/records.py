@@ -53,10 +53,10 @@ class RunRecord:
     """It starts paused."""
     finished: bool = False
     """True once the client has been sent `Finished`."""
-    in_turn: OrderedOutputs = field(init=False)
+    ordered: OrderedOutputs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.in_turn = OrderedOutputs(self.request.itinerary.turns)
+        self.ordered = OrderedOutputs(self.request.itinerary.send_orders)
 
     @property
     def id(self) -> RunId:

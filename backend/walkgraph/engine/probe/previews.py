@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from walkgraph.graph.conversation import Conversation
 from walkgraph.telemetry.events import (
     AnyPreview,
     HeatPreview,
@@ -53,6 +54,8 @@ def plain(value: Any) -> AnyPreview | None:
     match value:
         case str():
             return TextPreview(text=value[:TEXT])
+        case Conversation():
+            return TextPreview(text=value.as_text()[:TEXT])
         case bytes():
             return MediaPreview(data=value if len(value) <= MEDIA_BYTES else b"", nbytes=len(value))
         case bool() | int() | float():

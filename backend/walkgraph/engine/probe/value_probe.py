@@ -19,6 +19,7 @@ from walkgraph.engine.device.cuda_streams import SideStream
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.probe import previews
+from walkgraph.graph.conversation import Conversation
 from walkgraph.telemetry.events import AnyPreview, Statistics
 
 _log = logging.getLogger(__name__)
@@ -173,6 +174,8 @@ def _plain(token: Any, value: Any, wants: ProbeRequest) -> ProbedValue:
             raw, dtype, shape = value.encode(), "text", (len(value),)
         case bytes():
             raw, dtype, shape = value, "bytes", (len(value),)
+        case Conversation():
+            raw, dtype, shape = repr(value).encode(), "messages", (len(value.turns),)
         case _:
             raw, dtype, shape = repr(value).encode(), "number", ()
     numbers = isinstance(value, bool | int | float)

@@ -165,10 +165,11 @@ class Context:
             self.add("bad_expression", path, f"`{text[:80]}`: {error}")
             return None
 
-    def inferred(self, expr: Expr, task: str, path: Path) -> Range | None:
-        """Type and bounds in one task; adds a problem at `path` and returns None where types clash."""
+    def inferred(self, expr: Expr, task: str, path: Path, known: Mapping[str, Range] | None = None) -> Range | None:
+        """Type and bounds in one task, by default from its parameters alone; adds a problem at `path` and returns None
+        where types clash."""
         try:
-            return infer(expr, self.ranges[task])
+            return infer(expr, self.ranges[task] if known is None else known)
         except ExpressionError as error:
             self.add("bad_expression", path, f"`{expr.text[:80]}` in task `{task}`: {error}")
             return None

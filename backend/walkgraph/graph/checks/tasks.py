@@ -7,14 +7,15 @@ from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.step_choices import always_run, check_step_choices, latest, result_type
 from walkgraph.graph.checks.walks import accesses
-from walkgraph.graph.document import ChooseStep, ForStep, Step, Task, TaskParam
+from walkgraph.graph.conversation import MESSAGES, TURN_VALUES
+from walkgraph.graph.document import ChooseStep, ForStep, Step, Task, TaskParam, TurnsStep
 from walkgraph.graph.language.expressions import constant
-from walkgraph.graph.language.ranges import range_of_value
+from walkgraph.graph.language.ranges import TURN_RANGES, range_of_value
 from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
 from walkgraph.graph.problems import article, nearest
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.steps import StepAt, for_parts, lanes
+from walkgraph.graph.steps import StepAt, lanes
 from walkgraph.graph.structure import apart, segments
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
@@ -24,7 +25,7 @@ _MODALITIES = {"string": ("text",), "boolean": ("flag", "scalar"), "integer": ("
 Named = Mapping[str, Sequence[StepAt]]
 """Walk, or a step's `as` -> the steps that a binding means by that name."""
 
-_UNCLEAR = ("bad_binding", "part_outside_for", "unknown_input", "wrong_modality")
+_UNCLEAR = ("bad_binding", "part_outside_for", "turn_outside_for", "unknown_input", "wrong_modality")
 """Problems after which it is unknown which input a step was meant to take."""
 
 
@@ -49,6 +50,9 @@ def _declarations(context: Context, path: Path, task: Task) -> None:
         if declared.modality not in MODALITIES:
             message = f"`{declared.modality[:80]}` is not a modality; {context.nearest(declared.modality, MODALITIES)}"
             context.add("unknown_modality", (*path, "inputs", key, "modality"), message)
+        if declared.modality == MESSAGES and declared.many:
+            message = "a conversation has many turns already; remove `many`"
+            context.add("many_conversations", (*path, "inputs", key, "many"), message)
         if key in task.params or key == "seed":
             context.add("duplicate_name", (*path, "inputs", key), f"`{key}` is also a parameter; rename one")
     for key, param in task.params.items():
@@ -104,7 +108,7 @@ def _named(steps: tuple[StepAt, ...]) -> Named:
 def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> None:
     path = ("tasks", name, *segments(at.pointer))
     if at.step.when is not None:
-        _when(context, name, at.step.when, (*path, "when"))
+        _when(context, name, at, at.step.when, (*path, "when"))
     walk = context.graph.walks.get(at.step.walk)
     if walk is None:
         if not context.draft.is_broken("walks", at.step.walk):
@@ -126,7 +130,7 @@ def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> 
             context.add("unbound_input", path, message)
 
 
-def _when(context: Context, task: str, text: str, path: Path) -> None:
+def _when(context: Context, task: str, at: StepAt, text: str, path: Path) -> None:
     expr = context.expression(text, path)
     if expr is None:
         return
@@ -134,13 +138,17 @@ def _when(context: Context, task: str, text: str, path: Path) -> None:
         message = f"a step is outside any loop; remove `@loop.{min(expr.loops)}`"
         context.add("unknown_loop", path, message)
         return
-    missing = next((n for n in sorted(expr.names) if n not in context.ranges[task]), None)
+    if at.turn is None and any(name in TURN_VALUES for name in expr.names):
+        context.add("turn_outside_for", path, _OUTSIDE.format("@turn"))
+        return
+    known = {**context.ranges[task], **TURN_RANGES}
+    missing = next((n for n in sorted(expr.names) if n not in known), None)
     if missing:
         if context.knows_params(task):
             message = f"the task has no parameter `{missing}`; {context.nearest(missing, context.ranges[task])}"
             context.add("unknown_parameter", path, message)
         return
-    found = context.inferred(expr, task, path)
+    found = context.inferred(expr, task, path, known)
     if found and found.kind != "boolean":
         context.add("bad_when", path, f"`{expr.text}` is {article(found.kind)}; write a comparison")
     if constant(expr) is False:
@@ -164,10 +172,12 @@ def _binding(
         _literal(context, path, value, wanted)
     elif value == "@part":
         _part(context, path, at, wanted)
+    elif value.startswith("@turn."):
+        _turn(context, path, at, value, wanted)
     elif value.startswith("@task."):
         _task_value(context, task, name, at, path, value.removeprefix("@task."), wanted)
     elif value.startswith("@"):
-        message = f"`{value[:80]}` is not a binding; write `@task.x`, `@part`, `walk.result` or a literal"
+        message = f"`{value[:80]}` is not a binding; write `@task.x`, `@part`, `@turn.x`, `walk.result` or a literal"
         context.add("bad_binding", path, message)
     elif _RESULT.match(value) and _names_result(context, named, value, wanted):
         _result(context, name, at, named, path, value, wanted)
@@ -188,6 +198,20 @@ def _part(context: Context, path: Path, at: StepAt, wanted: PortType | None) -> 
         context.add("part_outside_for", path, message)
     elif wanted and wanted.modality != at.part:
         context.add("wrong_modality", path, f"the part is `{at.part}`, and the input takes `{wanted}`; bind another")
+
+
+_OUTSIDE = "`{}` has a value only inside `for: turns`; put the step into one"
+
+
+def _turn(context: Context, path: Path, at: StepAt, value: str, wanted: PortType | None) -> None:
+    if value not in TURN_VALUES:
+        message = f"a turn has no `{value[:80]}`; {context.nearest(value, TURN_VALUES)}"
+        context.add("bad_binding", path, message)
+    elif at.turn is None:
+        context.add("turn_outside_for", path, _OUTSIDE.format(value))
+    elif wanted and wanted.modality not in _MODALITIES[TURN_VALUES[value]]:
+        kind = article(TURN_VALUES[value])
+        context.add("wrong_modality", path, f"`{value}` is {kind}, and the input takes `{wanted}`; bind another")
 
 
 def _task_value(
@@ -296,32 +320,48 @@ def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) 
     """Check that every input has steps, and every branch of a `for` an input."""
     if context.draft.has_gaps(*path, "steps") or context.draft.has_gaps(*path, "inputs"):
         return
-    branches: dict[str, Path] = {}
+    found: dict[str, Path] = {}
     for lane, lane_steps in lanes(task).items():
-        _branches(lane_steps, (*path, "steps", *([lane] if lane else [])), branches)
+        _branches(context, lane_steps, (*path, "steps", *([lane] if lane else [])), found)
     bound = {str(value) for at in steps for value in at.step.with_.values()}
+    chats = [key for key, declared in task.inputs.items() if declared.modality == MESSAGES]
     for key, declared in task.inputs.items():
-        if declared.modality not in branches and f"@task.{key}" not in bound and declared.modality in MODALITIES:
-            message = f"no step takes `{key}`; bind `@task.{key}`, or add `{declared.modality}` steps to a `for`"
+        if declared.modality not in found and f"@task.{key}" not in bound and declared.modality in MODALITIES:
+            steps_for = "`for: turns`" if declared.modality == MESSAGES else f"`{declared.modality}` steps to a `for`"
+            message = f"no step takes `{key}`; bind `@task.{key}`, or add {steps_for}"
             context.add("input_without_steps", (*path, "inputs", key), message)
     modalities = {declared.modality for declared in task.inputs.values()}
-    for kind, where in branches.items():
+    for kind, where in found.items():
         if kind not in modalities and modalities <= set(MODALITIES):
             message = f"the task has no `{kind}` input; declare one, or remove these steps"
             context.add("unreachable_step", where, message, "warning")
+    if MESSAGES in found and len(chats) > 1:
+        message = f"`for: turns` goes through one conversation, and the task has {len(chats)}; keep one"
+        context.add("many_conversations", (*path, "inputs", chats[1]), message)
 
 
-def _branches(steps: tuple[Step, ...], path: Path, found: dict[str, Path]) -> None:
+def _branches(
+    context: Context, steps: tuple[Step, ...], path: Path, found: dict[str, Path], *, in_turn: bool = False
+) -> None:
+    """Collect the modalities of inputs that a `for` goes through, with the first place of each. The parts of a turn
+    belong to no input."""
     for position, step in enumerate(steps):
         here = (*path, str(position))
-        for kind, inner in for_parts(step).items() if isinstance(step, ForStep) else ():
-            where = (*here, kind)
-            found.setdefault(kind, where)
-            _branches(inner, where, found)
         if isinstance(step, ChooseStep):
             for value, inner in step.cases.items():
-                _branches(inner, (*here, "cases", value), found)
-            _branches(step.otherwise, (*here, "otherwise"), found)
+                _branches(context, inner, (*here, "cases", value), found, in_turn=in_turn)
+            _branches(context, step.otherwise, (*here, "otherwise"), found, in_turn=in_turn)
+        if not isinstance(step, ForStep):
+            continue
+        of_turns = isinstance(step, TurnsStep)
+        if of_turns and in_turn:
+            context.add("nested_turns", here, "these steps are inside `for: turns` already; go through turns once")
+        if of_turns:
+            found.setdefault(MESSAGES, here)
+        for kind, inner in step.branches.items():
+            if not (in_turn or of_turns):
+                found.setdefault(kind, (*here, kind))
+            _branches(context, inner, (*here, kind), found, in_turn=in_turn or of_turns)
 
 
 def _firsts(context: Context, path: Path, steps: tuple[StepAt, ...]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from walkgraph.graph.catalogue import Param, ParamKind, Scalar
+from walkgraph.graph.conversation import TURN_VALUES
 from walkgraph.graph.document import TaskParam
 from walkgraph.graph.language import syntax
 from walkgraph.graph.language.expressions import Expr
@@ -30,6 +31,7 @@ BOOLEAN = Range("boolean")
 STRING = Range("string")
 INDEX = Range("integer", 0)
 SEED = Range("integer", 0, 2**63 - 1)
+TURN_RANGES = {name: INDEX if kind == "integer" else Range(kind) for name, kind in TURN_VALUES.items()}
 
 
 def range_of(param: TaskParam | Param) -> Range:

@@ -8,7 +8,7 @@ meaning.
     sum           a + b, a - b
     product       a * b, a / b, a // b, a % b
     sign          -a
-    atom          12, 0.5, 1e-3, 'text', true, false, name, @loop.index, @loop.NAME, f(a, b), (a)
+    atom          12, 0.5, 1e-3, 'text', true, false, name, @loop.index, @loop.NAME, @turn.x, f(a, b), (a)
 
 Functions: `min`, `max` (two or more arguments), `abs`, `ceil`, `floor`, `round` (half to even), `float32(x)`, the
 nearest number of single precision, and `flow_time(i, steps, shift)`, the i-th of `steps` timesteps from 1 to 0,
@@ -147,6 +147,7 @@ _TOKEN = re.compile(
         (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<string>'[^'\n]*')
       | (?P<loop>@loop\.[A-Za-z][A-Za-z0-9_]*)
+      | (?P<turn>@turn\.(?:role|index|last|calls|call_id)\b)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<op>//|==|!=|<=|>=|[-+*/%<>(),])
     )""",
@@ -162,7 +163,7 @@ _ADVICE = {
     '"': "put text in single quotes",
     "'": "close the text with a single quote",
     "^": "there is no power; multiply",
-    "@": "write `@loop.index` or `@loop.NAME`",
+    "@": "write `@loop.index`, `@loop.NAME`, or inside `for: turns` `@turn.role`, `index`, `last`, `calls`, `call_id`",
     ".": "names have no dots; write the parameter's name alone",
 }
 
@@ -253,6 +254,8 @@ class _Parser:
             return Const("str", text[1:-1], at)
         if kind == "loop":
             return LoopIndex(text.removeprefix("@loop."), at)
+        if kind == "turn":
+            return Param(text, at)
         if kind == "name" and text in ("true", "false"):
             return Const("bool", text == "true", at)
         if kind == "name" and text not in RESERVED:

@@ -68,6 +68,7 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
         return code, f"`{str(given)[:80]}` {advice}"
     if kind == "literal_error":
         choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
+        choices = list(_FOR) if last == "for" else choices
         return (
             "bad_value",
             f"`{str(given)[:80]}` is not one of the choices; {nearest(str(given), choices)}",
@@ -116,7 +117,8 @@ def _what(path: Path, document: Any) -> str:
     model = _model(path, document)
     names: dict[type[BaseModel], str] = {
         doc.WalkStep: "a step",
-        doc.ForStep: "a step",
+        doc.PartsStep: "a step",
+        doc.TurnsStep: "a step",
         doc.FirstStep: "a step",
         doc.ChooseStep: "a step",
         doc.Choose: "a choice",
@@ -151,10 +153,11 @@ _ITEMS: Mapping[str, type[BaseModel]] = {
 }
 _STEPS: Mapping[str, type[BaseModel]] = {
     "walk": doc.WalkStep,
-    "for": doc.ForStep,
+    "for": doc.PartsStep,
     "first": doc.FirstStep,
     "choose": doc.ChooseStep,
 }
+_FOR = {"parts": doc.PartsStep, "turns": doc.TurnsStep}
 _POLICIES: Mapping[str, type[BaseModel]] = {
     "fixed": doc.Fixed,
     "sliding": doc.Sliding,
@@ -185,5 +188,7 @@ def _model(path: Path, document: Any) -> type[BaseModel] | None:
         return doc.SessionPolicy
     if len(path) >= 4 and path[2] in ("body", "steps"):
         kinds = _ITEMS if path[2] == "body" else _STEPS
+        if path[2] == "steps" and obj(value).get("for") in tuple(_FOR):
+            return _FOR[obj(value)["for"]]
         return next((model for kind, model in kinds.items() if kind in obj(value)), None)
     return _ENTRIES.get((path[0], path[2])) if len(path) == 4 else None

@@ -1,6 +1,7 @@
 """Text in and out. A tokenizer belongs to a weight set; these components use the one of their node's weights."""
 
-from walkgraph.graph.catalogue import ANY, Component, StateUse, port
+from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES
+from walkgraph.graph.catalogue import ANY, Component, Param, StateUse, port
 from walkgraph.graph.declaring import Declarations, boolean
 from walkgraph.placement.sizes import TOKENIZER
 
@@ -13,6 +14,24 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={"wrap": boolean("Put the begin and end tokens around the ids.", default=True)},
+    ),
+    _component(
+        "text.chat_prompt",
+        "Writes a conversation as the prompt that a language model was trained with, up to where its answer begins.",
+        inputs=(port("messages", "messages"),),
+        outputs=(
+            port("ids", "tokens: int[n]"),
+            port("text", "text: str", description="the prompt as text"),
+        ),
+        params={
+            "template": Param(
+                type="string",
+                default=PUBLISHED,
+                choices=(PUBLISHED, *TEMPLATES),
+                description="The chat template; `published` is that of the weights' folder.",
+            ),
+            "thinking": boolean("Let the model think before it answers, where its template knows that.", default=True),
+        },
     ),
     _component(
         "text.begin_answer",

@@ -4,6 +4,7 @@ Random weights have no tokenizer: there a token is a byte, and the configuration
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -13,6 +14,10 @@ from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
+from walkgraph.checkpoints.chat_template import ChatTemplate, SpecialToken, render, text_of
+from walkgraph.checkpoints.known_templates import template_of
+from walkgraph.errors import InvalidInput
+from walkgraph.graph.conversation import Conversation
 
 _CUT = "\ufffd"
 _LONGEST_CHARACTER = 4
@@ -41,6 +46,38 @@ class Tokenizer(TextOperator):
         # A lone surrogate is not a character and has no bytes.
         ids = self.vocabulary.encode(text.encode(errors="replace").decode())
         return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
+
+
+class ChatPrompt(TextOperator):
+    def __init__(self, vocabulary: Vocabulary, folder: Path | None) -> None:
+        super().__init__(vocabulary)
+        self._folder = folder
+        self._templates: dict[str, ChatTemplate] = {}
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        found = Tokenizer.load(context)
+        return cls(found.vocabulary, context.folder if context.random is None else None)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [self._prompt(call) for call in calls]
+
+    def _prompt(self, call: Call) -> Outputs:
+        messages = call.inputs["messages"]
+        if not isinstance(messages, Conversation):
+            raise CallFailed(f"`{call.node}` takes a conversation", "messages", code="invalid_input")
+        name = str(call.params["template"])
+        try:
+            if name not in self._templates:
+                self._templates[name] = template_of(self._folder, name)
+            pieces = render(self._templates[name], messages, thinking=bool(call.params["thinking"]))
+        except InvalidInput as error:
+            place = f" (`{error.pointer}` of the conversation)" if error.pointer else ""
+            raise CallFailed(f"`{call.node}`: {error}{place}", "messages", code="invalid_input") from None
+        # A lone surrogate is not a character and has no bytes.
+        plain = [p if isinstance(p, SpecialToken) else p.encode(errors="replace").decode() for p in pieces]
+        ids = self.vocabulary.encode_pieces(plain)
+        return {"ids": torch.tensor(ids, dtype=torch.int64), "text": text_of(plain)}
 
 
 class BeginAnswer(TextOperator):

@@ -57,6 +57,8 @@ class _Placing:
 
     def _value(self, given: Any, at: str) -> Any:
         value = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+        if isinstance(value.get("content"), list):  # a turn of a conversation
+            return {**value, "content": self.values(value["content"], f"{at}/content")}
         if "frame" not in value:
             return cast(Any, given)
         number = value["frame"]

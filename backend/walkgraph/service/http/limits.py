@@ -39,6 +39,16 @@ TEXT_CHARACTERS = 1024 * 1024
 DOCUMENT_BYTES = guard.MAX_BYTES
 IMAGES = 16
 PARTS = 256
+TURNS = 1024
+"""Turns of one conversation."""
+CONVERSATION_PARTS = 4096
+"""Parts of all turns of one conversation."""
+CONVERSATION_BYTES = 32 * 1024 * 1024
+"""Total size of the texts, media and tool calls of one conversation."""
+TOOL_CALLS = 128
+"""Tool calls of one turn."""
+NAME_CHARACTERS = 256
+"""Length of the id and the name of a tool call."""
 WS_FRAME_BYTES = 1024 * 1024
 """A task's first message may hold small media (larger ones go by POST); later ones, and those of other sockets, hold
 `WS_MESSAGE_BYTES`."""
@@ -121,6 +131,11 @@ TABLE: dict[str, float] = {
     **guard.LIMITS,
     "images": IMAGES,
     "parts": PARTS,
+    "turns": TURNS,
+    "conversation_parts": CONVERSATION_PARTS,
+    "conversation_bytes": CONVERSATION_BYTES,
+    "tool_calls": TOOL_CALLS,
+    "name_characters": NAME_CHARACTERS,
     "websocket_frame_bytes": WS_FRAME_BYTES,
     "websocket_message_bytes": WS_MESSAGE_BYTES,
     "websocket_frames": WS_FRAMES,

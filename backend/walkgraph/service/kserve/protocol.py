@@ -1,7 +1,8 @@
 """The Open Inference Protocol (KServe v2): a deployment is a model, its tasks are the model's versions.
 
-Texts and media are BYTES tensors (media in base64 inside JSON); everything else is a tensor of numbers. The request's
-parameters are the task's. A request is converted to the body of a native one, so that one reader validates both.
+Texts and media are BYTES tensors (media in base64 inside JSON), and a conversation is one with its JSON; everything
+else is a tensor of numbers. The request's parameters are the task's. A request is converted to the body of a native
+one, so that one reader validates both.
 """
 
 import base64
@@ -14,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Graph, Task
 from walkgraph.placement.request import declared_params
 from walkgraph.service.http import limits
@@ -118,7 +120,7 @@ def described(name: str, graph: Graph, task: str) -> ModelMeta:
 
 def _input_meta(graph: Graph, task: str, name: str) -> TensorMeta:
     modality = graph.tasks[task].inputs[name].modality
-    if modality in (values.TEXT, *values.MEDIA):
+    if modality in (values.TEXT, MESSAGES, *values.MEDIA):
         return TensorMeta(name=name, datatype="BYTES", shape=[-1])
     found = tensors.type_of(graph, task, name)
     shape = [side if isinstance(side, int) else -1 for side in (found.shape if found and found.shape else ("n",))]
@@ -163,12 +165,14 @@ def native(task: Task, asked: InferRequest, binary: memoryview) -> dict[str, Any
 
 def _given(tensor: InputTensor, data: bytes | None, modality: str, at: str) -> Any:
     count = prod(tensor.shape)
-    if modality in (values.TEXT, *values.MEDIA):
+    if modality in (values.TEXT, MESSAGES, *values.MEDIA):
         if tensor.datatype != "BYTES":
             raise InvalidInput("texts and media are of the datatype `BYTES`", f"{at}/datatype")
         found: list[Any] = elements(data, at) if data is not None else _flat(tensor.data, at)
         if len(found) != count:
             raise InvalidInput(f"this shape is of {count} elements, and {len(found)} came", f"{at}/shape")
+        if modality == MESSAGES:
+            return _conversation(found[0] if len(found) == 1 else None, at)
         items = [_element(item, modality, at) for item in found]
         return items[0] if len(items) == 1 else items
     if tensor.datatype == "BYTES":
@@ -188,6 +192,13 @@ def _element(item: Any, modality: str, at: str) -> Any:
         except UnicodeDecodeError:
             raise InvalidInput("a text must be UTF-8", at) from None
     return item
+
+
+def _conversation(text: Any, at: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, TypeError):
+        raise InvalidInput("a conversation is one JSON text: a list of turns", f"{at}/data") from None
 
 
 def _flat(data: list[Any] | None, at: str) -> list[Any]:

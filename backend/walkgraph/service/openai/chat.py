@@ -1,8 +1,8 @@
 """Converts a chat completion's request to requests of its task. Pure.
 
-Texts, images and audio become parts in their order if the task walks parts, else inputs. Messages of assistants and
-tools are refused, since a task has no place for them. So are fields of OpenAI's API that the task lacks, unless their
-values have no effect.
+A task that takes a conversation gets all messages as its turns (`chat_turns`). For any other, texts, images and audio
+become parts in their order if the task walks parts, else inputs; messages of assistants and tools are refused, since
+the task has no place for them. So are fields of OpenAI's API that the task lacks, unless their values have no effect.
 """
 
 import difflib
@@ -15,6 +15,7 @@ from walkgraph.graph.steps import steps_of
 from walkgraph.service.http.dialects import parameter
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart
+from walkgraph.service.openai.chat_turns import turns_of
 from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
 
 SYSTEM = "system_prompt"
@@ -203,7 +204,11 @@ class _Reading:
     # ── messages ────────────────────────────────────────────────────────────────────────────────
 
     def inputs(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The native inputs: by name, and as `parts`."""
+        """The native inputs: the conversation, or by name and as `parts`."""
+        if self._serving.conversation is not None:
+            inputs, origins = turns_of(self._request.messages, self._serving, self._name)
+            self.origins |= origins
+            return inputs
         said: list[tuple[str, Any, str]] = []
         system: list[tuple[str, str]] = []
         for i, message in enumerate(self._request.messages):

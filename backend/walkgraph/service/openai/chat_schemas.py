@@ -65,7 +65,7 @@ Stops = Annotated[
 
 
 class Message(BaseModel):
-    # Other keys belong to messages of assistants and tools, which are refused by their role.
+    # Other keys belong to messages of assistants and tools: their task reads or refuses them.
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -101,7 +101,7 @@ class ChatRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     model: str = Field(min_length=1, max_length=200, description="`deployment`, or `deployment/task`.")
-    messages: list[Message] = Field(min_length=1, max_length=limits.PARTS)
+    messages: list[Message] = Field(min_length=1, max_length=limits.TURNS)
     modalities: list[Literal["text", "audio"]] | None = Field(default=None, min_length=1, max_length=2)
     audio: AudioOut | None = None
     max_tokens: int | None = Field(default=None, ge=1, le=2**31)

@@ -1,7 +1,8 @@
 """Decides which of OpenAI's routes a task serves, from its declaration alone: its inputs, outputs and names of
 parameters. Independent of model families.
 
-    chat.completions      the first output is text; it takes text, images or audio, and requires nothing else
+    chat.completions      the first output is text; it takes a conversation, or text, images or audio, and requires
+                          nothing else
     images.generations    the first output is an image; it takes text, and requires nothing else
     images.edits          the first output is an image; it takes an image, and requires at most a text besides
     audio.speech          the first output is audio; it takes text, and requires nothing else
@@ -17,10 +18,12 @@ from typing import Literal, get_args
 
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
-from walkgraph.graph.document import ForStep, Graph, Task, TaskParam
-from walkgraph.graph.steps import for_parts, lanes, steps_of
+from walkgraph.graph.conversation import MESSAGES, Role
+from walkgraph.graph.document import ForStep, Graph, Task, TaskParam, TurnsStep
+from walkgraph.graph.steps import lanes, steps_of
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
+from walkgraph.graph.turns import turn_parts
 from walkgraph.placement.request import by_name, declared_params
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.managed import Managed
@@ -82,6 +85,21 @@ class Serving:
         return kinds & self._for_parts
 
     @cached_property
+    def conversation(self) -> str | None:
+        """The input that takes a conversation."""
+        return next(iter(self.inputs_of(MESSAGES)), None)
+
+    @cached_property
+    def turns(self) -> Mapping[Role, frozenset[str]]:
+        """Role -> the modalities that such turns of the conversation may have; empty without one."""
+        return turn_parts(self.task)
+
+    @cached_property
+    def heard(self) -> frozenset[str]:
+        """The modalities that a chat can bring: those of a conversation's turns, or of all inputs."""
+        return frozenset[str]().union(*self.turns.values()) if self.turns else self.taken
+
+    @cached_property
     def voice(self) -> str | None:
         """The parameter that selects the voice."""
         return next((name for name in VOICES if name in self.task.params), None)
@@ -114,6 +132,8 @@ class Serving:
         first = self.outputs[0].modality
         match route:
             case "chat.completions":
+                if self.conversation is not None:
+                    return first == "text" and self.needed <= {MESSAGES}
                 return first == "text" and bool(self.taken & SPOKEN) and self.needed <= SPOKEN
             case "images.generations":
                 return first == "image" and "text" in self.taken and self.needed <= {"text"}
@@ -257,9 +277,9 @@ def _judged_loop(walk: WalkStructure, edge: Edge) -> str | None:
 
 
 def _kinds(steps: tuple[object, ...]) -> Iterator[str]:
-    """Modalities that are walked as parts."""
+    """Modalities that are walked as parts of the request."""
     for step in steps:
-        if isinstance(step, ForStep):
-            for kind, inner in for_parts(step).items():
+        if isinstance(step, ForStep) and not isinstance(step, TurnsStep):
+            for kind, inner in step.branches.items():
                 yield kind
                 yield from _kinds(inner)

@@ -13,7 +13,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
 from walkgraph.graph.mermaid import draw
-from walkgraph.placement.simulate import PartitionSeen
+from walkgraph.placement.simulate import PartitionSeen, SimulatedTurn, Value
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
 from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
@@ -65,7 +65,8 @@ def _simulated(document: Any, request: SimulateRequest) -> answers.Simulation:
     if report.graph is None or not report.ok:
         return answers.Simulation(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
     try:
-        found = run(report.graph, catalogue(), request.task, request.params, request.inputs, request.parts)
+        turns = [SimulatedTurn(turn.role, tuple(map(Value, turn.parts))) for turn in request.turns]
+        found = run(report.graph, catalogue(), request.task, request.params, request.inputs, request.parts, turns)
     except InvalidInput as error:
         problem = Problem(code=error.code, pointer=error.pointer, message=str(error), severity="error")
         return answers.Simulation(ok=False, problems=[problem], params={}, lanes=[])

@@ -30,7 +30,7 @@ async def complete(services: ServicesDep, request: Request, body: ChatRequest) -
     resolved = serving.resolve(services.deployments, body.model, "chat.completions")
     if idempotency.NAME in request.headers:
         request.state.asked = body.model_dump(mode="json")
-    if "audio" in resolved.serving.taken:
+    if "audio" in resolved.serving.heard:
         await in_wav(body)
     sent = chat.send(body, resolved)
     try:

@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Task, TaskInput, TaskParam
+from walkgraph.graph.turns import turn_parts
 from walkgraph.ids import RunId
-from walkgraph.placement.request import declared_params, fill_params, name_inputs
+from walkgraph.placement.request import declared_params, fill_params, name_inputs, reads_calls
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
-from walkgraph.service.values import tensors, values
+from walkgraph.service.values import conversations, tensors, values
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
@@ -23,7 +25,7 @@ _DRAWN = "seed"
 
 def part_kinds(task: Task) -> list[str]:
     """The modalities that interleaved parts may have."""
-    return list(dict.fromkeys(declared.modality for declared in task.inputs.values()))
+    return list(dict.fromkeys(i.modality for i in task.inputs.values() if i.modality != MESSAGES))
 
 
 # ── the schema ──────────────────────────────────────────────────────────────────────────────────
@@ -31,14 +33,12 @@ def part_kinds(task: Task) -> list[str]:
 
 def request_schema(name: str, task: Task) -> dict[str, Any]:
     """JSON Schema of the body of `POST /v1/tasks/{deployment}/{task}`."""
-    named = {key: _input_schema(i.modality, many=i.many, text=i.description) for key, i in task.inputs.items()}
+    named = {key: _declared_schema(task, declared) for key, declared in task.inputs.items()}
     needed = [key for key, i in task.inputs.items() if not i.optional]
     inputs: dict[str, Any] = _closed(named, needed)
     kinds = part_kinds(task)
     if kinds and PARTS not in task.inputs:
-        forms = [form for kind in kinds for form in _forms(kind)]
-        item = {"oneOf": [{**form, "required": [*form["required"], "type"]} for form in forms]}
-        parts = {"type": "array", "minItems": 1, "maxItems": limits.PARTS, "items": item}
+        parts = {"type": "array", "minItems": 1, "maxItems": limits.PARTS, "items": _part_schema(kinds)}
         inputs = {"anyOf": [inputs, _closed({**named, PARTS: parts}, [PARTS])]}
     params = {key: _param_schema(p) for key, p in declared_params(task).items()}
     missing = [key for key, p in task.params.items() if p.default is None and key != _DRAWN]
@@ -68,6 +68,19 @@ def request_schema(name: str, task: Task) -> dict[str, Any]:
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _declared_schema(task: Task, declared: TaskInput) -> dict[str, Any]:
+    if declared.modality != MESSAGES:
+        return _input_schema(declared.modality, many=declared.many, text=declared.description)
+    taken = turn_parts(task)
+    kinds = sorted(frozenset[str]().union(*taken.values()))
+    return conversations.schema(taken, _part_schema(kinds), declared.description)
+
+
+def _part_schema(kinds: Iterable[str]) -> dict[str, Any]:
+    forms = [form for kind in kinds for form in _forms(kind)]
+    return {"oneOf": [{**form, "required": [*form["required"], "type"]} for form in forms]}
 
 
 def _input_schema(modality: str, *, many: bool, text: str) -> dict[str, Any]:
@@ -217,8 +230,11 @@ class _Reader:
 
     def _one(self, name: str, given: Any, at: str) -> tuple[m.Value, ...]:
         """Reads one value of the input `name`. Empty if it has a fault."""
+        modality = self._task.inputs[name].modality
         try:
-            return (values.read(self._task.inputs[name].modality, given, at, lambda: self._kinds(name)),)
+            if modality == MESSAGES:
+                return (conversations.read(turn_parts(self._task), given, at, calls=reads_calls(self._task)),)
+            return (values.read(modality, given, at, lambda: self._kinds(name)),)
         except InvalidInput as error:
             self.fault(error.pointer, "bad_value", str(error))
             return ()

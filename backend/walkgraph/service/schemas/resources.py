@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from walkgraph.graph.conversation import Role
 from walkgraph.wire.answers.documents import JsonObject
 from walkgraph.wire.answers.plans import Scalar
 
@@ -30,6 +31,12 @@ class PythonRequest(Given):
     """A stored graph's name, or a document."""
 
 
+class SimulatedTurn(Given):
+    role: Role
+    parts: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(default_factory=list)
+    """Modalities of its parts, in order."""
+
+
 class SimulateRequest(Given):
     graph: DocumentName | JsonObject
     """A stored graph's name, or a document."""
@@ -39,6 +46,8 @@ class SimulateRequest(Given):
     """Number of values by input."""
     parts: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(default_factory=list)
     """Modalities of the interleaved parts, in order."""
+    turns: Annotated[list[SimulatedTurn], Field(max_length=64)] = Field(default_factory=list[SimulatedTurn])
+    """The turns of a conversation, for each value of an input that takes messages."""
 
 
 Tag = Annotated[

@@ -143,10 +143,22 @@ def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> d
         case m.Named():
             items = {name: write(item, "", frames) for name, item in value.items.items()}
             return {"type": modality or "named", "items": items}
+        case m.Conversation():
+            return {"type": "messages", "turns": [_written_turn(turn, frames) for turn in value.turns]}
         case m.Absent():
             return {"type": "absent"}
         case m.Ticket():
             return {"type": modality or "tensor", "dtype": value.dtype, "shape": value.shape}
+
+
+def _written_turn(turn: m.Turn, frames: list[bytes] | None) -> dict[str, Any]:
+    """The turn in the form in which clients send it."""
+    content = [write(part.value, part.modality, frames) for part in turn.parts]
+    calls = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in turn.tool_calls]
+    written: dict[str, Any] = {"role": turn.role, "content": content}
+    if calls:
+        written["tool_calls"] = [{"id": id_, "type": "function", "function": called} for id_, called in calls]
+    return written if turn.tool_call_id is None else {**written, "tool_call_id": turn.tool_call_id}
 
 
 def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
@@ -193,6 +205,8 @@ def size_of(value: m.Value) -> int:
             return sum(size_of(item) for item in value.items)
         case m.Named():
             return sum(size_of(item) for item in value.items.values())
+        case m.Conversation():
+            return sum(size_of(part.value) for turn in value.turns for part in turn.parts)
         case _:
             return 0
 

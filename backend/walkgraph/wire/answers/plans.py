@@ -114,7 +114,12 @@ class Plan(TypedDict):
 class Part(TypedDict):
     modality: str
     index: int
-    """Position among the parts."""
+    """Position among the parts; inside a turn, among that turn's."""
+
+
+class Turn(TypedDict):
+    role: str
+    index: int
 
 
 class Use(TypedDict):
@@ -136,6 +141,8 @@ Step = TypedDict(
         "walk": str,
         "as": str | None,
         "part": Part | None,
+        # The turn of a conversation that it is taken for.
+        "turn": Turn | None,
         "taken": bool | None,
         "why": str,
         # Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.errors import InvalidInput
+from walkgraph.graph.conversation import Conversation, ToolCall, Turn, TurnPart
 from walkgraph.memory.tensors import tensor_of
 from walkgraph.transports.base import dtype_name
 from walkgraph.wire import messages as m
@@ -47,6 +48,8 @@ def size(value: Any) -> int:
         return sum(map(size, cast("Mapping[str, Any]", value).values()))
     if isinstance(value, str | bytes):
         return len(value)
+    if isinstance(value, Conversation):
+        return sum(size(part.value) for turn in value.turns for part in turn.parts)
     if isinstance(value, Sequence):
         return sum(map(size, cast("Sequence[Any]", value)))
     return int(getattr(value, "nbytes", 0))
@@ -71,6 +74,14 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
             return [unpack(item, get) for item in value.items]
         case m.Named():
             return {name: unpack(item, get) for name, item in value.items.items()}
+        case m.Conversation():
+            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns))
+
+
+def _unpacked_turn(turn: m.Turn, get: Callable[[m.Ticket], Tensor] | None) -> Turn:
+    parts = tuple(TurnPart(part.modality, unpack(part.value, get)) for part in turn.parts)
+    calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.tool_calls)
+    return Turn(turn.role, parts, calls, turn.tool_call_id)
 
 
 def tickets_in(value: m.Value) -> list[m.Ticket]:
@@ -82,6 +93,8 @@ def tickets_in(value: m.Value) -> list[m.Ticket]:
             return [ticket for item in value.items for ticket in tickets_in(item)]
         case m.Named():
             return [ticket for item in value.items.values() for ticket in tickets_in(item)]
+        case m.Conversation():
+            return [ticket for turn in value.turns for part in turn.parts for ticket in tickets_in(part.value)]
         case _:
             return []
 
@@ -100,11 +113,21 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
     if isinstance(value, Mapping):
         items = cast(Mapping[Any, Any], value).items()
         return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
+    if isinstance(value, Conversation):
+        return m.Conversation(turns=tuple(_packed_turn(turn, put, tickets, depth) for turn in value.turns))
     if isinstance(value, Sequence):
         return m.Many(items=tuple(_pack(item, put, tickets, depth + 1) for item in cast(Sequence[Any], value)))
     raise InvalidInput(
         f"a value of type `{type(value).__name__}` can't leave its rank; make it a tensor, text or number"
     )
+
+
+def _packed_turn(
+    turn: Turn, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket], depth: int
+) -> m.Turn:
+    parts = tuple(m.Part(modality=p.modality, value=_pack(p.value, put, tickets, depth + 1)) for p in turn.parts)
+    calls = tuple(m.ToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in turn.tool_calls)
+    return m.Turn(role=turn.role, parts=parts, tool_calls=calls, tool_call_id=turn.tool_call_id)
 
 
 def _tensor(value: Tensor, put: Callable[[Tensor], m.Ticket | None] | None, tickets: list[m.Ticket]) -> m.Value:

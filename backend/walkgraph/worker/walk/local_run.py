@@ -8,7 +8,7 @@ from walkgraph.engine.loops.spec import Items
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.compiler.turns import taking_turns
+from walkgraph.placement.compiler.send_order import steps_in_order
 from walkgraph.placement.tables import EdgePlan, Plan, StepPlan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
@@ -44,7 +44,7 @@ class LocalRun:
         self.sent = self.received = 0
         """The number of messages to and from other ranks."""
         self._plan, self._tables, self._rank = plan, tables, rank
-        self._in_turn = taking_turns(event.itinerary.turns, rank)
+        self._in_order = steps_in_order(event.itinerary.send_orders, rank)
         self._effects = Effects()
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
@@ -195,7 +195,7 @@ class LocalRun:
     def _close_step(self, step: int) -> None:
         """Close a step that is over, or passed by."""
         self._close_streams(step)
-        if step in self._in_turn:
+        if step in self._in_order:
             self._effects.commands.append(Report(m.Sent(rank=self._rank, run=self.run, step=step)))
 
     def _take(self, event: Arrived) -> None:

@@ -1,6 +1,7 @@
 // Expressions as text: what they name, and the same text with a loop under another name. The grammar is the service's.
 
-const PART = /'[^'\n]*'|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|@loop\.[A-Za-z][A-Za-z0-9_]*|[A-Za-z_][A-Za-z0-9_]*/g;
+const PART =
+  /'[^'\n]*'|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|@loop\.[A-Za-z][A-Za-z0-9_]*|@turn\.[a-z_]+|[A-Za-z_][A-Za-z0-9_]*/g;
 const FUNCTIONS = new Set(["min", "max", "abs", "ceil", "floor", "round", "float32", "flow_time"]);
 
 /**

@@ -7,6 +7,7 @@ import { strings } from "../strings";
 
 export const MODALITIES = [
   "text",
+  "messages",
   "tokens",
   "image",
   "pixels",

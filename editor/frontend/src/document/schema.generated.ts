@@ -15,7 +15,7 @@ export type ResultFrom = string | Result;
 /**
  * A step of a task.
  */
-export type Step = WalkStep | ForStep | FirstStep;
+export type Step = WalkStep | PartsStep | TurnsStep | FirstStep;
 
 export interface GraphDocument {
   format?: "walkgraph/graph@1";
@@ -260,16 +260,25 @@ export interface WalkStep {
   per?: "chunk" | null;
 }
 /**
- * Goes through the interleaved input parts in order; a part of a modality without steps is refused when the request
- * comes in.
+ * Goes through the interleaved input parts in order; inside `for: turns`, through the parts of the turn.
  */
-export interface ForStep {
+export interface PartsStep {
   for: "parts";
   text?: Step[] | null;
   image?: Step[] | null;
   audio?: Step[] | null;
   state?: Step[] | null;
   actions?: Step[] | null;
+}
+/**
+ * Goes through the turns of the task's `messages` input in order, with the steps for each turn's role.
+ */
+export interface TurnsStep {
+  for: "turns";
+  system?: Step[] | null;
+  user?: Step[] | null;
+  assistant?: Step[] | null;
+  tool?: Step[] | null;
 }
 /**
  * Takes the first step whose `when` holds; a step without `when` always does.

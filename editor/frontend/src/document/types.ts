@@ -21,12 +21,16 @@ export type {
   Use,
   Walk,
   WalkStep,
-  ForStep,
+  PartsStep,
+  TurnsStep,
   FirstStep,
   Weights,
 } from "./schema.generated";
 
-import type { Stream } from "./schema.generated";
+import type { PartsStep, Stream, TurnsStep } from "./schema.generated";
+
+/** A step that goes through parts or turns, with the steps for each kind. */
+export type ForStep = PartsStep | TurnsStep;
 
 export type ChunkPolicy = Stream["chunks"];
 export type Literal = boolean | number | string;

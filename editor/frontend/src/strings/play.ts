@@ -129,6 +129,12 @@ export const play = {
   optional: "optional",
   add: (value: string) => `Add ${value}`,
   another: "Another",
+  // Conversation.tsx
+  addATurn: "Add a turn",
+  newConversation: "New conversation",
+  turn: (number: number, role: string) => `Turn ${number}, ${role}`,
+  roleOfTurn: (number: number) => `Role of turn ${number}`,
+  addToTurn: (kind: string, number: number) => `Add ${kind} to turn ${number}`,
   inputsInTheOrder: "Inputs, in the order in which they are read",
   moveUp: (index: number) => `Move ${index} up`,
   moveDown: (index: number) => `Move ${index} down`,
@@ -163,6 +169,7 @@ export const play = {
   // form.ts
   isNeeded: (declared: string) => `${declared} is needed`,
   onlyOneCanBeGiven: "only one can be given; remove the others",
+  aConversation: "a conversation",
   aText: "a text",
   aPicture: "a picture",
   aSound: "a sound",

@@ -1,6 +1,7 @@
 // How a modality looks: a colour of the theme and a glyph, so that colour never stands alone.
 const GLYPHS: Record<string, string> = {
   text: "T",
+  messages: "❝",
   tokens: "#",
   image: "▣",
   pixels: "▦",

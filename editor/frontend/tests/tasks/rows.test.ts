@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Task } from "../../src/document/types";
 import { landed, isMove } from "../../src/tasks/model/moves";
-import { lanesOf, mayHold, neighbour, runsBefore, type Row } from "../../src/tasks/model/rows";
+import { isInTurn, lanesOf, mayHold, neighbour, runsBefore, type Row } from "../../src/tasks/model/rows";
 import { bundled, rowAt, taskOf } from "./fixtures";
 
 const edit = taskOf(bundled("bagel"), "edit");
@@ -50,6 +50,46 @@ describe("rows of a task", () => {
     const kinds = lanesOf(broken as unknown as Task)[0]?.rows.map((row) => row.kind);
     expect(kinds).toEqual(["unknown", "unknown", "first", "end", "for", "end"]);
     expect(lanesOf({ outputs: [] } as unknown as Task)[0]?.rows.map((row) => row.kind)).toEqual(["end"]);
+  });
+});
+
+describe("rows of a conversation", () => {
+  const chat = taskOf(bundled("shapes"), "chat");
+
+  test("stand by role, and in them by modality", () => {
+    expect((lanesOf(chat)[0]?.rows ?? []).map((row) => `${row.kind} ${row.pointer}`)).toEqual([
+      "for /steps/0",
+      "part /steps/0/system",
+      "end /steps/0/system/-",
+      "part /steps/0/user",
+      "for /steps/0/user/0",
+      "part /steps/0/user/0/text",
+      "walk /steps/0/user/0/text/0",
+      "end /steps/0/user/0/text/-",
+      "part /steps/0/user/0/image",
+      "walk /steps/0/user/0/image/0",
+      "end /steps/0/user/0/image/-",
+      "end /steps/0/user/-",
+      "part /steps/0/assistant",
+      "for /steps/0/assistant/0",
+      "part /steps/0/assistant/0/text",
+      "walk /steps/0/assistant/0/text/0",
+      "end /steps/0/assistant/0/text/-",
+      "end /steps/0/assistant/-",
+      "walk /steps/1",
+      "end /steps/-",
+    ]);
+    expect(rowAt(chat, "/steps/0/user/0/image/0")).toMatchObject({ part: "image", turn: "user", depth: 4 });
+  });
+
+  test("a turn may go through its parts, a part through nothing", () => {
+    expect(mayHold("/steps/0/user", "for")).toBe(true);
+    expect(mayHold("/steps/0/user/0/image", "for")).toBe(false);
+    expect([isInTurn("/steps"), isInTurn("/steps/0/user"), isInTurn("/steps/0/user/0/text")]).toEqual([
+      false,
+      true,
+      true,
+    ]);
   });
 });
 

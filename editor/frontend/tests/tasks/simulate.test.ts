@@ -27,11 +27,13 @@ test("inputs that a for walks go as parts in their order, the rest by name", () 
     params: { steps: 8 },
     inputs: {},
     parts: ["text", "image", "text"],
+    turns: [],
   });
   const bound = { ...edit, steps: [{ walk: "read_image", with: { image: "@task.image" } }] };
   expect(requestOf(bagel, "edit", bound, firstChoice(bound))).toMatchObject({
     inputs: { image: 1, instruction: 1 },
     parts: [],
+    turns: [],
   });
 });
 
@@ -80,6 +82,7 @@ const simulated: Simulated = {
           walk: "a",
           as: null,
           part: { modality: "text", index: 0 },
+          turn: null,
           taken: true,
           why: "",
           loops: {},
@@ -90,6 +93,7 @@ const simulated: Simulated = {
           walk: "a",
           as: null,
           part: { modality: "text", index: 1 },
+          turn: null,
           taken: true,
           why: "",
           loops: {},
@@ -100,6 +104,7 @@ const simulated: Simulated = {
           walk: "b",
           as: null,
           part: null,
+          turn: null,
           taken: false,
           why: "`x` is false",
           loops: {},
@@ -132,4 +137,17 @@ test("reasons leave out what is seen already", () => {
   expect(reason("a > 1 or b > 1 is false: a = 1, b = 1", "a>1 or b > 1")).toBe("a = 1, b = 1");
   expect(reason("a > 1 is false: a = 1", "a > 1 and b")).toBe("a > 1 is false: a = 1");
   expect(reason("an earlier choice is taken: `x`", "a")).toBe("an earlier choice is taken: `x`");
+});
+
+test("a conversation has a turn for every role that has steps, and ends with a question", () => {
+  const task = taskOf(bundled("shapes"), "chat");
+  const request = requestOf(bundled("shapes"), "chat", task, firstChoice(task));
+  expect(request.inputs).toEqual({ messages: 1 });
+  expect(request.parts).toEqual([]);
+  expect(request.turns).toEqual([
+    { role: "system", parts: ["text"] },
+    { role: "user", parts: ["text", "image"] },
+    { role: "assistant", parts: ["text"] },
+    { role: "user", parts: ["text", "image"] },
+  ]);
 });

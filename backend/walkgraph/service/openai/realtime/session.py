@@ -86,7 +86,7 @@ class Session:
                 self._setting = self._setting.updated(event.session, self._found.serving, "/session")
                 await self._tell("session.updated", session=self._shown())
             case e.ItemCreate():
-                item = read_item(event.item, self._found.serving.taken, "/item")
+                item = read_item(event.item, self._found.serving.heard, "/item")
                 turn.check_item(item, self._found.serving, "/item")
                 await self._add(item, event.previous_item_id)
             case e.ResponseCreate():
@@ -106,7 +106,7 @@ class Session:
                 await self._tell("input_audio_buffer.cleared")
 
     async def _commit(self) -> None:
-        if "audio" not in self._found.serving.taken:
+        if "audio" not in self._found.serving.heard:
             raise e.wrong("", "this model takes no audio; send `conversation.item.create` with `input_text`")
         item = Item(new_id("item"), "user", "completed", [Part("audio", "", self._buffer.take())])
         before = self._conversation.add(item)
@@ -128,7 +128,7 @@ class Session:
             raise e.wrong("", message, "conversation_already_has_active_response")
         found = self._found = self._resolve()
         setting = self._setting.updated(asked, found.serving, "/response")
-        items = self._conversation.turn() if asked.input is None else self._given(asked.input)
+        items = turn.taken(self._conversation, found.serving) if asked.input is None else self._given(asked.input)
         if asked.conversation != "none":
             self._conversation.check_room(0, 1)
         request = turn.body_of(items, setting, found.serving, self._conversation.id)
@@ -148,7 +148,7 @@ class Session:
             if isinstance(given, e.Reference):
                 found.append(self._conversation.get(given.id, "bad_value", f"{at}/id"))
                 continue
-            item = read_item(given, self._found.serving.taken, at)
+            item = read_item(given, self._found.serving.heard, at)
             turn.check_item(item, self._found.serving, at)
             self._conversation.check_room(item.bytes)
             found.append(item)

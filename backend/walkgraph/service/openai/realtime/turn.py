@@ -1,8 +1,8 @@
 """Settings of a session of `/v1/realtime`, and the conversion of a turn to a task's request. The task alone decides the
 modalities, so that models that hear and speak need no code here.
 
-A turn is the items since the last answer. A task with a session remembers earlier turns; for others, the client sends
-them in `response.create` with `input`.
+A task that takes a conversation gets all items. For any other, a turn is the items since the last answer: a task with
+a session remembers earlier ones; for others, the client sends them in `response.create` with `input`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from walkgraph.service.http.dialects import Fault
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.openai.realtime.events import PCM, Asked, Modality, wrong
-from walkgraph.service.openai.realtime.items import Item, Part, spoken, wav_of
+from walkgraph.service.openai.realtime.items import Conversation, Item, Part, spoken, wav_of
 from walkgraph.service.openai.serving import Serving
 from walkgraph.service.openai.speech import INSTRUCTIONS, voice_param
 
@@ -44,7 +44,7 @@ class Setting:
         follow one."""
         changes: dict[str, Any] = {}
         if asked.instructions is not None and asked.instructions != self.instructions:
-            if instructions_of(serving) is None:
+            if not _instructed(serving):
                 raise wrong(f"{at}/instructions", "this model takes no instructions; leave this out")
             changes["instructions"] = asked.instructions
         if asked.asked_modalities is not None:
@@ -73,6 +73,11 @@ def instructions_of(serving: Serving) -> str | None:
     return next((name for name in INSTRUCTIONS if name in serving.params), None)
 
 
+def _instructed(serving: Serving) -> bool:
+    """True if the task takes instructions: in a parameter, or as a turn of its conversation."""
+    return instructions_of(serving) is not None or "system" in serving.turns
+
+
 def gives(serving: Serving) -> tuple[Modality, ...]:
     """Modalities of the task's outputs that a client can ask for."""
     known: tuple[Modality, ...] = ("text", "audio")
@@ -83,7 +88,7 @@ def session_shown(id_: str, model: str, setting: Setting, serving: Serving) -> d
     """The session object of OpenAI's events."""
     common = setting.shown(serving)
     hears = {"input": {"format": PCM, "turn_detection": None, "transcription": None, "noise_reduction": None}}
-    audio = {**(hears if "audio" in serving.taken else {}), **common["audio"]}
+    audio = {**(hears if "audio" in serving.heard else {}), **common["audio"]}
     if "output" in audio:
         audio["output"] = {**audio["output"], "speed": 1.0}
     return {
@@ -130,8 +135,13 @@ def _check_known(params: Mapping[str, Any], serving: Serving, at: str) -> None:
 
 def check_item(item: Item, serving: Serving, at: str) -> None:
     """Raises Unprocessable if the task has no place for the item."""
-    if item.role == "system" and instructions_of(serving) is None:
+    if item.role == "system" and not _instructed(serving):
         raise wrong(f"{at}/role", "this model takes no instructions; say it in an item of role `user`")
+
+
+def taken(conversation: Conversation, serving: Serving) -> list[Item]:
+    """The items of a conversation that a response answers."""
+    return conversation.turn() if serving.conversation is None else list(conversation)
 
 
 def body_of(items: Sequence[Item], setting: Setting, serving: Serving, session: str) -> dict[str, Any]:
@@ -139,11 +149,12 @@ def body_of(items: Sequence[Item], setting: Setting, serving: Serving, session: 
     parts = spoken(items)
     if not parts:
         raise wrong("", "there is nothing to answer; send an item of role `user` first", "missing")
-    body: dict[str, Any] = {"inputs": _inputs(parts, serving), "params": _params(items, setting, serving)}
+    inputs = _inputs(parts, serving) if serving.conversation is None else _turns(items, setting, serving)
+    body: dict[str, Any] = {"inputs": inputs, "params": _params(items, setting, serving)}
     text, audio = serving.output_of("text"), serving.output_of("audio")
     wanted = (audio, text) if setting.modality == "audio" else (text,)
     body["outputs"] = [output.name for output in wanted if output is not None]
-    if serving.task.session is not None:
+    if serving.task.session is not None and serving.conversation is None:
         body["session"] = session
     return body
 
@@ -151,7 +162,7 @@ def body_of(items: Sequence[Item], setting: Setting, serving: Serving, session: 
 def _params(items: Sequence[Item], setting: Setting, serving: Serving) -> dict[str, Any]:
     params = dict(setting.params)
     name = instructions_of(serving)
-    if name is not None:
+    if name is not None and "system" not in serving.turns:
         told = [setting.instructions, *(part.text for part in spoken(items, ("system",)))]
         params[name] = "\n".join(text for text in told if text)
     if setting.voice is not None and serving.voice is not None and setting.modality == "audio":
@@ -159,6 +170,27 @@ def _params(items: Sequence[Item], setting: Setting, serving: Serving) -> dict[s
     if setting.most != "inf":
         params[MOST] = setting.most
     return params
+
+
+def _turns(items: Sequence[Item], setting: Setting, serving: Serving) -> dict[str, Any]:
+    """The conversation: the instructions, then every item as a turn. Of an answer, its text or the audio's
+    transcript."""
+    turns: list[dict[str, Any]] = []
+    if setting.instructions and "system" in serving.turns:
+        turns.append({"role": "system", "content": setting.instructions})
+    for item in items:
+        if item.role == "assistant":
+            text = "".join(part.text for part in item.parts)
+            turns += [{"role": "assistant", "content": text}] if text else []
+        else:
+            turns.append({"role": item.role, "content": [_written(part) for part in item.parts]})
+    return {serving.conversation or "": turns}
+
+
+def _written(part: Part) -> dict[str, Any]:
+    if part.kind == "text":
+        return {"type": "text", "text": part.text}
+    return {"type": part.kind, "data": wav_of(part.data) if part.kind == "audio" else bytes(part.data)}
 
 
 def _inputs(parts: Sequence[Part], serving: Serving) -> dict[str, Any]:

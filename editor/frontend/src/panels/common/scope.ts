@@ -1,6 +1,7 @@
 // The names that an expression may use at its place: parameters of the tasks that reach it, and the loops around it.
 import { entries, flat } from "../../document/tree";
-import type { GraphDocument, Step, TaskParam } from "../../document/types";
+import { BRANCHES, branchOf } from "../../document/edits/parts/steps";
+import type { ForStep, GraphDocument, Step, TaskParam } from "../../document/types";
 import { strings } from "../../strings";
 
 export interface ScopeName {
@@ -20,10 +21,7 @@ function walksOfStep(step: Step): string[] {
   if (typeof step !== "object" || step === null) return [];
   if ("walk" in step) return [step.walk];
   if ("first" in step) return (step.first ?? []).flatMap(walksOfStep);
-  if ("for" in step)
-    return (["text", "image", "audio", "state", "actions"] as const).flatMap((part) =>
-      (step[part] ?? []).flatMap(walksOfStep),
-    );
+  if ("for" in step) return BRANCHES.flatMap((kind) => (branchOf(step as ForStep, kind) ?? []).flatMap(walksOfStep));
   return [];
 }
 

@@ -1,12 +1,23 @@
 // With curl: JSON where there are no files, a form where there are; what comes is a file where it is a picture or sound.
-import { byInput, filesOf, placed, quoted, type Access, type Call, type Placed, type Snippet } from "./values";
+import {
+  byInput,
+  filesOf,
+  placed,
+  quoted,
+  talks,
+  turnsOf,
+  type Access,
+  type Call,
+  type Placed,
+  type Snippet,
+} from "./values";
 
 export function curl(call: Call): Snippet {
   const values = placed(call);
   const files = filesOf(values);
   const address = `${call.url}/v1/tasks/${call.deployment}/${call.task}`;
-  const body =
-    files.length === 0 ? asJson(call, values) : call.ordered ? asFrames(call, values) : asForm(call, values);
+  const framed = call.ordered || talks(values);
+  const body = files.length === 0 ? asJson(call, values) : framed ? asFrames(call, values) : asForm(call, values);
   const lines = [
     `curl -sS --fail-with-body ${quoted(address)}`,
     `-H "Authorization: Bearer ${tokenOf(call.access)}"`,
@@ -30,6 +41,10 @@ function answer({ makes, task }: Call): string[] {
 function asJson({ ordered, params }: Call, values: readonly Placed[]): string[] {
   const inputs: Record<string, unknown> = ordered ? { parts: values.map(wrapped) } : {};
   for (const [name, found] of ordered ? [] : byInput(values)) {
+    if (talks(found)) {
+      inputs[name] = turnsOf(found, bare, wrapped);
+      continue;
+    }
     // One list of numbers is one value, two of them could be a matrix.
     const all = found.map((value) => (found.length > 1 ? (bareText(value) ?? wrapped(value)) : bare(value)));
     inputs[name] = all.length > 1 ? all : all[0];
@@ -49,15 +64,16 @@ function asForm({ params }: Call, values: readonly Placed[]): string[] {
   return [...parts, ...(Object.keys(params).length > 0 ? [field("params", JSON.stringify(params))] : [])];
 }
 
-/** The request as one part, and a part for each of its files: only so the order between inputs is kept. */
+/** The request as one part, and a part for each of its files: only so the order between values is kept. */
 function asFrames({ params }: Call, values: readonly Placed[]): string[] {
   const media = filesOf(values.filter(({ content }) => content.kind === "media"));
-  const parts = values.map((value) =>
+  const written = (value: Placed) =>
     value.file && value.content.kind === "media"
       ? { type: value.modality, frame: media.indexOf(value.file) }
-      : wrapped(value),
-  );
-  const body = Object.keys(params).length > 0 ? { inputs: { parts }, params } : { inputs: { parts } };
+      : wrapped(value);
+  const talk = [...byInput(values)].map(([name, found]) => [name, turnsOf(found, bare, written)]);
+  const inputs = talks(values) ? Object.fromEntries(talk) : { parts: values.map(written) };
+  const body = Object.keys(params).length > 0 ? { inputs, params } : { inputs };
   return [
     field("request", JSON.stringify(body)),
     ...media.map(({ name }, index) => `-F ${quoted(`${index}=@${name}`)}`),

@@ -7,6 +7,8 @@ import {
   pythonCall,
   pythonText,
   Source,
+  talks,
+  turnsOf,
   textOf,
   pathsIn,
   tokenLine,
@@ -52,7 +54,9 @@ const WAYS: Record<NonNullable<Call["openai"]>["route"], Way> = {
     const { standard, extra } = sorted(call.params, CHAT);
     const content = values.map(contentOf);
     const only = values.length === 1 && values[0]?.content.kind === "text" ? textSource(values) : content;
-    const messages = [{ role: "user", content: only }];
+    const messages = talks(values)
+      ? turnsOf(values, (value) => textSource([value]), contentOf)
+      : [{ role: "user", content: only }];
     return {
       imports: values.some(({ content: { kind } }) => kind === "media") ? [BASE64] : [],
       lines: [

@@ -7,6 +7,8 @@ import {
   pythonCall,
   pythonText,
   Source,
+  talks,
+  turnsOf,
   type Call,
   type Placed,
   type Snippet,
@@ -59,9 +61,11 @@ function given(call: Call, values: readonly Placed[]): Record<string, unknown> {
   if (call.ordered) return { parts: values.map(part), ...call.params };
   const inputs = [...byInput(values)].map(([name, found]): [string, unknown] => [
     name,
-    found.length > 1
-      ? found.map((one) => (one.content.kind === "numbers" && !one.file ? wrapped(one) : bare(one)))
-      : bare(found[0]!),
+    talks(found)
+      ? turnsOf(found, bare, part)
+      : found.length > 1
+        ? found.map((one) => (one.content.kind === "numbers" && !one.file ? wrapped(one) : bare(one)))
+        : bare(found[0]!),
   ]);
   return { ...Object.fromEntries(inputs), ...call.params };
 }

@@ -65,7 +65,7 @@ export function callOf(task: TaskShown, given: Given, routes: Routes, url: strin
 }
 
 function pieceOf(part: Part): Piece {
-  return { input: part.input, modality: part.modality, content: contentOf(part) };
+  return { input: part.input, modality: part.modality, content: contentOf(part), turn: part.turn };
 }
 
 function contentOf({ modality, text, media }: Part): Content {

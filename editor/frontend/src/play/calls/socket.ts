@@ -8,6 +8,8 @@ import {
   python,
   pythonText,
   Source,
+  talks,
+  turnsOf,
   pathsIn,
   tokenLine,
   type Call,
@@ -63,9 +65,11 @@ function requestOf(call: Call, values: readonly Placed[], frames: number, frame:
     }
     return { type, data: path ? new Source(`json.loads(${path})`) : content.numbers };
   };
+  const wrapped = (value: Placed): unknown =>
+    value.content.kind === "text" ? { type: value.modality, text: valueOf(value) } : valueOf(value);
   const named = [...byInput(values)].map(([name, found]): [string, unknown] => [
     name,
-    found.length > 1 ? found.map(valueOf) : valueOf(found[0]!),
+    talks(found) ? turnsOf(found, valueOf, wrapped) : found.length > 1 ? found.map(valueOf) : valueOf(found[0]!),
   ]);
   const params = { ...call.params, ...call.watching };
   return {

@@ -14,6 +14,8 @@ export interface Piece {
   input: string;
   modality: string;
   content: Content;
+  /** The turn of a conversation that it belongs to. */
+  turn?: { key: string; role: string } | undefined;
 }
 
 export type Params = Readonly<Record<string, Scalar>>;
@@ -93,7 +95,7 @@ export function placed(call: Call): Placed[] {
     // Among `parts` a file of numbers could not be told from any other.
     const made = call.ordered && piece.content.kind === "numbers" ? null : fileOf(piece);
     if (!made) return { ...piece, file: null };
-    const base = call.ordered ? piece.modality : piece.input;
+    const base = call.ordered || piece.turn ? piece.modality : piece.input;
     for (let count = 1; ; count += 1) {
       const name = `${count === 1 ? base : `${base}-${count}`}${made.suffix}`;
       const other = used.get(name);
@@ -133,6 +135,26 @@ export function byInput(values: readonly Placed[]): Map<string, Placed[]> {
   const found = new Map<string, Placed[]>();
   for (const value of values) found.set(value.input, [...(found.get(value.input) ?? []), value]);
   return found;
+}
+
+/** True if the call has a conversation. */
+export function talks(values: readonly Piece[]): boolean {
+  return values.some(({ turn }) => turn !== undefined);
+}
+
+/** The turns of a conversation. `text`: a turn's only text; `part`: one of its parts. */
+export function turnsOf(
+  values: readonly Placed[],
+  text: (value: Placed) => unknown,
+  part: (value: Placed) => unknown,
+): { role: string; content: unknown }[] {
+  const found = new Map<string, Placed[]>();
+  for (const value of values)
+    if (value.turn) found.set(value.turn.key, [...(found.get(value.turn.key) ?? []), value]);
+  return [...found.values()].map((own) => ({
+    role: own[0]?.turn?.role ?? "user",
+    content: own.length === 1 && own[0]?.content.kind === "text" ? text(own[0]) : own.map(part),
+  }));
 }
 
 /** Joins the texts, each on its line. */

@@ -1,10 +1,12 @@
 // The form of a task: its inputs, its parameters, the seed, and the button that runs it.
-import { ArrowDown, ArrowUp, ChevronDown, Play as PlayIcon, Plus, RotateCcw, Square, X } from "lucide-react";
+import { ArrowDown, ArrowUp, ChevronDown, Play as PlayIcon, Plus, RotateCcw, Square } from "lucide-react";
 import { useState, type ClipboardEvent, type KeyboardEvent, type ReactNode } from "react";
 import { shown } from "../../ui/keys";
 import { Button, IconButton, Menu, Prose } from "../../ui/kit";
-import { color, glyph } from "../../ui/modality";
-import { MediaPart, NumbersPart, ParamField, SeedField, TextPart } from "./fields";
+import { Conversation } from "./Conversation";
+import { ParamField, SeedField } from "./fields";
+import { Kind, PartRow } from "./PartRow";
+import { conversationOf, MESSAGES, partOfTurn, takenBy, withMedia } from "../model/conversation";
 import { canOrder, isEmpty, judge, labelOf, listedParams, newPart, widgetOf, type Faults } from "../model/form";
 import { fits, mediaOf, words } from "../files/media";
 import type { RunOptions } from "../runs/session";
@@ -196,7 +198,10 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
           <Kind modality={declared.modality} /> {label}
           {declared.optional && <span className="aside">{strings.play.optional}</span>}
         </legend>
-        {parts.map((part, index) => (
+        {declared.modality === MESSAGES && (
+          <Conversation {...{ task, input: name, given, faults, onChange, changePart, onRun }} />
+        )}
+        {(declared.modality === MESSAGES ? [] : parts).map((part, index) => (
           <PartRow
             key={part.key}
             part={part}
@@ -208,7 +213,7 @@ function NamedInputs({ task, given, faults, onChange, changePart, onRun }: ListP
             onRun={onRun}
           />
         ))}
-        {(declared.many || parts.length === 0) && (
+        {declared.modality !== MESSAGES && (declared.many || parts.length === 0) && (
           <Button kind="quiet" className="add" onClick={add}>
             <Plus size={13} aria-hidden />{" "}
             {parts.length === 0 ? strings.play.add(label.toLowerCase()) : strings.play.another}
@@ -283,47 +288,6 @@ function OrderedInputs({ task, given, faults, onChange, changePart, onRun }: Lis
   );
 }
 
-interface RowProps {
-  part: Part;
-  label: string;
-  titled?: boolean;
-  fault: string | undefined;
-  removable: boolean;
-  onRemove: () => void;
-  onChange: (change: Partial<Part>) => void;
-  onRun: () => void;
-}
-
-function PartRow({ part, label, titled, fault, removable, onRemove, onChange, onRun }: RowProps) {
-  const widget = widgetOf(part.modality);
-  const Widget = widget === "text" ? TextPart : widget === "media" ? MediaPart : NumbersPart;
-  return (
-    <div className="wg-play-part">
-      <div className="body">
-        {titled && (
-          <div className="title">
-            <Kind modality={part.modality} /> {labelOf(part.input)}
-          </div>
-        )}
-        <Widget part={part} label={label} fault={fault} onChange={onChange} onRun={onRun} />
-      </div>
-      {removable && (
-        <IconButton label={strings.play.remove(label)} onClick={onRemove}>
-          <X size={14} />
-        </IconButton>
-      )}
-    </div>
-  );
-}
-
-export function Kind({ modality }: { modality: string }) {
-  return (
-    <span className="wg-play-kind" style={{ color: color(modality) }} title={modality}>
-      {glyph(modality)}
-    </span>
-  );
-}
-
 function without(given: Given, key: string): Given {
   return { ...given, parts: given.parts.filter((part) => part.key !== key) };
 }
@@ -338,6 +302,8 @@ function moved(parts: readonly Part[], index: number, step: number): Part[] {
 // ── pasted files ────────────────────────────────────────────────────────────────────────────────
 
 async function pasted(task: TaskShown, file: File): Promise<Part | null> {
+  const input = conversationOf(task);
+  if (input !== null) return pastedInTurn(task, input, file);
   const found = Object.entries(task.inputs).find(
     ([, declared]) => widgetOf(declared.modality) === "media" && fits(declared.modality, file.type),
   );
@@ -355,8 +321,20 @@ async function pasted(task: TaskShown, file: File): Promise<Part | null> {
   }
 }
 
+async function pastedInTurn(task: TaskShown, input: string, file: File): Promise<Part | null> {
+  const kind = takenBy(task, input).kinds.find((each) => widgetOf(each) === "media" && fits(each, file.type));
+  if (kind === undefined) return null;
+  try {
+    const media = await mediaOf(file, kind, strings.play.pasted(words(kind)));
+    return partOfTurn(input, { key: "", role: "user" }, kind, "", media);
+  } catch {
+    return null;
+  }
+}
+
 /** Into the first empty place of its kind, else as one more, else in place of the last. */
 function placed(task: TaskShown, given: Given, made: Part): Given {
+  if (made.turn && made.media) return withMedia(given, made.input, made.modality, made.media);
   const same = given.parts.filter((part) => task.inputs[part.input]?.modality === made.modality);
   const target = same.find(isEmpty);
   const replace = target ?? (task.inputs[made.input]?.many ? undefined : same.at(-1));

@@ -1,4 +1,5 @@
 // The form of a task: its defaults, what is wrong with what was given, and the request that it makes. Pure.
+import { MESSAGES, newKey, partOfTurn, readTurns, written } from "./conversation";
 import { parseNumbers } from "./numbers";
 import { PREVIEW } from "./results";
 import type { Body, Given, InputShown, Media, ParamShown, Part, Scalar, TaskShown } from "./types";
@@ -42,9 +43,14 @@ export function newPart(input: string, declared: InputShown, text = "", media: M
 
 /** One of an earlier page: its rows are told from those of this one. */
 export function renewed(given: Given): Given {
+  const turns = new Map<string, string>();
   const parts = given.parts.map((part) => {
     keys += 1;
-    return { ...part, key: `p${keys}` };
+    const made = { ...part, key: `p${keys}` };
+    if (!part.turn) return made;
+    const key = turns.get(part.turn.key) ?? newKey();
+    turns.set(part.turn.key, key);
+    return { ...made, turn: { ...part.turn, key } };
   });
   return { ...given, parts };
 }
@@ -54,7 +60,9 @@ export function fresh(task: TaskShown): Given {
   const parts = Object.entries(task.inputs)
     .filter(([, declared]) => !declared.optional)
     .map(([name, declared]) =>
-      newPart(name, declared, widgetOf(declared.modality) === "media" ? "" : exampleOf(declared.description)),
+      declared.modality === MESSAGES
+        ? partOfTurn(name, { key: newKey(), role: "user" }, "text", exampleOf(declared.description))
+        : newPart(name, declared, widgetOf(declared.modality) === "media" ? "" : exampleOf(declared.description)),
     );
   return { parts, ordered: false, params: watching(task), seed: { text: "", locked: false } };
 }
@@ -76,7 +84,9 @@ export function listedParams({ outputs, params }: TaskShown): [name: string, par
 
 /** The values of a form that remain valid after the task's declaration or the deployment has changed. */
 export function fitted(task: TaskShown, given: Given, examples = true): Given {
-  const parts = given.parts.filter((part) => task.inputs[part.input]?.modality === part.modality);
+  const parts = given.parts.filter(
+    (part) => task.inputs[part.input]?.modality === (part.turn ? MESSAGES : part.modality),
+  );
   const missing = fresh(task)
     .parts.filter((part) => !parts.some((found) => found.input === part.input))
     .map((part) => (examples ? part : { ...part, text: "" }));
@@ -137,7 +147,8 @@ export function judge(task: TaskShown, given: Given): Faults {
   for (const [name, declared] of Object.entries(task.inputs)) {
     const count = given.parts.filter((part) => part.input === name && !isEmpty(part)).length;
     if (count === 0 && !declared.optional) faults[`input:${name}`] = strings.play.isNeeded(wanted(declared));
-    if (count > 1 && !declared.many) faults[`input:${name}`] = strings.play.onlyOneCanBeGiven;
+    if (count > 1 && !declared.many && declared.modality !== MESSAGES)
+      faults[`input:${name}`] = strings.play.onlyOneCanBeGiven;
   }
   for (const part of given.parts) {
     if (widgetOf(part.modality) !== "numbers" || isEmpty(part)) continue;
@@ -163,6 +174,7 @@ function wanted(declared: InputShown): string {
     image: strings.play.aPicture,
     audio: strings.play.aSound,
     video: strings.play.aVideo,
+    messages: strings.play.aConversation,
   };
   return (
     words[declared.modality] ?? (declared.modality === "bytes" ? strings.play.aFile : strings.play.aListOfNumbers)
@@ -209,8 +221,10 @@ export function request(task: TaskShown, given: Given): Body {
   if (given.ordered && canOrder(task)) return { inputs: { parts: parts.map(wrapped) }, params };
   const inputs: Record<string, unknown> = {};
   for (const [name, declared] of Object.entries(task.inputs)) {
-    const values = parts.filter((part) => part.input === name).map(bare);
-    if (values.length > 0) inputs[name] = declared.many && values.length > 1 ? values : values[0];
+    const own = parts.filter((part) => part.input === name);
+    const values = declared.modality === MESSAGES ? written(own, wrapped) : own.map(bare);
+    if (values.length > 0 && declared.modality === MESSAGES) inputs[name] = values;
+    else if (values.length > 0) inputs[name] = declared.many && values.length > 1 ? values : values[0];
   }
   return { inputs, params };
 }
@@ -235,7 +249,9 @@ export function givenOf(task: TaskShown, body: { inputs?: unknown; params?: unkn
   const inputs = (body.inputs ?? {}) as Record<string, unknown>;
   const listed = Array.isArray(inputs["parts"]) && !("parts" in task.inputs) ? (inputs["parts"] as unknown[]) : [];
   const named = Object.entries(task.inputs).flatMap(([name, declared]) =>
-    valuesOf(declared, inputs[name]).map((value) => partOf(name, declared, value)),
+    declared.modality === MESSAGES
+      ? readTurns(inputs[name], (modality, value) => partOf(name, { ...declared, modality }, value))
+      : valuesOf(declared, inputs[name]).map((value) => partOf(name, declared, value)),
   );
   const ordered = listed.flatMap((value) => {
     const kind = (value as { type?: string }).type;

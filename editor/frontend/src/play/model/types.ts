@@ -43,7 +43,11 @@ export interface Part {
   /** Text; of what is neither text nor media, numbers as written. */
   text: string;
   media: Media | null;
+  /** The turn of a conversation that it belongs to. */
+  turn?: { key: string; role: Role };
 }
+
+export type Role = "system" | "user" | "assistant" | "tool";
 
 export interface Media {
   mime: string;

@@ -14,6 +14,7 @@ import type { RunFrame } from "../../messages/frames";
 import { subscribe } from "../../api/socket";
 import { follow, start } from "./following";
 import { failure, Going, isLost, lost } from "./going";
+import { answered, conversationOf, takenBy } from "../model/conversation";
 import { fitted, fresh, givenOf, judge, request, withPicture } from "../model/form";
 import { history, type Entry, type Head } from "./history";
 import { Kept, tabStorage } from "./kept";
@@ -199,6 +200,7 @@ export class Play {
         this.listen(event);
         if (event.event === "accepted") this.noteSeed(task, event.seed);
       });
+      this.continueWith(task, going.result);
       await kept;
     } catch (error) {
       going.show(failure(going.result, error));
@@ -276,6 +278,14 @@ export class Play {
     } catch {
       return broken(result, { code: "not_found", message: strings.play.theServiceNoLongerKnows });
     }
+  }
+
+  /** The answer to a conversation is its next turn. */
+  private continueWith(task: TaskShown, result: Result): void {
+    const input = conversationOf(task);
+    const text = textOf(result);
+    if (input === null || result.state !== "done" || text === "") return;
+    this.give(task, (given) => answered(given, input, takenBy(task, input), text));
   }
 
   /** The seed that was drawn stands in the form, to be locked. */

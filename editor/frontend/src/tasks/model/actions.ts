@@ -5,7 +5,6 @@ import { EditRefused } from "../../document/edits/parts/records";
 import { freshName } from "../../document/names";
 import { at } from "../../document/pointer";
 import type {
-  ForStep,
   GraphDocument,
   Literal,
   Pointer,
@@ -19,7 +18,8 @@ import type { Editor } from "../../store/editor";
 import { useEditor } from "../../store/react";
 import { rebound, suggested } from "./bindings";
 import * as lanes from "./lanes";
-import type { PartKind, Slot, WalkRow } from "./rows";
+import type { Branch } from "../../document/edits/parts/steps";
+import type { Slot, WalkRow } from "./rows";
 import { strings } from "../../strings";
 
 export function useTaskEdits(name: string) {
@@ -132,15 +132,15 @@ function taskEdits(editor: Editor, name: string) {
       apply(strings.tasks.changeAStep, (graph) =>
         edits.insertStep(edits.removeStep(graph, name, pointer), name, pointer, step),
       ),
-    addPart: (pointer: Pointer, kind: PartKind) => setBlock(pointer, { [kind]: [] }),
-    removePart: (pointer: Pointer, kind: PartKind) => setBlock(pointer, { [kind]: undefined }),
+    addPart: (pointer: Pointer, kind: Branch) => setBlock(pointer, { [kind]: [] }),
+    removePart: (pointer: Pointer, kind: Branch) => setBlock(pointer, { [kind]: undefined }),
 
     addLane: () => void lane((found) => lanes.add(found)),
     renameLane: (from: string, to: string) => void lane((found) => lanes.rename(found, from, to)),
     removeLane: (each: string) => void lane((found) => lanes.remove(found, each)),
   };
 
-  function setBlock(pointer: Pointer, fields: Partial<ForStep>) {
+  function setBlock(pointer: Pointer, fields: Partial<Record<Branch, Step[] | undefined>>) {
     apply(strings.tasks.changeABlock, (graph) => edits.setStep(graph, name, pointer, fields));
   }
 

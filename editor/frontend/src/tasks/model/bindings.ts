@@ -11,7 +11,7 @@ export interface Option {
   value: string;
   /** Its modality; for a parameter, its type. */
   of: string;
-  group: "The request" | "This part" | "Earlier steps";
+  group: "The request" | "This part" | "This turn" | "Earlier steps";
   /** Why it can't be taken; null: it can. */
   refused: string | null;
 }
@@ -23,6 +23,15 @@ const PARAM_FITS: Record<TaskParam["type"], readonly string[]> = {
   integer: ["scalar"],
   number: ["scalar"],
 };
+
+/** What steps for a turn can bind of it, and its type. */
+const TURN_VALUES: readonly [value: string, of: TaskParam["type"]][] = [
+  ["@turn.role", "string"],
+  ["@turn.index", "integer"],
+  ["@turn.last", "boolean"],
+  ["@turn.calls", "string"],
+  ["@turn.call_id", "string"],
+];
 
 /** The sources at this step for an input of this port type; unsuitable ones have the reason. */
 export function options(
@@ -36,6 +45,8 @@ export function options(
   const misfit = (of: string) => (of === wanted ? null : strings.tasks.itIs(of));
   const found: Option[] = [];
   if (row.part !== null) found.push({ value: "@part", of: row.part, group: "This part", refused: misfit(row.part) });
+  for (const [value, of] of row.turn === null ? [] : TURN_VALUES)
+    if (PARAM_FITS[of].includes(wanted)) found.push({ value, of, group: "This turn", refused: null });
   for (const [name, input] of Object.entries(task.inputs ?? {})) {
     const refused = misfit(input.modality) ?? (input.many ? strings.tasks.manyPartsUseForEach : null);
     found.push({ value: `@task.${name}`, of: input.modality, group: "The request", refused });

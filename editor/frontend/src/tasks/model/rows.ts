@@ -1,10 +1,17 @@
 // A task's state machine as rows of a table, in order. Pure; a draft that isn't well-formed gives the rows it can.
+import { BRANCHES, branchOf, PARTS, ROLES, type Branch } from "../../document/edits/parts/steps";
 import { join, split } from "../../document/pointer";
 import type { FirstStep, ForStep, Pointer, Step, Task, WalkStep } from "../../document/types";
 
-/** Modalities whose parts a `for` can walk, in the order that the service runs nothing by: each part has its own. */
-export const PART_KINDS = ["text", "image", "audio", "state", "actions"] as const;
-export type PartKind = (typeof PART_KINDS)[number];
+/** True if a `for` goes through the turns of a conversation, not through parts. */
+export function overTurns(step: ForStep): boolean {
+  return (step as { for: unknown }).for === "turns";
+}
+
+/** What a `for` can have steps for: modalities of parts, or roles of turns. */
+export function kindsOf(step: ForStep): readonly Branch[] {
+  return overTurns(step) ? ROLES : PARTS;
+}
 
 interface Place {
   /** Relative to the task. */
@@ -18,6 +25,8 @@ interface Place {
   lane: string;
   /** Inside `for parts`: the modality of the part. */
   part: string | null;
+  /** Inside `for turns`: the role of the turn. */
+  turn: string | null;
   /** Inside `first`: the pointer of that block. */
   choice: Pointer | null;
 }
@@ -34,10 +43,10 @@ export interface ForRow extends Place {
   step: ForStep;
 }
 
-/** `text -> ...` of a `for`: the steps that each part of this modality takes. */
+/** `text -> ...` of a `for`: the steps for each part of this modality, or each turn of this role. */
 export interface PartRow extends Place {
   kind: "part";
-  modality: PartKind;
+  branch: Branch;
 }
 
 export interface FirstRow extends Place {
@@ -101,12 +110,13 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
         }
         case "for": {
           const each = step as ForStep;
-          const branches = PART_KINDS.filter((kind) => Array.isArray(each[kind]));
-          const parts = branches.flatMap((modality, at): Row[] => {
-            const pointer = `${place.pointer}/${modality}`;
-            const header: PartRow = { ...inside, kind: "part", modality, pointer, list: place.pointer, index: at };
-            const deeper = { ...around, depth: around.depth + 2, part: modality };
-            return [header, ...read(pointer, each[modality] ?? [], deeper)];
+          const branches = BRANCHES.filter((kind) => branchOf(each, kind) !== undefined);
+          const parts = branches.flatMap((branch, at): Row[] => {
+            const pointer = `${place.pointer}/${branch}`;
+            const header: PartRow = { ...inside, kind: "part", branch, pointer, list: place.pointer, index: at };
+            const kind = overTurns(each) ? { turn: branch } : { part: branch };
+            const deeper = { ...around, depth: around.depth + 2, ...kind };
+            return [header, ...read(pointer, branchOf(each, branch) ?? [], deeper)];
           });
           return [{ ...place, kind: "for", step: each }, ...parts];
         }
@@ -117,7 +127,7 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
     const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length };
     return [...rows, end];
   };
-  return { name, list, rows: read(list, steps, { depth: 0, lane: name, part: null, choice: null }) };
+  return { name, list, rows: read(list, steps, { depth: 0, lane: name, part: null, turn: null, choice: null }) };
 }
 
 export function walkRows(task: Task): WalkRow[] {
@@ -138,7 +148,7 @@ export function runsBefore(earlier: WalkRow, row: WalkRow): boolean {
   return earlier.number < row.number;
 }
 
-/** True if a list may contain such a step: a choice contains only Walks, the parts of a `for` no other `for`. */
+/** True if a list may contain such a step: a choice contains only Walks, the steps of a part no other `for`. */
 export function mayHold(list: Pointer, kind: ReturnType<typeof stepKind>): boolean {
   const names = split(list);
   if (kind === "walk") return true;
@@ -148,7 +158,14 @@ export function mayHold(list: Pointer, kind: ReturnType<typeof stepKind>): boole
 
 function isInsideFor(list: Pointer): boolean {
   const last = split(list).at(-1) ?? "";
-  return /\/\d+\/[a-z]+$/.test(list) && (PART_KINDS as readonly string[]).includes(last);
+  return /\/\d+\/[a-z]+$/.test(list) && (PARTS as readonly string[]).includes(last);
+}
+
+/** True if a list is inside the steps of a turn. */
+export function isInTurn(list: Pointer): boolean {
+  return split(list).some(
+    (name, at, all) => /^\d+$/.test(all[at - 1] ?? "") && (ROLES as readonly string[]).includes(name),
+  );
 }
 
 export interface Slot {

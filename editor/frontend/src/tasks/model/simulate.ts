@@ -2,7 +2,8 @@
 import type { Problem } from "../../messages/answers";
 import { join } from "../../document/pointer";
 import type { GraphDocument, Literal, Pointer, Task, TaskInput, TaskParam } from "../../document/types";
-import { lanesOf } from "./rows";
+import { PARTS, ROLES } from "../../document/edits/parts/steps";
+import { lanesOf, type Row } from "./rows";
 import { strings } from "../../strings";
 
 export interface SimulatedUse {
@@ -21,6 +22,8 @@ export interface SimulatedStep {
   walk: string;
   as: string | null;
   part: { modality: string; index: number } | null;
+  /** The turn of a conversation that it is taken for. */
+  turn: { role: string; index: number } | null;
   taken: boolean;
   why: string;
   /** Loop -> how often at most; null: that can't be worked out. */
@@ -50,6 +53,13 @@ export interface SimulateRequest {
   params: Record<string, Literal>;
   inputs: Record<string, number>;
   parts: string[];
+  turns: SimulatedTurn[];
+}
+
+/** A turn of the simulated conversation: its role, and the modalities of its parts. */
+export interface SimulatedTurn {
+  role: string;
+  parts: string[];
 }
 
 /** Every input once. */
@@ -74,12 +84,33 @@ export function requestOf(graph: GraphDocument, name: string, task: Task, choice
     if (walked.has(modality)) parts.push(modality);
     else inputs[key] = (inputs[key] ?? 0) + 1;
   }
-  return { graph, task: name, params, inputs, parts };
+  const talks = given.some((key) => task.inputs?.[key]?.modality === "messages");
+  return { graph, task: name, params, inputs, parts, turns: talks ? exampleTurns(task) : [] };
 }
 
 function walkedModalities(task: Task): Set<string> {
   const rows = lanesOf(task).flatMap((lane) => lane.rows);
-  return new Set(rows.flatMap((row) => (row.kind === "part" ? [row.modality] : [])));
+  return new Set(
+    rows.flatMap((row) => (row.kind === "part" && row.turn === null && isPart(row.branch) ? [row.branch] : [])),
+  );
+}
+
+const isPart = (branch: string) => (PARTS as readonly string[]).includes(branch);
+
+/** A conversation that takes every branch: a turn of each role that has steps, and a last question. */
+export function exampleTurns(task: Task): SimulatedTurn[] {
+  const rows = lanesOf(task).flatMap((lane) => lane.rows);
+  const roles = ROLES.filter((role) => rows.some((row) => row.kind === "part" && row.branch === role));
+  const turns = (roles.length > 0 ? roles : ["user"]).map((role) => ({ role, parts: partsOf(rows, role) }));
+  const asked = turns.find(({ role }) => role === "user");
+  return asked && turns.at(-1) !== asked ? [...turns, asked] : turns;
+}
+
+function partsOf(rows: readonly Row[], role: string): string[] {
+  const found = rows.flatMap((row) =>
+    row.kind === "part" && row.turn === role && isPart(row.branch) ? [row.branch] : [],
+  );
+  return found.length > 0 ? [...new Set(found)] : ["text"];
 }
 
 /** Why another value of this input can't be added; null: it can. */

@@ -92,7 +92,10 @@ function InputRow({
               aria-label={strings.tasks.modalityWithName(name)}
               value={input.modality}
               options={known}
-              onChange={(modality) => edits.setInput(name, { modality })}
+              onChange={(modality) =>
+                // A conversation has many turns already.
+                edits.setInput(name, modality === "messages" ? { modality, many: undefined } : { modality })
+              }
             />
           </span>
         </td>

@@ -86,6 +86,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
           {step.walk}
         </button>
         {step.as && step.as !== step.walk && <span className="note">{strings.tasks.as(step.as)}</span>}
+        {step.turn && <span className="note">{strings.tasks.turnOfRole(step.turn.index + 1, step.turn.role)}</span>}
         {step.part && <Modality type={step.part.modality} text={strings.tasks.part(step.part.index + 1)} />}
         {step.taken &&
           loops.map(([loop, times]) => (

@@ -1,10 +1,11 @@
 // Heads of the blocks: "For each part", `text ->` inside it, "First that holds".
-import { GitBranch, Repeat, X } from "lucide-react";
+import { GitBranch, MessageCircle, Repeat, X } from "lucide-react";
 import type { Problem } from "../../messages/answers";
 import { Button, IconButton } from "../../ui/kit";
 import type { useTaskEdits } from "../model/actions";
 import { Grip, MenuButton } from "./Grip";
-import { PART_KINDS, type FirstRow, type ForRow, type PartRow } from "../model/rows";
+import { branchOf, ROLES, type Branch } from "../../document/edits/parts/steps";
+import { kindsOf, overTurns, type FirstRow, type ForRow, type PartRow } from "../model/rows";
 import { indent, type RowHandle } from "./handle";
 import { Modality, ProblemLines } from "../cells/widgets";
 import { strings } from "../../strings";
@@ -21,7 +22,14 @@ interface BlockRowProps {
 }
 
 export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockRowProps) {
-  const title = row.kind === "for" ? strings.tasks.forEachPart : strings.tasks.firstMatch;
+  const turns = row.kind === "for" && overTurns(row.step);
+  const each = turns ? strings.tasks.forEachTurn : strings.tasks.forEachPart;
+  const title = row.kind === "for" ? each : strings.tasks.firstMatch;
+  const within = turns
+    ? strings.tasks.ofTheConversationInOrder
+    : row.turn === null
+      ? strings.tasks.ofTheRequestInOrder
+      : strings.tasks.ofTheTurnInOrder;
   return (
     <tr data-pointer={row.pointer} className={`block ${drop}`}>
       <td className="grip">
@@ -31,9 +39,7 @@ export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockR
         <div className="block-head">
           {row.kind === "for" ? <Repeat size={14} aria-hidden /> : <GitBranch size={14} aria-hidden />}
           {title}
-          <span className="note">
-            {row.kind === "for" ? strings.tasks.ofTheRequestInOrder : strings.tasks.oneOfTheseRuns}
-          </span>
+          <span className="note">{row.kind === "for" ? within : strings.tasks.oneOfTheseRuns}</span>
           {row.kind === "for" && <AddParts row={row} edits={edits} />}
         </div>
         <ProblemLines problems={problems} />
@@ -46,7 +52,7 @@ export function BlockRow({ row, columns, handle, drop, problems, edits }: BlockR
 }
 
 function AddParts({ row, edits }: { row: ForRow; edits: Edits }) {
-  const free = PART_KINDS.filter((kind) => !Array.isArray(row.step[kind]));
+  const free = kindsOf(row.step).filter((kind) => branchOf(row.step, kind) === undefined);
   return (
     <span className="add-parts">
       {free.map((kind) => (
@@ -56,10 +62,21 @@ function AddParts({ row, edits }: { row: ForRow; edits: Edits }) {
           onClick={() => edits.addPart(row.pointer, kind)}
           title={strings.tasks.addSteps(kind)}
         >
-          + <Modality type={kind} />
+          + <Kind branch={kind} />
         </Button>
       ))}
     </span>
+  );
+}
+
+/** A modality with its glyph, or the role of a turn. */
+function Kind({ branch }: { branch: Branch }) {
+  return (ROLES as readonly string[]).includes(branch) ? (
+    <span className="wg-role">
+      <MessageCircle size={12} aria-hidden /> {branch}
+    </span>
+  ) : (
+    <Modality type={branch} />
   );
 }
 
@@ -76,13 +93,13 @@ export function PartHeader({ row, columns, drop, problems, edits }: PartHeaderPr
     <tr data-pointer={row.pointer} className={`part ${drop}`}>
       <td className="grip" />
       <th colSpan={columns - 2} scope="rowgroup" style={{ paddingLeft: indent(row.depth) }}>
-        <Modality type={row.modality} /> <span aria-hidden>→</span>
+        <Kind branch={row.branch} /> <span aria-hidden>→</span>
         <ProblemLines problems={problems} />
       </th>
       <td className="actions">
         <IconButton
-          label={strings.tasks.removeTheSteps(row.modality)}
-          onClick={() => edits.removePart(row.list, row.modality)}
+          label={strings.tasks.removeTheSteps(row.branch)}
+          onClick={() => edits.removePart(row.list, row.branch)}
         >
           <X size={14} />
         </IconButton>

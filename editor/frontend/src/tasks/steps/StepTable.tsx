@@ -2,13 +2,14 @@
 import { Plus, Rows3 } from "lucide-react";
 import { useMemo, useRef, useState, type DragEvent } from "react";
 import type { Problem } from "../../messages/answers";
-import type { GraphDocument, Pointer, Task } from "../../document/types";
+import type { GraphDocument, Pointer, Step, Task } from "../../document/types";
 import { Button, Menu, type MenuEntry } from "../../ui/kit";
 import { useTaskEdits } from "../model/actions";
 import { BlockRow, PartHeader } from "./BlockRow";
 import { isMove, landed } from "../model/moves";
 import { byPlace } from "../model/problems";
-import { lanesOf, mayHold, neighbour, PART_KINDS, stepKind, type Row, type Slot } from "../model/rows";
+import { branchOf } from "../../document/edits/parts/steps";
+import { isInTurn, kindsOf, lanesOf, mayHold, neighbour, stepKind, type Row, type Slot } from "../model/rows";
 import type { Lit } from "../model/simulate";
 import { indent, type RowHandle } from "./handle";
 import { StepRow } from "./StepRow";
@@ -166,8 +167,8 @@ function AnyRow(props: AnyRowProps) {
               kind="quiet"
               aria-haspopup="menu"
               aria-label={strings.tasks.addAStepWithValue(
-                row.part
-                  ? strings.tasks.forEach(row.part)
+                (row.part ?? row.turn)
+                  ? strings.tasks.forEach(row.part ?? strings.tasks.turnOf(row.turn ?? ""))
                   : row.choice
                     ? strings.tasks.toTheChoice
                     : strings.tasks.atTheEnd,
@@ -181,8 +182,8 @@ function AnyRow(props: AnyRowProps) {
               <Plus size={13} aria-hidden />{" "}
               {row.choice
                 ? strings.tasks.choice
-                : row.part
-                  ? strings.tasks.stepWithPart(row.part)
+                : (row.part ?? row.turn)
+                  ? strings.tasks.stepWithPart(row.part ?? strings.tasks.turnOf(row.turn ?? ""))
                   : strings.tasks.step2}
             </Button>
             {row.index === 0 && row.depth === 0 && <span className="note">{strings.tasks.noStepsYetAStep}</span>}
@@ -265,6 +266,12 @@ function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot
 
 type Edits = ReturnType<typeof useTaskEdits>;
 
+/** Steps for the texts of every turn that most clients send. */
+function forTurns(): Step {
+  const texts = (): Step[] => [{ for: "parts", text: [] }];
+  return { for: "turns", system: texts(), user: texts(), assistant: texts() };
+}
+
 function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   const blocks: MenuEntry[] = [];
   if (mayHold(slot.list, "for"))
@@ -272,6 +279,11 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
       label: strings.tasks.forEachPart2,
       apart: true,
       run: () => edits.insertStep(slot, { for: "parts", text: [] }),
+    });
+  if (mayHold(slot.list, "for") && !isInTurn(slot.list))
+    blocks.push({
+      label: strings.tasks.forEachTurn2,
+      run: () => edits.insertStep(slot, forTurns()),
     });
   const walk = Object.keys(graph.walks ?? {})[0];
   if (mayHold(slot.list, "first") && walk !== undefined)
@@ -309,7 +321,9 @@ function rowMenu(
       run: () => edits.replaceStep(row.pointer, { first: [row.step] }),
     });
   if (row.kind === "for")
-    for (const [index, kind] of PART_KINDS.filter((kind) => !Array.isArray(row.step[kind])).entries())
+    for (const [index, kind] of kindsOf(row.step)
+      .filter((kind) => branchOf(row.step, kind) === undefined)
+      .entries())
       entries.push({
         label: strings.tasks.stepsWithKind(kind),
         apart: index === 0,

@@ -4,6 +4,16 @@ import { mapped, mappedList, withKey } from "./records";
 
 export type Steps = Task["steps"];
 export const PARTS = ["text", "image", "audio", "state", "actions"] as const;
+export const ROLES = ["system", "user", "assistant", "tool"] as const;
+/** The keys of a `for` that have steps: modalities of parts, roles of turns. */
+export const BRANCHES = [...PARTS, ...ROLES] as const;
+export type Branch = (typeof BRANCHES)[number];
+
+/** The steps of a `for` for one kind; undefined: it has none. */
+export function branchOf(step: ForStep, kind: Branch): Step[] | undefined {
+  const list = (step as Partial<Record<Branch, unknown>>)[kind];
+  return Array.isArray(list) ? (list as Step[]) : undefined;
+}
 
 function isWalkStep(step: Step): step is WalkStep {
   return typeof step === "object" && step !== null && "walk" in step;
@@ -45,9 +55,9 @@ function eachList(steps: Steps, change: (list: readonly Step[]) => Step[]): Step
 }
 
 function inParts(step: ForStep, change: (list: readonly Step[]) => Step[]): ForStep {
-  return PARTS.reduce<ForStep>((made, part) => {
-    const list = made[part];
-    return Array.isArray(list) ? withKey(made, part, change(list)) : made;
+  return BRANCHES.reduce<ForStep>((made, kind) => {
+    const list = branchOf(made, kind);
+    return list ? withKey(made, kind as keyof ForStep, change(list) as never) : made;
   }, step);
 }
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.tables import Turns
+from walkgraph.placement.tables import SendOrder
 from walkgraph.wire import messages as m
 
 
@@ -18,36 +18,36 @@ def emit(name: str, step: int, number: int, rank: int = 0) -> m.Emit:
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Turns, list[int]]:
+def runs(draw: st.DrawFn) -> tuple[SendOrder, list[int]]:
     """The rank of each step, and how many values it sends."""
     ranks = draw(st.lists(st.integers(0, 2), min_size=2, max_size=6))
     counts = draw(st.lists(st.integers(0, 3), min_size=len(ranks), max_size=len(ranks)))
     steps = tuple(range(0, 3 * len(ranks), 3))
-    return Turns(output="x", steps=steps, ranks=tuple(Rank(rank) for rank in ranks)), counts
+    return SendOrder(output="x", steps=steps, ranks=tuple(Rank(rank) for rank in ranks)), counts
 
 
 @given(runs(), st.randoms(use_true_random=False))
 @settings(max_examples=25)
-def test_any_mix_of_the_ranks_gives_one_order(run: tuple[Turns, list[int]], chance: random.Random) -> None:
-    turns, counts = run
+def test_any_mix_of_the_ranks_gives_one_order(run: tuple[SendOrder, list[int]], chance: random.Random) -> None:
+    order, counts = run
     links: dict[int, deque[m.Emit | m.Sent]] = {}
-    for step, rank, count in zip(turns.steps, turns.ranks, counts, strict=True):
+    for step, rank, count in zip(order.steps, order.ranks, counts, strict=True):
         link = links.setdefault(rank, deque())
         link.extend(emit("x", step, 10 * step + i, rank) for i in range(count))
         link.append(m.Sent(rank=rank, run=RunId("r"), step=step))
-    line, found = OrderedOutputs([turns]), list[m.Emit]()
+    line, found = OrderedOutputs([order]), list[m.Emit]()
     while links:
         rank = chance.choice(list(links))
         message = links[rank].popleft()
         found += line.emit(message) if isinstance(message, m.Emit) else line.sent(message.step, message.rank)
         if not links[rank]:
             del links[rank]
-    wanted = [(step, 10 * step + i) for step, count in zip(turns.steps, counts, strict=True) for i in range(count)]
+    wanted = [(step, 10 * step + i) for step, count in zip(order.steps, counts, strict=True) for i in range(count)]
     assert [(one.step, one.value.value) for one in found if isinstance(one.value, m.Small)] == wanted
 
 
 def test_what_the_step_sends_whose_turn_it_is_leaves_at_once() -> None:
-    line = OrderedOutputs([Turns(output="x", steps=(1, 4), ranks=(Rank(0), Rank(1)))])
+    line = OrderedOutputs([SendOrder(output="x", steps=(1, 4), ranks=(Rank(0), Rank(1)))])
     assert line.emit(emit("x", 4, 0)) == []
     assert line.emit(emit("x", 1, 1)) == [emit("x", 1, 1)]
     assert line.emit(emit("y", 4, 2)) == [emit("y", 4, 2)], "of another output"
@@ -59,7 +59,7 @@ def test_what_the_step_sends_whose_turn_it_is_leaves_at_once() -> None:
 
 def test_branches_on_several_ranks_take_turns_by_iteration() -> None:
     """Rank 1 takes one value an iteration, rank 2 several in a loop of its own; each reports where it has none."""
-    turns = Turns(output="x", steps=(0, 0, 3), ranks=(Rank(1), Rank(2), Rank(0)))
+    turns = SendOrder(output="x", steps=(0, 0, 3), ranks=(Rank(1), Rank(2), Rank(0)))
     one = [branch("x", (0,), 1), branch("x", (1,), 1, 10), branch("x", (2,), 1)]
     two = [branch("x", (0, 0), 2, 0), branch("x", (0, 1), 2, 1), branch("x", (1,), 2), branch("x", (2, 0), 2, 20)]
     for first in range(2**7):

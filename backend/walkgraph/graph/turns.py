@@ -1,0 +1,42 @@
+"""The turns of a task's conversation: which roles and parts its steps take."""
+
+from walkgraph.graph.conversation import MESSAGES, ROLES, Role
+from walkgraph.graph.document import ForStep, PartsStep, Step, Task, TurnsStep
+from walkgraph.graph.steps import lanes
+
+SPOKEN = frozenset({"text", "image", "audio"})
+"""The parts that a conversation may have."""
+_TEXT = frozenset({"text"})
+
+
+def turn_parts(task: Task) -> dict[Role, frozenset[str]]:
+    """Role -> the modalities of parts that the task takes in such turns; empty for a task without a conversation."""
+    if not any(declared.modality == MESSAGES for declared in task.inputs.values()):
+        return {}
+    found: dict[Role, frozenset[str]] = dict.fromkeys(ROLES, SPOKEN)
+    for steps in map(_turns_steps, lanes(task).values()):
+        for step in steps:
+            inside = step.branches
+            found = {role: kinds & _modalities(inside[role]) for role, kinds in found.items() if role in inside}
+    return found
+
+
+def _modalities(steps: tuple[Step, ...]) -> frozenset[str]:
+    """Modalities that every `for: parts` of these steps takes; texts alone where they go through no parts."""
+    found = [frozenset(step.branches) for step in steps if isinstance(step, PartsStep)]
+    return SPOKEN.intersection(*found) if found else _TEXT
+
+
+def _turns_steps(steps: tuple[Step, ...]) -> list[TurnsStep]:
+    return [
+        found
+        for step in steps
+        if isinstance(step, ForStep)
+        for found in ([step] if isinstance(step, TurnsStep) else [])
+        + [deeper for inside in step.branches.values() for deeper in _turns_steps(inside)]
+    ]
+
+
+def walks_turns(task: Task) -> bool:
+    """True if a step of the task goes through turns."""
+    return any(_turns_steps(steps) for steps in lanes(task).values())

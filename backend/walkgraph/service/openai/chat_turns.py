@@ -1,0 +1,72 @@
+"""Converts a chat completion's messages to the turns of a task that takes a conversation. Pure.
+
+Every message becomes one turn, in order; `developer` is `system`. Keys without content (`"refusal": null`), as clients
+send them with earlier answers, are left out.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from walkgraph.service.http.dialects import parameter
+from walkgraph.service.http.problems import pointer
+from walkgraph.service.openai.chat_schemas import AudioPart, ImagePart, Message, TextPart
+from walkgraph.service.openai.serving import Serving, unsupported
+
+_ROLES = {"developer": "system"}
+_READ = {"assistant": ("tool_calls",), "tool": ("tool_call_id",)}
+"""Role -> the keys beside `content` that its turns keep."""
+_EMPTY: tuple[Any, ...] = (None, [], {}, "")
+
+
+def turns_of(messages: Sequence[Message], serving: Serving, model: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """(the native inputs, pointer into them -> pointer into the request). Raises Unprocessable for anything that the
+    task can't take."""
+    name = serving.conversation or ""
+    origins = {f"/inputs/{name}": "/messages"}
+    turns: list[dict[str, Any]] = []
+    for i, message in enumerate(messages):
+        at = f"/messages/{i}"
+        turns.append(_turn(message, serving, model, at))
+        origins[f"/inputs/{name}/{i}"] = at
+        for key in ("role", "content", "tool_calls", "tool_call_id"):
+            origins[f"/inputs/{name}/{i}/{key}"] = f"{at}/{key}"
+        for k in range(len(message.content) if isinstance(message.content, list) else 0):
+            origins[f"/inputs/{name}/{i}/content/{k}"] = f"{at}/content/{k}"
+    return {name: turns}, origins
+
+
+def _turn(message: Message, serving: Serving, model: str, at: str) -> dict[str, Any]:
+    role = _ROLES.get(message.role, message.role)
+    taken = next((kinds for one, kinds in serving.turns.items() if one == role), None)
+    if taken is None:
+        have = ", ".join(f"`{one}`" for one in serving.turns)
+        text = f"`{model}` has no place for messages of role `{message.role}`; it takes {have}"
+        raise unsupported(f"{at}/role", "unsupported_value", text)
+    more = {key: value for key, value in (message.model_extra or {}).items() if value not in _EMPTY}
+    for name in more:
+        if name not in _READ.get(role, ()):
+            where = at + pointer([name[:80]])
+            raise unsupported(where, "unknown_parameter", f"messages of role `{message.role}` have no such key")
+    if message.content is None and not more:
+        raise unsupported(f"{at}/content", "missing_required_parameter", f"`{parameter(at)}.content` is missing")
+    return {"role": role, "content": _content(message, taken, model, at), **more}
+
+
+def _content(message: Message, taken: frozenset[str], model: str, at: str) -> Any:
+    if not isinstance(message.content, list):
+        return message.content
+    found: list[dict[str, Any]] = []
+    for k, part in enumerate(message.content):
+        match part:
+            case TextPart():
+                kind, value = "text", part.text
+            case ImagePart():
+                kind, value = "image", part.image_url.url
+            case AudioPart():
+                kind, value = "audio", part.input_audio.data
+        if kind not in taken:
+            have = " and ".join(f"`{one}`" for one in sorted(taken)) or "no parts"
+            text = f"`{model}` takes {have} in messages of role `{message.role}`, no `{kind}`; leave that out"
+            raise unsupported(f"{at}/content/{k}", "unsupported_value", text)
+        found.append({"type": kind, "text" if kind == "text" else "data": value})
+    return found
