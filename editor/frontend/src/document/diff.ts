@@ -4,13 +4,24 @@ import { readLink, readResult } from "./names";
 import { join } from "./pointer";
 import { factsOf } from "./routes";
 import { CHILD_KEYS, type Entry } from "./tree";
-import type { GraphDocument, Pointer, Walk } from "./types";
+import type { Choose, GraphDocument, Pointer, Walk } from "./types";
 import { perObject } from "./perObject";
 import { strings } from "../strings";
 
 export type DifferenceKind = "added" | "removed" | "changed";
 export type DifferenceWhat =
-  "graph" | "weights" | "state" | "node" | "walk" | "input" | "item" | "edge" | "result" | "stream" | "task";
+  | "graph"
+  | "weights"
+  | "state"
+  | "node"
+  | "walk"
+  | "input"
+  | "item"
+  | "edge"
+  | "merge"
+  | "result"
+  | "stream"
+  | "task";
 
 export interface Difference {
   kind: DifferenceKind;
@@ -97,6 +108,7 @@ const TITLES: Record<DifferenceWhat, string> = {
   input: strings.document.input,
   item: strings.document.item,
   edge: strings.document.edge,
+  merge: strings.document.merge,
   result: strings.document.result,
   stream: strings.document.stream,
   task: strings.document.task,
@@ -115,7 +127,7 @@ function walks(before: GraphDocument, after: GraphDocument): Difference[] {
 
 function inWalk(walk: string, before: Walk, after: Walk): Difference[] {
   const rest = (body: Walk): Plain => {
-    const { inputs: _i, body: _b, edges: _e, results: _r, ...others } = body;
+    const { inputs: _i, body: _b, edges: _e, merges: _m, results: _r, ...others } = body;
     return others as Plain;
   };
   const title = strings.document.walkWithWalk(walk);
@@ -124,6 +136,7 @@ function inWalk(walk: string, before: Walk, after: Walk): Difference[] {
     ...named("input", "inputs", before.inputs, after.inputs, walk),
     ...items(walk, before, after),
     ...edges(walk, before, after),
+    ...named("merge", "merges", before.merges, after.merges, walk),
     ...named("result", "results", mapResults(before), mapResults(after), walk),
   ];
 }
@@ -214,7 +227,8 @@ function titleOf(entry: Entry): string {
   if (entry.kind === "use") return `\`${entry.name}\``;
   if (entry.kind === "loop") return strings.document.loop(entry.name);
   if (entry.kind === "fork") return strings.document.fork((entry.item as { fork: string }).fork);
-  return entry.kind === "unknown" ? strings.document.anUnknownItem : `A ${entry.kind}`;
+  if (entry.kind === "case") return strings.document.theCase(entry.name);
+  return entry.kind === "unknown" ? strings.document.anUnknownItem : strings.document.aKind(entry.kind);
 }
 
 function ownFields(entry: Entry): unknown {
@@ -222,6 +236,10 @@ function ownFields(entry: Entry): unknown {
   if (typeof item === "string") return { use: item };
   if (typeof item !== "object" || item === null || kind === "unknown") return item;
   if (Array.isArray(item)) return {};
+  if (kind === "choose") {
+    const { cases: _c, otherwise: _o, ...fields } = item as Choose;
+    return fields;
+  }
   const key = CHILD_KEYS[kind as keyof typeof CHILD_KEYS];
   return Object.fromEntries(Object.entries(item).filter(([name]) => name !== key));
 }
@@ -320,6 +338,7 @@ function expandedWalk(walk: Walk): Plain {
     if (typeof value === "string") return { use: value };
     if (Array.isArray(value)) return { sequence: value.map(item) };
     if (!isRecord(value)) return value;
+    if ("choose" in value) return expandedChoice(value, item);
     const key = Object.values(CHILD_KEYS).find((name) => Array.isArray(value[name]));
     return key ? { ...value, [key]: (value[key] as unknown[]).map(item) } : value;
   };
@@ -333,7 +352,15 @@ function expandedWalk(walk: Walk): Plain {
   return made;
 }
 
+function expandedChoice(choice: Plain, item: (value: unknown) => unknown): Plain {
+  const list = (value: unknown) => (Array.isArray(value) ? value.map(item) : value);
+  const { cases, otherwise } = choice;
+  const named = isRecord(cases) ? Object.fromEntries(Object.entries(cases).map(([k, v]) => [k, list(v)])) : cases;
+  return { ...choice, cases: named, otherwise: list(otherwise) };
+}
+
 const OPTIONAL = new Set([
+  "merges",
   "weights",
   "states",
   "nodes",

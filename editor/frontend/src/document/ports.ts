@@ -120,7 +120,7 @@ function allPorts(graph: GraphDocument, catalogue: Catalogue): Map<string, NodeP
   for (const walk of Object.values(graph.walks ?? {})) {
     const facts = factsOf(walk);
     for (const entry of facts.uses.values()) of(entry.node);
-    for (const route of [...facts.routes, ...facts.results]) {
+    for (const route of [...facts.routes, ...facts.results, ...facts.merging, ...facts.choices]) {
       if (route.source.entry) of(route.source.entry.node).outputs.add(route.source.port);
       if (route.target.entry) of(route.target.entry.node).inputs.add(route.target.port);
     }
@@ -172,7 +172,7 @@ export function portType(
   const body = graph.walks?.[walk];
   if (!body) return null;
   const facts = factsOf(body);
-  const end = endOf(reference, facts.uses, reference.startsWith("@out.") ? "target" : "source");
+  const end = endOf(reference, facts, reference.startsWith("@out.") ? "target" : "source");
   switch (end.kind) {
     case "in":
       return body.inputs?.[end.name] ?? null;
@@ -180,6 +180,8 @@ export function portType(
       return LOOP_INDEX;
     case "stream":
       return streamType(graph, catalogue, end.name);
+    case "merge":
+      return mergeType(graph, catalogue, walk, end.name);
     case "out": {
       const route = facts.routes.find((each) => each.target.kind === "out" && each.target.name === end.name);
       return route ? portType(graph, catalogue, walk, route.from, "source") : null;
@@ -192,6 +194,15 @@ export function portType(
       return [...outputs, ...inputs].find((port) => port.name === end.port)?.type ?? null;
     }
   }
+}
+
+/** The type of a merge's value: that of the first of its sources whose type is known. */
+function mergeType(graph: GraphDocument, catalogue: Catalogue, walk: string, name: string): string | null {
+  const sources = factsOf(graph.walks![walk]!).merges.get(name)?.sources ?? [];
+  const types = sources.map((from) =>
+    from.startsWith("@") ? null : portType(graph, catalogue, walk, from, "source"),
+  );
+  return types.find((type) => type !== null) ?? null;
 }
 
 /** The type of a stream's items. */

@@ -1,20 +1,40 @@
 // The route of every edge of a Walk: loops that it leaves, enters, or that carry it back. The rules are those of
 // `walkgraph.graph.structure`; goldens made there are compared in the tests. Pure; facts of a Walk are kept by object.
 import { readLink, readResult, splitReference, type PlainLink } from "./names";
-import { entries, flat, type Entry } from "./tree";
-import type { GraphDocument, ItemId, Pointer, Walk } from "./types";
+import { join } from "./pointer";
+import { entries, flat, lastOrder, type Entry } from "./tree";
+import type { Choose, GraphDocument, ItemId, Pointer, Walk } from "./types";
 import { perObject } from "./perObject";
 
-export type EndKind = "use" | "in" | "loop" | "stream" | "out" | "result";
+export type EndKind = "use" | "in" | "loop" | "stream" | "merge" | "out" | "result" | "choice";
 
 export interface End {
   kind: EndKind;
-  /** The use, Walk input, loop, stream, output or result. */
+  /** The use, Walk input, loop, stream, merge, output or result; of a choice its id. */
   name: string;
   /** The port of the use. */
   port: string;
   /** The use; null if the body has no such use. */
   entry: Entry | null;
+  /** Where in the body the value is: the use, the choice, or the choice whose branches a merge joins. */
+  place: Entry | null;
+}
+
+/** What references of a Walk can name. */
+export interface Named {
+  uses: ReadonlyMap<string, Entry>;
+  merges: ReadonlyMap<string, Merge>;
+}
+
+/** One value from whichever branch of a choice was taken. */
+export interface Merge {
+  name: string;
+  /** Ports of uses in different branches. */
+  sources: readonly string[];
+  /** The innermost choice around all of them; null where none is. */
+  choice: Entry | null;
+  /** In the Walk: `/merges/picture`. */
+  pointer: Pointer;
 }
 
 export interface Route extends PlainLink {
@@ -49,6 +69,11 @@ export interface Facts {
   results: readonly Route[];
   /** `use.port` -> the routes into it. */
   feeds: ReadonlyMap<string, readonly Route[]>;
+  merges: ReadonlyMap<string, Merge>;
+  /** From each merge's sources to it; `index` is the position in its list. */
+  merging: readonly Route[];
+  /** From the value of each choice to the choice. */
+  choices: readonly Route[];
 }
 
 /** Derived facts of a Walk. */
@@ -61,25 +86,30 @@ export function routesOf(graph: GraphDocument, walk: string): readonly Route[] {
 }
 
 /** The target of a reference. One with a meaningless `@` word is read as a missing use. */
-export function endOf(reference: string, uses: ReadonlyMap<string, Entry>, side: "source" | "target"): End {
+export function endOf(reference: string, { uses, merges }: Named, side: "source" | "target"): End {
   const [owner, name] = splitReference(reference);
-  if (side === "target" && owner === "@out") return { kind: "out", name, port: "", entry: null };
+  const bare = (kind: EndKind, place: Entry | null = null): End => ({ kind, name, port: "", entry: null, place });
+  if (side === "target" && owner === "@out") return bare("out");
   if (side === "source") {
-    if (owner === "@in") return { kind: "in", name, port: "", entry: null };
-    if (owner === "@loop") return { kind: "loop", name, port: "", entry: null };
-    if (owner === "@stream") return { kind: "stream", name, port: "", entry: null };
+    if (owner === "@in") return bare("in");
+    if (owner === "@loop") return bare("loop");
+    if (owner === "@stream") return bare("stream");
+    if (owner === "@merge") return bare("merge", merges.get(name)?.choice);
   }
-  return { kind: "use", name: owner, port: name, entry: uses.get(owner) ?? null };
+  const entry = uses.get(owner) ?? null;
+  return { kind: "use", name: owner, port: name, entry, place: entry };
 }
 
 /** How an edge would go between these ends, before `first` is known. */
-export function routeOf(uses: ReadonlyMap<string, Entry>, link: PlainLink, index: number, pointer: Pointer): Route {
-  const source = endOf(link.from, uses, "source");
-  const target = endOf(link.to, uses, "target");
-  const there = target.entry?.loops ?? [];
+export function routeOf(named: Named, link: PlainLink, index: number, pointer: Pointer): Route {
+  return between(endOf(link.from, named, "source"), endOf(link.to, named, "target"), link, index, pointer);
+}
+
+function between(source: End, target: End, link: PlainLink, index: number, pointer: Pointer): Route {
+  const there = target.place?.loops ?? [];
   const here = sourceLoops(source, there);
   const common = commonOf(here, there);
-  const backward = source.entry !== null && target.entry !== null && target.entry.order <= source.entry.order;
+  const backward = source.place !== null && target.place !== null && target.place.order <= lastOrder(source.place);
   const left = here.slice(common);
   const entered = there.slice(common);
   const leave = !left.length
@@ -99,6 +129,19 @@ export function sideBySide(a: Entry, b: Entry): boolean {
   if (a === b) return false;
   const meeting = meet(a, b);
   return meeting.parent?.kind === "parallel" && meeting.a !== meeting.b;
+}
+
+/** True if two entries are in different branches of one choice: at most one of them runs. */
+export function exclusive(a: Entry, b: Entry): boolean {
+  if (a === b) return false;
+  const meeting = meet(a, b);
+  return meeting.parent?.kind === "choose" && meeting.a !== meeting.b;
+}
+
+/** True if an entry is inside another, or is it. */
+export function isInside(entry: Entry, holder: Entry): boolean {
+  for (let at: Entry | null = entry; at; at = at.parent) if (at === holder) return true;
+  return false;
 }
 
 /** The list that holds both, and the items of it that they stand in. */
@@ -123,13 +166,15 @@ function derive(walk: Walk): Facts {
   const uses = new Map<string, Entry>();
   for (const entry of list) if (entry.kind === "use" && !uses.has(entry.name)) uses.set(entry.name, entry);
   const links = Array.isArray(walk.edges) ? walk.edges : [];
-  const routes = withFirst(links.map((link, index) => routeOf(uses, readLink(link), index, `/edges/${index}`)));
+  const merges = mergesOf(walk, uses);
+  const named = { uses, merges };
+  const routes = withFirst(links.map((link, index) => routeOf(named, readLink(link), index, `/edges/${index}`)));
   const results = Object.entries(walk.results ?? {}).map(([name, result]): Route => {
     const { from, collect } = readResult(result);
-    const route = routeOf(uses, { from, to: `@result.${name}`, each: false, collect }, -1, `/results/${name}`);
-    const left = route.source.entry?.loops ?? [];
+    const route = routeOf(named, { from, to: `@result.${name}`, each: false, collect }, -1, `/results/${name}`);
+    const left = route.source.place?.loops ?? [];
     const leave = !left.length ? "none" : collect ? "collect" : "last";
-    return { ...route, target: { kind: "result", name, port: "", entry: null }, common: 0, left, leave };
+    return { ...route, target: { kind: "result", name, port: "", entry: null, place: null }, common: 0, left, leave };
   });
   const feeds = new Map<string, Route[]>();
   for (const route of routes) {
@@ -139,11 +184,51 @@ function derive(walk: Walk): Facts {
     else feeds.set(route.to, [route]);
   }
   const byId = new Map(list.map((entry) => [entry.id, entry]));
-  return { tree, list, byId, uses, routes, results, feeds };
+  const merging = [...merges.values()].flatMap((merge) =>
+    merge.sources.map((from, index): Route => {
+      const target: End = { kind: "merge", name: merge.name, port: "", entry: null, place: null };
+      const link = { from, to: `@merge.${merge.name}`, each: false, collect: false };
+      return between(endOf(from, named, "source"), target, link, index, `${merge.pointer}/${index}`);
+    }),
+  );
+  const choices = list.flatMap((entry): Route[] => {
+    const from = entry.kind === "choose" ? (entry.item as Choose).choose : null;
+    if (typeof from !== "string" || !from) return [];
+    const target: End = { kind: "choice", name: entry.id, port: "", entry: null, place: entry };
+    const link = { from, to: choiceRef(entry.id), each: false, collect: false };
+    return [between(endOf(from, named, "source"), target, link, -1, `${entry.pointer}/choose`)];
+  });
+  return { tree, list, byId, uses, routes, results, feeds, merges, merging, choices };
+}
+
+/** What a wire to the value of a choice ends at. */
+export function choiceRef(id: ItemId): string {
+  return `@choice.${id}`;
+}
+
+function mergesOf(walk: Walk, uses: ReadonlyMap<string, Entry>): Map<string, Merge> {
+  const found = new Map<string, Merge>();
+  for (const [name, listed] of Object.entries(walk.merges ?? {})) {
+    const sources = Array.isArray(listed) ? listed.filter((source) => typeof source === "string") : [];
+    const places = sources.flatMap((source) => uses.get(splitReference(source)[0]) ?? []);
+    found.set(name, { name, sources, choice: choiceAround(places), pointer: join("merges", name) });
+  }
+  return found;
+}
+
+/** The innermost choice that entries of different branches stand in; of a single entry the one around it. */
+export function choiceAround(places: readonly Entry[]): Entry | null {
+  const [first, ...others] = places;
+  if (!first) return null;
+  return (
+    ancestry(first).findLast(
+      (entry) => entry.kind === "choose" && entry !== first && others.every((other) => isInside(other, entry)),
+    ) ?? null
+  );
 }
 
 function sourceLoops(source: End, targetLoops: readonly string[]): readonly string[] {
-  if (source.kind === "use") return source.entry?.loops ?? [];
+  if (source.kind === "use" || source.kind === "merge") return source.place?.loops ?? [];
   if (source.kind !== "loop") return [];
   if (source.name === "index") return targetLoops;
   return targetLoops.slice(0, targetLoops.indexOf(source.name) + 1);

@@ -3,7 +3,7 @@
 /**
  * An item of a body.
  */
-export type Item = string | Item[] | Use | Parallel | Sequence | Loop | Fork;
+export type Item = string | Item[] | Use | Parallel | Sequence | Loop | Fork | Choose;
 /**
  * An edge.
  */
@@ -15,7 +15,7 @@ export type ResultFrom = string | Result;
 /**
  * A step of a task.
  */
-export type Step = WalkStep | PartsStep | TurnsStep | FirstStep;
+export type Step = WalkStep | PartsStep | TurnsStep | FirstStep | ChooseStep;
 
 export interface GraphDocument {
   format?: "walkgraph/graph@1";
@@ -86,6 +86,9 @@ export interface Walk {
   };
   body: Item[];
   edges?: Link[];
+  merges?: {
+    [k: string]: string[];
+  };
   results?: {
     [k: string]: ResultFrom;
   };
@@ -141,6 +144,14 @@ export interface Loop {
 export interface Fork {
   fork: string;
   into: string;
+  when?: string | null;
+}
+export interface Choose {
+  choose: string;
+  cases: {
+    [k: string]: Item[];
+  };
+  otherwise?: Item[] | null;
   when?: string | null;
 }
 export interface Edge {
@@ -288,6 +299,13 @@ export interface FirstStep {
    * @minItems 1
    */
   first: WalkStep[];
+}
+export interface ChooseStep {
+  choose: string;
+  cases: {
+    [k: string]: Step[];
+  };
+  otherwise?: Step[] | null;
 }
 export interface SessionPolicy {
   queue?: "fifo" | "latest";

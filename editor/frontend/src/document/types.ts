@@ -1,6 +1,8 @@
 // The words of the graph document in TypeScript. The generated interfaces are the published JSON form, shorthands
 // included; the document in memory is that JSON as the author wrote it, unknown fields and all.
 export type {
+  Choose,
+  ChooseStep,
   Edge,
   Fork,
   GraphDocument,
@@ -40,7 +42,8 @@ export type Pointer = string;
 
 /**
  * An item of a Walk, stable while others are edited: `use:llm`, `loop:denoise`, and for what has no name its kind
- * and its number in program order, `parallel:0`, `sequence:1`, `fork:0`. A second use of one name is `use:llm#1`.
+ * and its number in program order, `parallel:0`, `sequence:1`, `fork:0`. A second use of one name is `use:llm#1`. The
+ * branches of a choice have ids too: `case:photo`, `otherwise:0`.
  */
 export type ItemId = string;
 
@@ -52,7 +55,10 @@ export interface Layout {
 }
 
 export interface CanvasLayout {
-  /** Node name (components canvas); item id, `@in`, `@out`, or `@stream.NAME` (Walk canvas) -> top left corner. */
+  /**
+   * Node name (components canvas); item id, `@in`, `@out`, `@stream.NAME`, or `merge:NAME` (Walk canvas) -> top left
+   * corner.
+   */
   at?: Record<string, [number, number]>;
   /** Item ids of containers shown closed. */
   closed?: string[];

@@ -1,5 +1,6 @@
 // All Walks laid over one another: the components and every edge that some Walk draws between them.
-import { factsOf } from "./routes";
+import { splitReference } from "./names";
+import { factsOf, type Facts, type Route } from "./routes";
 import { producers } from "./ports";
 import type { GraphDocument } from "./types";
 import { perObject } from "./perObject";
@@ -47,9 +48,7 @@ function derive(graph: GraphDocument): Union {
       const to = { node: route.target.entry.node, port: route.target.port };
       if (route.source.kind === "stream") {
         readers.set(route.source.name, [...(readers.get(route.source.name) ?? []), { ...to, walk }]);
-      } else if (route.source.entry) {
-        add(edges, { node: route.source.entry.node, port: route.source.port }, to, walk, route.carried);
-      }
+      } else for (const from of feeding(facts, route)) add(edges, from, to, walk, route.carried);
     }
   }
   const streams = (graph.streams ?? []).map((stream, index): UnionStream => {
@@ -57,6 +56,16 @@ function derive(graph: GraphDocument): Union {
     return { name: stream.name, index, from: [...from.values()], to: readers.get(stream.name) ?? [] };
   });
   return { nodes: [...nodes], edges: [...edges.values()], streams };
+}
+
+/** The ports that a route's value comes from: of a merge those of all its sources. */
+function feeding(facts: Facts, { from, source }: Route): NodePort[] {
+  const all = source.kind === "merge" ? (facts.merges.get(source.name)?.sources ?? []) : [from];
+  return all.flatMap((reference) => {
+    const [use, port] = splitReference(reference);
+    const entry = facts.uses.get(use);
+    return entry ? [{ node: entry.node, port }] : [];
+  });
 }
 
 function add(edges: Map<string, UnionEdge>, from: NodePort, to: NodePort, walk: string, carried: boolean): void {

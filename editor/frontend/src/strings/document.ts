@@ -1,6 +1,36 @@
 // Sentences and labels of edits and differences of documents.
 
+/** Kinds of items as a sentence says them. */
+const KINDS: Readonly<Record<string, string>> = { choose: "choice", otherwise: "branch for other values" };
+
 export const document = {
+  // choices.ts, judge.ts, pieces.ts
+  aMerge: "a merge",
+  merge: "Merge",
+  theCase: (name: string) => `Case \`${name}\``,
+  aKind: (kind: string) => `A ${KINDS[kind] ?? kind}`,
+  thisIsNoChoice: "This is no choice.",
+  onlyACaseHasAValue: "Only a case of a choice has a value.",
+  aCaseNeedsAValue: "A case needs a value: a text, a whole number, true or false.",
+  thereIsAlreadyACase: (name: string) => `There is already a case \`${name}\`: choose another value.`,
+  aCaseStaysInItsChoice: "A case stays in its choice: select the steps in it, or the choice.",
+  aCaseHasOnlyAName: "A case has only a value: set conditions at its choice, or at its steps.",
+  putItIntoOneOfItsCases: "A choice holds its steps in cases: put it into one of them.",
+  thereIsNoMerge: (name: string) => `there is no merge \`${name}\``,
+  thereIsNoMergeWithName: (name: string) => `There is no merge \`${name}\`.`,
+  thereIsNoChoice: "there is no such choice",
+  aChoiceGoesBy: "a choice goes by a step's output, an input of the Walk, or a merge",
+  aChoiceGoesByAFlag: (modality: string) => `a choice goes by a flag, a whole number or a text, this is ${modality}`,
+  isInsideTheChoice: (name: string) => `\`${name}\` is inside the choice, so its value comes too late`,
+  theChoiceCantComeAfter: (name: string, reason: string) => `the choice can't come after \`${name}\`: ${reason}`,
+  inDifferentBranches: (a: string, b: string) =>
+    `\`${a}\` and \`${b}\` are in different branches of a choice, of which only one runs`,
+  aMergeTakesOutputs: "a merge takes outputs of steps",
+  theMergeHasItAlready: (name: string) => `the merge \`${name}\` has it already`,
+  isInNoBranchOfTheChoice: (name: string) =>
+    `\`${name}\` is in no branch of the merge's choice, so it would always be there`,
+  mayRunTogetherWith: (name: string, others: string) => `\`${name}\` may run together with \`${others}\``,
+  isInABranchThatTheMerge: (name: string) => `\`${name}\` is in a branch of the choice that the merge comes out of`,
   // diff.ts
   theGraphsChanged: (key: string) => `The graph's ${key} changed`,
   field: (key: string) => `Field \`${key}\``,

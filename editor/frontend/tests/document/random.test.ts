@@ -2,13 +2,14 @@
 import { expect, it } from "vitest";
 import * as edits from "../../src/document/edits";
 import { diff, equal } from "../../src/document/diff";
-import { factsOf, sideBySide } from "../../src/document/routes";
-import { portsOf } from "../../src/document/ports";
+import { exclusive, factsOf, sideBySide } from "../../src/document/routes";
+import { accepts, portsOf } from "../../src/document/ports";
+import { takesItems } from "../../src/document/tree";
 import { union } from "../../src/document/union";
 import type { GraphDocument } from "../../src/document/types";
 import { cases, frozen, graphs } from "./cases";
 
-const SEQUENCES = 150;
+const SEQUENCES = 400;
 const LENGTH = 25;
 const palette = cases.catalogue;
 
@@ -38,7 +39,7 @@ const keys = (record: object | undefined) => [...Object.keys(record ?? {}), "gon
 const name = (at: Random) => at.pick(["alpha", "beta", "llm", "x_1", "index", "no name", "gamma-1", "seed"]);
 
 function place(graph: GraphDocument, walk: string, at: Random): edits.Place {
-  const holders = list(graph, walk).filter(({ kind }) => ["loop", "parallel", "sequence"].includes(kind));
+  const holders = list(graph, walk).filter(({ kind }) => takesItems(kind));
   const parent = at.next() < 0.5 || !holders.length ? null : at.pick(holders).id;
   return at.next() < 0.3 ? { parent } : { parent, index: at.below(6) };
 }
@@ -53,6 +54,7 @@ function ends(graph: GraphDocument, walk: string, at: Random): [from: string, to
     ...keys(graph.walks![walk]!.inputs).map((key) => `@in.${key}`),
     "@loop.index",
     ...(graph.streams ?? []).map((stream) => `@stream.${stream.name}`),
+    ...keys(graph.walks![walk]!.merges).map((key) => `@merge.${key}`),
   ];
   const from = at.next() < 0.8 ? `${source.name}.${at.pick(outputs)}` : at.pick(others);
   return [from, at.next() < 0.9 ? `${target.name}.${at.pick(inputs)}` : "@out.o"];
@@ -69,19 +71,34 @@ const EDITS: Record<string, Edit> = {
   setEdge: (g, w, at) =>
     edits.setEdge(g, w, at.below(edgeCount(g, w) + 1), { each: at.next() < 0.5, collect: at.next() < 0.5 }),
   makeCarried: (g, w, at) => edits.makeCarried(g, w, at.below(edgeCount(g, w) + 1)),
-  makeForward: (g, w, at) => edits.makeForward(g, w, at.below(edgeCount(g, w) + 1)),
+  makeForward: (g, w, at) => edits.makeForward(g, w, carried(g, w, at)),
   insertOnEdge: (g, w, at) =>
     edits.insertOnEdge(g, w, at.below(edgeCount(g, w) + 1), at.pick(keys(g.nodes)), palette).graph,
   insertUse: (g, w, at) => edits.insertUse(g, w, at.pick(keys(g.nodes)), place(g, w, at)).graph,
   insertLoop: (g, w, at) => edits.insertLoop(g, w, place(g, w, at)).graph,
   insertParallel: (g, w, at) => edits.insertParallel(g, w, place(g, w, at)).graph,
   insertSequence: (g, w, at) => edits.insertSequence(g, w, place(g, w, at)).graph,
+  insertChoice: (g, w, at) => edits.insertChoice(g, w, place(g, w, at)).graph,
+  chooseAround: (g, w, at) => edits.wrap(g, w, at.some(ids(g, w), 4), "choose").graph,
+  setChoiceValue: (g, w, at) => edits.setChoiceValue(g, w, choice(g, w, at), value(g, w, at), palette),
+  addCase: (g, w, at) => edits.addCase(g, w, choice(g, w, at), at.pick([undefined, "7", "yes/no", "b"])).graph,
+  addOtherwise: (g, w, at) => edits.addOtherwise(g, w, choice(g, w, at)).graph,
+  renameCase: (g, w, at) => edits.renameCase(g, w, branch(g, w, at), at.pick(["7", "12", "b", "a.b", ""])).graph,
+  removeBranch: (g, w, at) => edits.removeBranch(g, w, branch(g, w, at)),
+  intoBranch: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 2), { parent: branch(g, w, at) }),
+  joinBranches: (g, w, at) => joinedBranches(g, w, at),
+  joinBranchesAgain: (g, w, at) => joinedBranches(g, w, at),
+  addToMerge: (g, w, at) => edits.addToMerge(g, w, merge(g, w, at), output(g, w, at), palette),
+  removeFromMerge: (g, w, at) => edits.removeFromMerge(g, w, merge(g, w, at), at.below(3)),
+  renameMerge: (g, w, at) => edits.renameMerge(g, w, merge(g, w, at), name(at)),
+  removeMerge: (g, w, at) => edits.removeMerge(g, w, merge(g, w, at)),
   insertFork: (g, w, at) =>
     edits.insertFork(g, w, at.pick(keys(g.states)), at.pick(keys(g.states)), place(g, w, at)).graph,
   moveItems: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 3), place(g, w, at)),
   removeItems: (g, w, at) =>
     edits.removeItems(g, w, at.some(ids(g, w), 2), { bridge: at.next() < 0.5, catalogue: palette }),
-  wrap: (g, w, at) => edits.wrap(g, w, at.some(ids(g, w), 3), at.pick(["loop", "parallel", "sequence"])).graph,
+  wrap: (g, w, at) =>
+    edits.wrap(g, w, at.some(ids(g, w), 3), at.pick(["loop", "parallel", "sequence", "choose"])).graph,
   unwrap: (g, w, at) => edits.unwrap(g, w, at.pick(ids(g, w))),
   setItem: (g, w, at) => edits.setItem(g, w, at.pick(ids(g, w)), { when: at.pick([null, "@loop.index > 1"]) }),
   renameItem: (g, w, at) => {
@@ -91,7 +108,7 @@ const EDITS: Record<string, Edit> = {
   },
   replaceUse: (g, w, at) => edits.replaceUse(g, w, at.pick(ids(g, w)), at.pick(keys(g.nodes)), palette).graph,
   mute: (g, w, at) => edits.mute(g, w, at.some(ids(g, w), 2)),
-  unmute: (g, w, at) => edits.unmute(g, w, at.some(ids(g, w), 4)),
+  unmute: (g, w, at) => edits.unmute(g, w, at.some([...edits.mutedOf(g, w).keys(), ...ids(g, w)], 4)),
   bypass: (g, w, at) => edits.bypass(g, w, at.some(ids(g, w), 2), palette),
   unbypass: (g, w, at) => edits.unbypass(g, w, at.some(ids(g, w), 4), palette),
   paste: (g, w, at) => {
@@ -132,6 +149,44 @@ const EDITS: Record<string, Edit> = {
     edits.place(g, edits.walkCanvas(w), { [at.pick(ids(g, w).slice(0, -1)) ?? "@in"]: [at.below(99), at.below(99)] }),
 };
 
+const choice = (graph: GraphDocument, walk: string, at: Random) =>
+  at.pick(list(graph, walk).filter(({ kind }) => kind === "choose"))?.id ?? "choose:9";
+const branch = (graph: GraphDocument, walk: string, at: Random) =>
+  at.pick(list(graph, walk).filter(({ kind }) => kind === "case" || kind === "otherwise"))?.id ?? "case:gone";
+const merge = (graph: GraphDocument, walk: string, at: Random) => at.pick(keys(graph.walks![walk]!.merges));
+
+function outputs(graph: GraphDocument, walk: string): { reference: string; type: string }[] {
+  return uses(graph, walk).flatMap(({ name: use, node }) =>
+    portsOf(graph, palette, node).outputs.map(({ name: port, type }) => ({ reference: `${use}.${port}`, type })),
+  );
+}
+const output = (graph: GraphDocument, walk: string, at: Random) =>
+  at.pick(outputs(graph, walk))?.reference ?? "gone.x";
+const value = (graph: GraphDocument, walk: string, at: Random) => {
+  const inputs = Object.entries(graph.walks![walk]!.inputs ?? {}).map(([key, type]) => ({
+    reference: `@in.${key}`,
+    type,
+  }));
+  const all = [...outputs(graph, walk), ...inputs].filter(({ type }) => /^(flag|scalar|text)/.test(type));
+  return at.pick(all)?.reference ?? "gone.x";
+};
+const carried = (graph: GraphDocument, walk: string, at: Random) =>
+  at.pick(factsOf(graph.walks![walk]!).routes.filter((route) => route.carried))?.index ?? edgeCount(graph, walk);
+
+/** An output of each of two branches to one output of the Walk. */
+function joinedBranches(graph: GraphDocument, walk: string, at: Random): GraphDocument {
+  const all = uses(graph, walk);
+  const pairs = all.flatMap((a) => all.filter((b) => exclusive(a, b)).map((b) => [a, b] as const));
+  if (!pairs.length) return graph;
+  const ports = at.pick(pairs).flatMap(({ name: use, node }) => {
+    const port = portsOf(graph, palette, node).outputs.find(({ ghost }) => !ghost);
+    return port ? [`${use}.${port.name}`] : [];
+  });
+  const drawn = ports.reduce((made, from) => edits.connect(made, walk, from, "@out.both", palette).graph, graph);
+  if (ports.length > 1) expect(Object.keys(drawn.walks![walk]!.merges ?? {})).not.toEqual([]);
+  return drawn;
+}
+
 /** An edge that was drawn goes a way that the checks accept, and puts no other edge the wrong way round. */
 function connected(graph: GraphDocument, walk: string, at: Random): GraphDocument {
   const [from, to] = ends(graph, walk, at);
@@ -139,15 +194,42 @@ function connected(graph: GraphDocument, walk: string, at: Random): GraphDocumen
   const before = factsOf(graph.walks![walk]!).routes;
   const { graph: made, index } = edits.connect(graph, walk, from, to, palette);
   expect(reason).toBeNull();
-  const routes = factsOf(made.walks![walk]!).routes;
+  const facts = factsOf(made.walks![walk]!);
+  const { routes } = facts;
   const drawn = routes[index]!;
-  expect([drawn.from, drawn.to]).toEqual([from, to]);
+  expect(drawn.to).toBe(to);
+  // One of another branch is fed by a merge of both.
+  const merged = before.some((route) => route.to === to) && drawn.source.kind === "merge";
+  if (merged && drawn.from !== from) {
+    const given = from.startsWith("@merge.") ? facts.merges.get(from.slice(7))!.sources : [from];
+    expect(facts.merges.get(drawn.source.name)!.sources).toEqual(expect.arrayContaining([...given]));
+  } else expect(drawn.from).toBe(from);
   expect(drawn.backward && !drawn.carried).toBe(false);
   if (drawn.source.entry && drawn.target.entry)
     expect(sideBySide(drawn.source.entry, drawn.target.entry)).toBe(false);
   const broken = (all: typeof before) => all.filter((route) => route.backward && !route.carried).length;
   expect(broken(routes)).toBeLessThanOrEqual(broken(before));
   return made;
+}
+
+/** A graph with a choice and a merge of two of its branches, over a component that can feed itself. */
+function choosing(): GraphDocument {
+  const fitting = Object.values(palette).flatMap(({ name: component, inputs, outputs }) =>
+    inputs.flatMap((input) => {
+      const output = outputs.find(({ type }) => accepts(input.type, type) === null);
+      return output ? [{ component, input: input.name, output: output.name }] : [];
+    }),
+  );
+  const { component, input, output } = fitting[0]!;
+  const body = ["p", { choose: `p.${output}`, cases: { a: ["q"], b: ["r"], c: [{ use: "q", as: "q_2" }] } }, "s"];
+  const edges = [
+    [`@merge.m`, `s.${input}`],
+    [`p.${output}`, `q.${input}`],
+    [`q.${output}`, "@out.both"],
+  ];
+  const nodes = Object.fromEntries(["p", "q", "r", "s"].map((each) => [each, { component }]));
+  const merges = { m: [`q.${output}`, `r.${output}`] };
+  return frozen({ name: "choosing", nodes, walks: { w: { body, edges, merges } } }) as unknown as GraphDocument;
 }
 
 function judge(before: GraphDocument, made: GraphDocument): void {
@@ -159,7 +241,7 @@ function judge(before: GraphDocument, made: GraphDocument): void {
     if (before.walks![walk] === body && before.layout === made.layout && before.nodes === made.nodes) continue;
     const facts = factsOf(body);
     const names = facts.list
-      .filter(({ name: called }) => called)
+      .filter(({ kind, name: called }) => called && kind !== "case")
       .map(({ kind, name: called }) => `${kind} ${called}`);
     const layout = edits.canvasLayout(made, edits.walkCanvas(walk));
     const placed = [...Object.keys(layout.at ?? {}), ...Object.keys(layout.muted ?? {}), ...(layout.closed ?? [])];
@@ -167,7 +249,10 @@ function judge(before: GraphDocument, made: GraphDocument): void {
       facts.byId.size === facts.list.length ? [] : ["two items have one id"],
       new Set(names).size === names.length ? [] : ["two items have one name"],
       uses(made, walk).filter(({ node }) => !Object.hasOwn(made.nodes ?? {}, node)),
-      placed.filter((id) => !id.startsWith("@") && !facts.byId.has(id)),
+      placed.filter(
+        (id) => !id.startsWith("@") && !facts.byId.has(id) && !facts.merges.has(id.replace("merge:", "")),
+      ),
+      Object.values(body.merges ?? {}).filter((sources) => sources.length < 2),
     ];
     expect(faults.flat()).toEqual([]);
   }
@@ -182,7 +267,7 @@ function holes(value: unknown, pointer: string): string[] {
 }
 
 it(`${SEQUENCES} sequences of random edits keep the document whole`, () => {
-  const all = Object.values(graphs());
+  const all = [...Object.values(graphs()), choosing(), choosing(), choosing(), choosing()];
   const names = Object.keys(EDITS);
   const done = new Map<string, number>();
   for (let seed = 0; seed < SEQUENCES; seed += 1) {

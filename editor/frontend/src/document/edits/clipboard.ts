@@ -8,8 +8,8 @@ import { changeWalk, entryOf, linksOf, own, walkOf, withEdges } from "./parts/do
 import { clamp, outermost, type Place } from "./items";
 import { canvasLayout, place as placeAt, walkCanvas } from "./parts/layout";
 import { everyPiece, holderOf, indexOf, insert, newPiece, settle, takeApart } from "./parts/pieces";
-import { EditRefused, withFields, withKey, withSection } from "./parts/records";
-import { mapItems, mapLink, renamedIn, renamedOwner } from "./parts/references";
+import { EditRefused, withFields, withKey, withSection, withWalkPart } from "./parts/records";
+import { mapItems, mapLink, mapValues, renamedIn, renamedOwner } from "./parts/references";
 import { strings } from "../../strings";
 
 export type At = Record<string, [number, number]>;
@@ -20,6 +20,8 @@ export interface Clip {
   items: Item[];
   /** Between the items. */
   edges: Link[];
+  /** Of ports of the items alone. */
+  merges?: Record<string, string[]>;
   /** From elsewhere to the items. */
   incoming: Link[];
   nodes: Record<string, Node>;
@@ -47,7 +49,14 @@ export function copyItems(graph: GraphDocument, walk: string, ids: readonly Item
   const tops = outermost(graph, walk, body, ids).map((piece) => entryOf(facts, piece.was!));
   const inside = flat(tops);
   const uses = new Set(inside.flatMap((entry) => (entry.kind === "use" ? entry.name : [])));
-  const isIn = (reference: string) => uses.has(splitReference(reference)[0]);
+  const copied = [...facts.merges.values()].filter(
+    ({ sources }) => sources.length > 0 && sources.every((source) => uses.has(splitReference(source)[0])),
+  );
+  const merges = Object.fromEntries(copied.map(({ name, sources }) => [name, [...sources]]));
+  const isIn = (reference: string) => {
+    const [owner, name] = splitReference(reference);
+    return owner === "@merge" ? Object.hasOwn(merges, name) : uses.has(owner);
+  };
   const links = linksOf(body.walk).filter((link) => isIn(readLink(link).to));
   const items = tops.map((entry) => entry.item);
   const forked = inside.flatMap(({ kind, item }) =>
@@ -59,10 +68,15 @@ export function copyItems(graph: GraphDocument, walk: string, ids: readonly Item
   pairs(tops, factsOf({ body: items }).tree, (old, made) => {
     if (layout[old.id]) at[made.id] = layout[old.id]!;
   });
+  for (const { name } of copied) {
+    const place = layout[`merge:${name}`];
+    if (place) at[`merge:${name}`] = place;
+  }
   return {
     walkgraph: "clip@1",
     items,
     edges: links.filter((link) => isIn(readLink(link).from)),
+    ...(copied.length ? { merges } : {}),
     incoming: links.filter((link) => !isIn(readLink(link).from)),
     ...needed(graph, [...nodes], forked),
     at,
@@ -100,9 +114,9 @@ export function readClip(text: string): Clip | null {
     return null;
   }
   if (!isRecord(found) || found["walkgraph"] !== "clip@1") return null;
-  const { items, edges, incoming, nodes, states, weights, at } = found;
+  const { items, edges, incoming, merges, nodes, states, weights, at } = found;
   const lists = [items, edges, incoming].every((list) => list === undefined || Array.isArray(list));
-  const records = [nodes, states, weights, at].every((record) => record === undefined || isRecord(record));
+  const records = [merges, nodes, states, weights, at].every((record) => record === undefined || isRecord(record));
   if (!lists || !records) return null;
   if (!((items ?? []) as unknown[]).every((item) => kindOf(item as Item) !== "unknown")) return null;
   const empty = { items: [], edges: [], incoming: [], nodes: {}, states: {}, weights: {}, at: {} };
@@ -124,9 +138,11 @@ export function pasteItems(
   const own = factsOf({ body: clip.items });
   const names = freshUses(own.list, facts.uses.keys(), nodes);
   const loops = freshLoops(own.list, facts.list);
-  const items = mapItems(clip.items, (item) => pastedItem(item, nodes, states, names, loops));
+  const merged = freshMerges(clip, facts.merges.keys());
+  const fresh: Fresh = { nodes, states, uses: names, loops, merges: merged };
+  const items = mapItems(clip.items, (item) => pastedItem(item, fresh));
 
-  const renamed = (link: Link): Link => mapLink(link, (end, side) => pastedEnd(end, side, names, loops));
+  const renamed = (link: Link): Link => mapLink(link, (end, side) => pastedEnd(end, side, fresh));
   const incoming = options.keepIncoming ? clip.incoming.map(renamed) : [];
   const putAt = (place: Place) => {
     const body = takeApart(made, walk);
@@ -146,6 +162,15 @@ export function pasteItems(
   const edged = links.length
     ? changeWalk(settled.graph, walk, (changed) => withEdges(changed, [...linksOf(changed), ...links]))
     : settled.graph;
+  const more = Object.entries(clip.merges ?? {}).map(([name, sources]) => [
+    merged.get(name)!,
+    sources.map((source) => pastedEnd(source, "source", fresh)),
+  ]);
+  const joined = more.length
+    ? changeWalk(edged, walk, (changed) =>
+        withWalkPart(changed, "merges", { ...changed.merges, ...Object.fromEntries(more) }),
+      )
+    : edged;
 
   const places: At = {};
   const ids = new Map(
@@ -155,7 +180,9 @@ export function pasteItems(
     const at = clip.at[entry.id];
     if (at) places[ids.get(index)!] = at;
   });
-  const placed = placeAt(edged, walkCanvas(walk), shiftedTo(places, options.at));
+  for (const [name, made] of merged)
+    if (clip.at[`merge:${name}`]) places[`merge:${made}`] = clip.at[`merge:${name}`]!;
+  const placed = placeAt(joined, walkCanvas(walk), shiftedTo(places, options.at));
   return { graph: placed, ids: pieces.map((piece) => settled.idOf(piece)) };
 }
 
@@ -250,13 +277,28 @@ function freshLoops(list: readonly Entry[], there: readonly Entry[]): Map<string
   return names;
 }
 
-function pastedItem(
-  item: Item,
-  nodes: ReadonlyMap<string, string>,
-  states: ReadonlyMap<string, string>,
-  uses: ReadonlyMap<string, string>,
-  loops: ReadonlyMap<string, string>,
-): Item {
+function freshMerges(clip: Clip, there: Iterable<string>): Map<string, string> {
+  const used = new Set(there);
+  const names = new Map<string, string>();
+  for (const name of Object.keys(clip.merges ?? {})) {
+    const made = freshName(name, used);
+    used.add(made);
+    names.set(name, made);
+  }
+  return names;
+}
+
+/** What the parts of a clip are called where they are pasted. */
+interface Fresh {
+  nodes: ReadonlyMap<string, string>;
+  states: ReadonlyMap<string, string>;
+  uses: ReadonlyMap<string, string>;
+  loops: ReadonlyMap<string, string>;
+  merges: ReadonlyMap<string, string>;
+}
+
+function pastedItem(item: Item, fresh: Fresh): Item {
+  const { nodes, states, uses, loops } = fresh;
   const kind = kindOf(item);
   let made = item;
   if (kind === "use") {
@@ -272,11 +314,13 @@ function pastedItem(
       made = withKey(made as object, key, states.get(state) ?? state) as Item;
     }
   if (kind === "loop") {
-    const { loop, until } = item as { loop: string; until?: string | null };
+    const { loop } = item as { loop: string };
     made = withKey(made as object, "loop", loops.get(loop) ?? loop) as Item;
-    if (until) made = withKey(made as object, "until", pastedEnd(until, "source", uses, loops)) as Item;
   }
-  return renamedAll(made, loops);
+  return renamedAll(
+    mapValues(made, (reference) => pastedEnd(reference, "source", fresh)),
+    loops,
+  );
 }
 
 /** All loops at once, so that two names that change places stay apart. */
@@ -286,13 +330,9 @@ function renamedAll(item: Item, loops: ReadonlyMap<string, string>): Item {
   return changed.reduce((made, [from, to], index) => renamedIn(made, `wg${index}x${from}`, to), away);
 }
 
-function pastedEnd(
-  reference: string,
-  side: "source" | "target",
-  uses: ReadonlyMap<string, string>,
-  loops: ReadonlyMap<string, string>,
-): string {
+function pastedEnd(reference: string, side: "source" | "target", { uses, loops, merges }: Fresh): string {
   const [owner, name] = splitReference(reference);
+  if (owner === "@merge" && side === "source") return `@merge.${merges.get(name) ?? name}`;
   if (owner === "@loop" && side === "source") return `@loop.${loops.get(name) ?? name}`;
   return uses.has(owner) ? renamedOwner(reference, owner, uses.get(owner)!) : reference;
 }
@@ -318,12 +358,12 @@ function reaches(graph: GraphDocument, walk: string): (link: Link) => boolean {
   return (link) => {
     const [route] = factsOf({ ...body, edges: [link] }).routes;
     if (!route?.target.entry) return false;
-    const { kind, name, entry } = route.source;
+    const { kind, name, entry, place } = route.source;
     if (kind === "in") return own(body.inputs, name) !== undefined;
     if (kind === "stream") return (graph.streams ?? []).some((stream) => stream.name === name);
     if (kind === "loop")
       return name === "index" ? route.target.entry.loops.length > 0 : route.target.entry.loops.includes(name);
-    return entry !== null && (!route.backward || route.carried);
+    return (entry ?? place) !== null && (!route.backward || route.carried);
   };
 }
 

@@ -3,7 +3,7 @@ import type { Catalogue, Port } from "../../messages/answers";
 import { freshName, readLink, type PlainLink } from "../names";
 import { accepts, parseType, portsOf, portType } from "../ports";
 import { factsOf, routeOf, type Facts, type Route } from "../routes";
-import type { GraphDocument, ItemId, Link } from "../types";
+import type { GraphDocument, Item, ItemId, Link, Walk } from "../types";
 import { sameLink, writeLink } from "./parts/bridge";
 import { changeWalk, entryOf, freeName, linksOf, nodeOf, walkOf, withEdges } from "./parts/document";
 import { changeLayout, rewired, walkCanvas } from "./parts/layout";
@@ -11,8 +11,9 @@ import { moveItems } from "./items";
 import { Judge, type Verdict, type Wish } from "./judge";
 import { ahead, behind } from "./parts/order";
 import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart } from "./parts/pieces";
-import { EditRefused, kept, mappedList, withFields } from "./parts/records";
-import { renameUse } from "./parts/references";
+import { EditRefused, kept, mappedList, sentence, withFields, withWalkPart } from "./parts/records";
+import { changeSources, mergedWith } from "./parts/merges";
+import { mapItems, mapLink, mapValues, renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
 import { strings } from "../../strings";
 
@@ -23,7 +24,8 @@ export interface WithIndex {
 
 /**
  * Draw an edge. The target is put behind the source where nothing forbids that; otherwise the loop around both carries
- * the value. A port with a writer keeps it only as the first value of a carried one; else the new edge replaces it.
+ * the value. A port with a writer keeps it only as the first value of a carried one; else the new edge replaces it, or
+ * where the two come from different branches of a choice, a merge of both feeds the port.
  */
 export function connect(
   graph: GraphDocument,
@@ -105,6 +107,8 @@ function draw(graph: GraphDocument, walk: string, verdict: Verdict, at: number |
   const known = links.findIndex((other) => sameLink(other, written));
   if (known >= 0) return { graph: moved, index: known };
   const replaced = rivals(factsOf(body), link);
+  const joined = merging(moved, walk, replaced, link.from);
+  if (joined) return joined;
   const place = replaced[0] ?? at ?? links.length;
   const index = place - replaced.filter((each) => each < place).length;
   const rest = links.filter((_, position) => !replaced.includes(position));
@@ -112,9 +116,27 @@ function draw(graph: GraphDocument, walk: string, verdict: Verdict, at: number |
   return { graph: changeWalk(moved, walk, (changed) => withEdges(changed, edges)), index };
 }
 
+/** The edge that a new source joins by a merge; null where all of them give way. */
+function merging(graph: GraphDocument, walk: string, rivals: readonly number[], from: string): WithIndex | null {
+  const links = linksOf(walkOf(graph, walk));
+  for (const index of rivals) {
+    const found = mergedWith(graph, walk, readLink(links[index]!).from, from);
+    if (!found) continue;
+    const change = (body: Walk) =>
+      withEdges(
+        body,
+        mappedList(linksOf(body), (link, at) =>
+          at === index ? mapLink(link, (end, side) => (side === "source" ? found.reference : end)) : link,
+        ),
+      );
+    return { graph: changeWalk(found.graph, walk, change), index };
+  }
+  return null;
+}
+
 /** Indices of the edges that can't stay beside a new one: a port has one writer, and one carried at each loop. */
 function rivals(facts: Facts, link: PlainLink): number[] {
-  const route = routeOf(facts.uses, link, -1, "");
+  const route = routeOf(facts, link, -1, "");
   if (route.target.kind === "out") return facts.routes.flatMap((each) => (each.to === link.to ? each.index : []));
   const clash = (other: Route): boolean => {
     if (other.from === link.from) return true;
@@ -155,7 +177,7 @@ export function setEdge(
   const old = linkAt(graph, walk, index);
   const wanted: PlainLink = { ...old, ...definite(fields) };
   if (wanted.each === old.each && wanted.collect === old.collect) return graph;
-  const route = routeOf(factsOf(walkOf(graph, walk)).uses, wanted, index, "");
+  const route = routeOf(factsOf(walkOf(graph, walk)), wanted, index, "");
   const fault = flagFault(route, fields);
   if (fault) throw new EditRefused(sentence(fault));
   return changeWalk(graph, walk, (body) =>
@@ -178,8 +200,8 @@ function flagFault(route: Route, fields: { each?: boolean; collect?: boolean }):
 /** Change the order, so that the value is used in the same iteration. */
 export function makeForward(graph: GraphDocument, walk: string, index: number): GraphDocument {
   const { source, target, backward } = routeAt(graph, walk, index);
-  if (!backward || !source.entry || !target.entry) return graph;
-  const shift = behind(graph, factsOf(walkOf(graph, walk)), target.entry, source.entry);
+  if (!backward || !source.place || !target.place) return graph;
+  const shift = behind(graph, factsOf(walkOf(graph, walk)), target.place, source.place);
   if (typeof shift === "string") throw new EditRefused(sentence(strings.document.cantComeLater(target.name, shift)));
   return moveItems(graph, walk, shift.ids, shift);
 }
@@ -187,13 +209,13 @@ export function makeForward(graph: GraphDocument, walk: string, index: number): 
 /** Change the order, so that the loop around both ends takes the value to its next iteration. */
 export function makeCarried(graph: GraphDocument, walk: string, index: number): GraphDocument {
   const { source, target, backward, common } = routeAt(graph, walk, index);
-  if (!source.entry || !target.entry) throw new EditRefused(strings.document.onlyAnEdgeBetweenTwo);
+  if (!source.place || !target.place) throw new EditRefused(strings.document.onlyAnEdgeBetweenTwo);
   if (!common) throw new EditRefused(strings.document.noLoopHoldsBothEnds);
   if (backward) return graph;
   // The edge itself is the only one that may turn round.
   const without = changeWalk(graph, walk, (body) => withEdges(body, spliced(linksOf(body), index, 1)));
   const facts = factsOf(walkOf(without, walk));
-  const shift = ahead(without, facts, facts.uses.get(target.name)!, facts.uses.get(source.name)!);
+  const shift = ahead(without, facts, facts.byId.get(target.place.id)!, facts.byId.get(source.place.id)!);
   if (typeof shift === "string")
     throw new EditRefused(sentence(strings.document.cantComeEarlier(target.name, shift)));
   return moveItems(graph, walk, shift.ids, shift);
@@ -214,7 +236,7 @@ export function insertOnEdge(
   const name = freshName(node, facts.uses.keys());
   const body = takeApart(graph, walk);
   const piece = newPiece(name === node ? node : { use: node, as: name });
-  const beside = route.source.entry && (route.left.length || !route.entered.length) ? route.source.entry : null;
+  const beside = route.source.place && (route.left.length || !route.entered.length) ? route.source.place : null;
   const anchor = beside ?? route.target.entry;
   if (!anchor) insert(body.root, 0, piece);
   else {
@@ -321,7 +343,7 @@ export function refitted(
     return made;
   };
   // Ports that keep their names are settled first, so that nothing else takes them.
-  const ends = facts.routes.flatMap((route) => [
+  const ends = [...facts.routes, ...facts.merging, ...facts.choices].flatMap((route) => [
     ...(route.source.kind === "use" && route.source.name === use ? [[route.from, "source"] as const] : []),
     ...(route.target.kind === "use" && route.target.name === use ? [[route.to, "target"] as const] : []),
   ]);
@@ -341,9 +363,18 @@ export function refitted(
     const before = linksOf(body);
     const after = before.flatMap(change);
     const same = after.length === before.length && after.every((link, index) => link === before[index]);
-    return same ? body : withEdges(body, after);
+    const value = (item: Item) => mapValues(item, (from) => chosen.get(`source ${from}`) ?? from);
+    const valued = withWalkPart(body, "body", mapItems(body.body, value));
+    return same ? valued : withEdges(valued, after);
   });
-  return changeLayout(made, walkCanvas(walk), (layout) =>
+  const merged = changeSources(made, walk, (sources) => {
+    const left = sources.flatMap((source) => {
+      const led = chosen.get(`source ${source}`);
+      return led === null ? [] : (led ?? source);
+    });
+    return left.length === sources.length && left.every((source, at) => source === sources[at]) ? sources : left;
+  });
+  return changeLayout(merged, walkCanvas(walk), (layout) =>
     rewired(layout, (reference, side) => chosen.get(`${side} ${reference}`) ?? reference),
   );
 }
@@ -379,9 +410,4 @@ function definite<T extends object>(fields: T): Partial<T> {
 function wire(link: Link): string {
   const { from, to } = readLink(link);
   return `${from}>${to}`;
-}
-
-/** A reason as a sentence of its own. */
-function sentence(reason: string): string {
-  return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`;
 }

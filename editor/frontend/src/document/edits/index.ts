@@ -5,6 +5,7 @@ export * from "./walks";
 export * from "./items";
 export * from "./mute";
 export * from "./wrap";
+export * from "./choices";
 export * from "./edges";
 export * from "./streams";
 export * from "./tasks";

@@ -1,12 +1,13 @@
 // Items of a Walk's body: put in, taken out, moved, wrapped, changed.
 import type { Catalogue } from "../../messages/answers";
-import { canBeNamed, freshName, readLink, whenOf } from "../names";
+import { canBeNamed, freshName, splitReference, whenOf } from "../names";
 import { both, readsLoop, renameLoop } from "../expressions";
 import { factsOf, type Facts } from "../routes";
-import { flat, type Entry } from "../tree";
+import { flat, isBranch, type Entry } from "../tree";
 import type { GraphDocument, Item, ItemId } from "../types";
 import { bridged } from "./parts/bridge";
-import { changeWalk, entryOf, freeName, linksOf, nodeOf, own, walkOf, withEdges } from "./parts/document";
+import { entryOf, freeName, nodeOf, own, walkOf } from "./parts/document";
+import { withoutReferences } from "./parts/merges";
 import {
   detach,
   holderOf,
@@ -20,8 +21,8 @@ import {
   takeApart,
 } from "./parts/pieces";
 import type { Body, Piece } from "./parts/pieces";
-import { EditRefused, kept, mapped, withFields, withKey, withSection, withWalkPart } from "./parts/records";
-import { mapItems, renameLoopIndex, renameUse } from "./parts/references";
+import { EditRefused, mapped, withFields, withKey, withSection } from "./parts/records";
+import { renameLoopIndex, renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
 import { strings } from "../../strings";
 
@@ -50,7 +51,7 @@ export interface ItemFields {
   into?: string;
 }
 
-export type WrapKind = "loop" | "parallel" | "sequence";
+export type WrapKind = "loop" | "parallel" | "sequence" | "choose";
 
 // ── put in ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -85,6 +86,11 @@ export function insertSequence(
   return insertItem(graph, walk, emptyContainer("sequence", fields.when), place);
 }
 
+/** A choice with two empty cases, which goes by nothing yet. */
+export function insertChoice(graph: GraphDocument, walk: string, place: Place): WithId {
+  return insertItem(graph, walk, { choose: "", cases: { a: [], b: [] } }, place);
+}
+
 export function insertFork(graph: GraphDocument, walk: string, fork: string, into: string, place: Place): WithId {
   for (const state of [fork, into])
     if (!own(graph.states, state)) throw new EditRefused(strings.document.thereIsNoStateAdd(state));
@@ -112,6 +118,7 @@ function insertItem(graph: GraphDocument, walk: string, item: Item, place: Place
 export function moveItems(graph: GraphDocument, walk: string, ids: readonly ItemId[], place: Place): GraphDocument {
   const body = takeApart(graph, walk);
   const pieces = outermost(graph, walk, body, ids);
+  if (pieces.some((piece) => piece.branch)) throw new EditRefused(strings.document.aCaseStaysInItsChoice);
   const holder = holderOf(body, place.parent);
   if (pieces.some((piece) => isWithin(holder, piece))) throw new EditRefused(strings.document.anItemCantBeMoved);
   const anchor = holder.children.slice(clamp(place.index, holder)).find((piece) => !pieces.includes(piece));
@@ -125,8 +132,8 @@ export function moveItems(graph: GraphDocument, walk: string, ids: readonly Item
 }
 
 /**
- * Take items out, with what they hold, their edges, their results, and the `until` of loops that they end. `bridge`
- * joins the edges into each of them with those out of it, where types are equal.
+ * Take items out, with what they hold, their edges, their results, the `until` of loops that they end, the values of
+ * choices that go by them, and their part in merges. `bridge` joins the edges into each of them with those out of it, where types are equal.
  */
 export function removeItems(
   graph: GraphDocument,
@@ -153,30 +160,12 @@ export function removeItems(
     pruneList(from);
   }
   const settled = settle(joined, walk, { ...body, walk: walkOf(joined, walk) }).graph;
-  return forgetUses(settled, walk, names);
-}
-
-/** Edges, results and `until` of uses that are gone. */
-function forgetUses(graph: GraphDocument, name: string, uses: ReadonlySet<string>): GraphDocument {
-  const gone = (reference: unknown): boolean =>
-    typeof reference === "string" && uses.has(reference.slice(0, Math.max(0, reference.indexOf("."))));
-  return changeWalk(graph, name, (walk) => {
-    const edges = kept(linksOf(walk), (link) => {
-      const { from, to } = readLink(link);
-      return !gone(from) && !gone(to);
-    });
-    const results = Object.entries(walk.results ?? {}).filter(
-      ([, result]) => !gone(typeof result === "string" ? result : result?.from),
-    );
-    const all = results.length === Object.keys(walk.results ?? {}).length;
-    const made = all ? walk : withWalkPart(walk, "results", Object.fromEntries(results));
-    const body = mapItems(walk.body, (item) =>
-      gone((item as { until?: unknown })?.until)
-        ? (withFields(item as object, { until: null, drop_last: null }) as Item)
-        : item,
-    );
-    return withWalkPart(withEdges(made, edges), "body", body);
-  });
+  return withoutReferences(
+    settled,
+    walk,
+    (reference) =>
+      typeof reference === "string" && reference.includes(".") && names.has(splitReference(reference)[0]),
+  );
 }
 
 // ── change ──────────────────────────────────────────────────────────────────────────────────────
@@ -185,6 +174,7 @@ function forgetUses(graph: GraphDocument, name: string, uses: ReadonlySet<string
 export function setItem(graph: GraphDocument, walk: string, id: ItemId, fields: ItemFields): GraphDocument {
   const facts = factsOf(walkOf(graph, walk));
   const entry = entryOf(facts, id);
+  if (isBranch(entry.kind)) throw new EditRefused(strings.document.aCaseHasOnlyAName);
   let made = graph;
   const plain: ItemFields = { ...fields };
   if (entry.kind === "loop" && fields.loop !== undefined) {
@@ -263,7 +253,8 @@ function loopNames(facts: Facts): string[] {
   return facts.list.flatMap((entry) => (entry.kind === "loop" ? entry.name : []));
 }
 
-export function emptyContainer(kind: "parallel" | "sequence", when?: string | null): Item {
+export function emptyContainer(kind: "parallel" | "sequence" | "choose", when?: string | null): Item {
+  if (kind === "choose") return withFields({ choose: "", cases: {} }, { when }) as unknown as Item;
   return withFields({ [kind]: [] }, { when }) as unknown as Item;
 }
 

@@ -1,11 +1,31 @@
 // Decides whether an edge is allowed, and its route. One judge serves all targets while a wire is dragged.
 import type { Catalogue, Component } from "../../messages/answers";
-import { isName, type PlainLink } from "../names";
-import { accepts, componentOf, LOOP_INDEX, parseType, producers, streamType, type PortType } from "../ports";
-import { endOf, factsOf, routeOf, sideBySide, type Facts, type Route } from "../routes";
+import { isName, splitReference, type PlainLink } from "../names";
+import {
+  accepts,
+  componentOf,
+  LOOP_INDEX,
+  parseType,
+  portType,
+  producers,
+  streamType,
+  type PortType,
+} from "../ports";
+import {
+  endOf,
+  exclusive,
+  factsOf,
+  isInside,
+  routeOf,
+  sideBySide,
+  type End,
+  type Facts,
+  type Route,
+} from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument } from "../types";
 import { own, streamsOf, walkOf } from "./parts/document";
+import { beside, mergeOf } from "./parts/merges";
 import { behind, sideBySideReason, type Shift } from "./parts/order";
 import { perObject } from "../perObject";
 import { strings } from "../../strings";
@@ -26,8 +46,12 @@ export interface Verdict {
 interface Source {
   type: PortType | null;
   fault: string | null;
-  entry: Entry | null;
+  place: Entry | null;
 }
+
+const CHOICE = "@choice.";
+/** Modalities of a value that a choice can go by. */
+const CHOOSING = new Set(["flag", "scalar", "text"]);
 
 /** Judges edges of one Walk; keeps what it has worked out, so it is for one state of the document. */
 export class Judge {
@@ -47,15 +71,19 @@ export class Judge {
 
   /** How the edge would be drawn, or why it can't be. */
   judge(from: string, to: string, wish: Wish = {}): Verdict | string {
+    if (to.startsWith(CHOICE)) return this.choosing(from, to.slice(CHOICE.length));
+    const merge = mergeOf(to);
+    if (merge !== null) return this.joining(from, merge);
     const source = this.source(from);
     const target = this.target(to);
     const fault = source.fault ?? target.fault;
     if (fault) return fault;
-    const route = routeOf(this.facts.uses, { from, to, each: false, collect: false }, -1, "");
+    const route = routeOf(this.facts, { from, to, each: false, collect: false }, -1, "");
     const loopFault = this.loopFault(route);
     if (loopFault) return loopFault;
     const { entry } = route.target;
-    if (source.entry && entry && sideBySide(source.entry, entry)) return sideBySideReason(source.entry, entry);
+    const apart = this.apart(source.place, entry, from);
+    if (apart) return apart;
     const shift = this.turn(route, wish);
     if (typeof shift === "string") return shift;
     return this.typed(route, source.type, target.type, wish, shift);
@@ -69,25 +97,30 @@ export class Judge {
   }
 
   private readSource(reference: string): Source {
-    const end = endOf(reference, this.facts.uses, "source");
-    const fault = (text: string): Source => ({ type: null, fault: text, entry: null });
+    const end = endOf(reference, this.facts, "source");
+    const fault = (text: string): Source => ({ type: null, fault: text, place: null });
     switch (end.kind) {
       case "in": {
         const type = own(walkOf(this.graph, this.walk).inputs, end.name);
         if (type === undefined) return fault(strings.document.theWalkHasNoInput(end.name));
-        return { type: parseType(type), fault: null, entry: null };
+        return { type: parseType(type), fault: null, place: null };
       }
       case "loop":
-        return { type: parseType(LOOP_INDEX), fault: null, entry: null };
+        return { type: parseType(LOOP_INDEX), fault: null, place: null };
+      case "merge": {
+        if (!this.facts.merges.has(end.name)) return fault(strings.document.thereIsNoMerge(end.name));
+        const type = portType(this.graph, this.catalogue, this.walk, reference, "source");
+        return { type: type === null ? null : parseType(type), fault: null, place: end.place };
+      }
       case "stream": {
         const rival = this.streamFault(end.name);
         if (rival) return fault(rival);
-        return { type: chunked(streamType(this.graph, this.catalogue, end.name)), fault: null, entry: null };
+        return { type: chunked(streamType(this.graph, this.catalogue, end.name)), fault: null, place: null };
       }
       default: {
         if (!end.entry) return fault(strings.document.thereIsNoUse(end.name));
         const component = componentOf(this.graph, this.catalogue, end.entry.node);
-        return { ...this.port(component, end.port, "output"), entry: end.entry };
+        return { ...this.port(component, end.port, "output"), place: end.entry };
       }
     }
   }
@@ -99,7 +132,7 @@ export class Judge {
   }
 
   private readTarget(reference: string): { type: PortType | null; fault: string | null } {
-    const end = endOf(reference, this.facts.uses, "target");
+    const end = endOf(reference, this.facts, "target");
     if (end.kind === "out") {
       const fault = isName(end.name) ? null : strings.document.cantBeTheName(end.name);
       return { type: null, fault };
@@ -120,6 +153,57 @@ export class Judge {
     return { type: found ? parseType(found.type) : null, fault };
   }
 
+  /** Why two places can't be joined by an edge at all; null: they can. */
+  private apart(source: Entry | null, target: Entry | null, from: string): string | null {
+    if (!source || !target) return null;
+    if (sideBySide(source, target)) return sideBySideReason(source, target);
+    const [a, b] = [calledAs(source, from), calledAs(target, target.id)];
+    return exclusive(source, target) ? strings.document.inDifferentBranches(a, b) : null;
+  }
+
+  /** The value that a choice goes by: it is there before the choice. */
+  private choosing(from: string, id: string): Verdict | string {
+    const choice = this.facts.byId.get(id);
+    if (choice?.kind !== "choose") return strings.document.thereIsNoChoice;
+    const end = endOf(from, this.facts, "source");
+    if (end.kind === "loop" || end.kind === "stream") return strings.document.aChoiceGoesBy;
+    const { type, fault, place } = this.source(from);
+    if (fault) return fault;
+    if (place && isInside(place, choice)) return strings.document.isInsideTheChoice(calledAs(place, from));
+    const apart = this.apart(place, choice, from);
+    if (apart) return apart;
+    if (type && !(CHOOSING.has(type.modality) && type.dtype !== "float" && !type.shape?.length))
+      return strings.document.aChoiceGoesByAFlag(type.modality);
+    const route = this.facts.choices.find((each) => each.target.name === id);
+    const link = { from, to: CHOICE + id, each: false, collect: false };
+    if (!place || route?.from === from) return { link, shift: null };
+    const shift = place.order < choice.order ? null : behind(this.graph, this.facts, choice, place);
+    if (typeof shift === "string") return strings.document.theChoiceCantComeAfter(calledAs(place, from), shift);
+    return { link, shift };
+  }
+
+  /** One source more for a merge. */
+  private joining(from: string, name: string): Verdict | string {
+    const merge = this.facts.merges.get(name);
+    if (!merge) return strings.document.thereIsNoMerge(name);
+    const end: End = endOf(from, this.facts, "source");
+    if (end.kind !== "use") return strings.document.aMergeTakesOutputs;
+    const { type, fault, place } = this.source(from);
+    if (fault) return fault;
+    if (merge.sources.includes(from)) return strings.document.theMergeHasItAlready(name);
+    if (merge.choice && place && !isInside(place, merge.choice) && merge.sources.length > 1)
+      return strings.document.isInNoBranchOfTheChoice(end.name);
+    if (merge.sources.length > 1 && this.displaced(from, name).length > 1)
+      return strings.document.mayRunTogetherWith(end.name, this.displaced(from, name).join("`, `"));
+    const misfit = accepts(this.source(`@merge.${name}`).type, type);
+    return misfit ?? { link: { from, to: `@merge.${name}`, each: false, collect: false }, shift: null };
+  }
+
+  /** The sources of a merge that can't stay beside a new one. */
+  displaced(from: string, name: string): string[] {
+    return beside(this.facts, this.facts.merges.get(name)?.sources ?? [], from);
+  }
+
   private loopFault({ source, target }: Route): string | null {
     if (source.kind !== "loop") return null;
     const loops = target.entry?.loops ?? [];
@@ -130,8 +214,10 @@ export class Judge {
 
   /** The items to move so that the edge goes forward; null if none. It is carried if a loop contains both ends. */
   private turn(route: Route, wish: Wish): Shift | null | string {
-    const [source, target] = [route.source.entry, route.target.entry];
+    const [source, target] = [route.source.place, route.target.entry];
     if (!route.backward || !source || !target) return null;
+    if (route.source.kind === "merge" && isInside(target, source) && !route.carried)
+      return strings.document.isInABranchThatTheMerge(target.name);
     if (route.carried && (wish.carried || source === target || this.hasFirst(route))) return null;
     const key = `${target.id}>${source.id}`;
     const shift = this.shifts.get(key) ?? behind(this.graph, this.facts, target, source);
@@ -139,7 +225,7 @@ export class Judge {
     if (typeof shift !== "string") return shift;
     if (route.carried) return null;
     const loop = strings.document.putBothIntoALoop;
-    return strings.document.comesBefore(target.name, source.name, shift, loop);
+    return strings.document.comesBefore(target.name, calledAs(source, route.source.name), shift, loop);
   }
 
   /** True if the port already has a value from before the loop that would carry this one. */
@@ -158,7 +244,7 @@ export class Judge {
   ): Verdict | string {
     let first: string | null = null;
     for (const { each, collect } of flags(route, wish)) {
-      const way = routeOf(this.facts.uses, { from: route.from, to: route.to, each, collect }, -1, "");
+      const way = routeOf(this.facts, { from: route.from, to: route.to, each, collect }, -1, "");
       const passed = given && along(given, way);
       const fault = typeof passed === "string" ? passed : accepts(taken, passed);
       if (!fault) return { link: { from: route.from, to: route.to, each, collect }, shift };
@@ -184,6 +270,11 @@ export class Judge {
     if (!shared) return null;
     return strings.document.theWalkSharesNodes(shared.walk);
   }
+}
+
+/** A name for a message; what has none is called by the reference that led to it. */
+function calledAs(entry: Entry, reference: string): string {
+  return entry.name || splitReference(reference)[1] || reference;
 }
 
 /** The combinations of flags to try, the plainest first. */

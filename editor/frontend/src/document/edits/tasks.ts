@@ -2,7 +2,7 @@
 import { canBeNamed, freshName } from "../names";
 import { renameParam } from "../expressions";
 import { at, join, split } from "../pointer";
-import type { GraphDocument, Pointer, Step, Task, TaskInput, TaskParam, WalkStep } from "../types";
+import type { ChooseStep, GraphDocument, Pointer, Step, Task, TaskInput, TaskParam, WalkStep } from "../types";
 import { changeTask, freeName, own, taskOf } from "./parts/document";
 import {
   EditRefused,
@@ -81,7 +81,7 @@ export function renameTaskInput(graph: GraphDocument, task: string, from: string
     return withKey(
       named,
       "steps",
-      mapSteps(named.steps, (step) => rebound(step, from, to)),
+      mapSteps(named.steps, (step) => rebound(step, from, to), renamedTask(from, to)),
     );
   });
 }
@@ -121,10 +121,11 @@ export function renameTaskParam(graph: GraphDocument, task: string, from: string
   freeParam(taskOf(graph, task), to);
   return changeTask(graph, task, (made) => {
     const named = withKey(made, "params", withRenamed(made.params!, from, to));
-    const steps = mapSteps(named.steps, (step) => {
+    const change = (step: WalkStep) => {
       const bound = rebound(step, from, to);
       return typeof bound.when === "string" ? withKey(bound, "when", renameParam(bound.when, from, to)) : bound;
-    });
+    };
+    const steps = mapSteps(named.steps, change, renamedTask(from, to));
     return withKey(named, "steps", steps);
   });
 }
@@ -163,8 +164,12 @@ function rebound(step: WalkStep, from: string, to: string): WalkStep {
   );
 }
 
+function renamedTask(from: string, to: string): (value: string) => string {
+  return (value) => (value === `@task.${from}` ? `@task.${to}` : value);
+}
+
 function unbound(task: Task, name: string): Task {
-  const steps = mapSteps(task.steps, (step) => {
+  const change = (step: WalkStep) => {
     const gone = Object.keys(step.with ?? {}).filter((key) => step.with![key] === `@task.${name}`);
     return gone.length
       ? withPart(
@@ -173,7 +178,8 @@ function unbound(task: Task, name: string): Task {
           gone.reduce((made, key) => withKey(made, key, undefined), step.with!),
         )
       : step;
-  });
+  };
+  const steps = mapSteps(task.steps, change, (value) => (value === `@task.${name}` ? "" : value));
   return withKey(task, "steps", steps);
 }
 
@@ -215,6 +221,33 @@ export function setStep(graph: GraphDocument, task: string, where: Pointer, fiel
   );
 }
 
+/** Another value for a case of a choice at the pointer. */
+export function renameStepCase(
+  graph: GraphDocument,
+  task: string,
+  where: Pointer,
+  from: string,
+  to: string,
+): GraphDocument {
+  const { cases } = stepAt(taskOf(graph, task), where) as ChooseStep;
+  if (from === to || !own(cases, from)) return graph;
+  if (!to) throw new EditRefused(strings.document.aCaseNeedsAValue);
+  if (own(cases, to)) throw new EditRefused(strings.document.thereIsAlreadyACase(to));
+  return setStep(graph, task, where, { cases: withRenamed(cases, from, to) });
+}
+
+/** A branch of a choice with its steps out of the task; null: `otherwise`. */
+export function removeStepCase(
+  graph: GraphDocument,
+  task: string,
+  where: Pointer,
+  name: string | null,
+): GraphDocument {
+  const step = stepAt(taskOf(graph, task), where) as ChooseStep;
+  const fields = name === null ? { otherwise: null } : { cases: withKey(step.cases, name, undefined) };
+  return setStep(graph, task, where, fields);
+}
+
 function stepAt(task: Task, where: Pointer): Step {
   const step = at(task, where);
   if (typeof step !== "object" || step === null || Array.isArray(step))
@@ -240,7 +273,10 @@ function shifted(where: Pointer, inserted: Pointer): Pointer {
   return join(...parts.slice(0, depth), Number(parts[depth]) + 1, ...parts.slice(depth + 1));
 }
 
-/** A list of steps changed: `/steps`, `/steps/LANE`, `/steps/0/first`, `/steps/0/text`. One that isn't there starts empty. */
+/**
+ * A list of steps changed: `/steps`, `/steps/LANE`, `/steps/0/first`, `/steps/0/text`, `/steps/0/cases/a`. One that isn't
+ * there starts empty.
+ */
 function changeList(
   graph: GraphDocument,
   task: string,

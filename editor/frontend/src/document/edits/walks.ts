@@ -1,7 +1,7 @@
 // Walks, their inputs, outputs and results.
 import { freshName, readLink, readResult, splitReference } from "../names";
 import { MODALITIES, parseType } from "../ports";
-import { factsOf } from "../routes";
+import { endOf, factsOf } from "../routes";
 import type { GraphDocument, Layout, ResultFrom, Walk, WalkStep } from "../types";
 import {
   changeTask,
@@ -26,6 +26,7 @@ import {
   withSection,
   withWalkPart,
 } from "./parts/records";
+import { mergedWith, withoutReferences } from "./parts/merges";
 import { mapReferences } from "./parts/references";
 import { mapSteps, stepsOf, withoutSteps } from "./parts/steps";
 import { strings } from "../../strings";
@@ -58,13 +59,14 @@ export function renameWalk(graph: GraphDocument, from: string, to: string): Grap
   );
   const streamed = placed.streams ? withSection(placed, "streams", streams) : placed;
   return changeTasks(streamed, (task, name) => {
-    const steps = mapSteps(task.steps, (step) => {
+    const change = (step: WalkStep) => {
       if (step.as === to && step.walk !== from)
         throw new EditRefused(strings.document.taskCallsAStep(name, step.walk, to));
       const bound = step.with && withBindings(step.with, (owner) => (owner === from ? to : owner));
       const renamed = bound === step.with ? step : { ...step, with: bound! };
       return renamed.walk === from ? { ...renamed, walk: to } : renamed;
-    });
+    };
+    const steps = mapSteps(task.steps, change, (value) => withOwner(value, (owner) => (owner === from ? to : owner)));
     return withKey(task, "steps", steps);
   });
 }
@@ -157,10 +159,12 @@ export function renameInput(graph: GraphDocument, walk: string, from: string, to
 /** Take an input away, with its edges and the bindings of steps to it. */
 export function removeInput(graph: GraphDocument, walk: string, name: string): GraphDocument {
   inputOf(graph, walk, name);
-  const made = changeWalk(graph, walk, (body) => {
-    const edges = kept(linksOf(body), (link) => readLink(link).from !== `@in.${name}`);
-    return withEdges(withWalkPart(body, "inputs", withKey(body.inputs!, name, undefined)), edges);
-  });
+  const reference = `@in.${name}`;
+  const made = changeWalk(
+    withoutReferences(graph, walk, (each) => each === reference),
+    walk,
+    (body) => withWalkPart(body, "inputs", withKey(body.inputs!, name, undefined)),
+  );
   return changeBindings(made, walk, (bound) => withKey(bound, name, undefined));
 }
 
@@ -192,16 +196,31 @@ export function setResult(
       ? graph
       : changeWalk(graph, walk, (old) => withWalkPart(old, "results", withKey(old.results!, name, undefined)));
   if (before === undefined) freeName(strings.document.aResult, name, []);
-  const { uses } = factsOf(body);
-  const use = uses.get(splitReference(from)[0]);
-  if (!use) throw new EditRefused(strings.document.thereIsNoUseWithFrom(splitReference(from)[0]));
-  if (collect && !use.loops.length) throw new EditRefused(strings.document.isInNoLoopSoThere(use.name));
+  const source = endOf(from, factsOf(body), "source");
+  const merge = source.kind === "merge" && own(body.merges, source.name) !== undefined;
+  if (!source.entry && !merge) throw new EditRefused(strings.document.thereIsNoUseWithFrom(splitReference(from)[0]));
+  if (collect && !source.place?.loops.length) throw new EditRefused(strings.document.isInNoLoopSoThere(source.name));
   const was = before === undefined ? null : readResult(before);
   if (was?.from === from && was.collect === collect) return graph;
   const base = typeof before === "object" ? withKey({ ...before, from }, "collect", undefined) : { from };
   const plain = Object.keys(base).length === 1 && !collect;
   const result: ResultFrom = plain ? from : collect ? { ...base, collect } : base;
   return changeWalk(graph, walk, (old) => withWalkPart(old, "results", { ...old.results, [name]: result }));
+}
+
+/** Name a value for later steps that has one already: a merge of both where branches of a choice exclude each other. */
+export function joinResult(
+  graph: GraphDocument,
+  walk: string,
+  name: string,
+  from: string,
+  collect?: boolean,
+): GraphDocument {
+  const before = own(walkOf(graph, walk).results, name);
+  const found = before === undefined ? null : mergedWith(graph, walk, readResult(before).from, from);
+  return found
+    ? setResult(found.graph, walk, name, found.reference, collect)
+    : setResult(graph, walk, name, from, collect);
 }
 
 /** Another name for a result, followed in what later steps bind. */
@@ -214,16 +233,13 @@ export function renameResult(graph: GraphDocument, walk: string, from: string, t
   return changeTasks(made, (task) => {
     const own = stepsOf(task.steps).filter((step) => step.walk === walk);
     const names = new Set([walk, ...own.flatMap((step) => step.as ?? [])]);
-    const steps = mapSteps(task.steps, (step) => {
-      const bound =
-        step.with &&
-        withBindings(
-          step.with,
-          (owner) => owner,
-          (owner, name) => (names.has(owner) && name === from ? to : name),
-        );
+    const same = (owner: string) => owner;
+    const renamed = (owner: string, name: string) => (names.has(owner) && name === from ? to : name);
+    const change = (step: WalkStep) => {
+      const bound = step.with && withBindings(step.with, same, renamed);
       return bound === step.with ? step : { ...step, with: bound! };
-    });
+    };
+    const steps = mapSteps(task.steps, change, (value) => withOwner(value, same, renamed));
     return withKey(task, "steps", steps);
   });
 }
@@ -282,9 +298,18 @@ function withBindings(
   names: (owner: string, name: string) => string = (_, name) => name,
 ): NonNullable<WalkStep["with"]> {
   const made = Object.entries(bindings).map(([key, value]) => {
-    if (typeof value !== "string" || value.startsWith("@") || !value.includes(".")) return [key, value] as const;
-    const [owner, name] = splitReference(value);
-    return [key, `${owners(owner)}.${names(owner, name)}`] as const;
+    return [key, typeof value === "string" ? withOwner(value, owners, names) : value] as const;
   });
   return made.every(([key, value]) => bindings[key] === value) ? bindings : Object.fromEntries(made);
+}
+
+/** One binding of an earlier step's result likewise; others stay. */
+function withOwner(
+  value: string,
+  owners: (owner: string) => string,
+  names: (owner: string, name: string) => string = (_, name) => name,
+): string {
+  if (value.startsWith("@") || !value.includes(".")) return value;
+  const [owner, name] = splitReference(value);
+  return `${owners(owner)}.${names(owner, name)}`;
 }

@@ -1,20 +1,22 @@
 // Items put into a container of their own, and taken out of one again.
 import { readLink, splitReference, whenOf } from "../names";
 import { factsOf, type Facts } from "../routes";
-import type { Entry } from "../tree";
+import { isBranch, type Entry } from "../tree";
 import type { GraphDocument, ItemId } from "../types";
 import { meaningful } from "./parts/bridge";
+import { caseName } from "./choices";
 import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./parts/document";
 import { emptyContainer, guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
+import { changeSources } from "./parts/merges";
 import { ancestors, dependents, needsOf } from "./parts/order";
-import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
+import { detach, indexOf, insert, newBranch, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
 import { EditRefused, mappedList, withKey } from "./parts/records";
 import { mapLink, renamedIn } from "./parts/references";
 import { strings } from "../../strings";
 
 /**
  * Put items of one list into a new container in the place of the first. What stands between them comes before it where
- * one of them needs it, else after it. In a parallel, those that feed one another form a row.
+ * one of them needs it, else after it. In a parallel, those that feed one another form a row, in a choice a case.
  */
 export function wrap(
   graph: GraphDocument,
@@ -28,13 +30,17 @@ export function wrap(
   const pieces = outermost(graph, walk, body, ids);
   const holder = pieces[0]?.parent;
   if (!holder) throw new EditRefused(strings.document.selectWhatToWrap);
+  if (pieces.some((piece) => piece.branch)) throw new EditRefused(strings.document.aCaseStaysInItsChoice);
   if (pieces.some((piece) => piece.parent !== holder))
     throw new EditRefused(strings.document.selectItemsOfOneContainer);
   const siblings = holder.children.map((piece) => entryOf(facts, piece.was!));
   const needs = needsOf(graph, facts, siblings);
   const chosen = pieces.map(indexOf);
   const later = isParallel(holder) ? new Set<number>() : between(needs, chosen, siblings);
-  const rows = kind === "parallel" ? components(needs, chosen) : chosen.map((index) => [index]);
+  // Branches of a choice may share a state: they only must not feed one another.
+  const tied = kind === "choose" ? needsOf(graph, facts, siblings, { states: false }) : needs;
+  const branching = kind === "parallel" || kind === "choose";
+  const rows = branching ? components(tied, chosen) : chosen.map((index) => [index]);
   if (kind === "parallel" && rows.length === 1 && chosen.length > 1)
     throw new EditRefused(strings.document.theseItemsFeedOneAnother);
 
@@ -46,15 +52,20 @@ export function wrap(
   const container = newPiece(kind === "loop" ? newLoop(facts, fields, []) : emptyContainer(kind, fields.when));
   const outer = siblings[chosen[0]!]!.loops.at(-1);
   insert(holder, chosen[0]!, container);
-  for (const group of grouped) {
+  for (const [number, group] of grouped.entries()) {
     group.forEach(detach);
-    if (group.length === 1) insert(container, container.children.length, group[0]!);
+    if (kind === "choose") {
+      const branch = newBranch("case", caseName(number));
+      insert(branch, 0, ...group);
+      insert(container, container.children.length, branch);
+    } else if (group.length === 1) insert(container, container.children.length, group[0]!);
     else {
       const row = newPiece([]);
       insert(row, 0, ...group);
       insert(container, container.children.length, row);
     }
   }
+  if (kind === "choose" && grouped.length === 1) insert(container, 1, newBranch("case", caseName(1)));
   sooner.forEach(detach);
   insert(holder, indexOf(container), ...sooner);
   moved.forEach(detach);
@@ -125,23 +136,28 @@ function nameOuter(
   );
 }
 
-/** Take a container away and leave what it holds in its place; its condition stays with each of them. */
+/**
+ * Take a container away and leave what it holds in its place; its condition stays with each of them. Without a choice,
+ * its merges give way to their first source.
+ */
 export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDocument {
   const body = takeApart(graph, walk);
   const facts = factsOf(body.walk);
   const entry = entryOf(facts, id);
   const piece = pieceOf(body, id);
   const { kind } = entry;
-  if (kind !== "loop" && kind !== "parallel" && kind !== "sequence")
+  if (isBranch(kind)) throw new EditRefused(strings.document.aCaseStaysInItsChoice);
+  if (kind !== "loop" && kind !== "parallel" && kind !== "sequence" && kind !== "choose")
     throw new EditRefused(strings.document.onlyAContainerCan);
   const holder = piece.parent!;
   const when = whenOf(piece.item);
-  for (const child of piece.children) child.item = guarded(child.item, when);
-  const freed = kind === "parallel" && !isParallel(holder) ? piece.children.flatMap(asRow) : [...piece.children];
+  const held = kind === "choose" ? piece.children.flatMap((branch) => branch.children) : [...piece.children];
+  for (const child of held) child.item = guarded(child.item, when);
+  const freed = kind === "parallel" && !isParallel(holder) ? held.flatMap(asRow) : held;
   const place = indexOf(piece);
   if (isParallel(holder) && kind !== "parallel" && freed.length > 1) {
     if (kind === "sequence") separate(graph, facts, entry);
-    if (kind === "loop") {
+    if (kind === "loop" || kind === "choose") {
       const row = newPiece([]);
       insert(row, 0, ...freed);
       freed.splice(0, freed.length, row);
@@ -150,6 +166,10 @@ export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDoc
   detach(piece);
   insert(holder, place, ...freed);
   const made = settle(graph, walk, body).graph;
+  if (kind === "choose")
+    return changeSources(made, walk, (sources, name) => {
+      return facts.merges.get(name)?.choice === entry ? sources.slice(0, 1) : sources;
+    });
   return kind === "loop" ? withoutNeedlessFlags(made, walk, facts) : made;
 }
 
@@ -192,5 +212,9 @@ function isParallel(piece: Piece): boolean {
 }
 
 function called(entry: Entry): string {
-  return entry.name ? `\`${entry.name}\`` : entry.kind === "fork" ? strings.document.aFork : `A ${entry.kind}`;
+  return entry.name
+    ? `\`${entry.name}\``
+    : entry.kind === "fork"
+      ? strings.document.aFork
+      : strings.document.aKind(entry.kind);
 }

@@ -116,7 +116,7 @@ function join(facts: Facts, into: Route, out: Route): Link {
 
 /** An edge without the flags that say nothing on its way. */
 export function meaningful(facts: Facts, link: PlainLink): PlainLink {
-  const way = routeOf(facts.uses, link, 0, "");
+  const way = routeOf(facts, link, 0, "");
   const collect = link.collect && way.left.length > 0;
   const each = link.each && (way.target.kind === "out" ? way.left.length > 0 && !collect : way.entered.length > 0);
   return { ...link, each, collect };

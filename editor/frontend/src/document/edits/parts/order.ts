@@ -11,16 +11,25 @@ export interface Shift {
   index: number;
 }
 
-/** The items of a list of which each needs others before it: index -> indices, all smaller. */
-export function needsOf(graph: GraphDocument, facts: Facts, siblings: readonly Entry[]): Set<number>[] {
+/**
+ * The items of a list of which each needs others before it: index -> indices, all smaller. `states`: also those that
+ * share a state.
+ */
+export function needsOf(
+  graph: GraphDocument,
+  facts: Facts,
+  siblings: readonly Entry[],
+  { states = true } = {},
+): Set<number>[] {
   const needs = siblings.map(() => new Set<number>());
   const place = new Map<Entry, number>();
   siblings.forEach((sibling, index) => flat([sibling]).forEach((entry) => place.set(entry, index)));
   const need = (later: number | undefined, earlier: number | undefined): void => {
     if (later !== undefined && earlier !== undefined && earlier < later) needs[later]!.add(earlier);
   };
-  for (const { source, target } of facts.routes)
-    if (source.entry && target.entry) need(place.get(target.entry), place.get(source.entry));
+  for (const { source, target } of [...facts.routes, ...facts.choices])
+    if (source.place && target.place) need(place.get(target.place), place.get(source.place));
+  if (!states) return needs;
   const touched = new Map<string, number[]>();
   for (const [entry, index] of place)
     for (const state of statesOf(graph, entry)) touched.set(state, [...(touched.get(state) ?? []), index]);

@@ -1,8 +1,19 @@
 // A Walk's body taken apart, to be changed in place and put together again. What an edit doesn't touch stays the very
 // object it was, shorthand included, and the layout follows items whose ids change.
-import { CHILD_KEYS, childrenOf, isContainer, kindOf, type Entry } from "../../tree";
+import {
+  branchesOf,
+  childrenOf,
+  isBranch,
+  isContainer,
+  kindOf,
+  takesItems,
+  withBranches,
+  withChildren,
+  type Branch,
+  type Entry,
+} from "../../tree";
 import { factsOf } from "../../routes";
-import type { GraphDocument, Item, ItemId, Walk } from "../../types";
+import type { Choose, GraphDocument, Item, ItemId, Walk } from "../../types";
 import { changeWalk, walkOf } from "./document";
 import { changeLayout, rekeyed, walkCanvas } from "./layout";
 import { EditRefused, withWalkPart } from "./records";
@@ -15,6 +26,8 @@ export interface Piece {
   was: ItemId | null;
   parent: Piece | null;
   children: Piece[];
+  /** Set for a branch of a choice, whose item is its list. */
+  branch: Pick<Branch, "kind" | "name"> | null;
 }
 
 export interface Body {
@@ -27,9 +40,10 @@ export interface Body {
 export function takeApart(graph: GraphDocument, name: string): Body {
   const walk = walkOf(graph, name);
   const byId = new Map<ItemId, Piece>();
-  const root: Piece = { item: [], was: null, parent: null, children: [] };
+  const root: Piece = { item: [], was: null, parent: null, children: [], branch: null };
   const read = (entry: Entry, parent: Piece): Piece => {
-    const piece: Piece = { item: entry.item, was: entry.id, parent, children: [] };
+    const branch = isBranch(entry.kind) ? { kind: entry.kind, name: entry.name } : null;
+    const piece: Piece = { item: entry.item, was: entry.id, parent, children: [], branch };
     byId.set(entry.id, piece);
     piece.children = entry.children.map((child) => read(child, piece));
     return piece;
@@ -48,14 +62,28 @@ export function pieceOf(body: Body, id: ItemId): Piece {
 export function holderOf(body: Body, parent: ItemId | null): Piece {
   if (parent === null) return body.root;
   const piece = pieceOf(body, parent);
-  if (!isContainer(kindOf(piece.item))) throw new EditRefused(strings.document.cantHoldOtherItems(parent));
+  if (kindOf(piece.item) === "choose") throw new EditRefused(strings.document.putItIntoOneOfItsCases);
+  if (!takesItems(kindOf(piece.item))) throw new EditRefused(strings.document.cantHoldOtherItems(parent));
   return piece;
 }
 
 /** A new piece, with all that its item holds. */
 export function newPiece(item: Item, parent: Piece | null = null): Piece {
-  const piece: Piece = { item, was: null, parent, children: [] };
-  piece.children = childrenOf(item).map((child) => newPiece(child, piece));
+  const piece: Piece = { item, was: null, parent, children: [], branch: null };
+  const branches = branchesOf(item);
+  piece.children = childrenOf(item).map((child, index) => {
+    const made = newPiece(child, piece);
+    const branch = branches[index];
+    if (branch) made.branch = { kind: branch.kind, name: branch.name };
+    return made;
+  });
+  return piece;
+}
+
+/** An empty branch for a choice's piece. */
+export function newBranch(kind: Branch["kind"], name: string): Piece {
+  const piece = newPiece([]);
+  piece.branch = { kind, name };
   return piece;
 }
 
@@ -76,7 +104,8 @@ export function indexOf(piece: Piece): number {
 
 /** A list written as such says nothing once it is empty. */
 export function pruneList(holder: Piece | null, except: Piece | null = null): void {
-  if (!holder?.parent || holder === except || holder.children.length || !Array.isArray(holder.item)) return;
+  if (!holder?.parent || holder === except || holder.children.length) return;
+  if (!Array.isArray(holder.item) || holder.branch) return;
   const parent = holder.parent;
   detach(holder);
   pruneList(parent, except);
@@ -119,12 +148,28 @@ export function settle(graph: GraphDocument, name: string, body: Body): Settled 
 function put(piece: Piece): Item {
   const kind = kindOf(piece.item);
   if (!isContainer(kind)) return piece.item;
+  if (kind === "choose") return putChoice(piece);
   const children = piece.children.map(put);
   const before = childrenOf(piece.item);
   if (children.length === before.length && children.every((child, index) => child === before[index]))
     return piece.item;
-  if (Array.isArray(piece.item)) return children;
-  return { ...(piece.item as object), [CHILD_KEYS[kind as keyof typeof CHILD_KEYS]]: children } as unknown as Item;
+  return withChildren(piece.item, children);
+}
+
+/** Branches keep the order that the document gives their names: numbers come first. */
+function putChoice(piece: Piece): Item {
+  const branches = piece.children.map((child) => ({ ...child.branch!, items: put(child) as Item[] }));
+  const before = branchesOf(piece.item);
+  const same = branches.every(({ kind, name, items }, index) => {
+    const old = before[index];
+    return old !== undefined && old.kind === kind && old.name === name && old.items === items;
+  });
+  if (same && branches.length === before.length) return piece.item;
+  const made = withBranches(piece.item as Choose, branches);
+  const order = branchesOf(made).map(({ kind, name }) => `${kind}:${name}`);
+  const place = ({ branch }: Piece) => order.indexOf(`${branch!.kind}:${branch!.name}`);
+  piece.children.sort((a, b) => place(a) - place(b));
+  return made;
 }
 
 /** Every piece below a holder, parents first. */

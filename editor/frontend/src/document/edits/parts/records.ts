@@ -5,6 +5,11 @@ export class EditRefused extends Error {
   override readonly name = "EditRefused";
 }
 
+/** A reason as a sentence of its own. */
+export function sentence(reason: string): string {
+  return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`;
+}
+
 export type Fields = Record<string, unknown>;
 
 const ORDER: Record<string, number> = Object.fromEntries(
@@ -13,7 +18,7 @@ const ORDER: Record<string, number> = Object.fromEntries(
   ),
 );
 const WALK_ORDER: Record<string, number> = Object.fromEntries(
-  ["label", "inputs", "body", "edges", "results"].map((key, index) => [key, index]),
+  ["label", "inputs", "body", "edges", "merges", "results"].map((key, index) => [key, index]),
 );
 
 /** With `key` set; taken away where `value` is undefined. A value like the one before changes nothing. */

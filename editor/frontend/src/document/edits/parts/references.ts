@@ -1,8 +1,8 @@
 // References of a Walk followed through a change of names: in edges, results, `until`, wires' reroutes and the records
 // of bypassed items.
 import { splitReference, whenOf } from "../../names";
-import { childrenOf, CHILD_KEYS, kindOf } from "../../tree";
-import type { CanvasLayout, GraphDocument, Item, Link, ResultFrom } from "../../types";
+import { childrenOf, kindOf, withChildren } from "../../tree";
+import type { CanvasLayout, GraphDocument, Item, Link, ResultFrom, Walk } from "../../types";
 import { changeWalk, linksOf, withEdges } from "./document";
 import { changeLayout, rewired, walkCanvas } from "./layout";
 import { mapped, mappedList, withKey, withPart, withWalkPart } from "./records";
@@ -37,9 +37,7 @@ export function mapItems(items: readonly Item[], change: (item: Item) => Item): 
     const before = childrenOf(item);
     const inside = mapItems(before, change);
     if (inside === before) return change(item);
-    if (Array.isArray(item)) return change(inside);
-    const key = CHILD_KEYS[kindOf(item) as keyof typeof CHILD_KEYS];
-    return change(withKey(item as object, key, inside) as Item);
+    return change(withChildren(item, inside));
   });
 }
 
@@ -48,10 +46,10 @@ export function mapReferences(graph: GraphDocument, name: string, change: Change
   const source: Change = (reference) => change(reference, "source");
   const made = changeWalk(graph, name, (walk) => {
     const edges = mappedList(linksOf(walk), (link) => mapLink(link, change));
-    const body = Array.isArray(walk.body) ? mapItems(walk.body, (item) => mapUntil(item, source)) : walk.body;
+    const body = Array.isArray(walk.body) ? mapItems(walk.body, (item) => mapValues(item, source)) : walk.body;
     const results = walk.results && mapped(walk.results, (result) => mapResult(result, source));
     const withResults = results === walk.results ? walk : withWalkPart(walk, "results", results);
-    return withWalkPart(withEdges(withResults, edges), "body", body);
+    return withWalkPart(withMerges(withEdges(withResults, edges), source), "body", body);
   });
   return changeLayout(made, walkCanvas(name), (layout) => mapRecords(rewired(layout, change), change));
 }
@@ -92,9 +90,22 @@ export function renamedIn(item: Item, from: string, to: string): Item {
   return made;
 }
 
-function mapUntil(item: Item, change: Change): Item {
-  const until = kindOf(item) === "loop" ? (item as { until?: unknown }).until : undefined;
-  return typeof until === "string" ? (withKey(item as object, "until", change(until)) as Item) : item;
+/** What ends a loop, or what a choice goes by. */
+export function mapValues(item: Item, change: Change): Item {
+  const kind = kindOf(item);
+  const key = kind === "loop" ? "until" : kind === "choose" ? "choose" : null;
+  const value = key === null ? undefined : (item as unknown as Record<string, unknown>)[key];
+  return typeof value === "string" && value ? (withKey(item as object, key!, change(value)) as Item) : item;
+}
+
+function withMerges(walk: Walk, change: Change): Walk {
+  if (!walk.merges) return walk;
+  const made = mapped(walk.merges, (sources) =>
+    Array.isArray(sources)
+      ? mappedList(sources, (source) => (typeof source === "string" ? change(source) : source))
+      : sources,
+  );
+  return made === walk.merges ? walk : withWalkPart(walk, "merges", made);
 }
 
 /** The item before it was bypassed: see `mute.ts`. */

@@ -1,5 +1,5 @@
 // A task's steps, whatever lists and branches they stand in.
-import type { ForStep, Step, Task, WalkStep } from "../../types";
+import type { ChooseStep, ForStep, Step, Task, WalkStep } from "../../types";
 import { mapped, mappedList, withKey } from "./records";
 
 export type Steps = Task["steps"];
@@ -15,29 +15,41 @@ export function branchOf(step: ForStep, kind: Branch): Step[] | undefined {
   return Array.isArray(list) ? (list as Step[]) : undefined;
 }
 
+interface Change {
+  step: (step: WalkStep) => WalkStep;
+  /** The value that a choice goes by, written as a binding. */
+  value?: (binding: string) => string;
+}
+
 function isWalkStep(step: Step): step is WalkStep {
   return typeof step === "object" && step !== null && "walk" in step;
 }
 
-/** Every Walk's step changed; the same steps when none is. */
-export function mapSteps(steps: Steps, change: (step: WalkStep) => WalkStep): Steps {
-  return eachList(steps, (list) => mappedList(list, (step) => mapStep(step, change)));
+/** Every Walk's step changed, and the values of choices; the same steps when none is. */
+export function mapSteps(steps: Steps, step: Change["step"], value?: Change["value"]): Steps {
+  const change: Change = value ? { step, value } : { step };
+  return eachList(steps, (list) => mappedList(list, (each) => mapStep(each, change)));
 }
 
-function mapStep(step: Step, change: (step: WalkStep) => WalkStep): Step {
+function mapStep(step: Step, change: Change): Step {
   if (typeof step !== "object" || step === null) return step;
-  if (isWalkStep(step)) return change(step);
+  if (isWalkStep(step)) return change.step(step);
+  const inner = (list: readonly Step[]) => mappedList(list, (each) => mapStep(each, change));
   if ("first" in step)
-    return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change)) : step;
-  return inParts(step, (list) => mappedList(list, (inner) => mapStep(inner, change)));
+    return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change.step)) : step;
+  if (!("choose" in step)) return inParts(step, inner);
+  const made = inCases(step, inner);
+  const bound = change.value && typeof step.choose === "string" ? change.value(step.choose) : step.choose;
+  return withKey(made, "choose", bound);
 }
 
-/** Without the Walk's steps that `gone` names; a choice that has no option left goes too. */
+/** Without the Walk's steps that `gone` names; a `first` that has no option left goes too. */
 export function withoutSteps(steps: Steps, gone: (step: WalkStep) => boolean): Steps {
   const left = (list: readonly Step[]): Step[] => {
     const made = list.flatMap((step): Step[] => {
       if (typeof step !== "object" || step === null) return [step];
       if (isWalkStep(step)) return gone(step) ? [] : [step];
+      if ("choose" in step) return [inCases(step, left)];
       if (!("first" in step)) return [inParts(step, left)];
       const options = Array.isArray(step.first) ? step.first.filter((option) => !gone(option)) : [];
       if (options.length === step.first?.length) return [step];
@@ -59,6 +71,13 @@ function inParts(step: ForStep, change: (list: readonly Step[]) => Step[]): ForS
     const list = branchOf(made, kind);
     return list ? withKey(made, kind as keyof ForStep, change(list) as never) : made;
   }, step);
+}
+
+function inCases(step: ChooseStep, change: (list: readonly Step[]) => Step[]): ChooseStep {
+  const isRecord = typeof step.cases === "object" && step.cases !== null;
+  const cases = isRecord ? mapped(step.cases, (list) => (Array.isArray(list) ? change(list) : list)) : step.cases;
+  const made = cases === step.cases ? step : { ...step, cases };
+  return Array.isArray(step.otherwise) ? withKey(made, "otherwise", change(step.otherwise)) : made;
 }
 
 /** Every Walk's step of a task, list by list. */
