@@ -27,6 +27,7 @@ import { dropTarget } from "./gestures/drop";
 import { addReroute } from "./gestures/reroute";
 import { onKey } from "./keyboard";
 import { edgeMenu, nodeMenu, paneMenu } from "./menus";
+import { MergeNode } from "./nodes/ChoiceNodes";
 import { ContainerNode } from "./nodes/ContainerNode";
 import { BoundaryNode, ForkNode, FrameNode, NoteNode } from "./nodes/SmallNodes";
 import { UseNode } from "./nodes/UseNode";
@@ -46,6 +47,7 @@ const NODES: NodeTypes = {
   use: UseNode,
   container: ContainerNode,
   fork: ForkNode,
+  merge: MergeNode,
   boundary: BoundaryNode,
   note: NoteNode,
   frame: FrameNode,

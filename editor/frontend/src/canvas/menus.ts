@@ -1,6 +1,14 @@
 // Context menus of the canvas.
 import { breakEntries, selectedSpots } from "../debug/model/actions";
-import { makeCarried, makeForward, setEdge } from "../document/edits";
+import {
+  addCase,
+  addOtherwise,
+  makeCarried,
+  makeForward,
+  removeMerge,
+  setEdge,
+  type WithId,
+} from "../document/edits";
 import type { GraphDocument } from "../document/types";
 import { setReroutes } from "../document/edits/parts/layout";
 import { tapEntries } from "../taps/actions";
@@ -13,7 +21,7 @@ import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import { insertAt } from "./gestures/drop";
 import { groupsOf, tidy } from "./gestures/tidy";
 import type { Side } from "./shapes/geometry";
-import type { CanvasEdge, CanvasNode } from "./shapes/types";
+import type { CanvasEdge, CanvasNode, ContainerData, MergeData } from "./shapes/types";
 import { strings } from "../strings";
 
 type At = OpenMenu["at"];
@@ -33,13 +41,16 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
         run: () => commands.toggleClosed(board),
       },
       { label: strings.canvas.enterShowOnlyItsContents, keys: "Shift+Enter", run: () => commands.enter(board) },
-      {
+    );
+    if (!node.data.branch)
+      entries.push({
         label: strings.canvas.unwrapRemoveTheContainer,
         keys: "Mod+Shift+G",
         run: () => commands.unwrapSelection(board),
-      },
-    );
+      });
+    if (node.data.choice) entries.push(...casesMenu(board, node.data));
   }
+  if (node.data.kind === "merge" && !many) entries.push(...mergeMenu(board, node.data));
   if (node.data.kind === "use" && walk !== null && !many) {
     const id = `node:${node.data.node}`;
     entries.push({
@@ -54,18 +65,20 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
       ...breakEntries(board.editor, selectedSpots(board.editor)),
     );
   }
-  entries.push(
-    { label: strings.canvas.copy, keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },
-    { label: strings.canvas.cut, keys: "Mod+X", run: () => void cut(board) },
-    { label: strings.canvas.duplicate, keys: "Mod+D", run: () => duplicate(board) },
-  );
+  if (items.length || node.data.kind !== "merge")
+    entries.push(
+      { label: strings.canvas.copy, keys: "Mod+C", apart: entries.length > 0, run: () => void copy(board) },
+      { label: strings.canvas.cut, keys: "Mod+X", run: () => void cut(board) },
+      { label: strings.canvas.duplicate, keys: "Mod+D", run: () => duplicate(board) },
+    );
   if (items.length) {
     entries.push({
       label: strings.canvas.duplicateWithIncomingWires,
       keys: "Shift+D",
       run: () => duplicate(board, true),
     });
-    entries.push(...wraps(board), ...mutes(board, node));
+    const branches = items.some((id) => /^(case|otherwise):/.test(id));
+    if (!branches) entries.push(...wraps(board), ...mutes(board, node));
   }
   if (many) entries.push(...lines(board));
   if (groupsOf(board.model(), selection).length)
@@ -85,10 +98,40 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
   return { at, entries };
 }
 
+function casesMenu(board: Board, { walk, id, choice }: ContainerData): MenuEntry[] {
+  const add = (label: string, change: (graph: GraphDocument) => WithId): MenuEntry => ({
+    label,
+    run: () => {
+      let made = "";
+      const done = attempt(board.editor, label, (graph) => {
+        const answer = change(graph);
+        made = answer.id;
+        return answer.graph;
+      });
+      if (done) board.editor.select(made);
+    },
+  });
+  const type = choice?.port.type || null;
+  const entries = [add(strings.canvas.addACase, (graph) => addCase(graph, walk, id, undefined, type))];
+  if (!choice?.otherwise)
+    entries.push(add(strings.canvas.addABranchForOtherValues, (graph) => addOtherwise(graph, walk, id)));
+  return entries.map((entry, index) => ({ ...entry, apart: index === 0 }));
+}
+
+/** What the readers of a merge can have instead. */
+function mergeMenu(board: Board, { walk, name, sources }: MergeData): MenuEntry[] {
+  return sources.map((source) => ({
+    label: strings.canvas.useOnlyWithSource(source),
+    run: () =>
+      void attempt(board.editor, strings.canvas.removeAMerge, (graph) => removeMerge(graph, walk, name, source)),
+  }));
+}
+
 function wraps(board: Board): MenuEntry[] {
   return [
     { label: strings.canvas.wrapInALoop, apart: true, run: () => commands.wrapSelection(board, "loop") },
     { label: strings.canvas.wrapInAParallel, run: () => commands.wrapSelection(board, "parallel") },
+    { label: strings.canvas.wrapInAChoice, run: () => commands.wrapSelection(board, "choose") },
     { label: strings.canvas.wrapInASequence, keys: "Mod+G", run: () => commands.wrapSelection(board, "sequence") },
   ];
 }
@@ -169,7 +212,10 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
 
 export function paneMenu(board: Board, at: At): OpenMenu {
   const { x, y } = board.flow.screenToFlowPosition(at);
-  const put = (kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", label: string): MenuEntry => ({
+  const put = (
+    kind: "loop" | "parallel" | "sequence" | "choose" | "fork" | "note" | "frame",
+    label: string,
+  ): MenuEntry => ({
     label,
     run: () => void insertAt(board, { kind }, [x, y]),
   });
@@ -187,6 +233,7 @@ export function paneMenu(board: Board, at: At): OpenMenu {
             put("loop", strings.canvas.addALoop),
             put("parallel", strings.canvas.addAParallel),
             put("sequence", strings.canvas.addASequence),
+            put("choose", strings.canvas.addAChoice),
             put("fork", strings.canvas.addAFork),
           ]
         : []),

@@ -54,6 +54,11 @@ function walkFacts(name: string, walk: Walk, tell: (node: string, fact: unknown[
       if (node !== undefined) tell(node, [name, edge]);
     }
   }
+  for (const [merge, sources] of Object.entries(walk.merges ?? {}))
+    for (const source of Array.isArray(sources) ? sources : []) {
+      const node = uses.get(splitReference(source)[0])?.node;
+      if (node !== undefined) tell(node, [name, "merge", merge, sources]);
+    }
 }
 
 function usesOf(walk: Walk | undefined): Map<string, Entry> {
@@ -67,8 +72,9 @@ function around(use: Entry): unknown[] {
   for (let entry = use.parent; entry; entry = entry.parent) {
     const item = entry.item;
     const fields = Array.isArray(item) || typeof item !== "object" ? {} : { ...(item as object) };
-    for (const inner of ["body", "parallel", "sequence"]) if (inner in fields) delete fields[inner as never];
-    found.push([entry.kind, fields]);
+    for (const inner of ["body", "parallel", "sequence", "cases", "otherwise"])
+      if (inner in fields) delete fields[inner as never];
+    found.push([entry.kind, entry.name, fields]);
   }
   return found;
 }

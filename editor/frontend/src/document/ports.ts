@@ -152,9 +152,13 @@ export function producers(
 ): { node: string; port: string; walk: string }[] {
   const [use, port] = splitReference(String(stream.from));
   return (Array.isArray(stream.walks) ? stream.walks : []).flatMap((walk) => {
-    const found = graph.walks?.[walk];
-    const entry = found && factsOf(found).uses.get(use);
-    return entry ? [{ node: entry.node, port, walk }] : [];
+    const facts = graph.walks?.[walk] && factsOf(graph.walks[walk]);
+    const sources = use === "@merge" ? (facts?.merges.get(port)?.sources ?? []) : [stream.from];
+    return sources.flatMap((source) => {
+      const [name, output] = splitReference(String(source));
+      const entry = facts?.uses.get(name);
+      return entry ? [{ node: entry.node, port: output, walk }] : [];
+    });
   });
 }
 

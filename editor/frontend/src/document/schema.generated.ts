@@ -85,10 +85,17 @@ export interface Walk {
     [k: string]: string;
   };
   body: Item[];
-  edges?: Link[];
+  /**
+   * Name -> ports of uses in different branches of a choice. `@merge.NAME` is the value of the branch that was taken.
+   */
   merges?: {
+    /**
+     * @minItems 1
+     * @maxItems 64
+     */
     [k: string]: string[];
   };
+  edges?: Link[];
   results?: {
     [k: string]: ResultFrom;
   };
@@ -122,7 +129,7 @@ export interface Loop {
   loop: string;
   times: string;
   /**
-   * A boolean port of a use in the body; the iteration that raises it is the last.
+   * A boolean port of a use in the body, or a merge of such ports; the iteration that raises it is the last.
    */
   until?: string | null;
   /**
@@ -146,12 +153,28 @@ export interface Fork {
   into: string;
   when?: string | null;
 }
+/**
+ * Takes at most one branch: the case that equals the value, otherwise `otherwise`. The branches exclude each
+ * other.
+ */
 export interface Choose {
+  /**
+   * `use.port`, `@in.x` or `@merge.x`: a flag, a whole number or a text. An absent value takes `otherwise`.
+   */
   choose: string;
+  /**
+   * Value, as text -> the items to run.
+   */
   cases: {
     [k: string]: Item[];
   };
-  otherwise?: Item[] | null;
+  /**
+   * Runs for any other value.
+   */
+  otherwise?: Item[];
+  /**
+   * Where it doesn't hold, no branch is taken.
+   */
   when?: string | null;
 }
 export interface Edge {
@@ -180,7 +203,7 @@ export interface Result {
 export interface Stream {
   name: string;
   /**
-   * `use.port`; inside a loop, every iteration's value is an item.
+   * `use.port` or `@merge.x`; inside a loop, every iteration's value is an item.
    */
   from: string;
   /**
@@ -300,12 +323,25 @@ export interface FirstStep {
    */
   first: WalkStep[];
 }
+/**
+ * Takes at most one branch by a value, as an item of a body does. Steps in different branches may share an `as`
+ * name: the one that was taken is meant.
+ */
 export interface ChooseStep {
+  /**
+   * `@task.x` (a parameter) or an earlier step's result, `walk.result`.
+   */
   choose: string;
+  /**
+   * Value, as text -> the steps to run.
+   */
   cases: {
     [k: string]: Step[];
   };
-  otherwise?: Step[] | null;
+  /**
+   * Runs for any other value.
+   */
+  otherwise?: Step[];
 }
 export interface SessionPolicy {
   queue?: "fifo" | "latest";

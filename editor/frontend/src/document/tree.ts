@@ -19,7 +19,7 @@ export interface Entry {
   parent: Entry | null;
   /** Position in the list that holds it. */
   index: number;
-  /** Program order over all uses and forks of the Walk; of a container that of its first one. */
+  /** Program order over all uses, forks and choices of the Walk; of another container that of its first one. */
   order: number;
   /** Names of the loops around it, outermost first. */
   loops: string[];
@@ -120,6 +120,7 @@ export function entries(walk: Walk): Entry[] {
       const id = idOf(kind, name);
       const entry: Entry = { id, kind, item, name, node, pointer, parent, index, order, loops, children: [] };
       if (kind === "choose") {
+        order += 1;
         entry.children = branchesOf(item).map((branch, place) => branchEntry(branch, place, entry));
         return entry;
       }
@@ -160,10 +161,11 @@ export function find(tree: readonly Entry[], id: ItemId): Entry | undefined {
   return flat(tree).find((entry) => entry.id === id);
 }
 
-/** Program order of the last use or fork inside; of an empty container the order at which it stands. */
+/** Program order of the last use, fork or choice inside; of an empty container the order at which it stands. */
 export function lastOrder(entry: Entry): number {
+  if (!isContainer(entry.kind)) return entry.order;
   return flat([entry]).reduce(
-    (last, { kind, order }) => (isContainer(kind) ? last : Math.max(last, order)),
+    (last, { kind, order }) => (takesItems(kind) ? last : Math.max(last, order)),
     entry.order,
   );
 }

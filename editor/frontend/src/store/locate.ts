@@ -1,5 +1,5 @@
 // Where in the editor a place of the documents is shown, and how to go there: what a problem's pointer selects.
-import { isUnder, split } from "../document/pointer";
+import { isUnder, join, split } from "../document/pointer";
 import { entries, flat } from "../document/tree";
 import type { GraphDocument, Pointer } from "../document/types";
 import type { Editor } from "./editor";
@@ -87,12 +87,14 @@ function inWalk(graph: GraphDocument, walk: string, rest: string[]): Located {
   if (section === "edges" && name !== "") return located(canvas, `edge:${name}`, place, edgeWords(graph, walk, name));
   if (section === "inputs") return located(canvas, "@in", place, name ? strings.shell.input(name) : "inputs");
   if (section === "results") return located(canvas, "@out", place, name ? strings.shell.result(name) : "results");
+  if (section === "merges" && name !== "") return located(canvas, `merge:${name}`, place, strings.shell.merge(name));
   if (section !== "body") return located(canvas, null, place, words(rest));
-  const pointer = `/${rest.join("/")}`;
+  const pointer = join(...rest);
   const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => isUnder(pointer, candidate.pointer));
   if (!entry) return located(canvas, null, place, "body");
   const inside = pointer.slice(entry.pointer.length).split("/").filter(Boolean);
-  const what = entry.kind === "use" ? entry.name : [entry.kind, entry.name].filter(Boolean).join(" ");
+  const kind = entry.kind === "choose" ? strings.shell.choice : entry.kind;
+  const what = entry.kind === "use" ? entry.name : [kind, entry.name].filter(Boolean).join(" ");
   return located(canvas, entry.id, place, [what, words(inside)].filter(Boolean).join(", "));
 }
 

@@ -1,6 +1,36 @@
 // Sentences and labels of the inspector.
 
 export const inspector = {
+  // ChoiceForms.tsx
+  choice: "choice",
+  choice2: "Choice",
+  oneOfItsCasesRuns: "One of its cases runs, by a value. Steps behind it get a port of each case by a merge.",
+  chooseBy: "Choose by",
+  nothingYet: "nothing yet",
+  setWhatTheChoiceGoesBy: "Set what the choice goes by",
+  aFlagAWholeNumber: "A flag, a whole number or a text that is there before the choice.",
+  cases: "Cases",
+  case: "case",
+  addACase: "Add a case",
+  addABranchForOtherValues: "Add a branch for other values",
+  otherwise: "otherwise",
+  mergesBehindIt: "Merges behind it",
+  nameACase: "Name a case",
+  removeABranch: "Remove the branch",
+  removeTheCase: (name: string) => `Remove the case ${name}`,
+  stepsInside: (count: number) => (count === 1 ? "1 step" : `${count} steps`),
+  caseWithSteps: (steps: string) => `case · ${steps}`,
+  itsStepsRunWhere:
+    "Its steps run where the choice's value is this one: true, false, a whole number, or a text itself.",
+  itsStepsRunForOther: "Its steps run where no case has the choice's value, or where there is none.",
+  showTheChoice: "Show the choice",
+  renameTheMerge: (name: string) => `Rename the merge ${name}`,
+  theValueOfWhicheverBranch: "The value of whichever branch runs: one port of each of them.",
+  sources: "Sources",
+  removeTheSource: (source: string) => `Remove the source ${source}`,
+  addASource: "Add a source",
+  chooseAPort: "choose a port",
+  removeTheMerge: "Remove the merge",
   // Inspector.tsx
   theEditorDoesntKnowThis: "The editor doesn't know this kind of item. It stays in the file unchanged.",
   // ParamField.tsx

@@ -1,6 +1,10 @@
 // Sentences and labels of palette, outline, problems and the command palette.
 
 export const panels = {
+  // choices: search.ts, commands.ts, outline.ts
+  choice: "Choice",
+  otherwise: "Otherwise",
+  takesOneBranch: "Takes one of its branches by a value: a flag, a whole number or a text",
   // CommandPalette.tsx
   findAnything: "Find anything",
   findAnythingOrRun: "Find anything, or run a command",

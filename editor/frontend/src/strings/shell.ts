@@ -1,6 +1,9 @@
 // Sentences and labels of the page around the views, and of what the service answers.
 
 export const shell = {
+  // locate.ts
+  choice: "choice",
+  merge: (name: string) => `merge ${name}`,
   // client.ts
   theServiceDoesNotAnswer: "the service does not answer; is it running?",
   theServiceAnswered: (status: number) => `the service answered ${status}`,

@@ -37,7 +37,11 @@ export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Pla
       ? facts.routes[Number(rest)]
       : kind === "result"
         ? facts.results.find(({ target }) => target.name === rest)
-        : undefined;
+        : kind === "into"
+          ? facts.merging.find(({ index, target }) => `${index}:${target.name}` === rest)
+          : kind === "choice"
+            ? facts.choices.find(({ target }) => target.name === rest)
+            : undefined;
   return route ? placeOfRoute(walk, route) : null;
 }
 
@@ -45,11 +49,13 @@ export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Pla
 export function edgesOf(graph: GraphDocument, { walk, source, to = "" }: Place): string[] {
   const body = graph.walks?.[walk];
   if (!body) return [];
-  const { routes, results } = factsOf(body);
+  const { routes, results, merging, choices } = factsOf(body);
   const seen = (route: Route) => route.from === source && (placeOfRoute(walk, route)?.to ?? "") === to;
   return [
     ...routes.flatMap((route) => (seen(route) ? [`edge:${route.index}`] : [])),
     ...results.flatMap((route) => (seen(route) ? [`result:${route.target.name}`] : [])),
+    ...merging.flatMap((route) => (seen(route) ? [`into:${route.index}:${route.target.name}`] : [])),
+    ...choices.flatMap((route) => (seen(route) ? [`choice:${route.target.name}`] : [])),
   ];
 }
 

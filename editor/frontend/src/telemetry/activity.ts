@@ -161,6 +161,26 @@ export function useActivities(nodes: readonly string[]): readonly (Activity | nu
   return useSyncExternalStore(watch, get);
 }
 
+/**
+ * What the latest runs did with one branch of a choice: `taken` if one of its uses was called, `passed` if only uses of
+ * other branches were. The keys are those of `useKey`; pass the same lists each time.
+ */
+export function usePassedBy(own: readonly string[], others: readonly string[]): "" | "taken" | "passed" {
+  const watch = useCallback(
+    (changed: () => void) => {
+      const leave = [...own, ...others].map((key) => store.watch(key, changed));
+      return () => leave.forEach((stop) => stop());
+    },
+    [own, others],
+  );
+  const get = useCallback(() => {
+    const called = (key: string) => (store.get(key)?.calls ?? 0) > 0;
+    if (!others.length) return "";
+    return own.some(called) ? "taken" : others.some(called) ? "passed" : "";
+  }, [own, others]);
+  return useSyncExternalStore(watch, get);
+}
+
 /** Where the runs of a loop are; null where nothing was heard of it. */
 export function useLoop(walk: string, loop: string): LoopActivity | null {
   const watch = useCallback((changed: () => void) => store.watchLoop(walk, loop, changed), [walk, loop]);

@@ -34,17 +34,17 @@ describe("a choice", () => {
     });
     expect(facts(graph).list.map(({ id, pointer, order }) => [id, pointer, order])).toEqual([
       ["choose:0", "/body/0", 0],
-      ["case:2", "/body/0/cases/2", 0],
-      ["use:b", "/body/0/cases/2/0", 0],
-      ["case:10", "/body/0/cases/10", 1],
-      ["case:a/b", "/body/0/cases/a~1b", 1],
-      ["sequence:0", "/body/0/cases/a~1b/0", 1],
-      ["use:a", "/body/0/cases/a~1b/0/0", 1],
-      ["otherwise:0", "/body/0/otherwise", 2],
-      ["use:c", "/body/0/otherwise/0", 2],
-      ["choose:1", "/body/1", 3],
-      ["case:2#1", "/body/1/cases/2", 3],
-      ["use:d", "/body/1/cases/2/0", 3],
+      ["case:2", "/body/0/cases/2", 1],
+      ["use:b", "/body/0/cases/2/0", 1],
+      ["case:10", "/body/0/cases/10", 2],
+      ["case:a/b", "/body/0/cases/a~1b", 2],
+      ["sequence:0", "/body/0/cases/a~1b/0", 2],
+      ["use:a", "/body/0/cases/a~1b/0/0", 2],
+      ["otherwise:0", "/body/0/otherwise", 3],
+      ["use:c", "/body/0/otherwise/0", 3],
+      ["choose:1", "/body/1", 4],
+      ["case:2#1", "/body/1/cases/2", 5],
+      ["use:d", "/body/1/cases/2/0", 5],
     ]);
     const { uses } = facts(graph);
     expect(exclusive(uses.get("a")!, uses.get("c")!)).toBe(true);

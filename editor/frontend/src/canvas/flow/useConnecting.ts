@@ -31,7 +31,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
         const source = handle.classList.contains("source");
         const id = handle.dataset["handleid"] ?? "";
         const bad = id !== handleId && (source === (handleType === "source") || reason.current(id) !== null);
-        handle.closest<HTMLElement>(".wg-port, .wg-index")?.classList.toggle("wg-unfit", bad);
+        handle.closest<HTMLElement>(".wg-port, .wg-index, .wg-knob")?.classList.toggle("wg-unfit", bad);
       }
     },
     [board],
@@ -94,7 +94,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       const at = "changedTouches" in event ? event.changedTouches[0] : event;
       const over =
         at && (root?.getRootNode() as Document | ShadowRoot | undefined)?.elementFromPoint(at.clientX, at.clientY);
-      if (at && !again && !over?.closest(".wg-use, .wg-boundary, .wg-fork"))
+      if (at && !again && !over?.closest(".wg-use, .wg-boundary, .wg-fork, .wg-merge, .wg-container-head"))
         board.openAdd({ x: at.clientX, y: at.clientY }, { wire: from });
     },
     [board, say],
@@ -129,6 +129,7 @@ export function portsByRef(board: Board): Map<string, PortShown> {
     if (!("inputs" in data)) continue;
     for (const port of data.inputs) found.set(`target:${port.ref}`, port);
     for (const port of data.outputs) found.set(`source:${port.ref}`, port);
+    if (data.kind === "container" && data.choice) found.set(`target:${data.choice.port.ref}`, data.choice.port);
     if (data.kind === "container" && data.index) found.set(`source:${data.index.ref}`, data.index);
   }
   return found;
@@ -146,7 +147,8 @@ function reasonFor(board: Board, { ref, end, type }: Wiring): Reason {
   const { catalogue } = editor.state;
   const judge = ref.includes("+") ? () => null : compatible(graph, canvas.walk, end, ref, catalogue);
   return (other) => {
-    if (other === "@sink.+") return ref.startsWith("@") ? strings.canvas.onlyAStepsOutputCan : null;
+    if (other === "@sink.+")
+      return ref.startsWith("@") && !ref.startsWith("@merge.") ? strings.canvas.onlyAStepsOutputCan : null;
     if (other.startsWith("@sink.")) return fits(other);
     if (other.includes("+") || other.startsWith("@result.") || ref.startsWith("@result.")) {
       const inner = [ref, other].some((one) => one.startsWith("@in.") || one === "@in.+");

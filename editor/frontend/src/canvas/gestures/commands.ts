@@ -8,7 +8,10 @@ import {
   removeNode,
   removeNote,
   removeEdges,
+  removeFromMerge,
+  removeMerge,
   removeStream,
+  setChoiceValue,
   setClosed,
   setResult,
   unbypass,
@@ -17,6 +20,7 @@ import {
   wrap,
   type WrapKind,
 } from "../../document/edits";
+import { factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import { itemsIn, walkOfBoard, type Board } from "./board";
 import { aligned, distributed, type Side } from "../shapes/geometry";
@@ -39,7 +43,7 @@ export function remove(board: Board, bridge = false): void {
       const indices = selection.flatMap((id) => (id.startsWith("edge:") ? Number(id.slice("edge:".length)) : []));
       if (indices.length) made = removeEdges(made, walk, indices);
     }
-    for (const id of known) made = removed(made, board, id);
+    for (const id of inOrder(known)) made = removed(made, board, id);
     if (walk !== null) {
       if (items.length) made = removeItems(made, walk, items, { bridge, catalogue: editor.state.catalogue });
     }
@@ -52,6 +56,12 @@ export function remove(board: Board, bridge = false): void {
   board.announce(strings.canvas.deleted);
 }
 
+/** Sources of merges from the last on, so that the numbers of the others stay; then the rest. */
+function inOrder(ids: Iterable<string>): string[] {
+  const number = (id: string) => Number(/^into:(\d+):/.exec(id)?.[1] ?? -1);
+  return [...ids].sort((a, b) => number(b) - number(a));
+}
+
 function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocument {
   const name = id.slice(id.indexOf(":") + 1);
   if (id.startsWith("note:")) return removeNote(graph, canvas, name);
@@ -60,8 +70,20 @@ function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocu
   if (id.startsWith("@stream.") && canvas.kind === "walk")
     return leaveStream(graph, canvas.walk, id.slice("@stream.".length));
   if (id.startsWith("node:")) return removeNode(graph, name);
+  if (canvas.kind === "walk" && /^(merge|into|choice):/.test(id)) return unmerged(graph, canvas.walk, id);
   if (id.startsWith("result:") && canvas.kind === "walk") return setResult(graph, canvas.walk, name, null);
   return graph;
+}
+
+/** Without a merge, one wire into it, or the value of a choice; what is gone already stays so. */
+function unmerged(graph: GraphDocument, walk: string, id: string): GraphDocument {
+  const [kind = "", ...rest] = id.split(":");
+  const facts = factsOf(graph.walks![walk]!);
+  const name = rest.join(":");
+  if (kind === "choice") return facts.byId.has(name) ? setChoiceValue(graph, walk, name, null) : graph;
+  if (kind === "merge") return facts.merges.has(name) ? removeMerge(graph, walk, name) : graph;
+  const merge = rest.slice(1).join(":");
+  return facts.merges.has(merge) ? removeFromMerge(graph, walk, merge, Number(rest[0])) : graph;
 }
 
 export function wrapSelection(board: Board, kind: WrapKind): void {
@@ -69,19 +91,23 @@ export function wrapSelection(board: Board, kind: WrapKind): void {
   const items = itemsIn(board);
   if (walk === null || !items.length) return board.editor.say(strings.canvas.selectTheStepsToWrap);
   let made = "";
-  const done = attempt(board.editor, strings.canvas.wrap(kind), (graph) => {
+  const done = attempt(board.editor, strings.canvas.wrap(kindWord(kind)), (graph) => {
     const wrapped = wrap(settled(graph, board.canvas, board.model()), walk, items, kind);
     made = wrapped.id;
     return wrapped.graph;
   });
   if (!done) return;
   board.editor.select(made);
-  board.announce(strings.canvas.wrapped(kind));
+  board.announce(strings.canvas.wrapped(kindWord(kind)));
+}
+
+function kindWord(kind: WrapKind): string {
+  return kind === "choose" ? strings.canvas.choice : kind;
 }
 
 export function unwrapSelection(board: Board): void {
   const walk = walkOfBoard(board);
-  const held = itemsIn(board).filter((id) => /^(loop|parallel|sequence):/.test(id));
+  const held = itemsIn(board).filter((id) => /^(loop|parallel|sequence|choose):/.test(id));
   if (walk === null || !held.length) return;
   // From the last on, so that the numbers in the others' ids stay.
   const change = (graph: GraphDocument) =>
@@ -116,7 +142,7 @@ export function toggleClosed(board: Board): void {
 
 export function enter(board: Board): void {
   const walk = walkOfBoard(board);
-  const id = itemsIn(board).find((one) => /^(loop|parallel|sequence):/.test(one));
+  const id = itemsIn(board).find((one) => /^(loop|parallel|sequence|choose|case|otherwise):/.test(one));
   if (walk !== null && id) board.editor.open({ kind: "walk", walk, inside: id });
 }
 

@@ -3,7 +3,8 @@ import { connect, reconnect } from "../../document/edits/edges";
 import { place } from "../../document/edits/parts/layout";
 import { EditRefused } from "../../document/edits/parts/records";
 import { addStream, setStream } from "../../document/edits/streams";
-import { addInput, setResult } from "../../document/edits/walks";
+import { addToMerge, setChoiceValue } from "../../document/edits/choices";
+import { addInput, joinResult, setResult } from "../../document/edits/walks";
 import { freshName } from "../../document/names";
 import { portType } from "../../document/ports";
 import { factsOf } from "../../document/routes";
@@ -31,17 +32,30 @@ export function connectEnds(board: Board, from: string, to: string, [x, y]: Poin
     return target === NEW_STREAM ? newStreamPlaced(made, canvas, board.model()) : made;
   });
   if (done) board.announce(strings.canvas.connected(source, target));
+  if (done) tellMerge(board, walk, target);
   const made = editor.graph.streams?.at(-1);
   if (done && target === NEW_STREAM && made) editor.select(`stream:${made.name}`);
   return done;
 }
+
+/** A wire that came to share its port with another branch's: the merge in between is new to its author. */
+function tellMerge({ editor }: Board, walk: string, target: string): void {
+  const body = editor.graph.walks?.[walk];
+  if (!body) return;
+  const { routes, results } = factsOf(body);
+  const route = [...routes, ...results].find((each) => each.to === target && each.source.kind === "merge");
+  if (route) editor.say(strings.canvas.merged(route.source.name));
+}
+
+/** Begins the port of a choice's value; the choice's id follows. */
+const CHOICE = "@choice.";
 
 /** The port that stands for a stream still to be made. */
 const NEW_STREAM = "@sink.+";
 
 /** A stream of what one step makes; its chunks are single items until somebody says otherwise. */
 function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
-  if (from.startsWith("@")) throw new EditRefused(strings.canvas.onlyAStepsOutputCan2);
+  if (from.startsWith("@") && !from.startsWith("@merge.")) throw new EditRefused(strings.canvas.onlyAStepsOutputCan2);
   return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
 }
 
@@ -119,11 +133,14 @@ export function connected(
 ): GraphDocument {
   const body = graph.walks?.[walk];
   const facts = body ? factsOf(body) : null;
+  if (to.startsWith("@merge.")) return addToMerge(graph, walk, portName(to), from, catalogue);
+  if (to.startsWith(CHOICE)) return setChoiceValue(graph, walk, to.slice(CHOICE.length), from, catalogue);
   if (to === NEW_STREAM) return newStream(graph, walk, from);
   if (to.startsWith("@sink.")) return setStream(graph, portName(to), { from });
   if (to.startsWith("@result.")) {
-    const name = to === "@result.+" ? freshName(portName(from), Object.keys(body?.results ?? {})) : portName(to);
-    return setResult(graph, walk, name, from, wish.collect);
+    const taken = Object.keys(body?.results ?? {});
+    if (to === "@result.+") return setResult(graph, walk, freshName(portName(from), taken), from, wish.collect);
+    return joinResult(graph, walk, portName(to), from, wish.collect);
   }
   if (from === "@in.+") {
     const name = freshName(portName(to), Object.keys(body?.inputs ?? {}));

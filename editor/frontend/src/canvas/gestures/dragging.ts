@@ -6,7 +6,7 @@ export type Payload =
   | { kind: "component"; component: string }
   | { kind: "node"; node: string }
   | { kind: "stream"; stream: string }
-  | { kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame" };
+  | { kind: "loop" | "parallel" | "sequence" | "choose" | "fork" | "note" | "frame" };
 
 export interface DropTarget {
   /** Says whether a point of the window is over it, and what a drop there would do; shown next to the ghost. */
@@ -83,6 +83,7 @@ export function addAtCentre(editor: Editor, payload: Payload): void {
 export function payloadName(payload: Payload): string {
   if (payload.kind === "component") return payload.component;
   if (payload.kind === "stream") return payload.stream;
+  if (payload.kind === "choose") return strings.canvas.choice;
   return payload.kind === "node" ? payload.node : payload.kind;
 }
 

@@ -2,6 +2,7 @@
 import type { Catalogue } from "../../messages/answers";
 import { insertOnEdge } from "../../document/edits/edges";
 import {
+  insertChoice,
   insertFork,
   insertLoop,
   insertParallel,
@@ -84,6 +85,8 @@ function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: stri
       return insertParallel(graph, walk, to);
     case "sequence":
       return insertSequence(graph, walk, to);
+    case "choose":
+      return insertChoice(graph, walk, to);
     case "fork": {
       const states = Object.entries(graph.states ?? {}).filter(([, state]) => state.kind !== "rng");
       const [from, into] = states.map(([name]) => name);

@@ -25,10 +25,15 @@ const ITEMS = new Set(["use", "container", "fork"]);
 export function holdersOf(model: Model): Holder[] {
   const depth = new Map<string, number>();
   const holders: Holder[] = [];
+  const branches = new Map<string, Holder[]>();
   for (const node of model.nodes) {
     depth.set(node.id, node.parentId ? (depth.get(node.parentId) ?? 0) + 1 : 0);
-    if (node.data.kind === "container" && !node.data.closed)
-      holders.push({ id: node.id, depth: depth.get(node.id) ?? 0, rect: model.boxes.get(node.id) as Rect });
+    if (node.data.kind !== "container" || node.data.closed) continue;
+    const holder: Holder = { id: node.id, depth: depth.get(node.id) ?? 0, rect: model.boxes.get(node.id) as Rect };
+    const { choice, branch } = node.data;
+    if (choice) branches.set(node.id, []);
+    if (branch) branches.get(branch.choice)?.push(holder);
+    holders.push(choice ? { ...holder, branches: branches.get(node.id)! } : holder);
   }
   return holders;
 }
@@ -47,7 +52,10 @@ export function descendants(model: Model, id: string): CanvasNode[] {
 /** Where what was moved belongs now; empty where nobody changed hands. */
 export function reparents(model: Model, moved: readonly Moved[], inside: string | null): Reparent[] {
   const nodes = new Map(model.nodes.map((node) => [node.id, node]));
-  const dragged = moved.filter(({ id }) => ITEMS.has(nodes.get(id)?.data.kind ?? ""));
+  const dragged = moved.filter(({ id }) => {
+    const data = nodes.get(id)?.data;
+    return data !== undefined && ITEMS.has(data.kind) && !(data.kind === "container" && data.branch);
+  });
   const without = new Set(dragged.flatMap(({ id }) => [id, ...descendants(model, id).map((node) => node.id)]));
   const holders = holdersOf(model);
   const groups = new Map<string, Reparent>();

@@ -54,12 +54,12 @@ function level(
   const sizes = new Map<string, Point>();
   for (const piece of members) {
     const holds = piece.pad !== null && (children.get(piece.id)?.length ?? 0) > 0;
-    const parallel = piece.data.kind === "container" && piece.data.container === "parallel";
+    const stacks = piece.data.kind === "container" && ["parallel", "choose"].includes(piece.data.container);
     if (!holds || !piece.pad) {
       sizes.set(piece.id, roomOf(piece));
       continue;
     }
-    const found = level(piece.id, children, links, parallel);
+    const found = level(piece.id, children, links, stacks);
     const { pad, size } = piece;
     inner.set(piece.id, found);
     sizes.set(piece.id, [

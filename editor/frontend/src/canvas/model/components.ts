@@ -124,6 +124,7 @@ function nodeData(
     dim: false,
     ranks: scene.ranks.get(name) ?? [],
     color: blockColor(scene.catalogue, node),
+    others: [],
     footnote: walks === 0 ? strings.canvas.inNoWalkYet : walks === 1 ? "in 1 Walk" : strings.canvas.inWalks(walks),
   };
 }

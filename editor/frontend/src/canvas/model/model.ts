@@ -12,6 +12,7 @@ import {
   byParent,
   closedRow,
   CONTAINER_HEAD,
+  MERGE,
   RAIL,
   useRow,
 } from "../shapes/geometry";
@@ -149,6 +150,7 @@ function handlesOf(data: CanvasData, box: Rect): Handles {
   if (data.kind === "note" || data.kind === "frame" || data.kind === "fork") return [];
   const row = (index: number): number => {
     if (data.kind === "use") return useRow(index);
+    if (data.kind === "merge") return MERGE / 2;
     return data.kind === "boundary" ? boundaryRow(data, index) : closedRow(index);
   };
   const handles: Handles = [];
@@ -164,6 +166,8 @@ function handlesOf(data: CanvasData, box: Rect): Handles {
     });
   for (const [index, port] of data.inputs.entries()) add(port, "target", 0, row(index));
   for (const [index, port] of data.outputs.entries()) add(port, "source", box.w, row(index));
+  if (data.kind === "container" && data.choice && !data.closed)
+    add(data.choice.port, "target", 0, CONTAINER_HEAD / 2);
   if (data.kind === "container" && data.index) add(data.index, "source", 70, CONTAINER_HEAD + RAIL / 2);
   return handles;
 }

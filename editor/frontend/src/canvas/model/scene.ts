@@ -2,7 +2,7 @@
 import { mutedOf } from "../../document/edits/mute";
 import { readLink, readResult, type PlainLink } from "../../document/names";
 import { portType as typeOf } from "../../document/ports";
-import { factsOf, type Facts } from "../../document/routes";
+import { exclusive, factsOf, isInside, type Facts } from "../../document/routes";
 import { flat, type Entry } from "../../document/tree";
 import type { CanvasLayout, GraphDocument, ItemId, Walk } from "../../document/types";
 import type { Catalogue, Problem } from "../../messages/answers";
@@ -25,6 +25,8 @@ export interface Scene extends Shown {
   walk: Walk;
   entries: readonly Entry[];
   edges: PlainLink[];
+  /** All that carries a value within the Walk: its edges, and those into merges and choices. */
+  links: readonly PlainLink[];
   /** The innermost piece on the canvas that shows an entry: itself, or the closed container around it. */
   seen: Map<ItemId, ItemId>;
   facts: Facts;
@@ -51,12 +53,13 @@ export function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId |
     seen.set(entry.id, at);
   }
   const edges = (walk.edges ?? []).map(readLink);
+  const links = [...edges, ...facts.merging, ...facts.choices];
   const results = Object.values(walk.results ?? {}).map((result) => readResult(result).from);
   const sent = (shown.graph.streams ?? [])
     .filter((stream) => stream.walks.includes(name))
     .map((stream) => stream.from);
   const wired = new Set([
-    ...edges.flatMap((edge) => [`>${edge.to}`, `<${edge.from}`]),
+    ...links.flatMap((edge) => [`>${edge.to}`, `<${edge.from}`]),
     ...[...results, ...sent].map((ref) => `<${ref}`),
   ]);
   const pointer = `/walks/${name}`;
@@ -67,6 +70,7 @@ export function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId |
     walk,
     entries: listed,
     edges,
+    links,
     seen,
     facts,
     uses: facts.uses,
@@ -93,7 +97,33 @@ export function isMissing(scene: Scene, ref: string, end: "from" | "to"): boolea
   const who = owner(ref);
   if (end === "to") return who !== "@out" && !scene.uses.has(who);
   if (who === "@loop") return loopPiece(scene, ref) === null;
+  if (who === "@merge") return !scene.facts.merges.has(portName(ref));
   return who !== "@in" && who !== "@stream" && !scene.uses.has(who);
+}
+
+/** The piece that shows a merge: itself, or the closed container around it; null: it is out of sight. */
+export function mergePiece(scene: Scene, name: string): string | null {
+  const choice = scene.facts.merges.get(name)?.choice;
+  if (!choice) return scene.inside === null && choice === null ? `merge:${name}` : null;
+  const seen = scene.seen.get(choice.id);
+  if (seen === undefined) return null;
+  return seen === choice.id ? `merge:${name}` : seen;
+}
+
+/** True if what a reference names stands inside an item: a merge stands beside the choice that it comes out of. */
+export function standsIn(scene: Scene, ref: string, holder: Entry): boolean {
+  const [who, name] = [owner(ref), portName(ref)];
+  if (who === "@merge") {
+    const choice = scene.facts.merges.get(name)?.choice;
+    return choice != null && choice !== holder && isInside(choice, holder);
+  }
+  const entry = who === "@choice" ? scene.facts.byId.get(name) : scene.uses.get(who);
+  return entry !== undefined && isInside(entry, holder);
+}
+
+/** The uses that don't run in the same turn as this item does. */
+export function exclusiveUses(scene: Scene, entry: Entry): Entry[] {
+  return [...scene.uses.values()].filter((other) => exclusive(entry, other));
 }
 
 /** The loop that `@loop.NAME` names; `@loop.index` is judged per edge. */

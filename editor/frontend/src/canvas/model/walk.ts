@@ -1,13 +1,35 @@
 // One Walk as pieces and wires: uses, forks, containers and what stands at the Walk's border. Pure.
 import { readResult } from "../../document/names";
 import { streamType } from "../../document/ports";
-import { flat, isContainer, type Entry } from "../../document/tree";
+import { choiceRef } from "../../document/routes";
+import { flat, isContainer, lastOrder, type Entry } from "../../document/tree";
 import type { ItemId } from "../../document/types";
-import { boundarySize, closedSize, containerMin, containerPad, forkSize, useSize } from "../shapes/geometry";
-import type { BoundaryData, ContainerData, Piece, PortShown, UseData, Wire } from "../shapes/types";
+import {
+  boundarySize,
+  closedSize,
+  containerMin,
+  containerPad,
+  forkSize,
+  mergeSize,
+  useSize,
+} from "../shapes/geometry";
+import { color } from "../../ui/modality";
+import type { BoundaryData, ContainerData, MergeData, Piece, PortShown, UseData, Wire } from "../shapes/types";
 import { bare, blockColor, declaredPorts, owner, portName, side, statesOf } from "./ports";
 import { PREVIEW_ROOM } from "./previews";
-import { isMissing, loopPiece, portType, sceneOf, wiredRefs, type Scene, type Shown } from "./scene";
+import { useKey } from "../../telemetry/calls";
+import {
+  exclusiveUses,
+  isMissing,
+  loopPiece,
+  mergePiece,
+  portType,
+  sceneOf,
+  standsIn,
+  wiredRefs,
+  type Scene,
+  type Shown,
+} from "./scene";
 import { chunkText } from "./streams";
 import { wiresOf } from "./wires";
 import { strings } from "../../strings";
@@ -25,7 +47,7 @@ export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Dr
   const lanes = new Map<string, number>();
   for (const wire of wires)
     if (wire.data.around) lanes.set(wire.data.around, Math.max(lanes.get(wire.data.around) ?? 0, wire.data.lane + 1));
-  const pieces = [...itemPieces(scene, lanes), ...borderPieces(scene)];
+  const pieces = [...itemPieces(scene, lanes), ...mergePieces(scene), ...borderPieces(scene)];
   const ids = new Set(pieces.map((piece) => piece.id));
   return { pieces, wires: wires.filter((wire) => ids.has(wire.source) && ids.has(wire.target)) };
 }
@@ -88,6 +110,7 @@ function useData(
     ranks: scene.ranks.get(entry.node) ?? [],
     color: blockColor(scene.catalogue, node),
     footnote: entry.name === entry.node ? "" : strings.canvas.node(entry.node),
+    others: keysOf(scene, exclusiveUses(scene, entry)),
   };
 }
 
@@ -112,13 +135,15 @@ function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, 
     ...(closed ? crossing(scene, entry) : { inputs: [], outputs: [] }),
     index: container === "loop" && !closed ? indexPort(scene, entry) : null,
     branches: [],
+    choice: container === "choose" ? choiceShown(scene, entry) : null,
+    branch: container === "case" || container === "otherwise" ? branchShown(scene, entry) : null,
     problems: closed ? scene.located.under(at) : scene.located.own(at, deeper),
     badge: String(entry.order + 1),
     muted: scene.muted.get(entry.id) ?? "",
     count: inside.filter((child) => child.kind === "use").length,
     nodes: [...new Set(inside.flatMap((child) => (child.node ? [child.node] : [])))],
   };
-  const name = `${container} ${entry.name}`.trim();
+  const name = spoken(data);
   if (closed)
     return { data, size: closedSize(data), pad: null, label: strings.canvas.closedStepsInside(name, data.count) };
   return {
@@ -127,6 +152,56 @@ function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, 
     pad: containerPad(container, data.when, lanes),
     label: strings.canvas.steps(name, data.count),
   };
+}
+
+/** A container's kind and name for screen readers. */
+function spoken({ container, name, choice }: ContainerData): string {
+  if (choice) return choice.value ? strings.canvas.choiceBy(choice.value) : strings.canvas.choiceByNothing;
+  return container === "otherwise" ? strings.canvas.branchForOtherValues : `${container} ${name}`.trim();
+}
+
+function choiceShown(scene: Scene, entry: Entry): ContainerData["choice"] {
+  const value = field(entry, "choose");
+  const port = bare(choiceRef(entry.id), value ? portType(scene, value, "outputs") : "", {
+    name: strings.canvas.value,
+    optional: false,
+    wired: value !== "",
+    description: strings.canvas.theChoiceGoesByIt,
+  });
+  return { value, port, otherwise: entry.children.some((branch) => branch.kind === "otherwise") };
+}
+
+function branchShown(scene: Scene, entry: Entry): ContainerData["branch"] {
+  const own = keysOf(scene, flat(entry.children));
+  return { choice: entry.parent!.id, own, others: keysOf(scene, exclusiveUses(scene, entry)) };
+}
+
+function keysOf(scene: Scene, all: readonly Entry[]): string[] {
+  return all.flatMap((entry) => (entry.kind === "use" ? useKey(scene.name, entry.name) : []));
+}
+
+function mergePieces(scene: Scene): Piece[] {
+  return [...scene.facts.merges.values()].flatMap(({ name, sources, choice, pointer }): Piece[] => {
+    const id = `merge:${name}`;
+    if (mergePiece(scene, name) !== id) return [];
+    const ref = `@merge.${name}`;
+    const type = portType(scene, ref, "outputs");
+    const data: MergeData = {
+      kind: "merge",
+      walk: scene.name,
+      name,
+      inputs: [bare(ref, type, { wired: sources.length > 0, description: strings.canvas.takesTheValueOfTheBranch })],
+      outputs: [bare(ref, type, { wired: scene.wired.has(`<${ref}`) })],
+      sources: [...sources],
+      problems: scene.located.under(scene.pointer + pointer),
+      color: type ? color(type) : "var(--line-strong)",
+    };
+    const holder = choice?.parent ?? null;
+    const parent = holder && holder.id !== scene.inside ? holder.id : null;
+    const order = choice ? lastOrder(choice) + 0.5 : scene.entries.length;
+    const label = strings.canvas.mergeOf(name, sources.join(", "));
+    return [{ id, parent, order, data, size: mergeSize(name), below: 0, pad: null, label }];
+  });
 }
 
 function indexPort(scene: Scene, entry: Entry): PortShown {
@@ -141,13 +216,12 @@ function indexPort(scene: Scene, entry: Entry): PortShown {
 
 /** The ports of a closed container: what its wires to the outside end at. */
 function crossing(scene: Scene, entry: Entry): { inputs: PortShown[]; outputs: PortShown[] } {
-  const names = new Set(flat(entry.children).flatMap((child) => (child.kind === "use" ? [child.name] : [])));
-  const inner = (ref: string) => names.has(owner(ref));
+  const inner = (ref: string) => standsIn(scene, ref, entry);
   const unique = (refs: string[]) => [...new Set(refs)];
   const results = Object.values(scene.walk.results ?? {}).map((result) => readResult(result).from);
-  const inputs = unique(scene.edges.filter((edge) => inner(edge.to) && !inner(edge.from)).map((edge) => edge.to));
+  const inputs = unique(scene.links.filter((edge) => inner(edge.to) && !inner(edge.from)).map((edge) => edge.to));
   const outputs = unique([
-    ...scene.edges.filter((edge) => inner(edge.from) && !inner(edge.to)).map((edge) => edge.from),
+    ...scene.links.filter((edge) => inner(edge.from) && !inner(edge.to)).map((edge) => edge.from),
     ...results.filter(inner),
   ]);
   const port = (ref: string, kind: "inputs" | "outputs") =>
@@ -313,16 +387,15 @@ function missingPieces(scene: Scene): Piece[] {
 
 /** Inside an entered container: what comes from and goes to the rest of the Walk. */
 function outsidePieces(scene: Scene): Piece[] {
-  const inside = new Set(scene.entries.flatMap((entry) => (entry.kind === "use" ? [entry.name] : [])));
+  const root = scene.facts.byId.get(scene.inside ?? "")!;
+  const inside = (ref: string) => standsIn(scene, ref, root);
   const unique = (refs: string[]) => [...new Set(refs)];
   const before = unique(
-    scene.edges
-      .filter((edge) => inside.has(owner(edge.to)) && !inside.has(owner(edge.from)))
+    scene.links
+      .filter((edge) => inside(edge.to) && !inside(edge.from) && edge.to !== choiceRef(root.id))
       .map((edge) => edge.from),
   ).filter((ref) => owner(ref) !== "@loop" || loopPiece(scene, ref, "") === null);
-  const after = unique(
-    scene.edges.filter((edge) => inside.has(owner(edge.from)) && !inside.has(owner(edge.to))).map((edge) => edge.to),
-  );
+  const after = unique(scene.links.filter((edge) => inside(edge.from) && !inside(edge.to)).map((edge) => edge.to));
   const make = (role: "before" | "after", title: string, refs: string[]): Piece => {
     const ports = refs.map((ref) =>
       bare(ref, portType(scene, ref, role === "before" ? "outputs" : "inputs"), { name: ref, wired: true }),

@@ -1,11 +1,11 @@
 // A Walk's edges, results and streams as wires between pieces. Nothing is left out because it is wrong. Pure.
 import { accepts } from "../../document/ports";
-import type { End, Route } from "../../document/routes";
+import { endOf, type End, type Route } from "../../document/routes";
 import type { ItemId } from "../../document/types";
 import { color } from "../../ui/modality";
 import type { Wire, WireData } from "../shapes/types";
 import { told, worst } from "./problems";
-import { isMissing, loopPiece, portType, type Scene } from "./scene";
+import { isMissing, loopPiece, mergePiece, portType, type Scene } from "./scene";
 import { strings } from "../../strings";
 
 export function wiresOf(scene: Scene): Wire[] {
@@ -14,7 +14,40 @@ export function wiresOf(scene: Scene): Wire[] {
   nameLanes(wires);
   const results = scene.inside ? [] : scene.facts.results.map((route) => resultWire(scene, route));
   const sinks = scene.inside ? [] : sinkWires(scene);
-  return [...wires, ...results, ...sinks].filter((wire) => wire !== null);
+  const merging = scene.facts.merging.map((route) => mergingWire(scene, route));
+  const choices = scene.facts.choices.map((route) => choiceWire(scene, route));
+  return [...wires, ...merging, ...choices, ...results, ...sinks].filter((wire) => wire !== null);
+}
+
+function mergingWire(scene: Scene, route: Route): Wire | null {
+  const { name } = route.target;
+  const target = mergePiece(scene, name) ?? (inside(scene, route.source) ? "@after" : null);
+  return innerWire(scene, route, target, `into:${route.index}:${name}`);
+}
+
+function choiceWire(scene: Scene, route: Route): Wire | null {
+  return innerWire(scene, route, scene.seen.get(route.target.name) ?? null, `choice:${route.target.name}`);
+}
+
+/** A wire to a merge or to the value of a choice; none within one closed container. */
+function innerWire(scene: Scene, route: Route, target: string | null, id: string): Wire | null {
+  const source = sourceId(scene, route);
+  if (source === null || target === null || source === target) return null;
+  const type = portType(scene, route.from, "outputs");
+  const problems = scene.located.under(`${scene.pointer}${route.pointer}`);
+  const missing = isMissing(scene, route.from, "from") ? strings.canvas.namesNoStepOfThis(route.from) : "";
+  const broken = missing || (worst(problems) === "error" ? told(problems) : "");
+  const data = wireData(scene, route.from, route.to, type, broken);
+  return {
+    id,
+    source,
+    target,
+    data: {
+      ...data,
+      warning: worst(problems) === "warning" ? told(problems) : "",
+      node: route.source.entry?.node ?? "",
+    },
+  };
 }
 
 function edgeWire(scene: Scene, route: Route, lanes: Map<string, Map<string, number>>): Wire | null {
@@ -107,9 +140,11 @@ function carrier(scene: Scene, route: Route): ItemId | null {
 /** The piece that a wire begins at; null: out of sight. */
 function sourceId(scene: Scene, route: Route): string | null {
   const { source, from, to } = route;
-  const here = scene.inside ? inside(scene, route.target) : true;
+  const here = scene.inside ? inside(scene, route.target) || isShownMerge(scene, route.target) : true;
   if (!here && !inside(scene, source)) return null;
   if (source.entry) return scene.seen.get(source.entry.id) ?? "@before";
+  if (source.kind === "merge" && scene.facts.merges.has(source.name))
+    return mergePiece(scene, source.name) ?? (scene.inside ? "@before" : null);
   if (source.kind === "loop") {
     const loop = loopPiece(scene, from, to);
     if (loop) return scene.seen.get(loop) ?? "@before";
@@ -128,7 +163,11 @@ function targetId(scene: Scene, route: Route): string | null {
 }
 
 function inside(scene: Scene, end: End): boolean {
-  return end.entry !== null && scene.seen.has(end.entry.id);
+  return end.place !== null && scene.seen.has(end.place.id);
+}
+
+function isShownMerge(scene: Scene, end: End): boolean {
+  return end.kind === "merge" && mergePiece(scene, end.name) !== null;
 }
 
 function brokenBecause(scene: Scene, route: Route, type: string): string {
@@ -158,11 +197,13 @@ function resultWire(scene: Scene, route: Route): Wire {
   const type = portType(scene, route.from, "outputs");
   const source = route.source.entry
     ? (scene.seen.get(route.source.entry.id) ?? "@in")
-    : route.source.kind === "in"
-      ? "@in"
-      : route.source.kind === "stream"
-        ? route.from
-        : `missing:${route.source.name}`;
+    : route.source.kind === "merge" && !isMissing(scene, route.from, "from")
+      ? (mergePiece(scene, route.source.name) ?? "@in")
+      : route.source.kind === "in"
+        ? "@in"
+        : route.source.kind === "stream"
+          ? route.from
+          : `missing:${route.source.name}`;
   const problems = scene.located.under(`${scene.pointer}${route.pointer}`);
   const missing = isMissing(scene, route.from, "from") ? strings.canvas.namesNoStepOfThis(route.from) : "";
   return {
@@ -180,9 +221,9 @@ function resultWire(scene: Scene, route: Route): Wire {
 function sinkWires(scene: Scene): (Wire | null)[] {
   return (scene.graph.streams ?? []).map((stream) => {
     if (!stream.walks.includes(scene.name)) return null;
-    const entry = scene.uses.get(stream.from.split(".", 1)[0] ?? "");
-    const source = entry ? (scene.seen.get(entry.id) ?? null) : null;
-    if (!source || !entry) return null;
+    const { entry, place, kind, name } = endOf(stream.from, scene.facts, "source");
+    const source = entry ? (scene.seen.get(entry.id) ?? null) : kind === "merge" ? mergePiece(scene, name) : null;
+    if (!source || !place) return null;
     const type = portType(scene, stream.from, "outputs");
     return {
       id: `sink:${stream.name}`,
@@ -191,8 +232,8 @@ function sinkWires(scene: Scene): (Wire | null)[] {
       data: {
         ...wireData(scene, stream.from, `@sink.${stream.name}`, type, ""),
         kind: "stream" as const,
-        chips: entry.loops.length ? ["each"] : [],
-        node: entry.node,
+        chips: place.loops.length ? ["each"] : [],
+        node: entry?.node ?? "",
       },
     };
   });

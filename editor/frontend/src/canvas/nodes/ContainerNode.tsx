@@ -1,6 +1,16 @@
-// Loop, Parallel and Sequence: a box around what they hold, its rules editable in its head.
+// Loop, Parallel, Sequence, Choice and its branches: a box around what they hold, its rules editable in its head.
 import { Handle, Position, type NodeProps } from "@xyflow/react";
-import { ChevronDown, ChevronRight, List, Maximize2, Repeat, Split } from "lucide-react";
+import {
+  ChevronDown,
+  ChevronRight,
+  CornerDownRight,
+  List,
+  Maximize2,
+  Repeat,
+  Signpost,
+  Split,
+  type LucideIcon,
+} from "lucide-react";
 import { memo } from "react";
 import { LoopMarks } from "../../debug/marks";
 import { setItem } from "../../document/edits/items";
@@ -11,16 +21,27 @@ import { attempt } from "../gestures/attempt";
 import { CONTAINER_HEAD, RAIL } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, ContainerData } from "../shapes/types";
+import { BranchHead, ChoiceFoot, ChoiceHead, ChoicePort, RemoveBranch, useBranchState } from "./ChoiceNodes";
 import { InPlace } from "./InPlace";
 import { LiveTogether, LoopAt } from "./live";
 import { Changed, Ports, Problems, portTitle } from "./parts";
 import { strings } from "../../strings";
 
-const ICONS = { loop: Repeat, parallel: Split, sequence: List };
+const ICONS: Record<ContainerData["container"], LucideIcon> = {
+  loop: Repeat,
+  parallel: Split,
+  sequence: List,
+  choose: Signpost,
+  case: CornerDownRight,
+  otherwise: CornerDownRight,
+};
 const TEACH = {
   loop: strings.canvas.dropTheStepsToRepeat,
   parallel: strings.canvas.dropStepsHereEach,
   sequence: strings.canvas.dropStepsHereTheyRun,
+  choose: strings.canvas.addACaseBelow,
+  case: strings.canvas.dropTheStepsForThisValue,
+  otherwise: strings.canvas.dropTheStepsForOtherValues,
 };
 
 export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<CanvasNode>) {
@@ -34,10 +55,10 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
       setClosed(graph, editor.state.view.canvas, box.id, !box.closed),
     );
   const enter = () => editor.open({ kind: "walk", walk: box.walk, inside: box.id });
+  const kinds = [box.container, box.closed ? "closed" : "", box.muted, worst(box.problems), useBranchState(box)];
   return (
-    <div
-      className={`wg-container ${box.container} ${box.closed ? "closed" : ""} ${box.muted} ${worst(box.problems)}`}
-    >
+    <div className={`wg-container ${kinds.filter(Boolean).join(" ")}`}>
+      {box.choice && !box.closed && <ChoicePort box={box} />}
       <LoopMarks
         walk={box.walk}
         loop={box.container === "loop" ? box.name : ""}
@@ -60,7 +81,9 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           {box.closed ? <ChevronRight size={14} /> : <ChevronDown size={14} />}
         </button>
         <Icon size={14} aria-hidden />
-        {box.container === "loop" ? (
+        {box.choice && <ChoiceHead box={box} />}
+        {box.branch && <BranchHead box={box} />}
+        {box.choice || box.branch ? null : box.container === "loop" ? (
           <>
             <InPlace
               className="name"
@@ -94,6 +117,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
         <i className="wg-grow" />
         {box.closed && <Changed nodes={box.nodes} />}
         <Problems problems={box.problems} />
+        {box.branch && <RemoveBranch box={box} />}
         <button
           type="button"
           className="nodrag wg-mini"
@@ -140,6 +164,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           </div>
         </>
       )}
+      {box.choice && !box.closed && <ChoiceFoot box={box} />}
       {box.empty && !box.closed && <p className="wg-teach">{TEACH[box.container]}</p>}
       {box.container === "parallel" &&
         !box.closed &&

@@ -6,19 +6,21 @@ interface Props {
   /** false: it was refused, and the earlier text comes back. */
   onChange: (value: string) => boolean;
   className?: string;
+  placeholder?: string;
 }
 
 /** A text that is edited where it stands: Enter or leaving keeps it, Escape doesn't. */
-export function InPlace({ label, value, onChange, className = "" }: Props) {
+export function InPlace({ label, value, onChange, className = "", placeholder }: Props) {
   const dropped = useRef(false);
   return (
     <input
       key={value}
       className={`nodrag wg-in-place ${className}`}
       aria-label={label}
-      title={`${label}: ${value}`}
+      title={value ? `${label}: ${value}` : label}
       defaultValue={value}
-      size={Math.min(Math.max(value.length, 3), 34)}
+      placeholder={placeholder}
+      size={Math.min(Math.max((value || placeholder || "").length, 3), 34)}
       spellCheck={false}
       onBlur={(event) => {
         const text = event.target.value.trim();

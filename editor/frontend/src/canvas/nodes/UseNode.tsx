@@ -1,9 +1,12 @@
 // A component at work: a use in a Walk, or a node on the components canvas.
 import type { NodeProps } from "@xyflow/react";
-import { memo, useMemo } from "react";
+import { memo, useContext, useMemo } from "react";
 import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/model/ranks";
 import { useMarked } from "../../store/highlight";
+import { usePassedBy } from "../../telemetry/activity";
+import { useKey } from "../../telemetry/calls";
+import { FlowingOn } from "../edges/TokenLayer";
 import { HEAD, SUB } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, UseData } from "../shapes/types";
@@ -16,7 +19,10 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const tint = use.ranks.length ? rankColor(use.ranks[0] ?? 0) : use.color;
   const nodes = useMemo(() => [use.node], [use.node]);
   const marked = useMarked(use.node);
-  const kinds = ["wg-use", marked ? "marked" : "", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
+  const walk = useContext(FlowingOn)?.walk ?? null;
+  const own = useMemo(() => (walk === null ? [] : [useKey(walk, use.name)]), [walk, use.name]);
+  const passed = usePassedBy(own, use.others) === "passed" ? "passed" : "";
+  const kinds = ["wg-use", passed, marked ? "marked" : "", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
   return (
     <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
       <DebugMarks name={use.name} node={use.node} />

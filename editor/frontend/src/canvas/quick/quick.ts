@@ -5,7 +5,7 @@ import { accepts, parseType, streamType } from "../../document/ports";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Replaced, Wiring } from "../gestures/board";
-import type { Payload } from "../gestures/dragging";
+import { payloadName, type Payload } from "../gestures/dragging";
 import { strings } from "../../strings";
 
 export interface Offer {
@@ -18,10 +18,13 @@ export interface Offer {
   available: boolean;
 }
 
-const FLOW: ["loop" | "parallel" | "sequence" | "fork", string][] = [
+type Flow = "loop" | "parallel" | "sequence" | "choose" | "fork";
+
+const FLOW: [Flow, string][] = [
   ["loop", strings.canvas.repeatsWhatIsInside],
   ["parallel", strings.canvas.branchesAtTheSameTime],
   ["sequence", strings.canvas.stepsUnderOneCondition],
+  ["choose", strings.canvas.takesOneBranchByAValue],
   ["fork", strings.canvas.copiesAState],
 ];
 
@@ -83,8 +86,8 @@ export function replacements(
   });
 }
 
-function plain(kind: "loop" | "parallel" | "sequence" | "fork" | "note" | "frame", note: string): Offer {
-  return { key: kind, title: kind, note, payload: { kind }, port: null, available: true };
+function plain(kind: Flow | "note" | "frame", note: string): Offer {
+  return { key: kind, title: payloadName({ kind }), note, payload: { kind }, port: null, available: true };
 }
 
 /** The port of a component that suits a wire best: of its name, then one that is needed; undefined: none fits. */

@@ -11,6 +11,9 @@ export const WHEN = 18;
 export const LIVE = 18;
 export const CONTAINER_HEAD = 30;
 export const RAIL = 24;
+/** Height of the line at a choice's bottom, where cases are added. */
+export const CHOICE_FOOT = 28;
+export const MERGE = 32;
 const FLAG = /^flag\b/;
 /** Height that one wire to the next iteration takes at a loop's bottom. */
 export const LANE = 16;
@@ -75,12 +78,19 @@ export function forkSize(fork: string, into: string, when: string): Point {
 
 export function containerPad(kind: ContainerData["container"], when: string, lanes: number): Pad {
   const top = CONTAINER_HEAD + (kind === "loop" || when ? RAIL : 0) + 10;
+  if (kind === "choose") return { top, right: 16, bottom: CHOICE_FOOT + 8, left: 16 };
   return { top, right: 24, bottom: 16 + (lanes ? 8 + lanes * LANE : 0), left: kind === "parallel" ? 28 : 24 };
+}
+
+export function mergeSize(name: string): Point {
+  return [up(Math.min(Math.max(name.length * 7.4 + 62, 96), 240)), MERGE];
 }
 
 export function containerMin(data: ContainerData): Point {
   const title = data.container === "loop" ? (data.name.length + data.times.length) * 7 + 150 : 170;
   const until = data.until ? data.until.length * 6.6 + 60 : 0;
+  if (data.choice) return [up(Math.min(Math.max(data.choice.value.length * 6.8 + 190, 264), 460)), 104 + CHOICE_FOOT];
+  if (data.branch) return [up(Math.min(Math.max(data.name.length * 7.4 + 120, 208), 460)), 88];
   return [up(Math.max(Math.min(title + until, 460), 208)), 104];
 }
 
@@ -192,6 +202,8 @@ export interface Holder {
   id: string;
   depth: number;
   rect: Rect;
+  /** Of a choice: its branches, of which the nearest takes what is dropped between them. */
+  branches?: readonly Holder[];
 }
 
 /** The innermost open container that a point is in; those in `without` (what is dragged) don't count. */
@@ -200,7 +212,13 @@ export function holderAt(holders: readonly Holder[], point: Point, without: Read
   for (const holder of holders)
     if (!without.has(holder.id) && contains(holder.rect, point) && (!best || holder.depth > best.depth))
       best = holder;
-  return best;
+  if (!best?.branches) return best;
+  const [nearest] = best.branches.toSorted((a, b) => distance(a.rect, point) - distance(b.rect, point));
+  return nearest ?? null;
+}
+
+function distance({ x, y, w, h }: Rect, [px, py]: Point): number {
+  return Math.hypot(Math.max(x - px, 0, px - x - w), Math.max(y - py, 0, py - y - h));
 }
 
 /** Where in a list of siblings something dropped at `point` belongs: by columns, then from top to bottom. */

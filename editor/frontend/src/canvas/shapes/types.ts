@@ -58,11 +58,31 @@ export type UseData = {
   /** Modality of its first output: the block's colour. */
   color: string;
   footnote: string;
+  /** Activity keys of the uses in other branches of the choices around it. */
+  others: string[];
+};
+
+/** The value that a choice goes by. */
+export type ChoiceShown = {
+  /** As the document has it; empty: none yet. */
+  value: string;
+  /** Where a wire with the value ends. */
+  port: PortShown;
+  /** True: it says what is taken where no case has the value. */
+  otherwise: boolean;
+};
+
+/** A case of a choice, or its branch for other values. */
+export type BranchShown = {
+  choice: ItemId;
+  /** Activity keys of its own uses, and of those in the other branches. */
+  own: string[];
+  others: string[];
 };
 
 export type ContainerData = {
   kind: "container";
-  container: "loop" | "parallel" | "sequence";
+  container: "loop" | "parallel" | "sequence" | "choose" | "case" | "otherwise";
   id: ItemId;
   walk: string;
   name: string;
@@ -79,6 +99,8 @@ export type ContainerData = {
   index: PortShown | null;
   /** For a parallel: the middle of each branch, in pixels from its top. */
   branches: { y: number; h: number }[];
+  choice: ChoiceShown | null;
+  branch: BranchShown | null;
   problems: Problem[];
   badge: string;
   muted: "" | "muted" | "bypassed";
@@ -98,6 +120,19 @@ export type ForkData = {
   muted: "" | "muted" | "bypassed";
 };
 
+export type MergeData = {
+  kind: "merge";
+  walk: string;
+  name: string;
+  /** Where the wires of its sources end: one port. */
+  inputs: PortShown[];
+  /** Its value: one port. */
+  outputs: PortShown[];
+  sources: string[];
+  problems: Problem[];
+  color: string;
+};
+
 export type BoundaryData = {
   kind: "boundary";
   role: "in" | "out" | "stream" | "sink" | "before" | "after" | "missing";
@@ -111,7 +146,7 @@ export type BoundaryData = {
 export type NoteData = { kind: "note"; text: string; color: string; note: string };
 export type FrameData = { kind: "frame"; title: string; color: string; frame: string };
 
-export type CanvasData = UseData | ContainerData | ForkData | BoundaryData | NoteData | FrameData;
+export type CanvasData = UseData | ContainerData | ForkData | MergeData | BoundaryData | NoteData | FrameData;
 export type CanvasNode = Node<CanvasData>;
 
 export type WireData = {

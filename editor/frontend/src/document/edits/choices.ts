@@ -11,6 +11,7 @@ import { Judge } from "./judge";
 import { changeLayout, rekeyed, walkCanvas } from "./parts/layout";
 import { changeSources, dissolved, mergeRef, withoutMerge } from "./parts/merges";
 import { detach, insert, newBranch, pieceOf, settle, takeApart } from "./parts/pieces";
+import { renameStreamSource } from "./streams";
 import { EditRefused, sentence, withKey, withRenamed, withWalkPart } from "./parts/records";
 import { mapReferences } from "./parts/references";
 import { strings } from "../../strings";
@@ -196,7 +197,10 @@ export function renameMerge(graph: GraphDocument, walk: string, from: string, to
   if (from === to) return graph;
   mergeNamed(graph, walk, from);
   freeName(strings.document.aMerge, to, Object.keys(walkOf(graph, walk).merges!));
-  const named = changeWalk(graph, walk, (body) => withWalkPart(body, "merges", withRenamed(body.merges!, from, to)));
+  const streamed = renameStreamSource(graph, walk, mergeRef(from), mergeRef(to));
+  const named = changeWalk(streamed, walk, (body) =>
+    withWalkPart(body, "merges", withRenamed(body.merges!, from, to)),
+  );
   const followed = mapReferences(named, walk, (reference, side) =>
     side === "source" && reference === mergeRef(from) ? mergeRef(to) : reference,
   );

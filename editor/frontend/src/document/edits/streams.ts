@@ -85,9 +85,18 @@ export function leaveStream(graph: GraphDocument, walk: string, name: string): G
 
 /** A use of one Walk under another name, in the streams that it feeds. Refuses where another Walk feeds one of them too. */
 export function renameStreamUse(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  return renamedSources(graph, walk, (source) => renamedOwner(source, from, to));
+}
+
+/** Likewise a single source, such as a merge. */
+export function renameStreamSource(graph: GraphDocument, walk: string, from: string, to: string): GraphDocument {
+  return renamedSources(graph, walk, (source) => (source === from ? to : source));
+}
+
+function renamedSources(graph: GraphDocument, walk: string, change: (source: string) => string): GraphDocument {
   if (!graph.streams) return graph;
   const streams = mappedList(streamsOf(graph), (stream) => {
-    const renamed = renamedOwner(stream.from, from, to);
+    const renamed = change(stream.from);
     if (renamed === stream.from || !stream.walks.includes(walk)) return stream;
     const others = stream.walks.filter((other) => other !== walk);
     if (others.length)

@@ -157,6 +157,7 @@ function selection(editor: Editor): Command[] {
   return [
     wrapped("loop", strings.panels.loop2),
     wrapped("parallel", strings.panels.parallel),
+    wrapped("choose", strings.panels.choice),
     wrapped("sequence", strings.panels.sequence),
     edit(strings.panels.unwrapTheContainer, (walk) => (graph) => unwrap(graph, walk, chosen[0]!)),
     ...(off

@@ -3,7 +3,7 @@ import fuzzysort from "fuzzysort";
 import type { Catalogue, Problem } from "../../messages/answers";
 import { portsOf } from "../../document/ports";
 import { factsOf } from "../../document/routes";
-import type { GraphDocument } from "../../document/types";
+import type { Choose, GraphDocument, Walk } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { locate, type Located } from "../../store/locate";
 import { strings } from "../../strings";
@@ -19,6 +19,19 @@ export interface Target {
   place: Place;
   /** The component node behind it; empty for what has none. */
   node: string;
+}
+
+/** Choices by their values, their cases, and merges: kind, id and title. */
+function choicesOf(name: string, walk: Walk): [kind: string, id: string, title: string][] {
+  const facts = factsOf(walk);
+  const items = facts.list.flatMap((entry): [string, string, string][] => {
+    if (entry.kind === "case") return [[entry.kind, entry.id, entry.name]];
+    return entry.kind === "choose" ? [["choose", entry.id, (entry.item as Choose).choose || name]] : [];
+  });
+  return [
+    ...items,
+    ...[...facts.merges.keys()].map((merge): [string, string, string] => ["merge", `merge:${merge}`, merge]),
+  ];
 }
 
 /** Everything in a document that can be shown. */
@@ -39,6 +52,9 @@ export function targetsOf(graph: GraphDocument, problems: readonly Problem[]): T
           { ...own, selection: [entry.id] },
           entry.node,
         ),
+      ),
+      ...choicesOf(name, walk).map(([kind, id, title]) =>
+        target(kind, `${name}/${id}`, title, strings.panels.in(kind, name), { ...own, selection: [id] }),
       ),
     ];
   });

@@ -2,6 +2,7 @@
 import { useMemo, type ReactNode } from "react";
 import { useEditor, useEditorState } from "../../store/react";
 import { KIND_ICONS } from "../common/icons";
+import { BranchForm, ChooseForm, MergeForm } from "./forms/ChoiceForms";
 import { EdgeForm } from "./forms/EdgeForm";
 import { GraphForm } from "./forms/GraphForm";
 import { ForkForm, GroupForm, LoopForm, UseForm } from "./forms/ItemForms";
@@ -42,6 +43,7 @@ const ICONS: Readonly<Record<string, string>> = {
   inputs: "in",
   outputs: "out",
   component: "node",
+  choice: "choose",
 };
 
 /** `follow` selects the node that was renamed. */
@@ -61,6 +63,8 @@ function form(subject: Subject, follow: (to: string) => void): ReactNode {
       return itemForm(subject);
     case "edge":
       return <EdgeForm walk={subject.walk} index={subject.index} />;
+    case "merge":
+      return <MergeForm walk={subject.walk} name={subject.name} />;
     case "stream":
       return <StreamForm name={subject.stream} />;
     case "note":
@@ -80,6 +84,11 @@ function itemForm({ walk, entry }: Extract<Subject, { kind: "item" }>): ReactNod
     case "parallel":
     case "sequence":
       return <GroupForm walk={walk} entry={entry} />;
+    case "choose":
+      return <ChooseForm walk={walk} entry={entry} />;
+    case "case":
+    case "otherwise":
+      return <BranchForm walk={walk} entry={entry} />;
     case "fork":
       return <ForkForm walk={walk} entry={entry} />;
     case "unknown":

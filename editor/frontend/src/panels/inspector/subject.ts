@@ -12,6 +12,7 @@ export type Subject =
   | { kind: "node"; node: string }
   | { kind: "item"; walk: string; entry: Entry }
   | { kind: "edge"; walk: string; index: number }
+  | { kind: "merge"; walk: string; name: string }
   | { kind: "stream"; stream: string }
   | { kind: "note" | "frame"; id: string; canvas: Canvas }
   | { kind: "many"; walk: string | null; ids: readonly string[] };
@@ -33,7 +34,10 @@ export function subjectOf(graph: GraphDocument, { canvas, selection }: Pick<View
   if (id === "@out") return { kind: "outputs", walk };
   if (head === "edge") return { kind: "edge", walk, index: Number(rest) };
   const body = graph.walks?.[walk];
-  const entry = body && factsOf(body).byId.get(id);
+  // A wire to a merge or to a choice is about where it ends.
+  const merge = head === "merge" ? rest : head === "into" ? rest.slice(rest.indexOf(":") + 1) : null;
+  if (merge !== null) return body && factsOf(body).merges.has(merge) ? { kind: "merge", walk, name: merge } : whole;
+  const entry = body && factsOf(body).byId.get(head === "choice" ? rest : id);
   return entry ? { kind: "item", walk, entry } : whole;
 }
 
@@ -50,7 +54,12 @@ export function headingOf(subject: Subject, graph: GraphDocument): { kind: strin
     case "node":
       return { kind: "component", title: subject.node };
     case "item":
-      return { kind: subject.entry.kind, title: subject.entry.name || titleOf(subject.entry) };
+      return {
+        kind: KINDS[subject.entry.kind] ?? subject.entry.kind,
+        title: subject.entry.name || titleOf(subject.entry),
+      };
+    case "merge":
+      return { kind: subject.kind, title: subject.name };
     case "edge":
       return { kind: "edge", title: subject.walk };
     case "stream":
@@ -62,6 +71,8 @@ export function headingOf(subject: Subject, graph: GraphDocument): { kind: strin
       return { kind: "", title: strings.inspector.selectedWithCount(subject.ids.length) };
   }
 }
+
+const KINDS: Partial<Record<Entry["kind"], string>> = { choose: strings.inspector.choice };
 
 function titleOf(entry: Entry): string {
   if (entry.kind !== "fork") return "";
@@ -84,6 +95,8 @@ export function subjectKey(subject: Subject): string {
       return `item/${subject.walk}/${subject.entry.id}`;
     case "edge":
       return `edge/${subject.walk}/${subject.index}`;
+    case "merge":
+      return `merge/${subject.walk}/${subject.name}`;
     case "stream":
       return `stream/${subject.stream}`;
     case "note":

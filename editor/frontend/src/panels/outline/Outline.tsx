@@ -3,6 +3,7 @@ import { ChevronRight } from "lucide-react";
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent, type PointerEvent } from "react";
 import type { Problem } from "../../messages/answers";
 import * as items from "../../document/edits/items";
+import { removeMerge } from "../../document/edits/choices";
 import { removeNode } from "../../document/edits/nodes";
 import { removeStream } from "../../document/edits/streams";
 import { removeTask } from "../../document/edits/tasks";
@@ -282,6 +283,7 @@ function remove(editor: Editor, row: Row): void {
   const { walk, item, label, kind } = row;
   attempt(editor, strings.panels.remove(label), (graph) => {
     if (walk !== null && item !== null) return items.removeItems(graph, walk, [item], {});
+    if (walk !== null && kind === "merge") return removeMerge(graph, walk, label);
     if (kind === "walk") return removeWalk(graph, label);
     if (kind === "node") return removeNode(graph, label);
     if (kind === "stream") return removeStream(graph, label);
@@ -332,7 +334,7 @@ function dropAt(tree: HTMLElement | null, shown: readonly Row[], row: Row, y: nu
       other.walk === row.walk && other.item !== null ? element(tree, other.key)?.getBoundingClientRect() : null;
     if (!box || y < box.top || y > box.bottom || other.key === row.key) continue;
     const part = (y - box.top) / box.height;
-    const holds = other.kind === "loop" || other.kind === "parallel" || other.kind === "sequence";
+    const holds = ["loop", "parallel", "sequence", "choose", "case", "otherwise"].includes(other.kind);
     return { key: other.key, part: holds && part > 0.3 ? "inside" : part < 0.5 ? "before" : "after" };
   }
   return null;

@@ -3,7 +3,7 @@ import type { Problem } from "../../messages/answers";
 import type { Place } from "../../document/edits/items";
 import { outputsOf } from "../../document/edits/walks";
 import { isUnder } from "../../document/pointer";
-import { entries, find, flat, isContainer, type Entry } from "../../document/tree";
+import { entries, find, flat, isBranch, takesItems, type Entry } from "../../document/tree";
 import type { GraphDocument, ItemId, Pointer, Walk } from "../../document/types";
 import type { Canvas, View } from "../../store/types";
 import { strings } from "../../strings";
@@ -105,6 +105,18 @@ function walkRows(name: string, walk: Walk): Row[] {
       id: "@in",
     });
   for (const entry of flat(entries(walk))) rows.push(itemRow(own, key, pointer, entry));
+  for (const [merge, sources] of Object.entries(walk.merges ?? {}))
+    rows.push({
+      ...own,
+      key: `${key}/merge:${merge}`,
+      parent: key,
+      level: 3,
+      kind: "merge",
+      label: merge,
+      detail: Array.isArray(sources) ? sources.join(", ") : "",
+      pointer: `${pointer}/merges/${escape(merge)}`,
+      id: `merge:${merge}`,
+    });
   if (outputs.length)
     rows.push({
       ...side(own, key, "out", outputs),
@@ -144,7 +156,8 @@ function itemRow(own: Row, walk: string, pointer: Pointer, entry: Entry): Row {
     level: 3 + depth(entry),
     kind: entry.kind,
     label,
-    detail: entry.kind === "use" && entry.node !== entry.name ? entry.node : "",
+    detail:
+      entry.kind === "choose" ? text("choose") : entry.kind === "use" && entry.node !== entry.name ? entry.node : "",
     times: entry.kind === "loop" ? text("times") : "",
     when: text("when"),
     expandable: entry.children.length > 0,
@@ -157,6 +170,8 @@ function itemRow(own: Row, walk: string, pointer: Pointer, entry: Entry): Row {
 const LABELS: Partial<Record<Entry["kind"], string>> = {
   parallel: strings.panels.parallel,
   sequence: strings.panels.sequence,
+  choose: strings.panels.choice,
+  otherwise: strings.panels.otherwise,
 };
 
 function depth(entry: Entry): number {
@@ -217,21 +232,35 @@ export function stepOf(walk: Walk, id: ItemId, direction: Direction): Place | nu
       return entry.index > 0 ? { parent, index: entry.index - 1 } : null;
     case "down":
       return entry.index < siblings.length - 1 ? { parent, index: entry.index + 2 } : null;
-    case "out":
-      return entry.parent ? { parent: entry.parent.parent?.id ?? null, index: entry.parent.index + 1 } : null;
+    case "out": {
+      // Out of a branch is out of its choice.
+      const holder = entry.parent && isBranch(entry.parent.kind) ? entry.parent.parent : entry.parent;
+      return holder ? { parent: holder.parent?.id ?? null, index: holder.index + 1 } : null;
+    }
     case "in": {
       const before = siblings[entry.index - 1];
-      if (before && isContainer(before.kind)) return { parent: before.id, index: before.children.length };
+      const held = before && holderIn(before, "last");
+      if (held) return { parent: held.id, index: held.children.length };
       const after = siblings[entry.index + 1];
-      return after && isContainer(after.kind) ? { parent: after.id, index: 0 } : null;
+      const taking = after && holderIn(after, "first");
+      return taking ? { parent: taking.id, index: 0 } : null;
     }
   }
+}
+
+/** What takes items at an entry: itself, or one of the branches of a choice. */
+function holderIn(entry: Entry, which: "first" | "last"): Entry | null {
+  if (entry.kind === "choose") return entry.children.at(which === "first" ? 0 : -1) ?? null;
+  return takesItems(entry.kind) ? entry : null;
 }
 
 /** Where a dragged item lands over a row: in its upper part before it, in its lower part after; in a container inside. */
 export function dropOf(walk: Walk, over: ItemId, part: "before" | "inside" | "after"): Place | null {
   const entry = find(entries(walk), over);
   if (!entry) return null;
-  if (part === "inside" && isContainer(entry.kind)) return { parent: entry.id, index: 0 };
+  const holder = holderIn(entry, "first");
+  if (part === "inside" && holder) return { parent: holder.id, index: 0 };
+  // Beside a branch is nothing: what is dropped there goes into it.
+  if (isBranch(entry.kind)) return { parent: entry.id, index: part === "after" ? entry.children.length : 0 };
   return { parent: entry.parent?.id ?? null, index: entry.index + (part === "after" ? 1 : 0) };
 }

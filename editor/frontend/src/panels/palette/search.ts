@@ -41,10 +41,15 @@ export const AGAIN = strings.panels.useAgain;
 export const STREAMS = strings.panels.streams;
 const CANVAS = strings.panels.onTheCanvas;
 
-const FLOWS: { container: "loop" | "parallel" | "sequence" | "fork"; title: string; description: string }[] = [
+const FLOWS: {
+  container: "loop" | "parallel" | "sequence" | "choose" | "fork";
+  title: string;
+  description: string;
+}[] = [
   { container: "loop", title: strings.panels.loop2, description: strings.panels.repeatsWhatIsInside },
   { container: "parallel", title: strings.panels.parallel, description: strings.panels.branchesThatMayRun },
   { container: "sequence", title: strings.panels.sequence, description: strings.panels.stepsThatBelongTogetherUnder },
+  { container: "choose", title: strings.panels.choice, description: strings.panels.takesOneBranch },
   { container: "fork", title: strings.panels.fork, description: strings.panels.copiesAState },
 ];
 

@@ -18,7 +18,7 @@ const ORDER: Record<string, number> = Object.fromEntries(
   ),
 );
 const WALK_ORDER: Record<string, number> = Object.fromEntries(
-  ["label", "inputs", "body", "edges", "merges", "results"].map((key, index) => [key, index]),
+  ["label", "inputs", "body", "merges", "edges", "results"].map((key, index) => [key, index]),
 );
 
 /** With `key` set; taken away where `value` is undefined. A value like the one before changes nothing. */

@@ -6,8 +6,9 @@ import * as items from "../../../document/edits/items";
 import { mutedOf, unmute } from "../../../document/edits/mute";
 import { unwrap } from "../../../document/edits/wrap";
 import { whenOf } from "../../../document/names";
-import { portsOf } from "../../../document/ports";
+import { portsOf, portType } from "../../../document/ports";
 import { join } from "../../../document/pointer";
+import { factsOf, isInside } from "../../../document/routes";
 import { flat, type Entry } from "../../../document/tree";
 import type { GraphDocument, Loop } from "../../../document/types";
 import { loopMark, loopReason, loopShown } from "../../../session/loops";
@@ -21,7 +22,7 @@ import { CheckField, ChoiceField, ExpressionField, NameField } from "../fields/f
 import { NodeForm } from "./NodeForm";
 import { strings } from "../../../strings";
 
-interface ItemProps {
+export interface ItemProps {
   walk: string;
   entry: Entry;
 }
@@ -36,7 +37,7 @@ function useItem({ walk, entry }: ItemProps) {
   return { apply, attempt, editor, set, pointer: join("walks", walk) + entry.pointer };
 }
 
-function WhenField({ walk, entry }: ItemProps) {
+export function WhenField({ walk, entry }: ItemProps) {
   const { set, pointer, attempt } = useItem({ walk, entry });
   const graph = useEditorState((state) => state.documents.graph);
   const scope = useMemo(() => scopeOfWalk(graph, walk, entry.loops), [graph, walk, entry.loops]);
@@ -111,7 +112,10 @@ export function LoopForm({ walk, entry }: ItemProps) {
   const graph = useEditorState((state) => state.documents.graph);
   const catalogue = useEditorState((state) => state.catalogue);
   const loop = entry.item as Loop;
-  const flags = useMemo(() => flagsIn(graph, catalogue, entry), [graph, catalogue, entry]);
+  const flags = useMemo(
+    () => [...flagsIn(graph, catalogue, entry), ...mergedFlags(graph, catalogue, walk, entry)],
+    [graph, catalogue, walk, entry],
+  );
   const scope = useMemo(() => scopeOfWalk(graph, walk, entry.loops), [graph, walk, entry.loops]);
   const own = useProblems(pointer, true);
   const empty = useProblems(`${pointer}/body`, true);
@@ -200,6 +204,15 @@ export function flagsIn(graph: GraphDocument, catalogue: Catalogue, loop: Entry)
         .outputs.filter((port) => modalityOf(port.type) === "flag")
         .map((port) => `${entry.name}.${port.name}`),
     );
+}
+
+/** The merges of such ports, of choices inside the loop. */
+function mergedFlags(graph: GraphDocument, catalogue: Catalogue, walk: string, loop: Entry): string[] {
+  return [...factsOf(graph.walks![walk]!).merges.values()].flatMap(({ name, choice }) => {
+    const reference = `@merge.${name}`;
+    const type = portType(graph, catalogue, walk, reference, "source");
+    return choice && isInside(choice, loop) && type !== null && modalityOf(type) === "flag" ? reference : [];
+  });
 }
 
 const GROUP_TEXT = {

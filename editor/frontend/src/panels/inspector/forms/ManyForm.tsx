@@ -1,5 +1,6 @@
 // Several selected at once: what they share, and what can be done to all of them.
 import { useMemo } from "react";
+import * as choices from "../../../document/edits/choices";
 import * as edges from "../../../document/edits/edges";
 import * as items from "../../../document/edits/items";
 import { wrap as wrapped } from "../../../document/edits/wrap";
@@ -44,9 +45,9 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
   const differ = whens.some((when) => when !== whens[0]);
   const loops = facts.byId.get(ids[0]!)?.loops;
   const scope = useMemo(() => scopeOfWalk(graph, walk, loops ?? []), [graph, walk, loops]);
-  const wrap = (kind: "loop" | "parallel" | "sequence") => {
+  const wrap = (kind: items.WrapKind) => {
     let made = "";
-    const done = attempt(strings.inspector.wrap(kind), (graph) => {
+    const done = attempt(strings.inspector.wrap(kind === "choose" ? strings.inspector.choice : kind), (graph) => {
       const answer = wrapped(graph, walk, ids, kind);
       made = answer.id;
       return answer.graph;
@@ -71,6 +72,7 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
         <div className="wg-actions">
           <Button onClick={() => wrap("loop")}>{strings.inspector.loop2}</Button>
           <Button onClick={() => wrap("parallel")}>{strings.inspector.parallel}</Button>
+          <Button onClick={() => wrap("choose")}>{strings.inspector.choice2}</Button>
           <Button onClick={() => wrap("sequence")}>{strings.inspector.sequence}</Button>
         </div>
       </Section>
@@ -93,6 +95,11 @@ function removed(graph: GraphDocument, walk: string | null, ids: readonly string
   let changed = graph;
   if (walk !== null) {
     if (wires.length) changed = edges.removeEdges(changed, walk, wires);
+    for (const id of ids) {
+      const name = id.slice("merge:".length);
+      const there = id.startsWith("merge:") && factsOf(changed.walks![walk]!).merges.has(name);
+      if (there) changed = choices.removeMerge(changed, walk, name);
+    }
     const chosen = itemsAmong(graph, walk, ids);
     if (chosen.length) changed = items.removeItems(changed, walk, chosen, {});
   }
@@ -101,7 +108,13 @@ function removed(graph: GraphDocument, walk: string | null, ids: readonly string
   return changed;
 }
 
-const NOUNS: Record<string, string> = { use: "use", node: "component", "@in": "boundary", "@out": "boundary" };
+const NOUNS: Record<string, string> = {
+  use: "use",
+  choose: "choice",
+  node: "component",
+  "@in": "boundary",
+  "@out": "boundary",
+};
 
 /** `3 uses, 1 loop selected`. */
 export function summary(ids: readonly string[]): string {

@@ -5,7 +5,7 @@ import * as walks from "../../../document/edits/walks";
 import { readResult } from "../../../document/names";
 import { MODALITIES, parseType, portsOf } from "../../../document/ports";
 import { join } from "../../../document/pointer";
-import { factsOf } from "../../../document/routes";
+import { endOf, factsOf } from "../../../document/routes";
 import type { GraphDocument, Walk } from "../../../document/types";
 import { useEditorState } from "../../../store/react";
 import { Button, IconButton } from "../../../ui/kit";
@@ -192,7 +192,7 @@ export function OutputsForm({ name }: WalkProps) {
       >
         {Object.entries(walk.results ?? {}).map(([result, written]) => {
           const { from, collect } = readResult(written);
-          const inLoop = (factsOf(walk).uses.get(from.split(".", 1)[0] ?? "")?.loops.length ?? 0) > 0;
+          const inLoop = (endOf(from, factsOf(walk), "source").place?.loops.length ?? 0) > 0;
           return (
             <div key={result} className="wg-record">
               <NameField
@@ -245,7 +245,9 @@ export function OutputsForm({ name }: WalkProps) {
 }
 
 function sourcesOf(graph: GraphDocument, walk: Walk, catalogue: Parameters<typeof portsOf>[1]): string[] {
-  return [...factsOf(walk).uses.values()].flatMap((entry) =>
+  const { uses, merges } = factsOf(walk);
+  const ports = [...uses.values()].flatMap((entry) =>
     portsOf(graph, catalogue, entry.node).outputs.map((port) => `${entry.name}.${port.name}`),
   );
+  return [...ports, ...[...merges.keys()].map((name) => `@merge.${name}`)];
 }
