@@ -1,6 +1,25 @@
 // Sentences and labels of the Tasks tab.
 
 export const tasks = {
+  // ChoiceRows.tsx
+  chooseBy: "Choose by",
+  valueThatTheChoiceGoesBy: "Value that the choice goes by",
+  nothingYet: "nothing yet",
+  oneCaseRuns: "the steps of one case run",
+  case: "case",
+  addACase: "Add a case",
+  otherwise2: "otherwise",
+  addOtherwise: "Add steps for any other value",
+  valueOfTheCase: (name: string) => `Value of the case ${name}`,
+  removeTheCase: (name: string) => `Remove the case ${name}`,
+  toTheCase: (name: string) => `to the case ${name}`,
+  choiceByAValue: "Choice by a value…",
+  putItIntoAChoice: "Put it into a choice by a value",
+  setWhatAChoiceGoesBy: "Set what a choice goes by",
+  nameACase: "Name a case",
+  removeACase: "Remove a case",
+  mayRun: "May run",
+  mayRunToo: (count: number) => `${count} more may run`,
   // TasksView.tsx
   noTaskYet: "No task yet",
   aTaskIsWhatAClient:

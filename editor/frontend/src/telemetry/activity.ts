@@ -117,7 +117,10 @@ function show(event: RunEvent, task: string): void {
   if (event.event === "accepted") store.begin(event.run);
   else if (event.event === "error") store.fail(event.run, event.error);
   else if (event.event === "output" && graph) {
-    for (const node of feeders(graph, task).get(event.name) ?? []) showValue(node, event.value);
+    const nodes = feeders(graph, task).get(event.name) ?? [];
+    // Of several, behind a merge say, the ones that were called have made it.
+    const called = nodes.filter((node) => (store.get(node)?.calls ?? 0) > 0);
+    for (const node of called.length ? called : nodes) showValue(node, event.value);
   }
 }
 

@@ -71,7 +71,7 @@ function derive(graph: GraphDocument, task: string): Steps {
     };
     for (const step of Array.isArray(list) ? list : []) {
       // The Walks of interleaved parts come in any order, and again.
-      const together = typeof step === "object" && step !== null && "for" in step;
+      const together = walksParts(step);
       const named = walksIn(step);
       named.forEach((walk, index) => {
         const at = together ? position : position + index;
@@ -87,6 +87,12 @@ function derive(graph: GraphDocument, task: string): Steps {
     for (const node of new Set(used.map((entry) => entry.node))) nodes.set(node, [...(nodes.get(node) ?? []), walk]);
   }
   return { nodes, walks };
+}
+
+/** True if a step goes through parts, or one inside it does. */
+function walksParts(step: unknown): boolean {
+  if (typeof step !== "object" || step === null) return false;
+  return "for" in step || Object.entries(step).some(([key, value]) => key !== "with" && walksParts(value));
 }
 
 /** Walks that a step names, at any depth, in their order. */

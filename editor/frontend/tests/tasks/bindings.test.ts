@@ -98,12 +98,12 @@ test("a problem stands at the deepest row that holds it, of its own task only", 
 
 test("a step's new name is followed where its results are meant, and there only", () => {
   expect(rebound(edit, rowAt(edit, "/steps/2"), "plan")).toEqual([
-    { pointer: "/steps/3", bound: { token: "plan.token" } },
+    { pointer: "/steps/3", fields: { with: { token: "plan.token" } } },
   ]);
   const steps = Array.isArray(edit.steps) ? edit.steps : [];
   const twice = { ...edit, steps: [{ walk: "decode" }, ...steps] };
   expect(rebound(twice, rowAt(twice, "/steps/0"), "first")).toEqual([]);
   expect(rebound(twice, rowAt(twice, "/steps/3"), "plan")).toEqual([
-    { pointer: "/steps/4", bound: { token: "plan.token" } },
+    { pointer: "/steps/4", fields: { with: { token: "plan.token" } } },
   ]);
 });

@@ -117,9 +117,9 @@ const simulated: Simulated = {
 
 test("rows light up as often as their step runs, wherever its pointer begins", () => {
   const lit = litSteps(simulated, "t");
-  expect(lit.get("/steps/1/text/0")).toEqual({ ran: 2, skipped: 0, why: "" });
-  expect(lit.get("/steps/2")).toEqual({ ran: 0, skipped: 1, why: "`x` is false" });
-  expect(totals(simulated)).toEqual({ ran: 2, skipped: 1 });
+  expect(lit.get("/steps/1/text/0")).toEqual({ ran: 2, skipped: 0, open: 0, why: "" });
+  expect(lit.get("/steps/2")).toEqual({ ran: 0, skipped: 1, open: 0, why: "`x` is false" });
+  expect(totals(simulated)).toEqual({ ran: 2, skipped: 1, open: 0 });
 });
 
 test("lanes: split, renamed in place, joined again", () => {

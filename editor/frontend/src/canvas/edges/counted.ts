@@ -6,7 +6,7 @@ import type { WireData } from "../shapes/types";
 
 /**
  * The source's; where only the last value or all together leave the source's loops, and where the value comes from the
- * Walk's inputs, the target's: the key of a use. null: nothing tells. `walk`: of the canvas, with its body; null: of
+ * Walk's inputs or a merge, the target's: the key of a use. null: nothing tells. `walk`: of the canvas, with its body; null: of
  * components, whose wires are of nodes.
  */
 export function countedOn(walk: string | null, body: Walk | null, data: WireData): string | null {
@@ -19,7 +19,7 @@ export function countedOn(walk: string | null, body: Walk | null, data: WireData
   }
   const route = routes[data.index];
   if (!route) return null;
-  const atTarget = route.leave === "last" || route.leave === "collect" || route.source.kind === "in";
+  const atTarget = route.leave === "last" || route.leave === "collect" || ["in", "merge"].includes(route.source.kind);
   if (!atTarget) return called(walk, route.source);
   return route.source.kind === "in" && route.entered.length > 0 ? null : called(walk, route.target);
 }

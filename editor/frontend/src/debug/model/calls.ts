@@ -123,7 +123,11 @@ export function locateSource(graph: GraphDocument, walk: string, source: string)
   if (!found) return null;
   const canvas = { kind: "walk", walk, inside: null } as const;
   const facts = factsOf(found);
-  const edges = facts.routes.filter((route) => route.from === source).map((route) => `edge:${route.index}`);
+  const into = facts.merging.filter((route) => route.from === source);
+  const edges = [
+    ...facts.routes.filter((route) => route.from === source).map((route) => `edge:${route.index}`),
+    ...into.map((route) => `into:${route.index}:${route.target.name}`),
+  ];
   if (edges.length) return { tab: "graph", canvas, selection: edges };
   if (source.startsWith("@in.")) return { tab: "graph", canvas, selection: ["@in"] };
   const entry = facts.uses.get(source.split(".", 1)[0]!);

@@ -1,10 +1,12 @@
 // The edits of one task as the views call them: undoable, with a label; what is impossible is said, not thrown.
 import { useMemo } from "react";
+import { caseName } from "../../document/edits/choices";
 import * as edits from "../../document/edits/tasks";
 import { EditRefused } from "../../document/edits/parts/records";
 import { freshName } from "../../document/names";
 import { at } from "../../document/pointer";
 import type {
+  ChooseStep,
   GraphDocument,
   Literal,
   Pointer,
@@ -16,7 +18,7 @@ import type {
 } from "../../document/types";
 import type { Editor } from "../../store/editor";
 import { useEditor } from "../../store/react";
-import { rebound, suggested } from "./bindings";
+import { choiceCases, rebound, suggested } from "./bindings";
 import * as lanes from "./lanes";
 import type { Branch } from "../../document/edits/parts/steps";
 import type { Slot, WalkRow } from "./rows";
@@ -114,7 +116,7 @@ function taskEdits(editor: Editor, name: string) {
         if (!found) return graph;
         const made = edits.setStep(graph, name, row.pointer, { as: to });
         return rebound(found, row, to ?? row.step.walk).reduce(
-          (changed, { pointer, bound }) => edits.setStep(changed, name, pointer, { with: bound }),
+          (changed, { pointer, fields }) => edits.setStep(changed, name, pointer, fields),
           made,
         );
       }),
@@ -135,12 +137,51 @@ function taskEdits(editor: Editor, name: string) {
     addPart: (pointer: Pointer, kind: Branch) => setBlock(pointer, { [kind]: [] }),
     removePart: (pointer: Pointer, kind: Branch) => setBlock(pointer, { [kind]: undefined }),
 
+    /** A choice with two cases, by nothing yet; around a step if there is one. */
+    insertChoice: (slot: Slot) => insertStep(slot, { choose: "", cases: { a: [], b: [] } }),
+    /** Cases that nobody has named or filled are those of the value, where they are known. */
+    setChoice: (pointer: Pointer, value: string) => {
+      const found = task();
+      const step = at(found, pointer) as ChooseStep | undefined;
+      if (!found || !step) return;
+      const known = choiceCases(editor.graph, editor.state.catalogue, found, value);
+      const names = Object.keys(step.cases ?? {});
+      const untouched = names.every((each, index) => each === caseName(index));
+      const filled = names.findLastIndex((each) => step.cases[each]!.length > 0) + 1;
+      const fresh = untouched && known.length >= Math.max(filled, 1);
+      const cases = fresh
+        ? Object.fromEntries(known.map((each, index) => [each, step.cases[names[index] ?? ""] ?? []]))
+        : step.cases;
+      apply(strings.tasks.setWhatAChoiceGoesBy, (graph) =>
+        edits.setStep(graph, name, pointer, { choose: value, cases }),
+      );
+    },
+    addCase: (pointer: Pointer) => {
+      const found = task();
+      const step = at(found, pointer) as ChooseStep | undefined;
+      if (!found || !step) return;
+      const taken = Object.keys(step.cases ?? {});
+      const known = choiceCases(editor.graph, editor.state.catalogue, found, step.choose);
+      let number = 0;
+      while (taken.includes(caseName(number))) number += 1;
+      const made = known.find((each) => !taken.includes(each)) ?? caseName(number);
+      setBlock(pointer, { cases: { ...step.cases, [made]: [] } });
+    },
+    addOtherwise: (pointer: Pointer) => setBlock(pointer, { otherwise: [] }),
+    nameCase: (pointer: Pointer, from: string, to: string) =>
+      apply(strings.tasks.nameACase, (graph) => edits.renameStepCase(graph, name, pointer, from, to)),
+    removeCase: (pointer: Pointer, each: string | null) =>
+      void apply(strings.tasks.removeACase, (graph) => edits.removeStepCase(graph, name, pointer, each)),
+
     addLane: () => void lane((found) => lanes.add(found)),
     renameLane: (from: string, to: string) => void lane((found) => lanes.rename(found, from, to)),
     removeLane: (each: string) => void lane((found) => lanes.remove(found, each)),
   };
 
-  function setBlock(pointer: Pointer, fields: Partial<Record<Branch, Step[] | undefined>>) {
+  function setBlock(
+    pointer: Pointer,
+    fields: Partial<Record<Branch, Step[] | undefined>> | Partial<ChooseStep>,
+  ) {
     apply(strings.tasks.changeABlock, (graph) => edits.setStep(graph, name, pointer, fields));
   }
 

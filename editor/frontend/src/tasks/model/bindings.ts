@@ -4,7 +4,7 @@ import { readResult } from "../../document/names";
 import { portType } from "../../document/ports";
 import type { GraphDocument, Literal, Pointer, Task, TaskParam } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
-import { lanesOf, nameOf, runsBefore, walkRows, type WalkRow } from "./rows";
+import { lanesOf, nameOf, runsBefore, walkRows, type ChooseRow, type Row, type WalkRow } from "./rows";
 import { strings } from "../../strings";
 
 export interface Option {
@@ -72,6 +72,35 @@ function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: Wa
   return [...found.values()];
 }
 
+/** What a choice could go by: parameters, and results of earlier steps, that are a flag, a whole number or a text. */
+export function choiceValues(graph: GraphDocument, catalogue: Catalogue, task: Task, row: ChooseRow): Option[] {
+  const params = Object.entries(task.params ?? {}).flatMap(([name, { type }]): Option[] =>
+    type === "number" ? [] : [{ value: `@task.${name}`, of: type, group: "The request", refused: null }],
+  );
+  const fits = (type: string | null) => type === null || /^(flag|text)\b|^scalar(: int)?(\[\])?$/.test(type.trim());
+  const found = walkRows(task).flatMap((earlier): Option[] => {
+    if (!runsBefore(earlier, row)) return [];
+    return Object.entries(graph.walks?.[earlier.step.walk]?.results ?? {}).flatMap(([result, source]): Option[] => {
+      const type = portType(graph, catalogue, earlier.step.walk, readResult(source).from, "source");
+      if (!fits(type)) return [];
+      const value = `${nameOf(earlier)}.${result}`;
+      return [{ value, of: modalityOf(type ?? ""), group: "Earlier steps", refused: null }];
+    });
+  });
+  return [...params, ...new Map(found.map((option) => [option.value, option])).values()];
+}
+
+/** The cases that a value can have, where that is known: of a flag two, of a parameter with choices those. */
+export function choiceCases(graph: GraphDocument, catalogue: Catalogue, task: Task, value: string): string[] {
+  const param = value.startsWith("@task.") ? task.params?.[value.slice("@task.".length)] : undefined;
+  if (param) return param.type === "boolean" ? ["true", "false"] : (param.choices ?? []).map(String);
+  const [owner = "", result = ""] = value.split(/\.(.*)/s, 2);
+  const walk = walkRows(task).find((row) => nameOf(row) === owner)?.step.walk ?? owner;
+  const source = graph.walks?.[walk]?.results?.[result];
+  const type = source && portType(graph, catalogue, walk, readResult(source).from, "source");
+  return type && modalityOf(type) === "flag" ? ["true", "false"] : [];
+}
+
 /** For a new step of this Walk in a list: the part where it fits, else the one input of the request that does. */
 export function suggested(
   graph: GraphDocument,
@@ -98,26 +127,29 @@ export function suggested(
   return found;
 }
 
-/** The bindings that mean this step's results, as they are once it is called `to`. */
-export function rebound(
-  task: Task,
-  row: WalkRow,
-  to: string,
-): { pointer: Pointer; bound: Record<string, Literal> }[] {
+/** The bindings and choices that mean this step's results, as they are once it is called `to`: fields of those steps. */
+export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointer; fields: object }[] {
   const rows = walkRows(task);
   const from = nameOf(row);
-  const means = (other: WalkRow) => {
+  const means = (other: WalkRow | ChooseRow) => {
     const earlier = rows.filter((each) => each.pointer !== other.pointer && runsBefore(each, other));
     return earlier.findLast((each) => nameOf(each) === from)?.pointer === row.pointer;
   };
-  return rows.flatMap((other) => {
+  const all = lanesOf(task).flatMap((lane): Row[] => lane.rows);
+  return all.flatMap((other): { pointer: Pointer; fields: object }[] => {
+    if (other.kind === "choose") {
+      const { choose } = other.step;
+      if (!isResultOf(choose, from) || !means(other)) return [];
+      return [{ pointer: other.pointer, fields: { choose: `${to}${choose.slice(from.length)}` } }];
+    }
+    if (other.kind !== "walk") return [];
     const bindings = Object.entries(other.step.with ?? {});
     if (!bindings.some(([, value]) => isResultOf(value, from)) || !means(other)) return [];
     const renamed = bindings.map(([input, value]) => [
       input,
       isResultOf(value, from) ? `${to}${String(value).slice(from.length)}` : value,
     ]);
-    return [{ pointer: other.pointer, bound: Object.fromEntries(renamed) as Record<string, Literal> }];
+    return [{ pointer: other.pointer, fields: { with: Object.fromEntries(renamed) } }];
   });
 }
 

@@ -1,7 +1,7 @@
 // A task's state machine as rows of a table, in order. Pure; a draft that isn't well-formed gives the rows it can.
 import { BRANCHES, branchOf, PARTS, ROLES, type Branch } from "../../document/edits/parts/steps";
 import { join, split } from "../../document/pointer";
-import type { FirstStep, ForStep, Pointer, Step, Task, WalkStep } from "../../document/types";
+import type { ChooseStep, FirstStep, ForStep, Pointer, Step, Task, WalkStep } from "../../document/types";
 
 /** True if a `for` goes through the turns of a conversation, not through parts. */
 export function overTurns(step: ForStep): boolean {
@@ -29,6 +29,8 @@ interface Place {
   turn: string | null;
   /** Inside `first`: the pointer of that block. */
   choice: Pointer | null;
+  /** Inside choices by a value: the pointers of the branches around it, outermost first. */
+  branches: readonly Pointer[];
 }
 
 export interface WalkRow extends Place {
@@ -54,6 +56,20 @@ export interface FirstRow extends Place {
   step: FirstStep;
 }
 
+/** Takes one branch by a value. */
+export interface ChooseRow extends Place {
+  kind: "choose";
+  step: ChooseStep;
+  /** Between the numbers of the steps before and after. */
+  number: number;
+}
+
+/** `photo -> ...` of a choice: the steps of one case; `name` null: of any other value. */
+export interface BranchRow extends Place {
+  kind: "branch";
+  name: string | null;
+}
+
 /** The end of a list, where a step can be added. */
 export interface EndRow extends Place {
   kind: "end";
@@ -64,7 +80,7 @@ export interface UnknownRow extends Place {
   step: unknown;
 }
 
-export type Row = WalkRow | ForRow | PartRow | FirstRow | EndRow | UnknownRow;
+export type Row = WalkRow | ForRow | PartRow | FirstRow | ChooseRow | BranchRow | EndRow | UnknownRow;
 
 export interface Lane {
   /** Empty: the task's only list. */
@@ -73,9 +89,11 @@ export interface Lane {
   rows: Row[];
 }
 
-export function stepKind(step: unknown): "walk" | "for" | "first" | "unknown" {
+export type StepKind = "walk" | "for" | "first" | "choose" | "unknown";
+
+export function stepKind(step: unknown): StepKind {
   if (typeof step !== "object" || step === null || Array.isArray(step)) return "unknown";
-  for (const kind of ["walk", "for", "first"] as const) if (kind in step) return kind;
+  for (const kind of ["walk", "for", "first", "choose"] as const) if (kind in step) return kind;
   return "unknown";
 }
 
@@ -120,6 +138,17 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
           });
           return [{ ...place, kind: "for", step: each }, ...parts];
         }
+        case "choose": {
+          const choose = step as ChooseStep;
+          const header: ChooseRow = { ...place, kind: "choose", step: choose, number: number + 0.5 };
+          const branches = stepBranches(choose).flatMap(({ name, steps, pointer: below }, at): Row[] => {
+            const pointer = place.pointer + below;
+            const own: BranchRow = { ...inside, kind: "branch", name, pointer, list: place.pointer, index: at };
+            const deeper = { ...around, depth: around.depth + 2, branches: [...around.branches, pointer] };
+            return [own, ...read(pointer, steps, deeper)];
+          });
+          return [header, ...branches];
+        }
         default:
           return [{ ...place, kind: "unknown", step }];
       }
@@ -127,7 +156,17 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
     const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length };
     return [...rows, end];
   };
-  return { name, list, rows: read(list, steps, { depth: 0, lane: name, part: null, turn: null, choice: null }) };
+  const outside = { depth: 0, lane: name, part: null, turn: null, choice: null, branches: [] };
+  return { name, list, rows: read(list, steps, outside) };
+}
+
+/** The branches of a choice among steps, `otherwise` last, with their places in it. */
+export function stepBranches(step: ChooseStep): { name: string | null; steps: Step[]; pointer: Pointer }[] {
+  const cases = typeof step.cases === "object" && step.cases !== null ? Object.entries(step.cases) : [];
+  const list = (steps: unknown) => (Array.isArray(steps) ? (steps as Step[]) : []);
+  const named = cases.map(([name, steps]) => ({ name, steps: list(steps), pointer: join("cases", name) }));
+  if (!Array.isArray(step.otherwise)) return named;
+  return [...named, { name: null, steps: step.otherwise, pointer: "/otherwise" }];
 }
 
 export function walkRows(task: Task): WalkRow[] {
@@ -142,23 +181,37 @@ export function nameOf(row: WalkRow): string {
 }
 
 /** True if `earlier` has run, or may have, when `row` begins; lists run side by side and wait for each other. */
-export function runsBefore(earlier: WalkRow, row: WalkRow): boolean {
+export function runsBefore(earlier: WalkRow, row: WalkRow | ChooseRow): boolean {
+  if (exclusive(earlier, row)) return false;
   if (earlier.lane !== row.lane) return true;
   if (earlier.choice !== null && earlier.choice === row.choice) return false;
   return earlier.number < row.number;
 }
 
+/** True if both stand in different branches of one choice. */
+function exclusive(a: Place, b: Place): boolean {
+  const at = a.branches.findIndex((branch, depth) => branch !== b.branches[depth]);
+  const [one, other] = [a.branches[at], b.branches[at]];
+  if (one === undefined || other === undefined) return false;
+  return choiceOf(one) === choiceOf(other);
+}
+
+/** The choice that a branch belongs to. */
+function choiceOf(branch: Pointer): Pointer {
+  const names = split(branch);
+  return join(...names.slice(0, names.at(-1) === "otherwise" && names.at(-2) !== "cases" ? -1 : -2));
+}
+
 /** True if a list may contain such a step: a choice contains only Walks, the steps of a part no other `for`. */
-export function mayHold(list: Pointer, kind: ReturnType<typeof stepKind>): boolean {
-  const names = split(list);
+export function mayHold(list: Pointer, kind: StepKind): boolean {
   if (kind === "walk") return true;
-  if (names.at(-1) === "first") return false;
+  if (/\/\d+\/first$/.test(list)) return false;
   return kind !== "for" || !isInsideFor(list);
 }
 
+/** However deep inside. */
 function isInsideFor(list: Pointer): boolean {
-  const last = split(list).at(-1) ?? "";
-  return /\/\d+\/[a-z]+$/.test(list) && (PARTS as readonly string[]).includes(last);
+  return PARTS.some((part) => new RegExp(`/\\d+/${part}(/|$)`).test(list));
 }
 
 /** True if a list is inside the steps of a turn. */
@@ -176,12 +229,13 @@ export interface Slot {
 
 /** Where a step goes one place up or down: past its neighbour, or out of the block at the block's end; null: nowhere. */
 export function neighbour(rows: readonly Row[], row: Row, direction: -1 | 1): Slot | null {
-  if (row.kind === "part" || row.kind === "end") return null;
+  if (row.kind === "part" || row.kind === "branch" || row.kind === "end") return null;
   const last = rows.find((other) => other.kind === "end" && other.list === row.list)?.index ?? 0;
   if (direction < 0 && row.index > 0) return { list: row.list, index: row.index - 1 };
   if (direction > 0 && row.index < last - 1) return { list: row.list, index: row.index + 2 };
-  const block = rows.find(
-    (other) => (other.kind === "for" || other.kind === "first") && row.list.startsWith(`${other.pointer}/`),
+  const block = rows.findLast(
+    ({ kind, pointer }) =>
+      (kind === "for" || kind === "first" || kind === "choose") && row.list.startsWith(`${pointer}/`),
   );
   return block ? { list: block.list, index: direction < 0 ? block.index : block.index + 1 } : null;
 }

@@ -9,7 +9,7 @@ import { strings } from "../../strings";
 export interface SimulatedUse {
   use: string;
   node: string;
-  /** null: it depends on the iteration. */
+  /** null: it depends on the iteration, or on a value of the run. */
   taken: boolean | null;
   why: string;
   /** How often it is called at most; null: that can't be worked out. */
@@ -24,7 +24,8 @@ export interface SimulatedStep {
   part: { modality: string; index: number } | null;
   /** The turn of a conversation that it is taken for. */
   turn: { role: string; index: number } | null;
-  taken: boolean;
+  /** null: a value of the run decides. */
+  taken: boolean | null;
   why: string;
   /** Loop -> how often at most; null: that can't be worked out. */
   loops: Record<string, number | null>;
@@ -157,6 +158,8 @@ export function whyNotValue(value: Literal, param: TaskParam): string | null {
 export interface Lit {
   ran: number;
   skipped: number;
+  /** How often a value of the run decides. */
+  open: number;
   /** Reason of the first step that was skipped. */
   why: string;
 }
@@ -166,10 +169,11 @@ export function litSteps(simulated: Simulated, task: string): Map<Pointer, Lit> 
   const found = new Map<Pointer, Lit>();
   for (const step of simulated.lanes.flatMap((lane) => lane.steps)) {
     const pointer = relative(step.pointer, task);
-    const lit = found.get(pointer) ?? { ran: 0, skipped: 0, why: "" };
+    const lit = found.get(pointer) ?? { ran: 0, skipped: 0, open: 0, why: "" };
     found.set(pointer, {
-      ran: lit.ran + Number(step.taken),
-      skipped: lit.skipped + Number(!step.taken),
+      ran: lit.ran + Number(step.taken === true),
+      skipped: lit.skipped + Number(step.taken === false),
+      open: lit.open + Number(step.taken === null),
       why: lit.why || (step.taken ? "" : step.why),
     });
   }
@@ -189,8 +193,8 @@ export function relative(pointer: Pointer, task: string): Pointer {
   return pointer.startsWith(`${base}/`) ? pointer.slice(base.length) : pointer;
 }
 
-export function totals(simulated: Simulated): { ran: number; skipped: number } {
+export function totals(simulated: Simulated): { ran: number; skipped: number; open: number } {
   const steps = simulated.lanes.flatMap((lane) => lane.steps);
-  const ran = steps.filter((step) => step.taken).length;
-  return { ran, skipped: steps.length - ran };
+  const count = (taken: boolean | null) => steps.filter((step) => step.taken === taken).length;
+  return { ran: count(true), skipped: count(false), open: count(null) };
 }

@@ -52,13 +52,14 @@ function Problems({ problems }: { problems: readonly Problem[] }) {
 }
 
 function Ran({ answer }: { answer: Simulated }) {
-  const { ran, skipped } = totals(answer);
+  const { ran, skipped, open } = totals(answer);
   return (
     <>
       <p className="totals">
         <b>
           {ran === 0 ? strings.tasks.noWalkRuns : ran === 1 ? strings.tasks.n1WalkRuns : strings.tasks.walksRun(ran)}
         </b>
+        {open > 0 && <span className="note">{strings.tasks.mayRunToo(open)}</span>}
         {skipped > 0 && <span className="note">{strings.tasks.skipped(skipped)}</span>}
       </p>
       {answer.lanes.map(({ lane, steps }) => (
@@ -80,7 +81,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
   const loops = Object.entries(step.loops);
   const open = () => editor.open({ kind: "walk", walk: step.walk, inside: null });
   return (
-    <li className={step.taken ? "ran" : "skipped"}>
+    <li className={step.taken === null ? "open" : step.taken ? "ran" : "skipped"}>
       <div className="head">
         <button type="button" className="walk" onClick={open} title={strings.tasks.openTheWalk(step.walk)}>
           {step.walk}
@@ -88,7 +89,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
         {step.as && step.as !== step.walk && <span className="note">{strings.tasks.as(step.as)}</span>}
         {step.turn && <span className="note">{strings.tasks.turnOfRole(step.turn.index + 1, step.turn.role)}</span>}
         {step.part && <Modality type={step.part.modality} text={strings.tasks.part(step.part.index + 1)} />}
-        {step.taken &&
+        {step.taken !== false &&
           loops.map(([loop, times]) => (
             <Badge
               key={loop}
@@ -102,7 +103,14 @@ function StepShown({ step }: { step: SimulatedStep }) {
             </Badge>
           ))}
       </div>
-      {step.taken ? (
+      {step.taken === null && (
+        <p className="why">
+          {strings.tasks.mayRun}
+          {step.why && ": "}
+          <Prose text={reason(step.why)} />
+        </p>
+      )}
+      {step.taken !== false ? (
         <Uses step={step} />
       ) : (
         <p className="why">

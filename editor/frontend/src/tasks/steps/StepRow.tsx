@@ -1,5 +1,5 @@
 // One Walk's step: which Walk, when, what it takes, what later steps call it.
-import { ArrowUpRight, Check as Tick, Minus } from "lucide-react";
+import { ArrowUpRight, Check as Tick, CircleHelp, Minus } from "lucide-react";
 import { useMemo } from "react";
 import type { Problem } from "../../messages/answers";
 import type { GraphDocument, Task } from "../../document/types";
@@ -36,7 +36,7 @@ export function StepRow({ graph, task, row, perChunk, columns, handle, edits, pr
   const sent = useMemo(() => finals(graph, catalogue, task, row), [graph, catalogue, task, row]);
   const what = strings.tasks.step(row.number, nameOf(row));
   const bad = (field: string) => problems.some((problem) => problem.pointer === `${row.pointer}/${field}`);
-  const state = lit ? (lit.ran > 0 ? "ran" : "skipped") : "";
+  const state = stateOf(lit);
   return (
     <>
       <tr data-pointer={row.pointer} className={`step ${state} ${drop} ${problems.length ? "faulty" : ""}`}>
@@ -140,14 +140,21 @@ function Finals({ sent }: { sent: readonly Sent[] }) {
   );
 }
 
+function stateOf(lit: Lit | undefined): "" | "ran" | "open" | "skipped" {
+  if (!lit) return "";
+  return lit.ran > 0 ? "ran" : lit.open > 0 ? "open" : "skipped";
+}
+
 function StepMark({ number, lit }: { number: number; lit: Lit | undefined }) {
-  const state = !lit ? "" : lit.ran > 0 ? "ran" : "skipped";
+  const state = stateOf(lit);
   return (
     <span className={`wg-step-mark ${state}`}>
       {state === "ran" ? (
         <Tick size={12} aria-hidden />
       ) : state === "skipped" ? (
         <Minus size={12} aria-hidden />
+      ) : state === "open" ? (
+        <CircleHelp size={12} aria-hidden />
       ) : (
         number
       )}
@@ -157,6 +164,14 @@ function StepMark({ number, lit }: { number: number; lit: Lit | undefined }) {
 
 function LitNote({ lit, when }: { lit: Lit | undefined; when: string | null | undefined }) {
   if (!lit) return null;
+  if (lit.ran === 0 && lit.open > 0)
+    return (
+      <div className="lit open">
+        {strings.tasks.mayRun}
+        {lit.why && ": "}
+        <Prose text={reason(lit.why, when)} />
+      </div>
+    );
   if (lit.ran === 0)
     return (
       <div className="lit skipped">

@@ -2,10 +2,12 @@
 import { Plus, Rows3 } from "lucide-react";
 import { useMemo, useRef, useState, type DragEvent } from "react";
 import type { Problem } from "../../messages/answers";
+import { split } from "../../document/pointer";
 import type { GraphDocument, Pointer, Step, Task } from "../../document/types";
 import { Button, Menu, type MenuEntry } from "../../ui/kit";
 import { useTaskEdits } from "../model/actions";
 import { BlockRow, PartHeader } from "./BlockRow";
+import { BranchHeader, ChooseLine } from "./ChoiceRows";
 import { isMove, landed } from "../model/moves";
 import { byPlace } from "../model/problems";
 import { branchOf } from "../../document/edits/parts/steps";
@@ -140,6 +142,10 @@ function AnyRow(props: AnyRowProps) {
     case "for":
     case "first":
       return <BlockRow {...{ row, columns, handle, drop, problems, edits }} />;
+    case "choose":
+      return <ChooseLine {...props} row={row} />;
+    case "branch":
+      return <BranchHeader {...{ row, columns, drop, problems, edits }} />;
     case "part":
       return <PartHeader {...{ row, columns, drop, problems, edits }} />;
     case "unknown":
@@ -171,7 +177,9 @@ function AnyRow(props: AnyRowProps) {
                   ? strings.tasks.forEach(row.part ?? strings.tasks.turnOf(row.turn ?? ""))
                   : row.choice
                     ? strings.tasks.toTheChoice
-                    : strings.tasks.atTheEnd,
+                    : row.branches.length
+                      ? strings.tasks.toTheCase(branchName(row.branches.at(-1)!))
+                      : strings.tasks.atTheEnd,
                 row.lane && strings.tasks.ofWithLane(row.lane),
               )}
               onClick={(event) => {
@@ -193,8 +201,15 @@ function AnyRow(props: AnyRowProps) {
   }
 }
 
+/** The case that a branch's pointer names. */
+function branchName(pointer: Pointer): string {
+  return split(pointer).at(-1) ?? "";
+}
+
 function dropClass(row: Row, slot: Slot | null): string {
-  return slot && row.list === slot.list && row.index === slot.index && row.kind !== "part" ? "drop-here" : "";
+  return slot && row.list === slot.list && row.index === slot.index && row.kind !== "part" && row.kind !== "branch"
+    ? "drop-here"
+    : "";
 }
 
 // ── moving ────────────────────────────────────────────────────────────────────────────────────
@@ -252,13 +267,18 @@ function isLower(row: HTMLElement, y: number): boolean {
 /** Where a held step goes when it is over this row: before it, after it, or into the block that it heads. */
 function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot | null {
   const kind = "step" in held ? stepKind(held.step) : "unknown";
-  const into = row.kind === "part" ? row.pointer : row.kind === "first" && lower ? `${row.pointer}/first` : null;
+  const into =
+    row.kind === "part" || row.kind === "branch"
+      ? row.pointer
+      : row.kind === "first" && lower
+        ? `${row.pointer}/first`
+        : null;
   const inside = rows.find((other) => other.list === into);
   const slot =
     inside && into
       ? { list: into, index: 0 }
       : { list: row.list, index: row.index + Number(lower && row.kind === "walk") };
-  if (row.kind === "for" && lower) return null;
+  if ((row.kind === "for" || row.kind === "choose") && lower) return null;
   return mayHold(slot.list, kind) && isMove(held.pointer, slot) ? slot : null;
 }
 
@@ -288,6 +308,8 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   const walk = Object.keys(graph.walks ?? {})[0];
   if (mayHold(slot.list, "first") && walk !== undefined)
     blocks.push({ label: strings.tasks.firstMatch2, run: () => edits.insertStep(slot, { first: [{ walk }] }) });
+  if (mayHold(slot.list, "choose"))
+    blocks.push({ label: strings.tasks.choiceByAValue, run: () => edits.insertChoice(slot) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),
@@ -304,8 +326,8 @@ function rowMenu(
   move: (row: Row, direction: -1 | 1) => void,
   choose: (slot: Slot) => void,
 ): MenuEntry[] {
-  const step = row.kind === "walk" || row.kind === "for" || row.kind === "first" ? row.step : null;
-  if (!step) return [];
+  if (row.kind === "part" || row.kind === "branch" || row.kind === "end" || row.kind === "unknown") return [];
+  const { step } = row;
   const above = { list: row.list, index: row.index };
   const below = { list: row.list, index: row.index + 1 };
   const entries: MenuEntry[] = [
@@ -319,6 +341,11 @@ function rowMenu(
     entries.push({
       label: strings.tasks.makeItAChoice,
       run: () => edits.replaceStep(row.pointer, { first: [row.step] }),
+    });
+  if (mayHold(row.list, "choose"))
+    entries.push({
+      label: strings.tasks.putItIntoAChoice,
+      run: () => edits.replaceStep(row.pointer, { choose: "", cases: { a: [row.step], b: [] } }),
     });
   if (row.kind === "for")
     for (const [index, kind] of kindsOf(row.step)

@@ -87,9 +87,10 @@ type Set = (label: string, fields: Partial<Stream>) => string | null;
 
 function Producer(props: { walk: string; stream: Stream; graph: GraphDocument; onSet: Set }) {
   const { walk, stream, graph, onSet } = props;
-  const [use = ""] = stream.from.split(".", 1);
+  const [owner = "", name = ""] = stream.from.split(/\.(.*)/s, 2);
   const chosen = stream.walks.includes(walk);
-  if (!chosen && !factsOf(graph.walks![walk]!).uses.has(use)) return null;
+  const { uses, merges } = factsOf(graph.walks![walk]!);
+  if (!chosen && !(owner === "@merge" ? merges.has(name) : uses.has(owner))) return null;
   const change = (take: boolean) => {
     const walks = take ? [...stream.walks, walk] : stream.walks.filter((other) => other !== walk);
     onSet(strings.inspector.setTheWalksThatFeed, { walks });
@@ -196,11 +197,13 @@ function ChunkFields({ stream, onSet }: { stream: Stream; onSet: Set }) {
 /** The ports of the uses of the producing Walks; without a producer, of every Walk. */
 function sources(graph: GraphDocument, catalogue: Catalogue, stream: Stream): string[] {
   const walks = stream.walks.filter((walk) => graph.walks?.[walk]);
-  const found = walks.flatMap((walk) =>
-    [...factsOf(graph.walks![walk]!).uses.values()].flatMap((entry) =>
+  const found = walks.flatMap((walk) => {
+    const { uses, merges } = factsOf(graph.walks![walk]!);
+    const ports = [...uses.values()].flatMap((entry) =>
       portsOf(graph, catalogue, entry.node).outputs.map((port) => `${entry.name}.${port.name}`),
-    ),
-  );
+    );
+    return [...ports, ...[...merges.keys()].map((merge) => `@merge.${merge}`)];
+  });
   return [...new Set(found)];
 }
 
