@@ -13,12 +13,13 @@ from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.graph.ports import accepts, parse_type
-from walkgraph.graph.structure import End, Route, WalkStructure, structure
+from walkgraph.graph.structure import End, Route, WalkStructure, apart, structure
 from walkgraph.resources import bundled
 from walkgraph.service.deployments.palette import shown
 
 FILE = Path(__file__).resolve().with_name("editor_cases.json")
 RANDOM_WALKS = 40
+RANDOM_CHOICES = 20
 MORE_TYPES = ("latents: float[...]", "latents: float[n, 64]", "latents: float[64, n]", "scalar: int[]", "text: bytes")
 NODES = ("a", "b", "c", "d", "e")
 
@@ -82,6 +83,40 @@ BY_HAND: dict[str, dict[str, Any]] = {
             {"from": "d.x", "to": "@out.x", "each": True, "collect": True},
         ],
     },
+    "choices": {
+        "inputs": {"x": "text"},
+        "body": [
+            "a",
+            {
+                "choose": "a.x",
+                "cases": {"1": ["b"], "2": [{"choose": "@in.x", "cases": {"p/q": ["c"]}, "otherwise": ["d"]}]},
+                "otherwise": ["e"],
+            },
+            {
+                "loop": "i",
+                "times": "3",
+                "until": "@merge.inner",
+                "body": [
+                    {"use": "a", "as": "again"},
+                    {"choose": "@merge.all", "cases": {"y": [{"use": "b", "as": "b_2"}], "n": []}, "when": "n > 1"},
+                    {"choose": "again.x", "cases": {"y": [{"use": "c", "as": "c_2"}]}, "otherwise": [["f", "g"]]},
+                ],
+            },
+        ],
+        "merges": {"all": ["b.x", "c.x", "d.x", "e.x"], "nested": ["c.x", "d.x"], "inner": ["c_2.x", "g.x"]},
+        "edges": [
+            ["a.x", "b.x"],
+            ["b.x", "c.x"],
+            ["@merge.nested", "e.x"],
+            ["@merge.all", "again.x"],
+            ["@merge.inner", "again.x"],
+            ["@merge.inner", "f.x"],
+            ["@merge.nested", "@out.o"],
+            {"from": "@merge.inner", "to": "@out.each", "each": True},
+            ["f.x", "g.x"],
+        ],
+        "results": {"last": "@merge.inner", "kept": "@merge.all"},
+    },
 }
 
 
@@ -94,6 +129,7 @@ def cases() -> dict[str, Any]:
     }
     walks |= {f"by hand/{name}": _walk(walk) for name, walk in BY_HAND.items()}
     walks |= {f"random/{seed}": _walk(_random(Random(seed))) for seed in range(RANDOM_WALKS)}
+    walks |= {f"random choices/{seed}": _walk(_choosing(Random(seed))) for seed in range(RANDOM_CHOICES)}
     texts = {
         name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
     }
@@ -121,12 +157,16 @@ def _compact(value: Any) -> str:
 def _walk(walk: dict[str, Any]) -> dict[str, Any]:
     graph = _graph(walk)
     found = structure(graph.walks["w"], "w")
-    return {
+    made: dict[str, Any] = {
         "walk": codec.dump(graph)["walks"]["w"],
         "routes": [_route(route) for route in found.routes],
         "results": [_route(route) for route in found.results],
         "beside": _side_by_side(found),
     }
+    if found.choices:
+        made["choices"] = [_choice(route) for choice in found.choices for route in choice.routes]
+        made["apart"] = _apart(found)
+    return made
 
 
 def _graph(walk: dict[str, Any]) -> Graph:
@@ -138,6 +178,12 @@ def _route(route: Route) -> list[Any]:
     """In the order that the editor's test reads."""
     facts = [route.common, route.carried, route.backward, route.leave, route.enter, route.left, route.entered]
     return [_end(route.source), _end(route.target), *facts, route.pointer]
+
+
+def _choice(route: Route) -> list[Any]:
+    """A value and the place of its choice. Pointers into a normal form say nothing to the editor."""
+    assert route.target.entry is not None
+    return [_end(route.source), route.target.entry.index, route.carried, route.backward, route.left]
 
 
 def _end(end: End) -> list[Any]:
@@ -153,6 +199,12 @@ def _side_by_side(found: WalkStructure) -> list[tuple[str, str]]:
         for b in uses
         if any(x != y and x[0] == y[0] for x, y in zip(a.branches, b.branches, strict=False))
     ]
+
+
+def _apart(found: WalkStructure) -> list[tuple[str, str]]:
+    """Pairs of uses in different branches of one choice."""
+    pairs = product(found.uses.values(), repeat=2)
+    return [(a.name, b.name) for a, b in pairs if apart(a.cases, b.cases) is not None]
 
 
 def _random(random: Random) -> dict[str, Any]:
@@ -176,6 +228,37 @@ def _item(random: Random, uses: list[str], loops: list[str], depth: int) -> Any:
     if kind == "loop":
         return {"loop": name, "times": "2", "body": inside}
     return inside if kind == "list" else {kind: inside}
+
+
+def _choosing(random: Random) -> dict[str, Any]:
+    """Uses in branches, some of them in a loop, with a merge for each choice."""
+    uses: list[str] = []
+    merges: dict[str, list[str]] = {}
+    body = [_branching(random, uses, merges, 0) for _ in range(random.randint(2, 3))]
+    if random.random() < 0.5:
+        body = [{"loop": "l0", "times": "2", "body": body}]
+    sources = [*(f"{use}.x" for use in uses), *(f"@merge.{merge}" for merge in merges), "first.x"]
+    edges = [[random.choice(sources), f"{random.choice(uses)}.{random.choice('xy')}"] for _ in range(12)]
+    results = {"r": random.choice(sources)}
+    return {"body": ["first", *body], "merges": merges, "edges": edges, "results": results}
+
+
+def _branching(random: Random, uses: list[str], merges: dict[str, list[str]], depth: int) -> Any:
+    uses.append(f"u{len(uses)}")
+    first = {"use": random.choice(NODES), "as": uses[-1]}
+    if depth == 2 or random.random() < 0.3:
+        return first
+    value = f"@merge.{random.choice(list(merges))}" if merges and random.random() < 0.3 else "first.x"
+    cases: dict[str, list[Any]] = {}
+    sources: list[str] = []
+    for case in random.sample(("a", "b/c", "no", "yes"), random.randint(1, 3)):
+        cases[case] = [_branching(random, uses, merges, depth + 1)]
+        sources.append(f"{uses[-1]}.x")
+    merges[f"m{len(merges)}"] = sources
+    chosen: dict[str, Any] = {"choose": value, "cases": cases}
+    if random.random() < 0.3:
+        chosen["otherwise"] = [_branching(random, uses, merges, depth + 1)]
+    return [first, chosen]
 
 
 def _edge(random: Random, uses: list[str], loops: list[str]) -> Any:

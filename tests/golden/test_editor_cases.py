@@ -2,7 +2,7 @@
 
 import json
 
-from tests.golden.editor_cases import BY_HAND, FILE, RANDOM_WALKS, dumps
+from tests.golden.editor_cases import BY_HAND, FILE, RANDOM_CHOICES, RANDOM_WALKS, dumps
 
 HINT = "if this is meant, write it anew with `python -m tests.golden.editor_cases` and mend the editor where it differs"
 
@@ -19,4 +19,6 @@ def test_the_cases_hold_every_kind_of_way() -> None:
     assert {route[0][0] for route in routes} == {"use", "in", "loop", "stream"}
     assert {(route[3], route[4]) for route in routes} == {(False, False), (False, True), (True, True)}
     assert any(walk["beside"] for walk in walks.values())
-    assert len(walks) > len(BY_HAND) + RANDOM_WALKS
+    assert any(walk.get("choices") for walk in walks.values())
+    assert any(walk.get("apart") for walk in walks.values())
+    assert len(walks) > len(BY_HAND) + RANDOM_WALKS + RANDOM_CHOICES

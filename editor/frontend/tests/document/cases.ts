@@ -20,8 +20,23 @@ export type RouteCase = [
   pointer: string,
 ];
 
+/** The value of a choice, likewise, and the place of the choice. */
+export type ChoiceCase = [source: EndCase, order: number, carried: boolean, backward: boolean, left: string[]];
+
 export interface Cases {
-  walks: Record<string, { walk: Walk; routes: RouteCase[]; results: RouteCase[]; beside: [string, string][] }>;
+  walks: Record<
+    string,
+    {
+      walk: Walk;
+      /** From a merge one for each of its sources. */
+      routes: RouteCase[];
+      results: RouteCase[];
+      beside: [string, string][];
+      /** Where the Walk has choices. */
+      choices?: ChoiceCase[];
+      apart?: [string, string][];
+    }
+  >;
   types: { names: string[]; reasons: (string | null)[]; table: number[][] };
   texts: Record<string, string>;
   catalogue: Catalogue;

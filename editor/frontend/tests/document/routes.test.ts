@@ -1,5 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { factsOf, routesOf, sideBySide, type End, type Route } from "../../src/document/routes";
+import {
+  endOf,
+  exclusive,
+  factsOf,
+  routeOf,
+  routesOf,
+  sideBySide,
+  type End,
+  type Facts,
+  type Route,
+} from "../../src/document/routes";
 import { cases, graphs, type RouteCase } from "./cases";
 
 function end({ kind, name, port, entry }: End): unknown[] {
@@ -12,16 +22,53 @@ function row(route: Route): unknown {
   return [end(route.source), end(route.target), ...facts];
 }
 
+/** A route from a merge as the backend has it: one for each source, as if it were written alone. */
+function apiece(facts: Facts, route: Route): Route[] {
+  const merge = route.source.kind === "merge" ? facts.merges.get(route.source.name) : undefined;
+  if (!merge) return [route];
+  return merge.sources.map((from) => {
+    const source = endOf(from, facts, "source");
+    if (route.target.kind === "choice") {
+      const backward = route.target.place!.order <= source.entry!.order;
+      return { ...route, source, backward, carried: backward && route.common > 0 };
+    }
+    const alone = routeOf(facts, { ...route, from }, route.index, route.pointer);
+    // What a merge says of all of them holds for each that stands right in its branch.
+    if (alone.source.entry?.loops.length === merge.choice?.loops.length)
+      expect([alone.common, alone.left, alone.leave]).toEqual([route.common, route.left, route.leave]);
+    const enter = route.enter === "first" ? "first" : alone.enter;
+    return {
+      ...alone,
+      enter,
+      target: route.target,
+      ...(route.index < 0 ? { common: 0, backward: false, carried: false } : {}),
+    };
+  });
+}
+
 describe("routes", () => {
   const bundled = graphs();
   for (const [key, held] of Object.entries(cases.walks)) {
     it(`are classified as the backend does: ${key}`, () => {
       const facts = factsOf(held.walk);
-      expect(facts.routes.map(row)).toEqual(held.routes satisfies RouteCase[]);
-      expect(facts.results.map(row)).toEqual(held.results);
+      const all = (routes: readonly Route[]) => routes.flatMap((route) => apiece(facts, route)).map(row);
+      expect(all(facts.routes)).toEqual(held.routes satisfies RouteCase[]);
+      expect(all(facts.results)).toEqual(held.results);
+      const choices = facts.choices.flatMap((route) => apiece(facts, route));
+      expect(
+        choices.map(({ source, target, carried, backward, left }) => [
+          end(source),
+          target.place!.order,
+          carried,
+          backward,
+          [...left],
+        ]),
+      ).toEqual(held.choices ?? []);
       const uses = [...facts.uses.values()];
       const beside = uses.flatMap((a) => uses.filter((b) => sideBySide(a, b)).map((b) => [a.name, b.name]));
       expect(beside).toEqual(held.beside);
+      const apart = uses.flatMap((a) => uses.filter((b) => exclusive(a, b)).map((b) => [a.name, b.name]));
+      expect(apart).toEqual(held.apart ?? []);
     });
   }
 
