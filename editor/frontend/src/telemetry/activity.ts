@@ -12,12 +12,12 @@ import type { Clock } from "./flush";
 import { NodeStore } from "./nodes";
 import { Params } from "./params";
 import { feeders } from "./previews";
-import { ofUse, type Activity, type Latest, type LoopActivity } from "./shown";
+import { branchState, ofUse, type Activity, type BranchState, type Latest, type LoopActivity } from "./shown";
 import { telemetry } from "../api/socket";
 import { eventsOf } from "../api/sse";
 import { loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
 
-export type { Activity, Latest, LoopActivity, NodeState, Preview } from "./shown";
+export type { Activity, BranchState, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "../messages/frames";
 
 const clock: Clock = {
@@ -164,11 +164,8 @@ export function useActivities(nodes: readonly string[]): readonly (Activity | nu
   return useSyncExternalStore(watch, get);
 }
 
-/**
- * What the latest runs did with one branch of a choice: `taken` if one of its uses was called, `passed` if only uses of
- * other branches were. The keys are those of `useKey`; pass the same lists each time.
- */
-export function usePassedBy(own: readonly string[], others: readonly string[]): "" | "taken" | "passed" {
+/** What the latest runs did with a branch of a choice. The keys are those of `useKey`; pass the same lists each time. */
+export function useBranchState(own: readonly string[], others: readonly string[]): BranchState {
   const watch = useCallback(
     (changed: () => void) => {
       const leave = [...own, ...others].map((key) => store.watch(key, changed));
@@ -177,9 +174,8 @@ export function usePassedBy(own: readonly string[], others: readonly string[]): 
     [own, others],
   );
   const get = useCallback(() => {
-    const called = (key: string) => (store.get(key)?.calls ?? 0) > 0;
-    if (!others.length) return "";
-    return own.some(called) ? "taken" : others.some(called) ? "passed" : "";
+    const all = (keys: readonly string[]) => keys.map((key) => store.get(key));
+    return others.length ? branchState(all(own), all(others)) : "";
   }, [own, others]);
   return useSyncExternalStore(watch, get);
 }

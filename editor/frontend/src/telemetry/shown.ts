@@ -81,6 +81,16 @@ const NOTHING: Activity = {
   stale: false,
 };
 
+/** `taken`: one of its uses was called; `passed`: only uses of other branches were. */
+export type BranchState = "" | "taken" | "passed";
+
+/** What the latest runs did with a branch of a choice, from the activity of its uses and of those in other branches. */
+export function branchState(own: readonly (Activity | null)[], others: readonly (Activity | null)[]): BranchState {
+  const called = (activity: Activity | null) => (activity?.calls ?? 0) > 0;
+  if (own.some(called)) return "taken";
+  return others.some(called) ? "passed" : "";
+}
+
 /** Where the runs of a loop are. */
 export interface LoopActivity {
   state: "running" | "done" | "error";

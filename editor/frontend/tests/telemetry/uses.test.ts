@@ -3,7 +3,7 @@ import type { RunShown } from "../../src/messages/answers";
 import { useKey } from "../../src/telemetry/calls";
 import { FLUSH_MS } from "../../src/telemetry/flush";
 import type { ForwardEvent, TelemetryEvent } from "../../src/messages/frames";
-import { ofUse } from "../../src/telemetry/shown";
+import { branchState, ofUse } from "../../src/telemetry/shown";
 import { made, frame, activity, looping, phase } from "./told";
 
 describe("level full", () => {
@@ -83,4 +83,16 @@ it("a use on its canvas has its own figures, and its node's errors, previews and
   store.showRun({ id: "old", times, error: null } as unknown as RunShown);
   time.screen();
   expect(at("decode", "llm")).toMatchObject({ state: "done", calls: 3 });
+});
+
+describe("a branch of a choice", () => {
+  it("was taken where one of its uses was called, passed by where only others were", () => {
+    const { time, store } = made();
+    store.take(frame(activity({ run: "r1", walk: "w", node: "draw", use: "draw", calls: 1 })));
+    time.screen();
+    const of = (...uses: string[]) => uses.map((use) => store.get(useKey("w", use)));
+    expect(branchState(of("draw", "tidy"), of("photo"))).toBe("taken");
+    expect(branchState(of("photo"), of("draw", "tidy"))).toBe("passed");
+    expect(branchState(of("photo"), of("tidy"))).toBe("");
+  });
 });

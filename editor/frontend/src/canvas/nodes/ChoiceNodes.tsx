@@ -6,7 +6,7 @@ import { addCase, addOtherwise, removeBranch, renameCase, renameMerge, setChoice
 import type { WithId } from "../../document/edits/items";
 import type { GraphDocument } from "../../document/types";
 import { useEditor } from "../../store/react";
-import { usePassedBy } from "../../telemetry/activity";
+import { useBranchState, type BranchState } from "../../telemetry/activity";
 import { color } from "../../ui/modality";
 import { attempt } from "../gestures/attempt";
 import { worst } from "../model/problems";
@@ -136,10 +136,10 @@ export function RemoveBranch({ box }: { box: ContainerData }) {
   );
 }
 
-/** What the latest runs did with a branch: `taken`, `passed` by for another one, or nothing yet. */
-export function useBranchState(box: ContainerData): "" | "taken" | "passed" {
-  const { own, others } = box.branch ?? NO_BRANCH;
-  return usePassedBy(own, others);
+/** What the latest runs did with a container, if it is a branch. */
+export function useTaken({ branch }: ContainerData): BranchState {
+  const { own, others } = branch ?? NO_BRANCH;
+  return useBranchState(own, others);
 }
 
 const NO_BRANCH = { own: [] as string[], others: [] as string[] };

@@ -21,7 +21,7 @@ import { attempt } from "../gestures/attempt";
 import { CONTAINER_HEAD, RAIL } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, ContainerData } from "../shapes/types";
-import { BranchHead, ChoiceFoot, ChoiceHead, ChoicePort, RemoveBranch, useBranchState } from "./ChoiceNodes";
+import { BranchHead, ChoiceFoot, ChoiceHead, ChoicePort, RemoveBranch, useTaken } from "./ChoiceNodes";
 import { InPlace } from "./InPlace";
 import { LiveTogether, LoopAt } from "./live";
 import { Changed, Ports, Problems, portTitle } from "./parts";
@@ -55,7 +55,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
       setClosed(graph, editor.state.view.canvas, box.id, !box.closed),
     );
   const enter = () => editor.open({ kind: "walk", walk: box.walk, inside: box.id });
-  const kinds = [box.container, box.closed ? "closed" : "", box.muted, worst(box.problems), useBranchState(box)];
+  const kinds = [box.container, box.closed ? "closed" : "", box.muted, worst(box.problems), useTaken(box)];
   return (
     <div className={`wg-container ${kinds.filter(Boolean).join(" ")}`}>
       {box.choice && !box.closed && <ChoicePort box={box} />}

@@ -4,7 +4,7 @@ import { memo, useContext, useMemo } from "react";
 import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/model/ranks";
 import { useMarked } from "../../store/highlight";
-import { usePassedBy } from "../../telemetry/activity";
+import { useBranchState } from "../../telemetry/activity";
 import { useKey } from "../../telemetry/calls";
 import { FlowingOn } from "../edges/TokenLayer";
 import { HEAD, SUB } from "../shapes/geometry";
@@ -14,14 +14,19 @@ import { Live } from "./live";
 import { Changed, Ports, Problems, Ranks, States, When } from "./parts";
 import { strings } from "../../strings";
 
+const NONE: readonly string[] = [];
+
 export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
   const use = data as UseData;
   const tint = use.ranks.length ? rankColor(use.ranks[0] ?? 0) : use.color;
   const nodes = useMemo(() => [use.node], [use.node]);
   const marked = useMarked(use.node);
   const walk = useContext(FlowingOn)?.walk ?? null;
-  const own = useMemo(() => (walk === null ? [] : [useKey(walk, use.name)]), [walk, use.name]);
-  const passed = usePassedBy(own, use.others) === "passed" ? "passed" : "";
+  const own = useMemo(
+    () => (walk === null || !use.others.length ? NONE : [useKey(walk, use.name)]),
+    [walk, use.name, use.others.length],
+  );
+  const passed = useBranchState(own, use.others) === "passed" ? "passed" : "";
   const kinds = ["wg-use", passed, marked ? "marked" : "", use.ghost ? "ghost" : "", use.muted, worst(use.problems)];
   return (
     <div className={kinds.join(" ")} style={{ "--tint": tint } as React.CSSProperties}>
