@@ -1,11 +1,13 @@
 // Choices and merges on a Walk's canvas: frames, wires, layouts, drops, closed and entered.
 import { describe, expect, test } from "vitest";
+import { branchesStacked } from "../../src/canvas/gestures/cases";
 import { placeAt } from "../../src/canvas/gestures/insert";
 import { dropped } from "../../src/canvas/gestures/move";
 import { overlap } from "../../src/canvas/shapes/geometry";
 import type { ContainerData, MergeData, Model, Point, Rect, UseData } from "../../src/canvas/shapes/types";
 import { ModelMaker } from "../../src/canvas/model/model";
-import { place, setClosed } from "../../src/document/edits";
+import { elkLayout } from "../../src/canvas/layout/elk";
+import { place, setClosed, wrap } from "../../src/document/edits";
 import type { Canvas, GraphDocument, ItemId } from "../../src/document/types";
 import type { Problem } from "../../src/messages/answers";
 import { placeOfEdge } from "../../src/taps/places";
@@ -106,6 +108,41 @@ describe("a choice on the canvas", () => {
     const tops = model.nodes.filter(({ parentId }) => !parentId);
     for (const a of tops)
       for (const b of tops) if (a !== b) expect(`${a.id} ${b.id} ${overlap(box(a.id), box(b.id))}`).toMatch(/false$/);
+  });
+
+  test("is laid out with care too", async () => {
+    const places = await elkLayout(model, canvas, null);
+    expect([...places.keys()]).toEqual(
+      expect.arrayContaining(["use:draw", "use:tidy", "merge:picture", "otherwise:0"]),
+    );
+    const made2 = made(place(graph, canvas, Object.fromEntries(places)));
+    const at = (id: string) => made2.boxes.get(id)!;
+    expect(overlap(at("case:sketch"), at("case:a/b"))).toBe(false);
+    expect(overlap(at("choose:0"), at("merge:picture"))).toBe(false);
+  });
+
+  test("finds places for a new merge and a new branch, beside and below what is there", () => {
+    const { "merge:picture": _, "otherwise:0": __, ...rest } = Object.fromEntries(model.places);
+    const later = made(place(graph, canvas, rest));
+    const at = (id: string) => later.boxes.get(id)!;
+    expect(at("merge:picture").x).toBeGreaterThanOrEqual(at("choose:0").x + at("choose:0").w);
+    expect(at("otherwise:0").y).toBeGreaterThanOrEqual(at("case:a/b").y + at("case:a/b").h);
+  });
+
+  test("is put around steps with its branches below one another", () => {
+    const flatGraph = { ...graph, walks: { w: { body: ["look", "draw", "photo", "show"] } } } as GraphDocument;
+    const side: Record<string, Point> = {
+      "use:look": [0, 0],
+      "use:draw": [200, 0],
+      "use:photo": [220, 40],
+      "use:show": [600, 0],
+    };
+    const before = place(flatGraph, canvas, side);
+    const wrapped = wrap(before, "w", ["use:draw", "use:photo"], "choose");
+    const stacked = branchesStacked(wrapped.graph, canvas, made(before), "w", wrapped.id);
+    const now = made(stacked);
+    expect(overlap(now.boxes.get("case:a")!, now.boxes.get("case:b")!)).toBe(false);
+    expect(now.boxes.get("use:draw")).toMatchObject({ x: 200, y: 0 });
   });
 
   test("takes what is dropped on it into the nearest branch", () => {

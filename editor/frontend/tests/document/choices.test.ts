@@ -243,6 +243,19 @@ describe("a merge", () => {
     });
   });
 
+  it("takes what fed a step that is deleted and joined", () => {
+    const longer = graphOf({
+      body: ["a", choice({ yes: ["b", { use: "b", as: "more" }], no: ["c"] }), "d"],
+      merges: { m: ["more.out", "c.out"] },
+      edges: [
+        ["b.out", "more.x"],
+        ["@merge.m", "d.x"],
+      ],
+    });
+    const made = edits.removeItems(longer, "w", ["use:more"], { bridge: true, catalogue: palette });
+    expect(walkOf(made).merges).toEqual({ m: ["b.out", "c.out"] });
+  });
+
   it("is renamed, and its sources' steps", () => {
     const placed = edits.place(merged, canvas, { "merge:out": [8, 8] });
     const made = edits.setItem(edits.renameMerge(placed, "w", "out", "picture"), "w", "use:b", { as: "drawn" });

@@ -25,6 +25,7 @@ import type { GraphDocument } from "../../document/types";
 import { itemsIn, walkOfBoard, type Board } from "./board";
 import { aligned, distributed, type Side } from "../shapes/geometry";
 import { attempt } from "./attempt";
+import { branchesStacked } from "./cases";
 import { movedGraph, settled } from "./move";
 import type { Point, Rect } from "../shapes/types";
 import { strings } from "../../strings";
@@ -94,7 +95,8 @@ export function wrapSelection(board: Board, kind: WrapKind): void {
   const done = attempt(board.editor, strings.canvas.wrap(kindWord(kind)), (graph) => {
     const wrapped = wrap(settled(graph, board.canvas, board.model()), walk, items, kind);
     made = wrapped.id;
-    return wrapped.graph;
+    if (kind !== "choose") return wrapped.graph;
+    return branchesStacked(wrapped.graph, board.canvas, board.model(), walk, wrapped.id);
   });
   if (!done) return;
   board.editor.select(made);

@@ -33,11 +33,14 @@ export async function elkLayout(
   const nodes = model.nodes.filter((node) => node.data.kind !== "note" && node.data.kind !== "frame");
   const taking = only ? nodes.filter((node) => only.has(node.id)) : nodes;
   const ids = new Set(taking.map((node) => node.id));
+  const holding = new Set(taking.map((node) => node.parentId));
   const edges = model.edges.flatMap((edge) => {
     const { source, target, data } = edge;
     if (data?.carried || !ids.has(source) || !ids.has(target) || source === target) return [];
     const from = canvas.kind === "walk" && source.startsWith("loop:") ? source : port(source, "s", edge.sourceHandle);
-    return [{ id: edge.id, sources: [from], targets: [port(target, "t", edge.targetHandle)] }];
+    // An open container has no ports here: a choice's value goes to its box.
+    const to = holding.has(target) ? target : port(target, "t", edge.targetHandle);
+    return [{ id: edge.id, sources: [from], targets: [to] }];
   });
   const root: ElkNode = { id: "root", layoutOptions: OPTIONS, edges, children: childrenOf(null, taking, ids, model) };
   const made = await elk.layout(root);

@@ -1,5 +1,5 @@
 // A layout at once, without a library: columns by data flow, recursively through containers. Pure.
-import { byParent, overlap, union } from "../shapes/geometry";
+import { around, byParent, overlap, union } from "../shapes/geometry";
 import type { Piece, Point, Rect } from "../shapes/types";
 
 const GAP_X = 72;
@@ -213,9 +213,15 @@ function spot(
   const all = union(leaves);
   const [w, h] = roomOf(piece);
   const sources = links.filter(([, target]) => target === piece.id).map(([source]) => source);
-  const beside = [...sources, ...siblingsBefore(piece, pieces)].map((id) => boxes.get(id)).find((box) => box);
+  const near = [...sources, ...siblingsBefore(piece, pieces)];
+  const beside = near.map((id) => outer(id, piece, pieces, boxes)).find((box) => box);
   const rect: Rect = { x: all.x, y: all.y, w, h };
-  if (piece.order === -1) rect.x = all.x - w - GAP_X * 2;
+  const others = piece.data.kind === "container" && piece.data.branch ? siblingBoxes(piece, pieces, boxes) : [];
+  if (others.length) {
+    // Branches stand below one another.
+    const above = union(others);
+    [rect.x, rect.y] = [above.x, above.y + above.h + GAP_Y];
+  } else if (piece.order === -1) rect.x = all.x - w - GAP_X * 2;
   else if (piece.order === Infinity) rect.x = all.x + all.w + GAP_X * 2;
   else if (beside) [rect.x, rect.y] = [beside.x + beside.w + GAP_X, beside.y];
   for (let tries = 0; tries < 200; tries += 1) {
@@ -224,6 +230,33 @@ function spot(
     rect.y = hit.y + hit.h + GAP_Y;
   }
   return [rect.x, rect.y];
+}
+
+/** The box of a piece, or of what holds it beside the piece that is to be placed: the frame around what has a place. */
+function outer(
+  id: string,
+  piece: Piece,
+  pieces: readonly Piece[],
+  boxes: ReadonlyMap<string, Rect>,
+): Rect | undefined {
+  const byId = new Map(pieces.map((other) => [other.id, other]));
+  let at = byId.get(id);
+  while (at && at.parent !== piece.parent && at.parent !== null) at = byId.get(at.parent);
+  return at ? framed(at, pieces, boxes) : undefined;
+}
+
+/** The box of a leaf; of a container around what it holds, as far as that has places. */
+function framed(piece: Piece, pieces: readonly Piece[], boxes: ReadonlyMap<string, Rect>): Rect | undefined {
+  const own = boxes.get(piece.id);
+  if (!piece.pad || own) return own;
+  const inside = pieces.filter((other) => other.parent === piece.id);
+  const held = inside.flatMap((other) => framed(other, pieces, boxes) ?? []);
+  return held.length ? around(held, piece.pad, piece.size) : undefined;
+}
+
+function siblingBoxes(piece: Piece, pieces: readonly Piece[], boxes: ReadonlyMap<string, Rect>): Rect[] {
+  const siblings = pieces.filter((other) => other.parent === piece.parent && other !== piece);
+  return siblings.flatMap((other) => framed(other, pieces, boxes) ?? []);
 }
 
 function siblingsBefore(piece: Piece, pieces: readonly Piece[]): string[] {

@@ -5,7 +5,8 @@ import { accepts, portType } from "../../ports";
 import { factsOf, routeOf, type Facts, type Route } from "../../routes";
 import type { GraphDocument, Link, ResultFrom } from "../../types";
 import { changeWalk, linksOf, walkOf, withEdges } from "./document";
-import { mapped, withWalkPart } from "./records";
+import { changeSources } from "./merges";
+import { mapped, mappedList, withWalkPart } from "./records";
 import { mapResult } from "./references";
 
 /** An edge out of the use, and those that take its place. */
@@ -61,10 +62,28 @@ export function bridged(
   uses: readonly string[],
   catalogue: Catalogue,
 ): GraphDocument {
-  return uses.reduce(
-    (made, use) => joined(made, walk, joins(made, walk, use, catalogue), joinedResults(made, walk, use, catalogue)),
-    graph,
-  );
+  return uses.reduce((made, use) => {
+    const sources = joinedSources(made, walk, use, catalogue);
+    const results = joinedResults(made, walk, use, catalogue);
+    const linked = joined(made, walk, joins(made, walk, use, catalogue), results);
+    return changeSources(
+      linked,
+      walk,
+      (each) => mappedList(each, (source) => sources.get(source) ?? source) as string[],
+    );
+  }, graph);
+}
+
+/** Ports of a use that merges take -> where the use's matching port takes its value from. */
+function joinedSources(graph: GraphDocument, walk: string, use: string, catalogue: Catalogue): Map<string, string> {
+  const facts = factsOf(walkOf(graph, walk));
+  const [into] = around(facts, use);
+  const found = facts.merging.flatMap((route): [string, string][] => {
+    if (route.source.kind !== "use" || route.source.name !== use) return [];
+    const source = matching(graph, walk, into, route, catalogue).find((each) => each.source.kind === "use");
+    return source ? [[route.from, source.from]] : [];
+  });
+  return new Map(found);
 }
 
 /** With the edges and results replaced. */
