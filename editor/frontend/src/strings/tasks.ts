@@ -176,10 +176,10 @@ export const tasks = {
   theLoopRunsAtMost: (loop: string, times: number) => `The loop ${loop} runs at most ${times} times`,
   skipped2: "skipped",
   isSkipped: "is skipped",
-  dependsOnTheIteration: "depends on the iteration",
+  mayRunHere: "may run",
   run: (count: number) => `${count} run`,
   skippedWithSkipped: (skipped: number) => `${skipped} skipped`,
-  inSomeIterations: (depends: number) => `${depends} in some iterations`,
+  someMayRun: (depends: number) => `${depends} may run`,
   // useSimulation.ts
   theAnswerCouldNot: "The answer could not be read.",
   // BindingCell.tsx

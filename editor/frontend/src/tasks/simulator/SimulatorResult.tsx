@@ -124,7 +124,7 @@ function StepShown({ step }: { step: SimulatedStep }) {
 }
 
 const MARKS = { true: "✓", false: "–", null: "◐" } as const;
-const WORDS = { true: "runs", false: strings.tasks.isSkipped, null: strings.tasks.dependsOnTheIteration } as const;
+const WORDS = { true: "runs", false: strings.tasks.isSkipped, null: strings.tasks.mayRunHere } as const;
 
 function Uses({ step }: { step: SimulatedStep }) {
   if (step.uses.length === 0) return null;
@@ -133,7 +133,7 @@ function Uses({ step }: { step: SimulatedStep }) {
   const parts = [
     ...(skipped + depends ? [strings.tasks.run(step.uses.length - skipped - depends)] : []),
     ...(skipped ? [strings.tasks.skippedWithSkipped(skipped)] : []),
-    ...(depends ? [strings.tasks.inSomeIterations(depends)] : []),
+    ...(depends ? [strings.tasks.someMayRun(depends)] : []),
   ];
   const all = `${step.uses.length} ${step.uses.length === 1 ? "use" : "uses"}`;
   return (
