@@ -188,7 +188,7 @@ function Crumbs({ walk, inside }: { walk: string; inside: string }) {
         <span key={at.id}>
           <ChevronRight size={12} aria-hidden />
           <button type="button" aria-current={at.id === inside ? "page" : undefined} onClick={() => go(at.id)}>
-            {at.name || at.kind}
+            {at.name || (at.kind === "choose" ? strings.canvas.choice : at.kind)}
           </button>
         </span>
       ))}

@@ -211,7 +211,7 @@ function RowView({ row, open, selected, current, drop, problems, muted, onToggle
 
 /** The text of a row for screen readers. */
 function spoken(row: Row, problems: readonly Problem[], muted: string | null): string {
-  const kind = row.level === 1 ? "" : row.kind === "use" ? "use" : row.kind;
+  const kind = row.level === 1 || row.kind === "choose" || row.kind === "otherwise" ? "" : row.kind;
   return [
     `${kind} ${row.label}`.trim(),
     row.detail,
