@@ -65,7 +65,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
     if kind == "string_pattern_mismatch":
         of_merge = len(path) == 5 and path[2] == "merges"
         code, advice = _PATTERNS.get("merges" if of_merge else last, ("bad_name", _BAD_NAME))
-        return code, f"`{str(given)[:80]}` {advice}"
+        named = f"`{str(given)[:80]}`" if given != "" else "an empty text"
+        return code, f"{named} {advice}"
     if kind == "literal_error":
         choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
         choices = list(_FOR) if last == "for" else choices

@@ -94,6 +94,13 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       const at = "changedTouches" in event ? event.changedTouches[0] : event;
       const over =
         at && (root?.getRootNode() as Document | ShadowRoot | undefined)?.elementFromPoint(at.clientX, at.clientY);
+      const choice = over
+        ?.closest(".wg-container.choose > .wg-container-head")
+        ?.closest<HTMLElement>(".react-flow__node");
+      if (at && !again && choice && from.end === "source") {
+        connectEnds(board, from.ref, `@choice.${choice.dataset["id"]}`, pointer.current);
+        return;
+      }
       if (at && !again && !over?.closest(".wg-use, .wg-boundary, .wg-fork, .wg-merge, .wg-container-head"))
         board.openAdd({ x: at.clientX, y: at.clientY }, { wire: from });
     },

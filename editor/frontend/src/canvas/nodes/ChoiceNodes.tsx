@@ -19,7 +19,7 @@ import { strings } from "../../strings";
 /** Where a wire with the value ends, and the value as text. */
 export function ChoiceHead({ box }: { box: ContainerData }) {
   const editor = useEditor();
-  const { port, value } = box.choice!;
+  const { value } = box.choice!;
   const set = (text: string) =>
     attempt(editor, strings.canvas.setTheValueOfAChoice, (graph) =>
       setChoiceValue(graph, box.walk, box.id, text || null, editor.state.catalogue),
@@ -35,7 +35,6 @@ export function ChoiceHead({ box }: { box: ContainerData }) {
         placeholder={strings.canvas.drawAWireHere}
         onChange={set}
       />
-      <small>{port.type}</small>
     </>
   );
 }

@@ -89,7 +89,7 @@ export function mergeSize(name: string): Point {
 export function containerMin(data: ContainerData): Point {
   const title = data.container === "loop" ? (data.name.length + data.times.length) * 7 + 150 : 170;
   const until = data.until ? data.until.length * 6.6 + 60 : 0;
-  if (data.choice) return [up(Math.min(Math.max(data.choice.value.length * 6.8 + 190, 264), 460)), 104 + CHOICE_FOOT];
+  if (data.choice) return [up(Math.min(Math.max(data.choice.value.length * 6.8 + 210, 320), 460)), 104 + CHOICE_FOOT];
   if (data.branch) return [up(Math.min(Math.max(data.name.length * 7.4 + 120, 208), 460)), 88];
   return [up(Math.max(Math.min(title + until, 460), 208)), 104];
 }
@@ -170,10 +170,22 @@ export function boxesOf(pieces: readonly Piece[], places: ReadonlyMap<string, Po
         ? around(inside.map(held), piece.pad, piece.size)
         : { x, y, w: piece.size[0], h: piece.size[1] };
     boxes.set(piece.id, found);
+    if (piece.data.kind === "container" && piece.data.choice && piece.pad) widened(inside, found, piece.pad, boxes);
     return found;
   };
   for (const piece of children.get(null) ?? []) box(piece);
   return boxes;
+}
+
+/** The branches of a choice as wide as its frame, but for those that stand beside one another. */
+function widened(branches: readonly Piece[], frame: Rect, pad: Pad, boxes: Map<string, Rect>): void {
+  const level = (a: Rect, b: Rect) => a.y < b.y + b.h && b.y < a.y + a.h;
+  const own = branches.map((piece) => boxes.get(piece.id)!);
+  branches.forEach((piece, index) => {
+    const box = own[index]!;
+    if (own.some((other) => other !== box && level(other, box))) return;
+    boxes.set(piece.id, { ...box, x: frame.x + pad.left, w: frame.w - pad.left - pad.right });
+  });
 }
 
 export function byParent(pieces: readonly Piece[]): Map<string | null, Piece[]> {
