@@ -107,6 +107,7 @@ def is_what_was_meant(person: Person) -> None:
 def name_and_add_cases(person: Person) -> None:
     page = person.page
     in_node(person, "case:false", "Case: the value that takes this branch", "never")
+    person.select("case:never")
     expect(page.locator(".wg-inspector")).to_contain_text("compare.reached is never never")
     expect(person.node("case:never").get_by_label(re.compile("problem"))).to_be_visible()
     person.look("never")
@@ -124,10 +125,10 @@ def name_and_add_cases(person: Person) -> None:
 
 def move_between_cases(person: Person) -> None:
     """Out of a branch, and into the other, by dragging."""
-    before = person.stored(NAME)["walks"]["go"]
+    before = person.stored(NAME, is_whole)["walks"]["go"]
     x, y, width, _ = person.box(person.node("use:delay"))
     other = person.box(person.node("case:true"))
-    person.drag((x + width * 0.7, y + 6), (other[0] + other[2] * 0.6, other[1] + other[3] - 8))
+    person.drag((x + width * 0.7, y + 6), (other[0] + other[2] * 0.9, other[1] + 24))
     person.stored(NAME, lambda graph: body_of(graph)["cases"]["false"] == [])
     person.look("moved")
     label = person.node("merge:either").get_by_label(re.compile("problem"))
@@ -140,9 +141,9 @@ def take_all_back(person: Person) -> None:
     """Every gesture is one step back, down to the empty Walk, and forward again."""
     page = person.page
     person.pane().click(position={"x": 20, "y": 20})
-    done = person.stored(NAME)["walks"]["go"]
+    done = person.stored(NAME, is_whole)["walks"]["go"]
     steps = 0
-    while page.get_by_role("button", name=re.compile("^Undo")).is_enabled() and steps < 60:
+    while page.get_by_role("button", name=re.compile("^Undo: ")).count() and steps < 60:
         person.press("Control+z")
         steps += 1
     person.stored(NAME, lambda graph: not graph.get("walks"))
@@ -193,6 +194,12 @@ def in_node(person: Person, id_: str, label: str, text: str) -> None:
 
 def body_of(graph: dict[str, Any]) -> dict[str, Any]:
     return next(item for item in graph["walks"]["go"]["body"] if isinstance(item, dict) and "choose" in item)
+
+
+def is_whole(graph: dict[str, Any]) -> bool:
+    """Both cases with their steps, and nothing more."""
+    choice = body_of(graph)
+    return choice["cases"] == {"true": ["add"], "false": ["delay"]} and "otherwise" not in choice
 
 
 def steps_of(graph: dict[str, Any]) -> bool:

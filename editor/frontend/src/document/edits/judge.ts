@@ -11,17 +11,7 @@ import {
   streamType,
   type PortType,
 } from "../ports";
-import {
-  endOf,
-  exclusive,
-  factsOf,
-  isInside,
-  routeOf,
-  sideBySide,
-  type End,
-  type Facts,
-  type Route,
-} from "../routes";
+import { endOf, factsOf, isInside, meet, routeOf, type End, type Facts, type Route } from "../routes";
 import type { Entry } from "../tree";
 import type { GraphDocument } from "../types";
 import { own, streamsOf, walkOf } from "./parts/document";
@@ -155,10 +145,12 @@ export class Judge {
 
   /** Why two places can't be joined by an edge at all; null: they can. */
   private apart(source: Entry | null, target: Entry | null, from: string): string | null {
-    if (!source || !target) return null;
-    if (sideBySide(source, target)) return sideBySideReason(source, target);
-    const [a, b] = [calledAs(source, from), calledAs(target, target.id)];
-    return exclusive(source, target) ? strings.document.inDifferentBranches(a, b) : null;
+    if (!source || !target || source === target) return null;
+    const { parent, a, b } = meet(source, target);
+    if (a === b) return null;
+    if (parent?.kind === "parallel") return sideBySideReason(source, target);
+    if (parent?.kind !== "choose") return null;
+    return strings.document.inDifferentBranches(calledAs(source, from), calledAs(target, target.id));
   }
 
   /** The value that a choice goes by: it is there before the choice. */
