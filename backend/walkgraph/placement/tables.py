@@ -195,8 +195,8 @@ class EdgePlan(Table, frozen=True):
     next one."""
     on_device: bool = False
     """Its transport moves tensors from GPU to GPU."""
-    merged: bool = False
-    """It is one of several edges from exclusive branches into one place."""
+    merged: str = ""
+    """The merge that it belongs to: one of several edges from exclusive branches into one place."""
 
 
 class WalkPlan(Table, frozen=True):

@@ -38,11 +38,14 @@ def _lacks(
     walk = walker.table.plan
     if state == "moving":
         cursor = walker.progress.cursors.get(table.plan.index)
-        loop = None if cursor is None else walk.loops[table.plan.loops[len(cursor.prefix) - (not cursor.entering)]]
-        if loop is not None and loop.until is not None:
-            yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
-        elif (choice := walker.progress.undecided(table, at)) is not None:
+        if cursor is None:
+            return
+        choice = walker.progress.undecided(table, cursor.prefix) if cursor.entering else None
+        loop = walk.loops[table.plan.loops[len(cursor.prefix) - (not cursor.entering)]]
+        if choice is not None:
             yield "", walk.choices[choice].by
+        elif loop.until is not None:
+            yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
         return
     if state == "waiting" and (choice := walker.progress.undecided(table, at)) is not None:
         yield "", walk.choices[choice].by

@@ -104,7 +104,7 @@ def test_a_choice_is_a_use_where_its_value_is_made() -> None:
     (choice,) = table.choices
     assert (choice.use, choice.by, choice.cases, choice.ranks) == (1, "u.stop", ("true", "false"), (1, 2))
     ends = [(e.source.use, e.target.use, e.target.port, e.merged) for e in table.edges]
-    assert ends == [(2, 4, "a", True), (3, 4, "a", True), (0, 1, "value", False)]
+    assert ends == [(2, 4, "a", "m"), (3, 4, "a", "m"), (0, 1, "value", "")]
     travel = routes(codec.load(document), plan)
     assert [(one.pointer, one.source, one.target) for one in travel] == [
         ("/walks/w/edges/0", 1, 0),

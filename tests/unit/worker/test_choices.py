@@ -12,6 +12,7 @@ from tests.support.random_walks import CATALOGUE, PARAMS
 from tests.support.synthetic import one_walk
 from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
+from walkgraph.conductor.runs.watching import Places
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.placement.compiler.assemble import assemble
@@ -21,6 +22,7 @@ from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Tap, Watch
 
 KNOWN = {**CATALOGUE, "synthetic.counter": catalogue()["synthetic.counter"]}
 RANKS = pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -262,6 +264,18 @@ def test_verdicts_travel_and_are_few() -> None:
     }
     cluster = run(graph_of("judge a end", {"w": walk}), 3, {"judge": {"out": "b"}})
     assert [type(one) for one in cluster.sent] == [m.Chosen, m.Deliver]
+
+
+@RANKS
+def test_a_tap_on_a_merge_sees_the_value_that_is_there(ranks: int) -> None:
+    plan = plan_of(graph_of("judge draw photo none show", {"w": SIMPLE}), ranks)
+    tap = Tap(id="t", walk="w", source="@merge.picture", to="show.a", interval=0)
+    assert not Places(plan).inside(tap)
+    cluster = Cluster(plan, {node.name: lambda call: {"out": call.node} for node in plan.nodes})
+    cluster.watch(Watch(taps=(tap,)))
+    cluster.start("r", one_walk(plan, "w"), {**PARAMS, "seed": 1}, {"x": "hi"})
+    cluster.run()
+    assert [(seen.source, seen.value) for _, seen in cluster.observed] == [("@merge.picture", "none")]
 
 
 # ── steps ──────────────────────────────────────────────────────────────────────────────────────

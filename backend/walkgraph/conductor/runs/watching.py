@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from walkgraph.ids import RunId
-from walkgraph.placement.compiler.ends import source_of, target_of
+from walkgraph.placement.compiler.ends import named_source, source_of, target_of
 from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, WalkPlan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Tap
@@ -80,7 +80,7 @@ class Places:
         ends, target = {edge.source.use, edge.target.use}, target_of(walk, edge)
         if target:
             edges = self._edges.setdefault(walk.name, {})
-            place = source_of(walk, edge), target
+            place = named_source(walk, edge), target
             edges[place] = edges.get(place, False) or any(ends <= core for core in cores)
 
 

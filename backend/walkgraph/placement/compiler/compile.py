@@ -315,7 +315,7 @@ class _EdgeTables:
             enter_each=route.enter == "each",
             transport=transport,
             on_device=self.context.on_device(transport),
-            merged=bool(route.merge),
+            merged=route.merge,
         )
 
     def _source(self, route: Route) -> EdgeSource | None:

@@ -14,6 +14,11 @@ def source_of(walk: WalkPlan, edge: EdgePlan) -> str:
             return ""
 
 
+def named_source(walk: WalkPlan, edge: EdgePlan) -> str:
+    """The source as the document's edge names it: `@merge.name` for a merge, otherwise as in `source_of`."""
+    return f"@merge.{edge.merged}" if edge.merged else source_of(walk, edge)
+
+
 def target_of(walk: WalkPlan, edge: EdgePlan) -> str:
     """`use.port`, `@out.name` or `@result.name`; empty for a stream."""
     match edge.target.kind:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from walkgraph.ids import Rank, RunId
-from walkgraph.placement.compiler.ends import source_of, target_of
+from walkgraph.placement.compiler.ends import named_source, target_of
 from walkgraph.placement.tables import EdgePlan, NodePlan, Plan, StepPlan, UsePlan, WalkPlan
 from walkgraph.wire.watching import Tap
 from walkgraph.worker.events import ABSENT, MoveState, Observe, RunCall, RunLoop
@@ -66,9 +66,9 @@ class Observed:
         walk = self._walk(step)
         edge = walk.edges[index]
         taps = self._edges.get(_ends(walk, edge), ())
-        if taps:
+        if taps and not (edge.merged and value is ABSENT):
             modality = self._plan.nodes[walk.uses[edge.source.use].node].outputs.get(edge.source.port, "")
-            yield Observe("tap", self._run, walk.name, step, source_of(walk, edge), at, modality, value, taps)
+            yield Observe("tap", self._run, walk.name, step, named_source(walk, edge), at, modality, value, taps)
 
     def _seen(self, walk: WalkPlan, step: int, source: str, at: Vector, modality: str, value: Any) -> Iterator[Observe]:
         if self._record and value is not ABSENT:
@@ -125,7 +125,7 @@ def _node(plan: Plan, use: UsePlan) -> NodePlan:
 
 
 def _ends(walk: WalkPlan, edge: EdgePlan) -> tuple[str, str, str]:
-    return walk.name, source_of(walk, edge), target_of(walk, edge)
+    return walk.name, named_source(walk, edge), target_of(walk, edge)
 
 
 def _of(source: str, use: UsePlan) -> bool:

@@ -216,7 +216,8 @@ class Walker:
         if choice is not None:
             value = self._host.text(inputs["value"]) if inputs else None
             known = choice.cases.index(value) if value in choice.cases else len(choice.cases)
-            branch = NO_BRANCH if inputs is None else known
+            over = inputs is None or (not inputs and self.progress.closes(at))
+            branch = NO_BRANCH if over else known
             self.chosen(choice.index, at, branch)
             self._host.chosen(self, choice, at, branch)
         self.finish(table.plan.index, {}, called=False)
