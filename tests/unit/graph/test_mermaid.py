@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from tests.unit.graph.documents import document
 from tests.unit.graph.strategies import DOCUMENTS
+from tests.unit.graph.test_check_choices import DOCUMENT as CHOICES
 from walkgraph.errors import NotFound
 from walkgraph.graph.codec import load
 from walkgraph.graph.mermaid import draw
@@ -105,3 +106,18 @@ def test_any_graph_can_be_drawn(value: dict[str, Any]) -> None:
         text = draw(graph, walk)
         assert text == draw(graph, walk)
         assert len(re.findall(r"^ +subgraph ", text, re.MULTILINE)) == len(re.findall(r"^ +end$", text, re.MULTILINE))
+
+
+def test_a_choice_is_a_box_of_branches_and_a_merge_joins_them() -> None:
+    drawn = draw(load(CHOICES), "make")
+    for line in (
+        'choice_1{"judge.kind<br/><i>choose</i>"}',
+        'subgraph box_2["judge.kind is draw"]',
+        'subgraph box_3["otherwise"]',
+        'merge_picture(("picture"))',
+        'use_draw -->|"picture"| merge_picture',
+        'use_photo -->|"picture"| merge_picture',
+        "merge_picture --> use_show",
+        'use_judge -->|"kind"| choice_1',
+    ):
+        assert f" {line}\n" in drawn, line

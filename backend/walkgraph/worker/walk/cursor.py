@@ -24,7 +24,7 @@ class Next(NamedTuple):
     empties: list[Vector]
     """Prefixes that the cursor passed without a call: a loop had no iterations, or only empty inner loops."""
     cursor: Cursor
-    untaken: list[Vector]
+    untaken: tuple[Vector, ...]
     """Prefixes that the cursor passed because another branch is taken there."""
 
 

@@ -17,6 +17,11 @@ _KEPT, _GONE = 1, 2
 Give = Callable[[EdgePlan, Vector, Any], None]
 
 
+def _under(vectors: Sequence[Vector], prefix: Vector) -> bool:
+    """True if one of the vectors begins with the prefix."""
+    return any(vector[: len(prefix)] == prefix for vector in vectors)
+
+
 class CollectedParts(list[Any]):
     """Values that a device loop gives to an outer loop, which goes on collecting."""
 
@@ -99,7 +104,7 @@ class LeavingValues:
             if left is None and outputs is not EMPTY:
                 self._keep(edge, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = _KEPT
-            if edge.leave == "last" and any(later[: edge.common] == at[: edge.common] for later in untaken):
+            if untaken and edge.leave == "last" and _under(untaken, at[: edge.common]):
                 self._held.pop(edge.index, None)
             if ended <= edge.common:
                 self._left[edge.index] = _GONE

@@ -79,7 +79,8 @@ class Progress:
 
     def next(self, index: int, table: UseTable, at: Vector | None) -> Next:
         prefix, entering, ended = self.cursors.get(index) or Cursor(at or (), at is None, len(at or ()))
-        loops, empties, untaken = table.plan.loops, list[Vector](), list[Vector]()
+        loops, empties = table.plan.loops, list[Vector]()
+        untaken: tuple[Vector, ...] = ()
         while entering or prefix:
             if entering and len(prefix) == len(loops):
                 return Next(prefix, empties, Cursor(prefix, entering, ended), untaken)
@@ -93,7 +94,7 @@ class Progress:
             if go is None:
                 return Next(WAIT, empties, Cursor(prefix, entering, ended), untaken)
             if reached is False:
-                untaken.append(prefix)
+                untaken = (*untaken, prefix)
             if entering and go:
                 prefix = (*prefix, 0)
             elif entering:
