@@ -61,7 +61,7 @@ def expand(
     wanted = _wanted(found, outputs)
     facts = Facts(plan)
     expansion, kept = expanded(facts, found, params, name_inputs(found, inputs, parts), wanted)
-    moves = Moves(facts, [choice.cases for choice in expansion.choices])
+    moves = Moves(facts)
     steps = moves.added({i: expansion.drafts[i] for i in kept})
     return Itinerary(
         steps=steps,
@@ -178,7 +178,7 @@ class Expansion:
         by_value = [*(f"`{step.choose}` is `{value}`" for value in step.cases), f"`{step.choose}` is another value"]
         if isinstance(source, FromStep | FromLatest):
             index = len(self.choices)
-            self.choices.append(ChoiceDraft(source, tuple(step.cases), self.cases))
+            self.choices.append(ChoiceDraft(source, tuple(step.cases)))
             self._add_branches(step, partition, place, index, by_value)
             return
         value = as_text(source.value) if isinstance(source, FromLiteral) else None

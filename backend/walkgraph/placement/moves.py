@@ -4,7 +4,7 @@ Within a branch of a choice states may move too. At its end they return to where
 what follows doesn't depend on the branch; a state that has its first place in a branch keeps that place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from walkgraph.ids import Rank
@@ -35,8 +35,6 @@ class Draft:
 class ChoiceDraft:
     source: FromStep | FromLatest
     values: tuple[str, ...]
-    cases: tuple[Branch, ...]
-    """The branches of choices around it."""
 
 
 def sources_of(binding: Binding) -> tuple[FromStep, ...]:
@@ -56,10 +54,9 @@ def as_text(value: Scalar) -> str:
 
 
 class Moves:
-    def __init__(self, facts: Facts, around: Sequence[Sequence[Branch]]) -> None:
-        """`around`: the branches around each choice."""
+    def __init__(self, facts: Facts) -> None:
         plan = facts.plan
-        self._facts, self._plan, self._around = facts, plan, around
+        self._facts, self._plan = facts, plan
         self._moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
         self._rests = _rests(facts) if self._moves else {}
         self._places = dict(self._rests)
@@ -89,10 +86,9 @@ class Moves:
 
     def renumbered(self, choice: ChoiceDraft, index: int) -> StepChoice:
         """The choice among steps; drafts that aren't needed have no step."""
-        known = tuple(source for source in sources_of(choice.source) if source.step in self._numbers)
-        found = self._renumbered(FromLatest(known))
-        source = found if isinstance(found, FromLatest) else FromLatest(())
-        return StepChoice(index=index, source=source, cases=choice.values)
+        known = [source for source in sources_of(choice.source) if source.step in self._numbers]
+        source = tuple(FromStep(self._numbers[one.step], one.result) for one in known)
+        return StepChoice(index=index, sources=source, cases=choice.values)
 
     def _add(self, number: int, draft: Draft) -> None:
         for state, rank in draft.facts.homes.items() if self._moves else ():

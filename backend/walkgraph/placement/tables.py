@@ -303,7 +303,8 @@ class StepChoice(Table, frozen=True):
     """A choice among steps by a result. The rank of the result gives the verdict to all ranks of the run."""
 
     index: int
-    source: FromStep | FromLatest
+    sources: tuple[FromStep, ...]
+    """The result of the last of these steps that is taken."""
     cases: tuple[str, ...]
     """The value of each branch, as text. Any other value, and none, takes the branch after them."""
 

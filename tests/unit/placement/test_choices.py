@@ -21,7 +21,7 @@ from walkgraph.placement.judge import judge_plan
 from walkgraph.placement.routes import routes
 from walkgraph.placement.show import render
 from walkgraph.placement.simulate import simulate
-from walkgraph.placement.tables import FromLatest, FromStep, Plan, StepChoice
+from walkgraph.placement.tables import FromStep, Plan, StepChoice
 from walkgraph.wire.messages import PoolSize
 
 KNOWN = {**RESIDENT, **{name: catalogue()[name] for name in ("synthetic.attend", "synthetic.compare")}}
@@ -167,7 +167,7 @@ def test_all_branches_are_in_the_itinerary_until_a_result_is_known() -> None:
     plan, found = expanded(DOCUMENT)
     names = [(plan.walks[step.walk].name, step.cases) for step in found.steps]
     assert names == [("judge", ()), ("large", ((0, 0),)), ("small", ((0, 1),))]
-    assert found.choices == (StepChoice(index=0, source=FromLatest((FromStep(0, "big"),)), cases=("true",)),)
+    assert found.choices == (StepChoice(index=0, sources=(FromStep(0, "big"),), cases=("true",)),)
 
 
 def test_a_parameter_chooses_at_once() -> None:

@@ -202,7 +202,7 @@ class StepResults:
         for choice in self._itinerary.choices:
             if choice.index in self.verdicts:
                 continue
-            last = self._last(sources_of(choice.source))
+            last = self._last(choice.sources)
             if last is ABSENT:
                 self.verdicts[choice.index] = len(choice.cases)
             elif isinstance(last, FromStep) and last in self.values and self._decides(last):

@@ -316,7 +316,7 @@ def deciding_rank(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> Ra
 def result_readers(plan: Plan, itinerary: Itinerary, source: FromStep) -> frozenset[Rank]:
     """Ranks that read a step's result in a later one, or choose by it."""
     steps = itinerary.steps
-    chosen = any(source in sources_of(choice.source) for choice in itinerary.choices)
+    chosen = any(source in choice.sources for choice in itinerary.choices)
     ranks = {deciding_rank(plan, steps, source)} if chosen else set[Rank]()
     for later in steps:
         names = {name for name, binding in later.bindings.items() if source in sources_of(binding)}
