@@ -25,8 +25,9 @@ from torch import Tensor
 
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
-from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, masked_experts
+from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
 FULL = (2048, ExpertSizes(experts=128, chosen=8, hidden=768, renormed=True))

@@ -9,8 +9,9 @@ from torch import Tensor
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import by_expert, route
-from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, masked_experts
+from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
 pytestmark = [

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.kernels.experts import MOST_ROWS, TABLE, Sizes, blocks_of, counters, sparse_step, unfit
+from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
-from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, masked_experts
+from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
 
 torch.set_num_threads(1)
 EPS = 1e-2

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import by_expert, route
-from walkgraph.layers.moe.sparse_mlp import PackedExperts, SparseMLP, each_expert, grouped_experts, masked_experts
+from walkgraph.layers.moe.sparse_mlp import SparseMLP, each_expert, grouped_experts, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
 torch.set_num_threads(1)

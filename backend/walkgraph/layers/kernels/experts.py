@@ -31,7 +31,7 @@ from walkgraph.layers.linear.fp8_format import FP8
 
 if TYPE_CHECKING:
     from walkgraph.checkpoints.language import ExpertSizes
-    from walkgraph.layers.moe.sparse_mlp import PackedExperts
+    from walkgraph.layers.moe.packed_experts import PackedExperts
 
 TILE = 16
 """Rows of a tile: the fewest that the tensor cores multiply. An expert rarely has more rows of a step."""

@@ -14,7 +14,7 @@ Shape letters: R rows, B rows of a step, W model width, E experts, C experts cho
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,10 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.layers.linear.fp8 import Scaled
-from walkgraph.layers.linear.fp8_format import FP8
 from walkgraph.layers.linear.mlp import gated
 from walkgraph.layers.linear.packed import UNPACKED, Packable
 from walkgraph.layers.linear.step_linear import STREAMED
+from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import Routing, by_expert, route
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
@@ -34,30 +33,6 @@ _ROWS = 8192
 """Rows of a grouped product: more are not faster, and their copies for each expert are eight times as many."""
 _ALIGNED = 16
 """Bytes of a row's stride in a grouped product."""
-
-
-class PackedExperts(NamedTuple):
-    """The weights of all experts, of which the parameters are views."""
-
-    gate_up: Tensor
-    """`[E, 2F, W]`, gate rows first."""
-    down: Tensor
-    """`[E, W, F]`"""
-    gate_up_scale: Tensor | None = None
-    """float32 `[E, 2F]`: the factor of each row of weights in eight bits (e4m3)."""
-    down_scale: Tensor | None = None
-    """float32 `[E, W]`"""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.down.dtype
-
-    def plain(self, dtype: torch.dtype) -> "PackedExperts":
-        """Weights of this type, without scales."""
-        if self.gate_up_scale is None or self.down_scale is None:
-            return self
-        scaled = ((self.gate_up, self.gate_up_scale), (self.down, self.down_scale))
-        return PackedExperts(*(numbers.to(dtype) * scale[..., None].to(dtype) for numbers, scale in scaled))
 
 
 class Expert(nn.Module):
@@ -131,8 +106,7 @@ class SparseMLP(Packable):
         """Keep the packed experts only in eight bits, with a scale for each row. The router stays."""
         if self.packed is None:
             raise RuntimeError(UNPACKED)
-        (gate_up, first), (down, second) = (_eight_bits(part) for part in self.packed[:2])
-        self.packed, self.experts = PackedExperts(gate_up, down, first, second), nn.ModuleList()
+        self.packed, self.experts = self.packed.eight_bits(), nn.ModuleList()
 
     @property
     def is_packed(self) -> bool:
@@ -183,17 +157,6 @@ def masked_experts(x: Tensor, routing: Routing, packed: PackedExperts) -> Tensor
     for gate_up, down, share in zip(packed.gate_up, packed.down, shares.split(1, 1), strict=True):
         out += F.linear(gated(F.linear(x, gate_up)), down).float() * share
     return out.to(x.dtype)
-
-
-def _eight_bits(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """`[E, N, K]` -> e4m3 `[E, N, K]` and the scale of each row, float32 `[E, N]`. Expert by expert: all at once, the
-    intermediate float32 numbers would take twice the memory of the weights."""
-    numbers = torch.empty(weights.shape, dtype=FP8, device=weights.device)
-    scales = torch.empty(weights.shape[:2], dtype=torch.float32, device=weights.device)
-    for index, expert in enumerate(weights):
-        made = Scaled.of(expert)
-        numbers[index], scales[index] = made.numbers, made.scale[:, 0]
-    return numbers, scales
 
 
 @cache
