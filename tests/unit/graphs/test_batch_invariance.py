@@ -95,6 +95,18 @@ def orpheus() -> Family:
     )
 
 
+def llm() -> Family:
+    """Long prompts too: those of more rows than a step's linears serve."""
+    how = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 24}
+    texts = ("hello", "hello, you who read a long text " * 3, "x")
+    return Family(
+        "llm",
+        {"llm": "random:qwen3-moe-tiny:0"},
+        {},
+        [Asked("complete", {**how, "seed": seed}, {"prompt": [text]}) for seed, text in enumerate(texts)],
+    )
+
+
 def pi05() -> Family:
     chunk = {"horizon": 6, "action_width": 5, "steps": 3}
     return Family(
@@ -140,8 +152,8 @@ def world() -> Family:
     return Family("world", {}, {}, runs)
 
 
-FAMILIES = {made.__name__: made for made in (bagel, orpheus, pi05, vjepa2, reach, world)}
-DECODERS = {"bagel", "orpheus"}
+FAMILIES = {made.__name__: made for made in (bagel, orpheus, llm, pi05, vjepa2, reach, world)}
+DECODERS = {"bagel", "orpheus", "llm"}
 """Graphs of tokens: their steps are `invariant`."""
 
 
