@@ -28,6 +28,11 @@ class PackedExperts(NamedTuple):
     def dtype(self) -> torch.dtype:
         return self.down.dtype
 
+    def only(self, index: int) -> Self:
+        """One expert's weights, `[1, ...]`."""
+        scales = (None if scale is None else scale[index : index + 1] for scale in self[2:])
+        return type(self)(self.gate_up[index : index + 1], self.down[index : index + 1], *scales)
+
     def plain(self, dtype: torch.dtype) -> Self:
         """Weights of this type, without scales."""
         if self.gate_up_scale is None or self.down_scale is None:

@@ -134,7 +134,7 @@ def each_expert(x: Tensor, routing: Routing, expert: Callable[[int], Callable[[T
 
 def one_expert(packed: PackedExperts, index: int, x: Tensor) -> Tensor:
     """The MLP of one packed expert: x `[R, W]` -> `[R, W]`."""
-    one = PackedExperts(*(None if part is None else part[index : index + 1] for part in packed)).plain(x.dtype)
+    one = packed.only(index).plain(x.dtype)
     gate, up = F.linear(x, one.gate_up[0]).chunk(2, -1)
     return F.linear(F.silu(gate) * up, one.down[0])
 
