@@ -92,9 +92,12 @@ class LanguageBackbone(Operator):
 
     def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
         """Sampled tokens int64 `[K]`, -1 for none, and the tokens that they follow, -1 after a prompt -> the ports'
-        values, each `[K, ...]`. A token that follows an end ends too."""
-        ends = (token[:, None] == self._stops) | (fed[:, None] == self._stops)
-        return {"token": token.clamp(min=0)[:, None], "stop": ends.any(1), FINITE: token >= 0}
+        values, each `[K, ...]`."""
+        return {"token": token.clamp(min=0)[:, None], "stop": self.ends(token, fed), FINITE: token >= 0}
+
+    def ends(self, token: Tensor, fed: Tensor) -> Tensor:
+        """bool `[K]`: true for a token that ends the text, and for one that follows such a token."""
+        return ((token[:, None] == self._stops) | (fed[:, None] == self._stops)).any(1)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         fed = [_fed(call) for call in calls]

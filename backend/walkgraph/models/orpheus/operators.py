@@ -66,6 +66,9 @@ class Backbone(LanguageBackbone):
         model = loaded_model(context, config.llm)
         return cls(model, config.tokens, context.device, context.dtype, context.capture)
 
+    def ends(self, token: Tensor, fed: Tensor) -> Tensor:
+        return token == self._tokens.end_of_speech
+
     def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
         """A token that is not an audio token gets a code by the same rule."""
         made, t = super().answers(token, fed), self._tokens

@@ -229,7 +229,6 @@ def test_codes_and_the_stop_follow_from_the_token(backbone: Backbone) -> None:
     assert answers["stop"].tolist() == [False, False, False, False, True, False]
     assert answers["token"][:, 0].tolist() == [*tokens[:-1].tolist(), 0]
     assert answers["@finite"].tolist() == [True] * 5 + [False]
-    assert backbone.answers(tokens, tokens.flip(0))["stop"].tolist() == [False, True, False, False, True, False]
 
 
 def test_a_token_that_is_none_ends_its_run_alone(engine: Engine) -> None:
