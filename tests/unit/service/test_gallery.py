@@ -20,7 +20,8 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
     found = await listed(service)
     shapes = found["shapes"]
     assert {"name": "text_to_image", "label": "Draw from a caption"} in shapes["tasks"]
-    assert (shapes["modalities_in"], shapes["modalities_out"]) == (["text", "image"], ["text", "image"])
+    assert shapes["modalities_in"] == ["text", "image", "messages"]
+    assert shapes["modalities_out"] == ["text", "image"]
     assert (shapes["starter"], shapes["deployable"], shapes["why"], shapes["bundled"]) == (True, True, None, True)
     reach = found["reach"]
     assert (reach["starter"], reach["deployable"], reach["why"]) == (True, True, None)

@@ -29,7 +29,7 @@ def graph(name: str) -> Graph:
 ANSWERING = {CHAT: ["image_to_text"], DRAW: ["text_to_image"], EDIT: ["edit"], LIVE: ["image_to_text"]}
 SERVED: dict[str, dict[str, list[str]]] = {
     "bagel": ANSWERING,
-    "shapes": ANSWERING,
+    "shapes": {**ANSWERING, CHAT: ["image_to_text", "chat"], LIVE: ["image_to_text", "chat"]},
     "llm": {CHAT: ["complete"], LIVE: ["complete"]},
     "orpheus": {SPEAK: ["speak"], LIVE: ["speak"]},
     "qwen3_omni": {CHAT: ["chat"], LIVE: ["chat"]},
