@@ -112,7 +112,7 @@ describe("a choice among steps", () => {
 
   test("shows in the simulation what a value of the run decides", () => {
     const step = (pointer: string, taken: boolean | null) => {
-      return { pointer, walk: "draw", as: null, part: null, taken, why: "w", loops: {}, uses: [] };
+      return { pointer, walk: "draw", as: null, part: null, turn: null, taken, why: "w", loops: {}, uses: [] };
     };
     const steps = [step("/tasks/t/steps/0", true), step("/tasks/t/steps/1/cases/a~1b/0", null)];
     const simulated: Simulated = { ok: true, problems: [], params: {}, lanes: [{ lane: "", steps }] };
