@@ -43,7 +43,9 @@ def made(cluster: Cluster, graph: Graph) -> list[Place]:
         for call in calls
         for port, value in served(call.node)(call).items()
     ]
-    read = {edge.from_.removeprefix("@in.") for edge in graph.walks["w"].edges if edge.from_.startswith("@in.")}
+    sources = [edge.from_ for edge in graph.walks["w"].edges]
+    sources += [choice.by for walk in cluster.plan.walks for choice in walk.choices]
+    read = {source.removeprefix("@in.") for source in sources if source.startswith("@in.")}
     return sorted([*outputs, *(("w", f"@in.{name}", 0, (), INPUTS[name]) for name in read)], key=repr)
 
 

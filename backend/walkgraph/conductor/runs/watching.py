@@ -46,9 +46,10 @@ class Places:
         return use in self._loops.get(walk, ())
 
     def has(self, place: Tap | Break) -> bool:
+        if isinstance(place, Tap) and place.to:
+            return place.to in self.targets(place.walk, place.source)
         if isinstance(place, Tap):
-            known = place.source in self._sources.get(place.walk, {})
-            return known and (not place.to or place.to in self.targets(place.walk, place.source))
+            return place.source in self._sources.get(place.walk, {})
         known = place.use in self._uses.get(place.walk, {})
         return known and (place.iteration is None or self.in_loop(place.walk, place.use))
 
