@@ -1,7 +1,9 @@
 """The turns of a task's conversation: which roles and parts its steps take."""
 
+from collections.abc import Iterable
+
 from walkgraph.graph.conversation import MESSAGES, ROLES, Role
-from walkgraph.graph.document import ForStep, PartsStep, Step, Task, TurnsStep
+from walkgraph.graph.document import ChooseStep, ForStep, PartsStep, Step, Task, TurnsStep
 from walkgraph.graph.steps import lanes
 
 SPOKEN = frozenset({"text", "image", "audio"})
@@ -23,18 +25,35 @@ def turn_parts(task: Task) -> dict[Role, frozenset[str]]:
 
 def _modalities(steps: tuple[Step, ...]) -> frozenset[str]:
     """Modalities that every `for: parts` of these steps takes; texts alone where they go through no parts."""
-    found = [frozenset(step.branches) for step in steps if isinstance(step, PartsStep)]
+    found = [frozenset(step.branches) for step in _parts_steps(steps)]
     return SPOKEN.intersection(*found) if found else _TEXT
 
 
+def _parts_steps(steps: tuple[Step, ...]) -> list[PartsStep]:
+    found: list[PartsStep] = []
+    for step in steps:
+        if isinstance(step, PartsStep):
+            found.append(step)
+        elif isinstance(step, ChooseStep):
+            found += [inner for inside in step.branches for inner in _parts_steps(inside)]
+    return found
+
+
 def _turns_steps(steps: tuple[Step, ...]) -> list[TurnsStep]:
-    return [
-        found
-        for step in steps
-        if isinstance(step, ForStep)
-        for found in ([step] if isinstance(step, TurnsStep) else [])
-        + [deeper for inside in step.branches.values() for deeper in _turns_steps(inside)]
-    ]
+    found: list[TurnsStep] = []
+    for step in steps:
+        if isinstance(step, TurnsStep):
+            found.append(step)
+        for inside in _lists(step):
+            found += _turns_steps(inside)
+    return found
+
+
+def _lists(step: Step) -> Iterable[tuple[Step, ...]]:
+    """The lists of steps inside a step."""
+    if isinstance(step, ForStep):
+        return step.branches.values()
+    return step.branches if isinstance(step, ChooseStep) else ()
 
 
 def walks_turns(task: Task) -> bool:

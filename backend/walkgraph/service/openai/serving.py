@@ -19,7 +19,7 @@ from typing import Literal, get_args
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role
-from walkgraph.graph.document import ForStep, Graph, Task, TaskParam, TurnsStep
+from walkgraph.graph.document import ChooseStep, ForStep, Graph, Task, TaskParam, TurnsStep
 from walkgraph.graph.steps import lanes, steps_of
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
@@ -283,3 +283,5 @@ def _kinds(steps: tuple[object, ...]) -> Iterator[str]:
             for kind, inner in step.branches.items():
                 yield kind
                 yield from _kinds(inner)
+        for inner in step.branches if isinstance(step, ChooseStep) else ():
+            yield from _kinds(inner)
