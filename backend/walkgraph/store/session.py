@@ -32,6 +32,8 @@ _WRITE = "walkgraph_write"
 _BUSY = "the database can't be used now; try again, and see the service's log"
 _FULL = ("database or disk is full", "disk i/o error", "no space left on device")
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_OWNER_MILLISECONDS = 5000
+"""PostgreSQL takes a moment to notice that a service has died."""
 _WRITER, _OWNER = zlib.crc32(b"walkgraph writer"), zlib.crc32(b"walkgraph owner")
 """Names of PostgreSQL's advisory locks: of the writing transaction, and of the service that owns the database."""
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -249,12 +251,15 @@ def _owned(engine: Engine) -> Connection:
     owner = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     # The pool must neither lend it out nor discard it with connections that a server closed.
     owner.detach()
-    if owner.exec_driver_sql(f"SELECT pg_try_advisory_lock({_OWNER})").scalar():
-        return owner
-    owner.close()
-    raise Conflict(
-        f"another Walkgraph service uses the database {engine.url.render_as_string()}; give each one its own"
-    )
+    owner.exec_driver_sql(f"SET lock_timeout = {_OWNER_MILLISECONDS}")
+    try:
+        owner.exec_driver_sql(f"SELECT pg_advisory_lock({_OWNER})")
+    except OperationalError:
+        owner.close()
+        raise Conflict(
+            f"another Walkgraph service uses the database {engine.url.render_as_string()}; give each one its own"
+        ) from None
+    return owner
 
 
 def _begin_postgresql(connection: Connection) -> None:

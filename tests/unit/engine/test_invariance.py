@@ -11,13 +11,13 @@ import torch
 from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, engine_of, plan_of
 from walkgraph.abi.calls import StateKey
+from walkgraph.architectures.language import backbone
 from walkgraph.engine.calls.chunked_prefill import Done
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
 from walkgraph.layers.invariance import is_batch_invariant
-from walkgraph.models.orpheus import operators as orpheus
 
 PARAMS: dict[str, Any] = {
     "temperature": 1.0,
@@ -80,7 +80,7 @@ def test_a_run_says_alone_what_it_says_among_others() -> None:
 
 def test_logits_of_steps_are_equal_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     here, seen = engine(), {}
-    sample = orpheus.sample
+    sample = backbone.sample
 
     def watched(logits: torch.Tensor, params: Any, *more: Any) -> torch.Tensor:
         assert is_batch_invariant()
@@ -88,7 +88,7 @@ def test_logits_of_steps_are_equal_to_the_last_bit(monkeypatch: pytest.MonkeyPat
             seen.setdefault((seed, position), []).append(row.clone())
         return sample(logits, params, *more)
 
-    monkeypatch.setattr(orpheus, "sample", watched)
+    monkeypatch.setattr(backbone, "sample", watched)
     spoken(here, RUNS)
     for run, length in RUNS.items():
         spoken(here, {run: length})

@@ -178,10 +178,7 @@ function taskEdits(editor: Editor, name: string) {
     removeLane: (each: string) => void lane((found) => lanes.remove(found, each)),
   };
 
-  function setBlock(
-    pointer: Pointer,
-    fields: Partial<Record<Branch, Step[] | undefined>> | Partial<ChooseStep>,
-  ) {
+  function setBlock(pointer: Pointer, fields: Partial<Record<Branch, Step[] | undefined>> | Partial<ChooseStep>) {
     apply(strings.tasks.changeABlock, (graph) => edits.setStep(graph, name, pointer, fields));
   }
 
