@@ -238,7 +238,7 @@ async function findError(run: string): Promise<void> {
     const wanted: string = asking;
     try {
       const { value } = await call<RunShown>(`/api/v1/runs/${wanted}`);
-      if (value.error) store.fail(wanted, value.error);
+      if (value.error) store.explain(wanted, value.error);
     } catch (error) {
       // The canvas does without; the playground and the list of runs tell the error too.
       if (!(error instanceof ApiError)) throw error;

@@ -56,6 +56,8 @@ export class NodeStore {
   private frozen = false;
   private paused = false;
   private stale = false;
+  /** The failed run whose error was asked for, until another run begins. */
+  private unexplained: string | null = null;
   private readonly flusher: Flusher;
 
   constructor(
@@ -192,7 +194,10 @@ export class NodeStore {
     if (frame.type === "run") {
       this.ended(frame.run, frame.state === "failed");
       // The news of the ranks may come before the service knows of the error: asking is in vain until now.
-      if (frame.state === "failed" && !this.frozen && this.follows(frame.run)) this.hooks.failed(frame.run);
+      if (frame.state === "failed" && !this.frozen && this.follows(frame.run)) {
+        this.unexplained = frame.run;
+        this.hooks.failed(frame.run);
+      }
       return;
     }
     if (frame.type !== "events") return;
@@ -233,12 +238,14 @@ export class NodeStore {
     if (this.runs.has(run) || this.runs.isOver(run) || !this.follows(run)) return;
     if (this.runs.size === 0 && !this.frozen) this.clearAll();
     this.runs.begin(run);
-    for (const live of this.nodes.values()) {
-      if (!live.error || live.error.run === run) continue;
-      live.error = null;
-      this.turn(live, "idle");
-      this.touch(live);
-    }
+    this.forgetErrors(run);
+  }
+
+  /** The error that `hooks.failed` asked for, as the run's row has it. Nothing where another run has begun meanwhile. */
+  explain(run: string, error: { code: string; message: string; [other: string]: unknown }): void {
+    if (this.unexplained !== run) return;
+    this.unexplained = null;
+    this.fail(run, error);
   }
 
   /** A run's error, at the node it happened at. */
@@ -288,6 +295,17 @@ export class NodeStore {
   }
 
   // ── inside ────────────────────────────────────────────────────────────────────────────────────
+
+  /** An error is shown until the next run. */
+  private forgetErrors(next: string): void {
+    if (this.unexplained !== next) this.unexplained = null;
+    for (const live of this.nodes.values()) {
+      if (!live.error || live.error.run === next) continue;
+      live.error = null;
+      this.turn(live, "idle");
+      this.touch(live);
+    }
+  }
 
   private follows(run: string): boolean {
     return this.focus === null || this.focus === run;
@@ -394,7 +412,11 @@ export class NodeStore {
     if (!end) return;
     for (const live of this.nodes.values()) if (live.inside.delete(run)) this.touch(live);
     for (const live of this.loops.values()) this.leave(live, run, failed);
-    if (!end.known) return;
+    if (!end.known) {
+      // A short run: the news of its end came before any of its work.
+      this.forgetErrors(run);
+      return;
+    }
     this.release(end.released);
     if (this.runs.size === 0) for (const live of this.nodes.values()) this.settle(live);
     this.schedule(true);

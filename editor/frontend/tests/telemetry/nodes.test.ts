@@ -238,19 +238,44 @@ describe("loops", () => {
   });
 });
 
+function over(run: string, state: "done" | "failed"): Frame {
+  return { type: "run", deployment: "shapes", seq: 1, run, task: "draw", state, seconds: 1 };
+}
+
 describe("errors", () => {
   it("asks for a failed run's error once the service knows it, shows it at its node until another run starts", () => {
     const { time, store, failed } = made(null);
     store.take(frame(activity(), phase("finished", "node_error")));
     expect(failed).not.toHaveBeenCalled();
-    store.take({ type: "run", deployment: "shapes", seq: 1, run: "r1", task: "draw", state: "failed", seconds: 1 });
+    store.take(over("r1", "failed"));
     expect(failed.mock.calls).toEqual([["r1"]]);
-    store.fail("r1", { code: "node_error", message: "it broke", node: "llm" });
+    store.explain("r1", { code: "node_error", message: "it broke", node: "llm" });
     time.screen();
     expect(store.get("llm")).toMatchObject({ state: "error", error: "it broke", failure: { code: "node_error" } });
     store.take(frame(phase("started", null, "r2")));
     time.screen();
     expect(store.get("llm")).toMatchObject({ state: "idle", failure: null });
+  });
+
+  it("forgets an error when a run is over before its first work is told", () => {
+    const { time, store } = made(null);
+    store.take(frame(activity()));
+    store.take(over("r1", "failed"));
+    store.explain("r1", { code: "node_error", message: "it broke", node: "llm" });
+    store.take(over("r2", "done"));
+    store.take(frame(activity({ run: "r2" })));
+    time.screen();
+    expect(store.get("llm")).toMatchObject({ state: "done", failure: null });
+  });
+
+  it("shows no error that is explained after another run has begun", () => {
+    const { time, store } = made(null);
+    store.take(frame(activity()));
+    store.take(over("r1", "failed"));
+    store.take(frame(activity({ run: "r2" })));
+    store.explain("r1", { code: "node_error", message: "it broke", node: "llm" });
+    time.screen();
+    expect(store.get("llm")).toMatchObject({ state: "running", failure: null });
   });
 
   it("takes a stopped run for no error", () => {
