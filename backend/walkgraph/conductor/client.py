@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 5.0
 """Time that a conductor has to stop its workers after `Stop`."""
+_LAST_MESSAGE_SECONDS = 2.0
+"""Time that the last message of a conductor may take through the socket's own thread, after the conductor's exit."""
 
 
 class DeploymentProcess:
@@ -85,6 +87,7 @@ class DeploymentProcess:
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
         self._idle = asyncio.Event()
+        self._stopped = asyncio.Event()
         self._ended = asyncio.create_task(self._watch())
 
     @property
@@ -127,7 +130,11 @@ class DeploymentProcess:
 
     async def _watch(self) -> None:
         code = await self._process.wait()
-        # Closing reads the conductor's last messages, which are still in the socket.
+        if code == 0:
+            # It says last that it has stopped; the socket's thread may not have read that far yet.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), _LAST_MESSAGE_SECONDS)
+        # Closing reads the messages that are still in the socket.
         self._looped.close()
         sockets.end(self._context)
         self._on_exit(code)
@@ -150,6 +157,8 @@ class DeploymentProcess:
                 self.status = message
                 if message.state == "draining" and message.running == 0 and message.waiting == 0:
                     self._idle.set()
+                if message.state == "stopped":
+                    self._stopped.set()
             try:
                 self._on_message(message)
             except Exception:  # noqa: BLE001 (it is logged, and ends nobody else's run)

@@ -21,12 +21,13 @@ class Lasting:
     pid = 1
     returncode = None
 
-    def __init__(self) -> None:
+    def __init__(self, code: int = -9) -> None:
         self.over = asyncio.Event()
+        self.code = code
 
     async def wait(self) -> int:
         await self.over.wait()
-        return 0
+        return self.code
 
     def kill(self) -> None:
         self.over.set()
@@ -73,4 +74,35 @@ async def test_a_process_that_has_sent_nothing_is_killed_without_waiting(tmp_pat
     await asyncio.wait_for(process.stop(3600), 60)
     assert exited.is_set()
     assert conductor.poll(0) == 0, "it is asked for nothing"
+    context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
+async def test_the_last_message_of_a_process_that_stopped_is_waited_for(tmp_path: Path) -> None:
+    lasting: Any = Lasting(0)
+    events: list[str] = []
+    exited, waiting = asyncio.Event(), asyncio.Event()
+
+    def take(message: m.FromConductor) -> None:
+        assert isinstance(message, m.Status)
+        events.append(message.state)
+        waiting.set()
+
+    def leave(code: int) -> None:
+        events.append(f"exit {code}")
+        exited.set()
+
+    bind = sockets.address(tmp_path, "service")
+    DeploymentProcess(lasting, bind, take, leave)
+    context: sockets.Context = zmq.Context()
+    conductor = sockets.pair(context, bind)
+    conductor.send(codec.encode(m.Status(state="draining", ranks=())))
+    await asyncio.wait_for(waiting.wait(), 60)
+    lasting.over.set()
+    # The exit is seen many turns of the loop before the message comes.
+    for _ in range(20):
+        await asyncio.sleep(0)
+    conductor.send(codec.encode(m.Status(state="stopped", ranks=())))
+    await asyncio.wait_for(exited.wait(), 60)
+    assert events == ["draining", "stopped", "exit 0"]
     context.destroy(linger=0)

@@ -189,7 +189,7 @@ export function useLoop(walk: string, loop: string): LoopActivity | null {
 
 /** The newest gauge of each rank. */
 export function useRankGauges(): ReadonlyMap<number, RankGauge> {
-  return useSyncExternalStore(store.watchGauges, store.gauges);
+  return useSyncExternalStore(store.gauges.watch, store.gauges.ranks);
 }
 
 /** True while a node runs, or the use with a key of `useKey`; renders only when that changes. */
@@ -201,20 +201,20 @@ export function useIsRunning(key: string): boolean {
 
 /** The last call that was told of, of whichever run; a few times a second. */
 export function useLatest(): Latest | null {
-  return useSyncExternalStore(store.watchGauges, store.now);
+  return useSyncExternalStore(store.gauges.watch, store.gauges.latest);
 }
 
 /** The run that alone is shown; null: all runs, live. */
 export function useFocus(): string | null {
-  return useSyncExternalStore(store.watchGauges, store.focused);
+  return useSyncExternalStore(store.gauges.watch, store.focused);
 }
 
 export function useAnyRunning(): boolean {
-  return useSyncExternalStore(store.watchGauges, store.anyRunning);
+  return useSyncExternalStore(store.gauges.watch, store.anyRunning);
 }
 
 export function useQueueGauge(): QueueGauge | null {
-  return useSyncExternalStore(store.watchGauges, store.queued);
+  return useSyncExternalStore(store.gauges.watch, store.gauges.queue);
 }
 
 // ── inside ──────────────────────────────────────────────────────────────────────────────────────

@@ -4,8 +4,9 @@ import type { RunShown } from "../messages/answers";
 import { endedBy, toldBy, useKey, type Told } from "./calls";
 import { Live, LiveLoop } from "./cells";
 import { Flusher, type Clock } from "./flush";
-import type { Frame, LoopEndedEvent, QueueGauge, RankGauge, RunPhaseEvent } from "../messages/frames";
-import type { Activity, Latest, LoopActivity, NodeState } from "./shown";
+import { Gauges } from "./gauges";
+import type { Frame, LoopEndedEvent, RunPhaseEvent } from "../messages/frames";
+import type { Activity, LoopActivity, NodeState } from "./shown";
 import { Runs } from "./runs";
 import type { Steps } from "./steps";
 import { strings } from "../strings";
@@ -39,18 +40,14 @@ const LONGEST_HOLD_MS = 5_000;
 const WORDS = 160;
 
 export class NodeStore {
+  /** Told too when the focus changes, or whether anything runs. */
+  readonly gauges = new Gauges();
   /** Nodes by their names, and uses by `walk/use`. */
   private readonly nodes = new Map<string, Live>();
   /** By `walk/loop`. */
   private readonly loops = new Map<string, LiveLoop>();
   private readonly running = new Set<Live>();
   private readonly runs = new Runs();
-  private readonly gaugeListeners = new Set<() => void>();
-  private queue: QueueGauge | null = null;
-  private ranks: ReadonlyMap<number, RankGauge> = new Map();
-  private newest: Latest | null = null;
-  private latest: Latest | null = null;
-  private gaugesChanged = false;
   private deployment: string | null = null;
   private focus: string | null = null;
   private frozen = false;
@@ -100,26 +97,12 @@ export class NodeStore {
     return () => live.listeners.delete(changed);
   };
 
-  /** The last call that was told of. */
-  readonly now = (): Latest | null => this.latest;
-  readonly queued = (): QueueGauge | null => this.queue;
-  /** The newest of each rank. */
-  readonly gauges = (): ReadonlyMap<number, RankGauge> => this.ranks;
-
-  /** Called when gauges, the focus, or whether anything runs may have changed. */
-  readonly watchGauges = (changed: () => void): (() => void) => {
-    this.gaugeListeners.add(changed);
-    return () => this.gaugeListeners.delete(changed);
-  };
-
   // ── what is followed ──────────────────────────────────────────────────────────────────────────
 
   follow(deployment: string | null): void {
     if (deployment === this.deployment) return;
     this.deployment = deployment;
-    this.queue = null;
-    this.ranks = new Map();
-    this.gaugesChanged = true;
+    this.gauges.clear();
     this.focusOn(null);
   }
 
@@ -127,7 +110,7 @@ export class NodeStore {
   focusOn(run: string | null): void {
     this.focus = run;
     this.frozen = false;
-    this.gaugesChanged = true;
+    this.gauges.touch();
     this.runs.clear();
     this.clearAll();
     this.schedule(true);
@@ -219,12 +202,8 @@ export class NodeStore {
           this.phase(event);
           break;
         case "queue":
-          this.queue = event;
-          this.gaugesChanged = true;
-          break;
         case "rank":
-          this.ranks = new Map(this.ranks).set(event.rank, event);
-          this.gaugesChanged = true;
+          this.gauges.take(event);
           break;
         default:
           break;
@@ -330,7 +309,7 @@ export class NodeStore {
     if (use !== null) this.work(this.live(useKey(walk, use)), told, over, now);
     this.count(told, over);
     if (over) return;
-    if (node !== null) this.newest = { run, node, iteration };
+    if (node !== null) this.gauges.reached({ run, node, iteration });
     if (told.failed) this.fail(run, { code: "node_error", message: strings.shell.failed, node, walk, use });
   }
 
@@ -462,7 +441,7 @@ export class NodeStore {
   private turn(live: Live, state: NodeState): void {
     if (live.state === state) return;
     live.state = state;
-    this.gaugesChanged = true;
+    this.gauges.touch();
     if (state === "running") this.running.add(live);
     else this.running.delete(live);
     this.schedule(true);
@@ -493,15 +472,7 @@ export class NodeStore {
 
   /** Cells were shown; whether something runs that may stop without news. */
   private told(): boolean {
-    if (this.newest !== null) {
-      this.latest = this.newest;
-      this.newest = null;
-      this.gaugesChanged = true;
-    }
-    if (this.gaugesChanged) {
-      this.gaugesChanged = false;
-      for (const listener of this.gaugeListeners) listener();
-    }
+    this.gauges.flush();
     return this.running.size > 0;
   }
 

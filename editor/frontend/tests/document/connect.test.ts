@@ -290,10 +290,10 @@ describe("speed", () => {
     // Four times as many uses: 16 times the work for all pairs, 64 times for all triples.
     expect(large.dragged / small.dragged).toBeLessThan(40);
     expect(large.drawn / small.drawn).toBeLessThan(40);
-  });
+  }, 120_000);
 });
 
-/** Milliseconds, the least of a few rounds: to judge all targets of a wire, and to connect it. */
+/** Microseconds of processor time, the least of a few rounds: to judge all targets of a wire, and to connect it. */
 function costs(uses: number): { dragged: number; drawn: number } {
   const names = Array.from({ length: uses }, (_, i) => `u${i}`);
   const nodes = Object.fromEntries(names.map((name) => [name, { component: "test.mix" }]));
@@ -305,9 +305,9 @@ function costs(uses: number): { dragged: number; drawn: number } {
     Math.min(
       ...Array.from({ length: 9 }, () => {
         const fresh = structuredClone(graph);
-        const start = performance.now();
+        const start = process.cpuUsage();
         run(fresh);
-        return performance.now() - start;
+        return process.cpuUsage(start).user;
       }),
     );
   const dragged = least((fresh) => {
