@@ -3,6 +3,7 @@
 shapes         the starter: draws, edits, describes; its weights are trained
 bagel          tiny, at random: texts and pictures in turn, thoughts, pictures of 32 pixels
 orpheus        tiny, at random: reads aloud
+llm            tiny, at random: answers in conversations
 reach          acts on a robot's observations: no route of OpenAI's
 """
 
@@ -65,15 +66,19 @@ def orpheus() -> dict[str, Any]:
     )
 
 
+def llm() -> dict[str, Any]:
+    return tiny("llm", sources={"llm": "random:qwen3-tiny:0"}, max_tokens={"default": 12}, max_prompt={"default": 512})
+
+
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with service(tmp_path_factory.mktemp("openai") / "home") as found:
         found.up()
         with found.client() as client:
-            for graph in (bagel(), orpheus()):
+            for graph in (bagel(), orpheus(), llm()):
                 client.deploy(graph, name=graph["name"])
             client.deploy("reach", "reach_one_cpu")
-        for name in ("shapes", "bagel", "orpheus", "reach"):
+        for name in ("shapes", "bagel", "orpheus", "llm", "reach"):
             found.wait_ready(name)
         yield found
 

@@ -34,6 +34,7 @@ from tests.support.checkpoints import (
 from walkgraph.architectures.flux_vae import AutoEncoder
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.checkpoints.contents import Contents, read
+from walkgraph.checkpoints.known_templates import digest
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.check import check
@@ -229,6 +230,24 @@ def test_a_language_models_task_has_the_folders_defaults(tmp_path: Path) -> None
     (folder / "generation_config.json").write_text('{"temperature": 9}')
     with pytest.raises(InvalidInput, match="`temperature` is 9"):
         imported(folder)
+
+
+def test_a_language_models_chat_template_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = language_model("qwen3", tmp_path)
+    _, made = imported(folder)
+    assert list(made.graph["tasks"]) == ["complete"]
+    assert f"`{folder.name}` has no chat template, so the graph continues texts and has no task `chat`" in made.warnings
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    _, made = imported(folder)
+    assert list(made.graph["tasks"]) == ["complete"]
+    assert "is not known here, so the graph" in made.warnings[0]
+    monkeypatch.setattr("walkgraph.checkpoints.known_templates.DIGESTS", {digest("{{ messages }}"): "qwen3"})
+    (folder / "generation_config.json").write_text('{"temperature": 0.6}')
+    _, made = imported(folder)
+    assert made.warnings == ()
+    assert made.graph["nodes"]["chat_prompt"]["params"]["template"] == "qwen3"
+    defaults = [task["params"]["temperature"]["default"] for task in made.graph["tasks"].values()]
+    assert defaults == [0.6, 0.6]
 
 
 def test_statistics_of_several_robots_are_told_apart(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from walkgraph.checkpoints.contents import Contents
 from walkgraph.checkpoints.family import Document, Family, Part, language_model, tokenizer_faults
 from walkgraph.checkpoints.fields import Fields, read_optional
+from walkgraph.checkpoints.known_templates import PUBLISHED, template_of
 from walkgraph.checkpoints.language import ARCHITECTURES, KINDS, kind_of
+from walkgraph.errors import InvalidInput
 from walkgraph.models.llm.config import read_llm
 
-_TASK = "complete"
+_CHAT, _CHAT_WALK, _CHAT_PROMPT = "chat", "prefill_chat", "chat_prompt"
+"""The graph's task for conversations, the Walk that reads them, and its node with the chat template."""
 _POSITIONS = 2**31
 _SAMPLING = {"temperature": (0.0, 2.0), "top_p": (0.0, 1.0), "repetition_penalty": (1.0, 10.0)}
 """Keys of `generation_config.json` that are parameters of the task -> their bounds."""
@@ -23,13 +26,29 @@ def _parts(contents: Contents) -> list[Part]:
 
 
 def _adapt(document: Document, contents: Contents) -> Iterable[str]:
-    """Take the longest context from the config, and the defaults of sampling from `generation_config.json`."""
-    params, config = document["tasks"][_TASK]["params"], Fields(contents.config)
+    """Take the longest context from the config, the defaults of sampling from `generation_config.json`, and the chat
+    template from the tokenizer's files."""
+    for task in document["tasks"].values():
+        _bound(task["params"], Fields(contents.config))
+        _sampling(task["params"], Fields(read_optional(contents.folder / "generation_config.json")))
+    try:
+        template = template_of(contents.folder, PUBLISHED)
+    except InvalidInput as error:
+        del document["tasks"][_CHAT], document["walks"][_CHAT_WALK], document["nodes"][_CHAT_PROMPT]
+        reason, _, _ = str(error).partition(";")
+        return (f"{reason}, so the graph continues texts and has no task `{_CHAT}`",)
+    document["nodes"][_CHAT_PROMPT]["params"]["template"] = template.name
+    return ()
+
+
+def _bound(params: Document, config: Fields) -> None:
     if config.values.get("max_position_embeddings") is not None:
         most = config.whole("max_position_embeddings", _POSITIONS)
         for name in ("max_prompt", "max_tokens"):
             params[name] |= {"max": most, "default": min(params[name]["default"], most)}
-    generation = Fields(read_optional(contents.folder / "generation_config.json"))
+
+
+def _sampling(params: Document, generation: Fields) -> None:
     for key, (least, most) in _SAMPLING.items():
         if generation.values.get(key) is not None:
             params[key]["default"] = generation.number(key, most, least=least)
@@ -37,7 +56,6 @@ def _adapt(document: Document, contents: Contents) -> Iterable[str]:
         params["top_k"]["default"] = generation.whole("top_k", params["top_k"]["max"], least=0)
     if not generation.flag("do_sample", default=True):
         params["temperature"]["default"] = 0.0
-    return ()
 
 
 def _notes(contents: Contents) -> Iterable[str]:

@@ -60,7 +60,7 @@ async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
                 if cutter.stopped:
                     continue
                 counted += 1
-                outside += bool(text) and not event.iteration
+                outside += not event.iteration
                 told = cutter.feed(text)
                 if told:
                     yield Text(told)
@@ -87,7 +87,8 @@ def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended
     """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop."""
     loops = counting.loops_of(event, text)
     if not loops:
-        return Ended("stop", event.read, event.found, counted)
+        # Text that comes before a loop without iterations: the limit left it none.
+        return Ended("length" if text.loops and outside else "stop", event.read, event.found, counted)
     finish = "length" if counting.is_cut(loops) else "stop"
     return Ended(finish, event.read, event.found, counting.tokens(loops) + outside)
 

@@ -80,6 +80,24 @@ async def test_loops_say_how_it_ended(stopped: bool, walk: str, finish: str, mad
     }
 
 
+async def test_a_text_before_a_loop_counts_though_its_character_is_incomplete() -> None:
+    run = live()
+    for index, (text, iteration) in enumerate([("", ()), ("é", (0,)), ("a", (1,))]):
+        value = m.Small(value=text)
+        run.take(m.Output(run=run.id, name="text", index=index, value=value, iteration=iteration, modality="text"))
+    end(run, 2, stopped=False)
+    answer = await replies.completion([run], sent(), "m")
+    assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (3, "length")
+
+
+async def test_a_limit_can_leave_a_loop_no_iteration() -> None:
+    run = live()
+    run.take(m.Output(run=run.id, name="text", index=0, value=m.Small(value="a"), modality="text"))
+    run.take(m.Finished(run=run.id, read=9))
+    answer = await replies.completion([run], sent(), "m")
+    assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (1, "length")
+
+
 @pytest.mark.parametrize("seed", range(30))
 async def test_a_stream_tells_what_the_whole_does(seed: int) -> None:
     draw = random.Random(seed)

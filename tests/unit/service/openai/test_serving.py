@@ -30,7 +30,7 @@ ANSWERING = {CHAT: ["image_to_text"], DRAW: ["text_to_image"], EDIT: ["edit"], L
 SERVED: dict[str, dict[str, list[str]]] = {
     "bagel": ANSWERING,
     "shapes": {**ANSWERING, CHAT: ["image_to_text", "chat"], LIVE: ["image_to_text", "chat"]},
-    "llm": {CHAT: ["complete"], LIVE: ["complete"]},
+    "llm": {CHAT: ["chat", "complete"], LIVE: ["chat", "complete"]},
     "orpheus": {SPEAK: ["speak"], LIVE: ["speak"]},
     "qwen3_omni": {CHAT: ["chat"], LIVE: ["chat"]},
 }

@@ -1,0 +1,60 @@
+"""A language model with the official client: conversations by every surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.support.serving import Service
+
+TURNS: list[Any] = [
+    {"role": "system", "content": "be kind"},
+    {"role": "user", "content": "what is the time?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "noon"},
+]
+PROMPT = (
+    "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nwhat is the time?<|im_end|>\n"
+    '<|im_start|>assistant\n<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call><|im_end|>\n'
+    "<|im_start|>user\n<tool_response>\nnoon\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+)
+HOW: dict[str, Any] = {"model": "llm", "seed": 3, "temperature": 1.0, "max_tokens": 12}
+
+
+def test_every_surface_gives_the_same_answer(client: openai.OpenAI, running: Service) -> None:
+    whole = client.chat.completions.create(messages=TURNS, **HOW)
+    chunks = list(client.chat.completions.create(messages=TURNS, stream=True, **HOW))
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == whole.choices[0].message.content
+    with running.client() as native:
+        chat = native.task("llm", "chat")
+        assert chat(messages=TURNS, seed=3, temperature=1.0, max_tokens=12).text() == text
+        assert chat(messages=TURNS[:2], seed=3, temperature=1.0, max_tokens=12).text() != text
+
+
+def test_usage_counts_the_prompt_and_the_answer(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(messages=TURNS, **HOW)
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == len(PROMPT.encode()), "random weights read bytes"
+    assert answer.usage.completion_tokens <= 12
+    stopped = answer.usage.completion_tokens < 12
+    assert answer.choices[0].finish_reason == ("stop" if stopped else "length")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_limit_is_a_length(client: openai.OpenAI, most: int) -> None:
+    answer = client.chat.completions.create(messages=TURNS, **{**HOW, "max_tokens": most})
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (most, "length")
+
+
+def test_a_part_that_is_no_text_is_refused(client: openai.OpenAI) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(messages=[{"role": "user", "content": [image]}], **HOW)
