@@ -54,21 +54,20 @@ class LocalDeployment:
         roots: Sequence[Path] = (),
         *,
         resident: bool = True,
-        batch_invariant: bool = False,
+        **engine: Any,
     ) -> None:
-        """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped."""
+        """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped.
+        `engine`: options of the engines."""
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
         self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
         self.engines = {
-            rank.rank: self.engine_type(
-                self.plan, rank.rank, threads=threads, weights_roots=roots, batch_invariant=batch_invariant
-            )
+            rank.rank: self.engine_type(self.plan, rank.rank, threads=threads, weights_roots=roots, **engine)
             for rank in self.plan.ranks
         }
-        for engine in self.engines.values():
-            engine.load()
+        for one in self.engines.values():
+            one.load()
         self.outputs: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
         self.failed: dict[str, Any] = {}
         self.observed: list[Observe] = []

@@ -5,7 +5,7 @@ It imports no torch, so plans and call scheduling run without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -43,6 +43,10 @@ class ChunkInfo:
         return self.last and self.valid == self.context
 
 
+def _unknown(port: str) -> bytes | None:
+    return None
+
+
 @dataclass(slots=True)
 class Call:
     """One use of a node at one iteration of one run. Tensors have no batch axis and live on the operator's device."""
@@ -69,6 +73,11 @@ class Call:
     host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
     """Integer inputs `[n]` that came from host memory, kept there too; the engine fills this in when it copies them to
     the device."""
+
+    answered: bool = True
+    """False if nothing reads its outputs."""
+    digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)
+    """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
 
     def numbers(self, port: str) -> list[int] | None:
         """The integers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""

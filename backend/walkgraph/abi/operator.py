@@ -78,6 +78,8 @@ class Operator(Protocol):
 
     options: ClassVar[tuple[str, ...]] = ()
     """Parameters that `load` reads: they must be literal, and nodes share an operator only if these are equal."""
+    pure: ClassVar[bool] = False
+    """The outputs of its `forward` follow from inputs and parameters, not from states or the seed."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:

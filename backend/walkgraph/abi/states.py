@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, StateKey
+
+_MOST_ROWS = 1 << 32
+"""Rows that a block may have, for the numbers of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +34,41 @@ class Segment:
     sequence: int = 0
     """Index of the sequence, in a state with a width."""
     tokens: Sequence[int] | None = None
-    """For a kept causal segment that advances one position per row: numbers `[n]` that, with those before them and the
-    operator, determine its keys and values. Sequences that begin alike may then `reuse` its pages."""
+    """For a kept causal segment that advances one position per row, or a kept block that advances one: numbers `[n]`
+    that, with those before them and the operator, determine its keys and values. Sequences that begin alike may then
+    `reuse` its pages."""
 
 
-def reused(call: Call, port: str, slot: str, states: "States") -> tuple[int, Sequence[int] | None]:
-    """The number of token ids `[n]` at a port that are in a state already, as others have computed them, and the
-    `tokens` for the segment with the rest. Only for token ids that alone determine the operator's keys and values."""
+class Reused(NamedTuple):
+    """What a call need not append, because others have computed it."""
+
+    found: int
+    """Rows that are in the state already."""
+    tokens: Sequence[int] | None
+    """The `tokens` for the segment with the other rows."""
+
+
+def reused(call: Call, port: str, slot: str, states: "States") -> Reused:
+    """Find the token ids `[n]` at a port. Only for token ids that alone determine the operator's keys and values. All
+    of them may be found if nothing reads the call's outputs."""
     tokens = call.numbers(port)
     if tokens is None:
-        return 0, None
-    there = states.reuse(call.states[slot], tokens)
-    return there, tokens[there:]
+        return Reused(0, None)
+    there = states.reuse(call.states[slot], tokens, answered=call.answered)
+    return Reused(there, tokens[there:])
+
+
+def reused_block(call: Call, port: str, slot: str, rows: int, states: "States") -> Reused:
+    """Find the rows of a block that a port's value alone determines: all of them if nothing reads the call's outputs,
+    or none."""
+    digest = call.digest(port)
+    if digest is None:
+        return Reused(0, None)
+    # A port decides how its values are read. Negative, so that no row is a token.
+    block = int.from_bytes(blake2b(digest, digest_size=16, person=port.encode()[:16]).digest(), "big")
+    first = -(block * _MOST_ROWS) - 1
+    tokens = range(first, first - rows, -1)
+    return Reused(states.reuse(call.states[slot], tokens, block=True, answered=call.answered), tokens)
 
 
 class CausalRows(NamedTuple):
@@ -108,10 +135,11 @@ class States(Protocol):
         """Number of tokens kept."""
         ...
 
-    def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
+    def reuse(self, key: StateKey, tokens: Sequence[int], *, block: bool = False, answered: bool = True) -> int:
         """The number of the `tokens` to append (as a segment of this operator would name them) that others have
-        computed already. This call appends them; never the last token. Must precede `attend`; 0 for a state whose
-        tokens so far are unnamed."""
+        computed already. This call appends them. Must precede `attend`; 0 for a state whose tokens so far are unnamed.
+        `block`: they are one block, found whole or not at all. `answered`: the output of the last one is needed, so it
+        is never found."""
         ...
 
     def attend(self, segments: Sequence[Segment]) -> Attention:

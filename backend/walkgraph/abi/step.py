@@ -33,6 +33,9 @@ class StepSpec:
     """Paged slot -> tokens that a step appends; 0 if it only reads."""
     advances: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> increment of the position counter per step."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Paged slot to which a step appends one token -> the port of its id. The ids of a sequence determine the keys and
+    values that the operator appends, as in `Segment.tokens`."""
     scratch: Mapping[str, int] = field(default_factory=dict[str, int])
     """Paged slot -> tokens of a block that a step attends with the whole context and does not keep. Such a slot appends
     nothing."""

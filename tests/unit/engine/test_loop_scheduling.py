@@ -110,6 +110,7 @@ class Slots:
 
     plans: Mapping[str, Plan]
     gives: bool = True
+    told: Sequence[str] = ()
     read_bytes: Sequence[int] = ()
     sent_bytes: Sequence[int] = ()
     cells: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])

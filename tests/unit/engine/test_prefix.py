@@ -12,75 +12,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.plans import call, engine_of, ids, outputs, plan_of, serve
+from tests.unit.engine.prefix_tables import (
+    KEYS,
+    LONG,
+    OTHER,
+    PAGES,
+    A,
+    B,
+    C,
+    add,
+    append,
+    free,
+    held,
+    iterate,
+    kept,
+    table,
+)
 from walkgraph.abi.calls import Call, Outputs, StateKey
-from walkgraph.abi.states import CacheShape, Segment, reused
+from walkgraph.abi.states import Segment, reused
+from walkgraph.engine.calls.digests import Digests
 from walkgraph.engine.calls.runner import _place  # pyright: ignore[reportPrivateUsage]
 from walkgraph.engine.calls.schedule import Mix
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.kv.allocator import PAGE, OutOfPages, PageAllocator, PageFault
-from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.paged_state import AppendedTokens
-from walkgraph.engine.kv.pool import KVPools, Pool
-from walkgraph.engine.kv.prefix import PrefixCache, PrefixStats
-from walkgraph.engine.kv.states import StateTable
+from walkgraph.engine.kv.prefix import Found, PrefixCache, PrefixStats
 from walkgraph.engine.kv.transfer import StateTransfer
 from walkgraph.models.synthetic import operators
-
-SHAPE = CacheShape(layers=1, kv_heads=1, head_dim=1, dtype=torch.float64)
-PAGES = 9
-KEYS = [StateKey(run, "kv") for run in "abc"]
-A, B, C = KEYS
-LONG = [(i * i) % 97 for i in range(5 * PAGE)]
-OTHER = [*LONG[: 2 * PAGE], *([5] * 3 * PAGE)]
-
-
-def table(pages: int = PAGES) -> StateTable:
-    return StateTable(KVPools({"kv": Pool(SHAPE, pages, torch.device("cpu"))}, prefix_cache=True), AttentionBackends())
-
-
-def append(
-    states: StateTable,
-    key: StateKey,
-    tokens: Sequence[int],
-    *,
-    origin: object = "op",
-    named: bool = True,
-    wrong: bool = False,
-) -> tuple[int, list[AppendedTokens]]:
-    """-> how many were there, and what is to be confirmed. `wrong`: the forward writes what it should not."""
-    transaction = states.transaction(origin)
-    try:
-        there = transaction.reuse(key, tokens) if named else 0
-        rows = torch.arange(len(tokens) - there)
-        names = tokens[there:] if named else None
-        attend = transaction.attend([Segment(key, rows, "causal", advance=len(rows), tokens=names)])
-    except OutOfPages:
-        transaction.rollback()
-        raise
-    values = torch.tensor(tokens[there:]).double().view(-1, 1, 1) - (1000 if wrong else 0)
-    attend(0, torch.zeros_like(values), torch.zeros_like(values), values)
-    transaction.commit(attend)
-    return there, transaction.settle()
-
-
-def add(states: StateTable, key: StateKey, tokens: Sequence[int], origin: object = "op") -> int:
-    there, fresh = append(states, key, tokens, origin=origin)
-    states.confirm(fresh)
-    return there
-
-
-def kept(states: StateTable, key: StateKey) -> list[int]:
-    found = StateTransfer(states).export(key)
-    return found["kv.0"][1].flatten().int().tolist() if found else []
-
-
-def held(states: StateTable) -> int:
-    return len({page for state in states.paged.values() for sequence in state.sequences for page in sequence.pages})
-
-
-def free(states: StateTable) -> int:
-    return states.pools.by_state["kv"].pages.free
-
 
 # ── states ──
 
@@ -194,13 +152,6 @@ def test_a_prompt_in_parts_is_found_part_by_part_and_by_whole_prompts() -> None:
     assert kept(states, B) == kept(states, C) == LONG
 
 
-def test_what_ends_within_a_page_is_not_gone_on_with() -> None:
-    states = table(20)
-    add(states, A, LONG)
-    assert [add(states, B, part) for part in (LONG[:20], LONG[20:])] == [PAGE, 0]
-    assert kept(states, B) == LONG
-
-
 def test_what_another_operator_appends_is_not_found() -> None:
     states = table()
     add(states, A, LONG[:PAGE])
@@ -238,7 +189,7 @@ def test_names_end_where_something_has_none() -> None:
     assert kept(states, A)[2 * PAGE :] == LONG[PAGE:]
     transaction = states.transaction("op")
     attend = transaction.attend([Segment(StateKey("d", "kv"), torch.arange(2), "causal", advance=2, tokens=[1])])
-    with pytest.raises(PageFault, match="one per row"):
+    with pytest.raises(PageFault, match="have one each"):
         transaction.commit(attend)
 
 
@@ -268,7 +219,7 @@ tokens_of = st.one_of(
     st.lists(st.integers(0, 2), min_size=1, max_size=6),
 )
 moves = st.tuples(
-    st.sampled_from(["add", "add", "add", "later", "fail", "plain", "fork", "drop"]),
+    st.sampled_from(["add", "add", "unread", "unread", "block", "loop", "later", "fail", "plain", "fork", "drop"]),
     st.sampled_from(KEYS),
     st.sampled_from(KEYS),
     tokens_of,
@@ -290,12 +241,20 @@ def test_whatever_happens_sequences_hold_what_was_appended(
             naive.pop(key, None)
         else:
             try:
-                _, fresh = append(states, key, tokens, named=move != "plain", wrong=move == "fail")
+                if move == "block":
+                    # A block's numbers are like no token's, and no other block's.
+                    tokens = [-1000 * len(tokens) - 100 * tokens[0] - i for i in range(len(tokens))]
+                if move == "loop":
+                    fresh = iterate(states, key, tokens)
+                else:
+                    read, block = move not in ("unread", "block"), move == "block"
+                    how = {"named": move != "plain", "wrong": move == "fail", "answered": read, "block": block}
+                    _, fresh = append(states, key, tokens, **how)
             except OutOfPages:
                 assert free(states) * PAGE < len(tokens) + PAGE
             else:
                 naive[key] = [*naive.get(key, []), *tokens]
-                if move == "add":
+                if move in ("add", "unread", "block"):
                     states.confirm([*waiting, *fresh])
                     waiting.clear()
                 elif move == "later":
@@ -328,7 +287,7 @@ def test_what_is_kept_twice_or_not_is_a_fault() -> None:
         pages.audit([])
     pages.release([page])
     pages.audit([])
-    assert (pages.free, len(pages.take(3)), cache.find("op", tuple(range(40)))) == (3, 3, [])
+    assert (pages.free, len(pages.take(3)), cache.find("op", tuple(range(40)))) == (3, 3, Found([], 0))
 
 
 def test_an_audit_finds_what_is_kept_and_not_found() -> None:
@@ -390,12 +349,14 @@ def test_a_failed_call_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         return [{**ports, "stop": torch.tensor(float("nan"))} for ports in forward(*given)]
 
     monkeypatch.setattr(operators.Attend, "forward", nan)
+    before = engine.pools.prefix_stats().pages
     [done] = serve(engine, bad)
+    engine.drop("a")
     assert done.error is not None
     monkeypatch.undo()
-    assert engine.pools.prefix_stats().pages == 0
+    assert engine.pools.prefix_stats().pages == before
     outputs(engine, feed("b", LONG))
-    assert engine.pools.prefix_stats().pages == 5
+    assert engine.pools.prefix_stats().pages == before + 5
 
 
 def test_token_ids_are_read_where_no_device_is_waited_for() -> None:
@@ -403,7 +364,7 @@ def test_token_ids_are_read_where_no_device_is_waited_for() -> None:
     wanted = {"ids": [1, 2], "x": None, "grid": None, "there": None, "absent": None}
     for _ in range(2):
         assert {port: one.numbers(port) for port in wanted} == wanted
-        _place(one, torch.device("meta"))
+        _place(one, torch.device("meta"), Digests())
         assert one.inputs["ids"].is_meta
     assert list(one.host) == ["ids"]
     assert replace(one, inputs={"ids": one.inputs["ids"]}).numbers("ids") is None

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
-from walkgraph.abi.states import CacheShape, Segment, States, reused
+from walkgraph.abi.states import CacheShape, Reused, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.decoding import Sampling, step_sampling
@@ -107,14 +107,32 @@ class LanguageBackbone(Operator):
         ids = given.where(known, 0).split(whole)
         # A captured forward reads a short prompt faster than a plain one computes what remains after the cached prefix.
         short = self._prompts.enabled and sum(whole) <= SIZES[-1]
-        had = [(0, call.numbers("ids")) if short else reused(call, "ids", "kv", states) for call in calls]
-        there, tokens = zip(*had, strict=True)
-        lengths = [n - had for n, had in zip(whole, there, strict=True)]
+        had = [_had(call, port, states, short=short) for call, (port, _) in zip(calls, fed, strict=True)]
+        asked = [i for i, n in enumerate(whole) if had[i].found < n]
+        logits = self._logits([(calls[i], ids[i], had[i]) for i in asked], states) if asked else None
+        ports = [port for port, _ in fed]
+        counts = self._counted(calls, ports, ids, states)
+        outputs = [Outputs() for _ in calls]
+        if logits is None:
+            return outputs
+        follow = torch.stack([ids[i][-1] for i in asked])
+        tokens = sample(logits, self._sampling([calls[i] for i in asked], states), counts[asked])
+        answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
+        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])[asked]
+        for row, i in enumerate(asked):
+            outputs[i] = {port: values[row] for port, values in answers.items()}
+        return outputs
+
+    def _logits(self, asked: Sequence[tuple[Call, Tensor, Reused]], states: States) -> Tensor:
+        """`[K, V]` behind the last tokens of calls, of whose tokens some were found."""
+        calls = [call for call, _, _ in asked]
+        lengths = [len(ids) - had.found for _, ids, had in asked]
         rows = torch.arange(sum(lengths), device=self._device).split(lengths)
-        attend = states.attend([_segment(*one) for one in zip(calls, rows, tokens, strict=True)])
+        named = [had.tokens for _, _, had in asked]
+        attend = states.attend([_segment(*one) for one in zip(calls, rows, named, strict=True)])
         first = [states.position(call.states["kv"]) for call in calls]
         at = [place for begin, n in zip(first, lengths, strict=True) for place in range(begin, begin + n)]
-        new = torch.cat([mine[had:] for mine, had in zip(ids, there, strict=True)])
+        new = torch.cat([ids[had.found :] for _, ids, had in asked])
         found = self._prompts.read(new, at, attend.causal())
         if found is not None:
             (logits,) = found
@@ -122,12 +140,7 @@ class LanguageBackbone(Operator):
             ends = self._on_device(torch.tensor(lengths).cumsum(0) - 1)
             logits = self._model.read(new, self._on_device(torch.tensor(at)), ends, attend.placed())
         states.commit(attend)
-        ports = [port for port, _ in fed]
-        counts = self._counted(calls, ports, ids, states)
-        follow = torch.stack([mine[-1] for mine in ids])
-        answers = self.answers(sample(logits, self._sampling(calls, states), counts), _of_tokens(follow, ports))
-        answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])
-        return [{port: values[i] for port, values in answers.items()} for i in range(len(calls))]
+        return logits
 
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         if inputs.get("token") is None or inputs.get("ids") is not None:
@@ -139,6 +152,7 @@ class LanguageBackbone(Operator):
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
             advances={"kv": 1},
+            names={"kv": "token"},
             invariant=True,
         )
 
@@ -201,6 +215,13 @@ def _fed(call: Call) -> tuple[str, Tensor]:
         wanted = "one token `[1]`" if port == "token" else "token ids `[n]`, at least one"
         raise CallFailed(f"`{call.node}.{port}` takes {wanted}, and got {list(value.shape)}", port)
     return port, value
+
+
+def _had(call: Call, port: str, states: States, *, short: bool) -> Reused:
+    """What is known of the tokens that a call appends. `short`: don't look for a part of them."""
+    if port == "token" or (short and call.answered):
+        return Reused(0, call.numbers(port))
+    return reused(call, port, "kv", states)
 
 
 def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:

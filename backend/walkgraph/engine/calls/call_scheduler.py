@@ -161,6 +161,8 @@ class CallScheduler:
             parts = loaded.operator.split(call, most) if rows > most else ()
             ready = [self._ready(loaded, part) for part in parts]
             if len(ready) > 1:
+                for part in parts[:-1]:
+                    part.answered = False
                 self._split.add(call, parts)
                 return ready
         return ()

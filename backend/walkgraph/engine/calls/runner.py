@@ -16,6 +16,7 @@ from torch import Tensor
 from walkgraph.abi.calls import FINITE, Call, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.digests import Digests
 from walkgraph.engine.calls.finite import FiniteCheck
 from walkgraph.engine.calls.inflight import InFlightCall, Launched, Result
 from walkgraph.engine.device.cuda_streams import HostCopies, sent
@@ -44,6 +45,7 @@ class Runner:
         self.failures = Failures(states, rank)
         self._faults = faults
         self._copies: dict[torch.device, HostCopies] = {}
+        self.digests = Digests()
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """Launch a batch. A failed call fails no other, and leaves no state behind."""
@@ -88,13 +90,18 @@ class Runner:
             with torch.inference_mode():
                 if self._faults is not None:
                     _reach(self._faults)
+                self.digests.watch(calls)
                 for call in calls:
-                    _place(call, device)
+                    _place(call, device, self.digests)
                 outputs = operator.forward(calls, transaction)
                 if len(outputs) != len(calls):
                     raise RuntimeError(f"{len(outputs)} outputs for {len(calls)} calls")
                 bad = FiniteCheck(outputs, copies)
                 given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
+                for call, ports in zip(calls, given, strict=True) if operator.pure else ():
+                    digest = self.digests.of_call(operator, call)
+                    if digest is not None:
+                        self.digests.note(digest, ports)
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
@@ -130,9 +137,10 @@ def _reach(faults: FaultPoints) -> None:
         raise RuntimeError("a fault was set here")
 
 
-def _place(call: Call, device: torch.device) -> None:
+def _place(call: Call, device: torch.device, digests: Digests) -> None:
     for port, value in call.inputs.items():
         if isinstance(value, Tensor) and value.device != device:
             if value.device.type == "cpu" and value.dim() == 1 and not value.is_floating_point():
                 call.host[port] = value
             call.inputs[port] = sent(value, device)
+            digests.same(value, call.inputs[port])

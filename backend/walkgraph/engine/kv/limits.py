@@ -1,4 +1,4 @@
-"""Limits on the tokens in the paged states of a run."""
+"""Limits on the paged states of a run: the tokens that they hold, and the runs that they share pages with."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -20,10 +20,11 @@ class StateLimits:
         """`states`: those of the plan. `pools`: names of the states that have a pool on this rank."""
         self._states, self._pools = states, pools
         self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
+        self._salts: dict[str, str] = {}
 
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None:
+    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
         """Limit the states of a run (or of a session) to their capacities under these parameters, so that pages
-        promised to others stay free."""
+        promised to others stay free. Its states share pages only with those of equal `salt`."""
         most: dict[str, int] = {}
         for state in self._states:
             if state.capacity is not None and state.name in self._pools:
@@ -32,12 +33,19 @@ class StateLimits:
                     most[state.name] = state_tokens(state.name, state.capacity, state.width, params)
         self._most[run] = most
         self._most.move_to_end(run)
+        if salt:
+            self._salts[run] = salt
         if len(self._most) > _REMEMBERED:
-            self._most.popitem(last=False)
+            self._salts.pop(self._most.popitem(last=False)[0], None)
 
     def most(self, key: StateKey) -> int | None:
         """The most tokens that a state may hold, in all its sequences; None if it has no limit."""
         return self._most.get(key.run, {}).get(key.state)
 
+    def salt(self, key: StateKey) -> str:
+        """What the prefix keys of a state begin with, beside the operator."""
+        return self._salts.get(key.run, "")
+
     def forget(self, run: str) -> None:
         self._most.pop(run, None)
+        self._salts.pop(run, None)

@@ -1,5 +1,6 @@
 """Sequences of pages, the paged states made of them, and their summaries."""
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
@@ -65,6 +66,13 @@ class AppendedTokens(NamedTuple):
     sequence: PagedSequence
     start: int
     stop: int
+
+
+class NamedTokens(NamedTuple):
+    """Tokens that a device loop appended to a sequence, and what computed them."""
+
+    origin: Hashable
+    tokens: Sequence[int]
 
 
 class TokensRead(NamedTuple):

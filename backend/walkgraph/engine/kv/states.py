@@ -20,6 +20,7 @@ from walkgraph.engine.kv.paged_state import (
     NOTHING,
     AppendedTokens,
     CacheSummary,
+    NamedTokens,
     PagedSequence,
     PagedState,
     TokensRead,
@@ -121,6 +122,7 @@ class StateTable:
             state = self.paged.pop(key, None)
             if state is not None:
                 for sequence in state.sequences:
+                    _keep_ended(self.pools, state.pool, sequence)
                     state.pool.pages.release(sequence.pages)
             owned = self._runs.get(key.run)
             if owned is not None:
@@ -139,7 +141,7 @@ class StateTable:
     def transaction(self, origin: Hashable = None) -> "Transaction":
         """`origin`: what computes the forward, for the prefix keys of its tokens; None for a forward without prefix
         keys."""
-        return Transaction(self, origin if self.pools.prefix_cache else None)
+        return Transaction(self, origin)
 
     def open(self, key: StateKey) -> PagedState:
         """The paged state; an empty one is made if there is none."""
@@ -178,14 +180,31 @@ class StateTable:
         reservation.settle()
         return held
 
-    def appended(self, key: StateKey, tokens: int, advance: int) -> None:
-        """Count tokens that were written into the pages held for them, and release the other pages."""
-        for sequence in self.paged[key].sequences if tokens else ():
+    def appended(self, key: StateKey, tokens: int, advance: int, named: NamedTokens | None = None) -> None:
+        """Count tokens that were written into the pages held for them, and release the other pages. `named`: what they
+        are, if that is known of all of them; their numbers were finite."""
+        state = self.paged[key]
+        for sequence in state.sequences if tokens else ():
+            prefix = self.extendable(key, sequence, named.origin) if named and len(state.sequences) == 1 else None
+            sure = prefix is not None and prefix.sure == sequence.length
             sequence.length += tokens
             sequence.position += advance
             sequence.content = next(CONTENTS)
             sequence.prefix = None
-        trim(self.paged[key])
+            if prefix is not None and named is not None and len(named.tokens) == tokens == advance:
+                whole = (*prefix.tokens, *named.tokens)
+                sequence.prefix = PrefixKey(prefix.origin, whole, sequence.length if sure else prefix.sure)
+                if sure:
+                    self.pools.prefixes[state.pool].add(prefix.origin, whole, sequence.pages)
+        trim(state)
+
+    def extendable(self, key: StateKey, row: PagedSequence, origin: Hashable) -> PrefixKey | None:
+        """The prefix key of a sequence that more tokens of this origin can extend, or None."""
+        if origin is None or not self.pools.prefix_cache:
+            return None
+        own = origin, self.limits.salt(key)
+        prefix = PrefixKey(own) if not row.length and not row.position else row.prefix
+        return prefix if prefix is not None and prefix.origin == own else None
 
     def renew(self, key: StateKey, source: StateKey | None, width: int) -> None:
         """Replace a state by a copy of `source`, or empty it if that is None. A paged state then has `width`
@@ -229,13 +248,7 @@ class Reservation:
     def take(self, key: StateKey, sequence: int, new: int, pool: Pool) -> PagedSequence:
         """Take pages for `new` more tokens of a sequence. Raises `OutOfPages`, or `CallFailed` past the run's limit."""
         row = self.open(key, sequence)
-        most = self._table.limits.most(key)
-        if most is not None and sum(one.length for one in self._table.paged[key].sequences) + new > most:
-            raise CallFailed(
-                f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, raise "
-                "the parameters of its `capacity` or, in a session, start a new one",
-                code="invalid_input",
-            )
+        self._check(key, new)
         copies = bool(new and row.length % PAGE) and pool.pages.shared(row.pages[row.length // PAGE])
         taken = pool.pages.take(copies + max(0, pages_for(row.length + new) - len(row.pages)))
         self._taken.append((pool, taken))
@@ -247,12 +260,17 @@ class Reservation:
         row.pages.extend(taken[copies:])
         return row
 
-    def share(self, key: StateKey, sequence: int, pool: Pool, pages: list[int]) -> PagedSequence:
-        """Share pages that already hold the next tokens of a sequence."""
+    def share(self, key: StateKey, sequence: int, pool: Pool, new: int, pages: Sequence[int]) -> PagedSequence:
+        """Let a sequence hold pages that hold `new` more tokens, and those before them. Pages with all of what a page
+        of its own holds take the place of that page."""
         row = self.open(key, sequence)
-        pool.pages.share(pages)
-        self._taken.append((pool, pages))
-        row.pages += pages
+        self._check(key, new)
+        whole = row.length // PAGE
+        taken = list(pages[whole : pages_for(row.length + new)])
+        pool.pages.share(taken)
+        self._taken.append((pool, taken))
+        self._replaced += [(pool, page) for page in row.pages[whole:]]
+        row.pages[whole:] = taken
         return row
 
     def copy(self) -> None:
@@ -279,6 +297,15 @@ class Reservation:
         for pool, pages in self._taken:
             pool.pages.release(pages)
 
+    def _check(self, key: StateKey, new: int) -> None:
+        most = self._table.limits.most(key)
+        if most is not None and sum(one.length for one in self._table.paged[key].sequences) + new > most:
+            raise CallFailed(
+                f"`{key.state}` holds at most {most} tokens in this run, and {new} more don't fit; send less, raise "
+                "the parameters of its `capacity` or, in a session, start a new one",
+                code="invalid_input",
+            )
+
 
 class Transaction:
     """The `States` of one forward. What it reserved, appended and put becomes final with `settle`, and is undone by
@@ -301,22 +328,24 @@ class Transaction:
         row = self._row(key, sequence)
         return row.length if row else 0
 
-    def reuse(self, key: StateKey, tokens: Sequence[int]) -> int:
-        pool = self._table.pools.of(key)
-        row = self._row(key, 0) or PagedSequence()
-        prefix = self._prefix(row)
-        if prefix is None or len(row.pages) * PAGE != row.length or self._table.width(key) > 1:
+    def reuse(self, key: StateKey, tokens: Sequence[int], *, block: bool = False, answered: bool = True) -> int:
+        pool, row = self._table.pools.of(key), self._row(key, 0) or PagedSequence()
+        prefix = self._table.extendable(key, row, self._origin)
+        if prefix is None or self._table.width(key) > 1:
             return 0
-        whole = (*prefix.tokens, *tokens)
-        cache = self._table.pools.prefixes[pool]
-        pages = cache.find(prefix.origin, whole)[len(row.pages) :]
-        more = len(pages) * PAGE
+        cache, whole = self._table.pools.prefixes[pool], (*prefix.tokens, *tokens)
+        found = cache.find(prefix.origin, whole)
+        more = found.tokens - row.length
+        if answered or more < len(tokens):
+            # What follows is computed anyway, so that a page that is only partly found isn't worth its copy.
+            more = 0 if block else min(found.tokens, len(whole) - 1) // PAGE * PAGE - row.length
+        more = max(more, 0)
         self._lookups.append((cache, len(tokens), more))
-        if pages:
-            row = self._reservation.share(key, 0, pool, pages)
+        if more:
+            row = self._reservation.share(key, 0, pool, more, found.pages)
             self._found[key] = more
             row.length += more
-            row.position += more
+            row.position += 1 if block else more
             row.content = next(CONTENTS)
             row.prefix = prefix._replace(tokens=whole[: row.length])
         return more
@@ -396,17 +425,15 @@ class Transaction:
                     found += [AppendedTokens(key, row, known, row.length)] if row.length > known else []
         return found
 
-    def _prefix(self, row: PagedSequence) -> PrefixKey | None:
-        """The prefix key that more tokens of this forward can extend, or None."""
-        prefix = PrefixKey(self._origin) if not row.length and not row.position else row.prefix
-        return prefix if prefix is not None and prefix.origin is self._origin is not None else None
-
     def _extended(self, row: PagedSequence, placed: PlacedSegment) -> PrefixKey | None:
-        segment, prefix = placed.segment, self._prefix(row)
+        segment, prefix = placed.segment, self._table.extendable(placed.segment.state, row, self._origin)
         if segment.tokens is None or prefix is None:
             return None
-        if segment.mode != "causal" or not segment.advance == placed.new == len(segment.tokens):
-            raise PageFault("only causal rows that advance one position each can have tokens, one per row")
+        advance = placed.new if segment.mode == "causal" else 1
+        if segment.advance != advance or placed.new != len(segment.tokens):
+            raise PageFault(
+                "rows with tokens have one each; causal ones advance one position each, a block advances one"
+            )
         return prefix._replace(tokens=(*prefix.tokens, *segment.tokens))
 
     def _placed(self, segment: Segment, pool: Pool) -> PlacedSegment:
@@ -417,3 +444,10 @@ class Transaction:
         row = self._reservation.take(segment.state, segment.sequence, new, pool)
         slots = slots_of(row.pages, row.length, row.length + new, pool.device)
         return PlacedSegment(segment, new, row.pages, row.length, row.content, slots)
+
+
+def _keep_ended(pools: KVPools, pool: Pool, sequence: PagedSequence) -> None:
+    """Keep the pages of a sequence that ends, with its last one, if nothing of it is in flight."""
+    prefix = sequence.prefix
+    if prefix is not None and prefix.sure == len(prefix.tokens) == sequence.length:
+        pools.prefixes[pool].add(prefix.origin, prefix.tokens, sequence.pages, ended=True)

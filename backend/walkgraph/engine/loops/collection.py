@@ -60,6 +60,7 @@ class Collector:
     def _settle(self, flight: InFlight) -> None:
         group, timing = flight.group, self._timing(flight)
         stops, sound, values = flight.launched.read()
+        told = {key: values[key].tolist() if key in values else None for key in group.slots.told}
         if self._watch.on:
             self._events.append(stepped(flight.batch, flight.launched.uses, len(stops), timing))
         for row, run in enumerate(flight.batch.runs):
@@ -68,6 +69,9 @@ class Collector:
             run.busy += timing.busy
             run.since = max(run.since, timing.finished)
             flags = [(stop[row], sounds[row]) for stop, sounds in zip(stops, sound, strict=True)]
+            for key, numbers in told.items():
+                known = run.told.setdefault(key, [])
+                known += [None] * len(stops) if numbers is None else [rows[row][0] for rows in numbers]
             try:
                 self._advance(group, run, flags, values, row)
             except Exception as raised:  # noqa: BLE001 (a failed exit from a slot ends only that run)

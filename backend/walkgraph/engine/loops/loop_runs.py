@@ -119,6 +119,8 @@ class LoopRun:
     """The content of its slot, while it has none."""
     pieces: list[tuple[Mapping[str, Any], int, int]] = field(default_factory=list[Any])
     """For each iteration that was not handed out: the values of its launch, and its iteration and row in these."""
+    told: dict[str, list[int | None]] = field(default_factory=dict[str, list[int | None]])
+    """Integers that its iterations gave so far, by output, for those that its slots ask for."""
     collected: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """Values that are collected until its end, by output."""
     busy: float = 0.0
@@ -299,6 +301,8 @@ class LoopSlotsLike(Protocol):
 
     gives: bool
     """True if iterations give the host values."""
+    told: Sequence[str]
+    """Outputs of one integer that the host remembers until a run leaves its slot for good."""
     read_bytes: Sequence[int]
     """Bytes of a value of each channel from a peer."""
     sent_bytes: Sequence[int]

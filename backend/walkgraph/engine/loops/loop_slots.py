@@ -27,6 +27,7 @@ from walkgraph.engine.kv.slot_pages import NOTHING, Grown, SlotPages, most_pages
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.loops.body import SKIPPED, Body, Form, Forms, UseStep, form_of
 from walkgraph.engine.loops.loop_runs import LoopRun
+from walkgraph.engine.loops.named_states import appended_tokens, named_states
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
@@ -230,6 +231,8 @@ class LoopSlots:
         """`host_ports`: gives the ports of a node whose values go to the host. `gives`: iterations give the host
         values."""
         self.gives = gives
+        self._named = named_states(tables.body)
+        self.told: Sequence[str] = tuple(dict.fromkeys(one.key for one in self._named.values()))
         self.read_bytes: Sequence[int]
         self.sent_bytes: Sequence[int]
         self.read_bytes, self.sent_bytes = channel_bytes(tables.body)
@@ -377,7 +380,8 @@ class LoopSlots:
             key = run.call.states[name]
             if over or name not in self._body.anew:
                 first = max(entered.first, run.done - 1) if name in self._body.anew else entered.first
-                self._states.appended(key, *self._grown(entered.forms, name, first, run.done))
+                tokens = appended_tokens(self._body, self._named.get(name), run, first)
+                self._states.appended(key, *self._grown(entered.forms, name, first, run.done), tokens)
             else:
                 self._states.drop((key,))
         for name in self._tables.tensors:

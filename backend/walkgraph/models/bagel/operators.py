@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
-from walkgraph.abi.states import CacheShape, Placed, Segment, States, reused
+from walkgraph.abi.states import CacheShape, Placed, Reused, Segment, States, reused, reused_block
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.captured_prompts import CapturedPrompts
 from walkgraph.architectures.drawn import drawn
@@ -78,8 +78,25 @@ class Backbone(Operator):
         )
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        there, tokens = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
-        fed = [(port, value[had:]) for (port, value), had in zip(map(_fed, calls), there, strict=True)]
+        whole = [(call, *_fed(call)) for call in calls]
+        had = [_had(call, port, self._piece(call, port, value), states) for call, port, value in whole]
+        asked = [i for i, one in enumerate(had) if one is not None]
+        outputs = [Outputs() for _ in calls]
+        if asked:
+            fed = [(port, value[one.found :]) for (_, port, value), one in zip(whole, had, strict=True) if one]
+            tokens = [one.tokens for one in had if one is not None]
+            for i, given in zip(asked, self._forward([calls[i] for i in asked], fed, tokens, states), strict=True):
+                outputs[i] = given
+        return outputs
+
+    def _forward(
+        self,
+        calls: Sequence[Call],
+        fed: Sequence[tuple[str, Tensor]],
+        tokens: Sequence[Sequence[int] | None],
+        states: States,
+    ) -> list[Outputs]:
+        """Compute calls, whose values are those that were not found."""
         pieces = tuple(self._piece(call, *one) for call, one in zip(calls, fed, strict=True))
         if len({piece.kind for piece in pieces}) == 1 and pieces[0].kind in ("text", "seen"):
             return self._by_und(calls, [value for _, value in fed], pieces, tokens, states)
@@ -165,7 +182,7 @@ class Backbone(Operator):
         gen = [*by_kind["noised"], *by_kind["clean"]]
         if gen:
             latents = torch.cat([fed[i].flatten(0, 1) for i in gen])
-            x.append(self._model.embed_latents(latents, self._times(calls, pieces, rows), rows.grid))
+            x.append(self._model.embed_latents(latents, _times(calls, pieces, rows, self._device), rows.grid))
         return torch.cat(x)
 
     def _refuse_outside(self, calls: Sequence[Call]) -> None:
@@ -177,14 +194,6 @@ class Backbone(Operator):
         outside = any(not 0 <= number < vocab for _, numbers in known for number in numbers or ())
         if outside or (made and bool(torch.cat([(ids < 0) | (ids >= vocab) for ids in made]).any())):
             raise CallFailed(f"`{calls[0].node}` got a token outside its vocabulary of {vocab}")
-
-    def _times(self, calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows) -> Tensor:
-        """The time of every gen row, or a single one if all are equal; a clean picture's time is 0."""
-        times = [float(c.params["time"]) if p.kind == "noised" else 0.0 for c, p in zip(calls, pieces, strict=True)]
-        among = {t for t, p in zip(times, pieces, strict=True) if p.kind in ("noised", "clean")}
-        if len(among) == 1:
-            return torch.tensor([*among], dtype=torch.float32, device=self._device)
-        return torch.tensor(times, dtype=torch.float32, device=self._device)[rows.latents]
 
     def _answer_text(self, h: Tensor, calls: Sequence[Call], states: States, outputs: Sequence[Outputs]) -> None:
         """h: the states of every call's last row."""
@@ -220,6 +229,8 @@ class Backbone(Operator):
 class Vit(Operator):
     """Packs pictures of any sizes into one forward."""
 
+    pure: ClassVar[bool] = True
+
     def __init__(self, model: Bagel) -> None:
         self._model = model
 
@@ -252,6 +263,18 @@ def _fed(call: Call) -> tuple[str, Tensor]:
     return fed[0]
 
 
+def _had(call: Call, port: str, piece: Piece, states: States) -> Reused | None:
+    """What others have computed of the rows that a call appends; None for all of it."""
+    match piece.kind:
+        case "noised":
+            return Reused(0, None)
+        case "text":
+            had = Reused(0, call.numbers(port)) if port == "token" else reused(call, port, "kv", states)
+        case _:
+            had = reused_block(call, port, "kv", piece.rows, states)
+    return had if had.found < piece.rows else None
+
+
 def _segment(call: Call, piece: Piece, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
     text = piece.kind == "text"
     return Segment(
@@ -262,6 +285,15 @@ def _segment(call: Call, piece: Piece, rows: Tensor, tokens: Sequence[int] | Non
         advance=piece.tokens if text else 1,
         tokens=tokens,
     )
+
+
+def _times(calls: Sequence[Call], pieces: Sequence[Piece], rows: Rows, device: torch.device) -> Tensor:
+    """The time of every gen row, or a single one if all are equal; a clean picture's time is 0."""
+    times = [float(c.params["time"]) if p.kind == "noised" else 0.0 for c, p in zip(calls, pieces, strict=True)]
+    among = {t for t, p in zip(times, pieces, strict=True) if p.kind in ("noised", "clean")}
+    if len(among) == 1:
+        return torch.tensor([*among], dtype=torch.float32, device=device)
+    return torch.tensor(times, dtype=torch.float32, device=device)[rows.latents]
 
 
 def _sampled(logits: Tensor, calls: Sequence[Call], states: States) -> Tensor:

@@ -34,6 +34,7 @@ def token_spec(model: Bagel, inputs: Mapping[str, Any], params: Mapping[str, Sca
         params={name: dtype for name, (_, dtype) in SAMPLING.items()},
         appends={"kv": 1},
         advances={"kv": 1},
+        names={"kv": "token"},
         invariant=True,
     )
 

@@ -29,6 +29,8 @@ class VaeEncoder(Operator):
     """Returns the posterior's mean, where the published inference samples from the posterior: a picture always has the
     same latents, and a run's seed affects only its noise."""
 
+    pure: ClassVar[bool] = True
+
     def __init__(self, model: PackedVae, config: BagelConfig) -> None:
         self._model, self._config = model, config
 

@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ _HEAD = struct.Struct("<4sI4s4sIHHIIHH4sI")
 
 
 class PictureIn(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"pixels": pixels} for pixels in side_by_side(lambda call: _fit(decode(call), call), calls)]
 

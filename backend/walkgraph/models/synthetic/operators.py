@@ -11,7 +11,7 @@ import torch
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
 from walkgraph.abi.operator import Example, Operator
-from walkgraph.abi.states import CacheShape, Segment, States, reused
+from walkgraph.abi.states import CacheShape, Reused, Segment, States, reused, reused_block
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.on_device import OnDevice
 from walkgraph.layers.sampling import draw
@@ -98,9 +98,21 @@ class Attend(OnDevice):
         return (Example(inputs={"ids": torch.ones(2, dtype=torch.int64)}, params={"stop_token": -1}),)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        had = [_had(call, states) for call in calls]
+        asked = [i for i, one in enumerate(had) if one.found < self.rows(calls[i])]
+        found: list[Outputs] = [{} for _ in calls]
+        for i, given in zip(
+            asked, self._forward([calls[i] for i in asked], [had[i] for i in asked], states), strict=True
+        ):
+            found[i] = given
+        return found
+
+    def _forward(self, calls: Sequence[Call], had: Sequence[Reused], states: States) -> list[Outputs]:
+        if not calls:
+            return []
         fed = [_fed(call) for call in calls]
-        there, names = zip(*(reused(call, "ids", "kv", states) for call in calls), strict=True)
-        counts = [tokens.shape[0] - had for (_, tokens), had in zip(fed, there, strict=True)]
+        there, names = zip(*had, strict=True)
+        counts = [tokens.shape[0] - n for (_, tokens), n in zip(fed, there, strict=True)]
         rows = torch.arange(sum(counts), device=self._device).split(counts)
         segments = [
             Segment(
@@ -114,7 +126,7 @@ class Attend(OnDevice):
             for call, (port, _), mine, tokens in zip(calls, fed, rows, names, strict=True)
         ]
         attend = states.attend(segments)
-        new = [tokens[had:] for (_, tokens), had in zip(fed, there, strict=True)]
+        new = [tokens[n:] for (_, tokens), n in zip(fed, there, strict=True)]
         values = torch.cat(new).to(self._device).double()[:, None, None]
         blank = torch.zeros_like(values)
         means = attend(0, blank, blank, values)[:, 0, 0]
@@ -240,6 +252,19 @@ def _euler(x: torch.Tensor, time: torch.Tensor, step: torch.Tensor) -> torch.Ten
 def _int(call: Call, port: str) -> int:
     value: Any = call.inputs.get(port)
     return 0 if value is None else int(value)
+
+
+def _had(call: Call, states: States) -> Reused:
+    """What others have computed of the tokens that a call appends."""
+    match _fed(call):
+        case "ids", _:
+            return reused(call, "ids", "kv", states)
+        case "block", tokens:
+            return reused_block(call, "block", "kv", tokens.shape[0], states)
+        case "token", _:
+            return Reused(0, call.numbers("token"))
+        case _:
+            return Reused(0, None)
 
 
 def _fed(call: Call) -> tuple[str, torch.Tensor]:

@@ -131,6 +131,7 @@ class SlotContents:
 class SimulatedSlots:
     begin: Callable[[LoopCall], PlainLoop]
     gives: bool = True
+    told: Sequence[str] = ()
     read_bytes: Sequence[int] = ()
     sent_bytes: Sequence[int] = ()
     cells: dict[int, SlotContents] = field(default_factory=dict[int, SlotContents])

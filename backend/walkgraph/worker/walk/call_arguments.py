@@ -69,6 +69,7 @@ class Calls:
                 chunks=chunks,
                 priority=self.priority,
                 name=use.plan.name,
+                answered=bool(use.outputs or use.judges or use.decides),
             )
         )
 

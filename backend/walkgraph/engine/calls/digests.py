@@ -1,0 +1,85 @@
+"""Digests of values: equal digests mean equal values, to the noise of their dtype.
+
+A value in host memory is digested as it is. One on a device can't be without waiting for it, so its digest is made of
+what it was computed from, where that determines it: the operator, the parameters and the digests of the inputs.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import count
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.operator import Operator
+
+_SIZE: Final = 16
+_LONGEST: Final = 64 << 20
+"""The most bytes of a value that are digested."""
+
+
+class Digests:
+    def __init__(self) -> None:
+        self._known = WeakIdKeyDictionary()
+        self._operators = WeakIdKeyDictionary()
+        self._numbers = count()
+
+    def watch(self, calls: Sequence[Call]) -> None:
+        """Let calls ask for the digests of their inputs."""
+        for call in calls:
+            call.digest = partial(self._of_input, call)
+
+    def same(self, value: Tensor, copy: Tensor) -> None:
+        """Note that a tensor is a copy of another one."""
+        if copy is not value and value in self._known:
+            self._known[copy] = self._known[value]
+
+    def of_call(self, operator: Operator, call: Call) -> bytes | None:
+        """The digest of everything that a call's outputs follow from; None if that is not known."""
+        if not operator.pure:
+            return None
+        if operator not in self._operators:
+            self._operators[operator] = next(self._numbers)
+        params = sorted((name, value) for name, value in call.params.items() if name != "seed")
+        made = blake2b(repr((self._operators[operator], params)).encode(), digest_size=_SIZE)
+        for port in sorted(call.inputs):
+            digest = self._of_input(call, port)
+            if digest is None:
+                return None
+            made.update(repr(port).encode() + digest)
+        return made.digest()
+
+    def note(self, of_call: bytes, outputs: Outputs) -> None:
+        """Note the outputs of a call, as they are and as they are given."""
+        for port, value in outputs.items():
+            if isinstance(value, Tensor):
+                self._known[value] = blake2b(of_call + port.encode(), digest_size=_SIZE).digest()
+
+    def _of_input(self, call: Call, port: str) -> bytes | None:
+        value = call.host.get(port, call.inputs.get(port))
+        if not isinstance(value, Tensor):
+            return _digest(value)
+        if value not in self._known:
+            digest = _digest(value)
+            if digest is None:
+                return None
+            self._known[value] = digest
+        return self._known[value]
+
+
+def _digest(value: Any) -> bytes | None:
+    match value:
+        case str() | bytes() | bool() | int() | float():
+            data = value if isinstance(value, bytes) else repr(value).encode()
+            return blake2b(data, digest_size=_SIZE, person=type(value).__name__.encode()).digest()
+        case Tensor() if value.device.type == "cpu" and value.nbytes <= _LONGEST:
+            kind = repr((value.dtype, tuple(value.shape))).encode()
+            made = blake2b(kind, digest_size=_SIZE, person=b"tensor")
+            made.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
+            return made.digest()
+        case _:
+            return None
