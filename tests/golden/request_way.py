@@ -40,8 +40,8 @@ class Way(NamedTuple):
 
 
 def traced(checkout: Path = HERE) -> set[Called]:
-    """Functions that ran in every one of several requests. Each differs from those before in a parameter that decides
-    about its steps, so that nothing is remembered of them."""
+    """Functions that ran in every one of several requests. Each differs from those before in its prompt, and in a
+    parameter that decides about its steps, so that nothing is remembered of them."""
     with tempfile.TemporaryDirectory(prefix="way") as folder:
         phase = Path(folder) / "phase"
         phase.write_bytes(b"\0")
@@ -56,7 +56,8 @@ def traced(checkout: Path = HERE) -> set[Called]:
                     flag.seek(0)
                     flag.write(bytes([number]))  # the first is not counted: it meets what is made once
                     params = {"steps": STEPS, "cfg_text_scale": 2 + number, "seed": number}
-                    client.run("shapes", "text_to_image", {"inputs": {"prompt": "a red circle"}, "params": params})
+                    prompt = f"{number} red circles"
+                    client.run("shapes", "text_to_image", {"inputs": {"prompt": prompt}, "params": params})
                     time.sleep(SETTLED_SECONDS)
                 flag.seek(0)
                 flag.write(b"\0")
