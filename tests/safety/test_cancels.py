@@ -55,5 +55,5 @@ async def test_no_task_of_a_cancelled_run_is_left(tmp_path: Path, scale: Scale, 
         assert service.services.runs.unfinished == []
         assert service.services.admission.token.meter.running == 0
         assert left == 0
-        figure("runs started and cancelled", number)
+        figure("requests of a service, cancelled", number)
         figure("tasks left", left, at_most=0)

@@ -114,7 +114,7 @@ def seconds(request: pytest.FixtureRequest, scale: Scale) -> float:
     return scale(8.0, 7200.0) if minutes is None else 60 * minutes
 
 
-@pytest.mark.safety("R18", "R6")
+@pytest.mark.safety("R18")
 async def test_a_soak_leaves_nothing(running: Service, seconds: float, figure: Figure) -> None:
     assert running.process is not None
     address, ends_at = address_of(running), time.monotonic() + seconds
@@ -133,7 +133,7 @@ async def test_a_soak_leaves_nothing(running: Service, seconds: float, figure: F
     await until(all_over)
     figure("soaked", seconds / 60, "minutes")
     figure("requests", soak.asked.total())
-    figure("cancelled by their clients", soak.asked["_left"], row="R6")
+    figure("cancelled by their clients", soak.asked["_left"])
     figure("workers killed", killed)
     figure("memory of the service", growth(samples.service), "MB an hour", at_most=1.0)
     figure("memory of all processes", growth(samples.family), "MB an hour")

@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.yardstick import fastest
 from tests.unit.graph.documents import CATALOGUE, document
 from walkgraph.graph.check import check
+from walkgraph.graph.reading import wellformed
 
 SEEDS = range(20)
 """The `system` tier goes on to 100."""
@@ -125,6 +127,36 @@ def test_a_cycle_is_too_deep() -> None:
     value["layout"]["self"] = value
     (problem,) = check(value, CATALOGUE).problems
     assert problem.code in ("too_deep", "too_large")
+
+
+@pytest.mark.parametrize("name", ["name", "format", "body", "steps", "times"])
+def test_a_field_where_it_means_nothing_is_taken_out_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that is required elsewhere isn't filled in: then it would be wrong again in every round."""
+    rounds = Counter[str]()
+    validate = wellformed._validate
+
+    def counted(given: Any) -> Any:
+        rounds[place] += 1
+        return validate(given)
+
+    monkeypatch.setattr(wellformed, "_validate", counted)
+    inside = [(*at, key) for at, key in _paths(document())]
+    for path in inside:
+        changed, place = document(), "/".join(map(str, path))
+        here = changed
+        for part in path:
+            here = here[part]
+        if isinstance(here, dict):
+            here[name] = {"type": "word"}
+            assert all(resolves(changed, p.pointer) for p in wellformed.Draft(changed).problems), place
+    assert len(rounds) > 20
+    assert max(rounds.values()) <= 4, rounds.most_common(3)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield path, key
+        yield from _paths(value[key], (*path, key))
 
 
 def test_a_thousand_wrong_names_take_no_search_each() -> None:

@@ -5,7 +5,6 @@ can still be judged. `Draft.broken` names the pieces, so that their absence isn'
 """
 
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -77,12 +76,17 @@ class Draft:
         self.problems = _problems(errors, expanded, self.given)
         compact, graph = expanded, None
         broken: set[Path] = set()
+        taken: set[Path] = set()
         for _ in range(_ROUNDS):
             pieces = {_piece(error, compact) for error in errors}
             self._kept = {}
-            places = {_original(self._tree, piece.path, self._kept): piece.kept for piece in pieces}
+            found = ((_original(self._tree, piece.path, self._kept), piece.kept) for piece in pieces)
+            places = {_untaken(place, taken): kept for place, kept in found}
+            if () in places:
+                break
             for place in sorted(places, key=len, reverse=True):
                 _take_out(self._tree, place)
+            taken.update(places)
             broken.update(place for place, kept in places.items() if not kept)
             compact = _compact(self._tree)
             graph, errors = _validate(compact)
@@ -219,21 +223,36 @@ def _original(tree: Any, path: Path, kept: dict[int, list[int]]) -> Path:
     return tuple(found)
 
 
-_FILLED: Mapping[str, Any] = {"name": "graph", "format": FORMAT, "body": [], "steps": [], "times": "1"}
+def _untaken(place: Path, taken: set[Path]) -> Path:
+    """`place`, or what is around it if that was taken out before without effect: every round takes something out."""
+    while place and place in taken:
+        place = place[:-1]
+    return place
 
 
 def _take_out(tree: Any, path: Path) -> None:
     parent = tree
     for part in path[:-1]:
         parent = arr(parent)[int(part)] if isinstance(parent, list) else obj(parent).get(part)
-    if not path:
-        return
-    last = path[-1]
     if isinstance(parent, list):
-        cast(list[Any], parent)[int(last)] = _GONE
+        cast(list[Any], parent)[int(path[-1])] = _GONE
     elif isinstance(parent, dict):
-        fixed = len(path) in (1, 3) or last == "times"
-        cast(dict[str, Any], parent)[last] = _FILLED[last] if fixed and last in _FILLED else _GONE
+        cast(dict[str, Any], parent)[path[-1]] = _filled(path)
+
+
+def _filled(path: Path) -> Any:
+    """The value of a required field that was taken out."""
+    match path:
+        case ("name",):
+            return "graph"
+        case ("format",):
+            return FORMAT
+        case ("walks", _, "body") | ("tasks", _, "steps"):
+            return []
+        case ("walks", _, "body", *_, "times") | ("tasks", _, "steps", *_, "times"):
+            return "1"
+        case _:
+            return _GONE
 
 
 # ── problems ────────────────────────────────────────────────────────────────────────────────────
