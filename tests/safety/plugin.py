@@ -50,15 +50,14 @@ class Figure:
         *,
         at_most: float | None = None,
         at_least: float | None = None,
-        row: str | None = None,
     ) -> None:
-        """`row`: which of the test's, where it has several; otherwise its first."""
+        """Of the first of the test's rows."""
         bar = None if at_most is None and at_least is None else at_most if at_most is not None else at_least
         within = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
         sign = "≤" if at_most is not None else "≥"
         said = "" if bar is None else f"{sign} {bar:g} {unit}".strip()
         self._kept.append(
-            {"row": row or self._rows[0], "name": name, "value": value, "unit": unit, "bar": said, "within": within}
+            {"row": self._rows[0], "name": name, "value": value, "unit": unit, "bar": said, "within": within}
         )
         if not within:
             self.missed.append(f"{name}: {value:g} {unit}, the bar is {said}")

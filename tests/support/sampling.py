@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ def of_process(pid: int, at: float) -> Held | None:
         return Held(at, memory, _entries(pid, "fd"), _entries(pid, "task"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def thread_heaps(pid: int) -> int:
