@@ -32,7 +32,7 @@ async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
 Watched = tuple[Deployment, Hearing]
 LONG = {"prompt": 50, "times": 2000}
 STORMS = 40
-"""At the long scale. Heaps grow in steps of 2 MB, which are rare after some storms: slopes between storms tell a leak."""
+"""At the long scale. Heaps grow in steps of 2 MB, which get rare: the slopes between storms tell a leak from them."""
 
 
 def mixed(deployment: Deployment, chance: random.Random) -> str:
