@@ -109,6 +109,8 @@ class Conductor:
                 return self._submit(message, now)
             case m.Abort():
                 return self.runs.abort(message.run, message.reason, now)
+            case m.TaskAnswer():
+                return self.runs.calls.answer(message, now)
             case m.Steer():
                 return self.runs.steer(message, now)
             case m.AskSessions():
@@ -125,9 +127,11 @@ class Conductor:
     def _submit(self, submit: m.Submit, now: float) -> list[Command]:
         if submit.run in self.runs.table:
             return []
-        judged = closed(submit.run, self._draining or self._stop_at is not None, self._failed)
+        # A run that another waits for belongs to those that may finish, and is bounded by them.
+        draining = self._stop_at is not None or (self._draining and not submit.depth)
+        judged = closed(submit.run, draining, self._failed)
         if judged is None:
-            room = self._limits.queue - self.runs.table.waiting
+            room = 1 if submit.depth else self._limits.queue - self.runs.table.waiting
             judged = judge(self._graph, self._itineraries, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
@@ -152,6 +156,8 @@ class Conductor:
                 self._pages.set_pools(event.rank, pools)
                 if self._watching.watch is not None:
                     commands.append(ToRank(event.rank, self._watching.watch))
+            case m.CallTask():
+                commands.extend(self.runs.calls.ask(event.message, now))
             case m.Halted():
                 commands.extend(self.runs.halted(event.message, now))
             case m.Sent():

@@ -35,7 +35,8 @@ def rank_plan(plan: Plan, rank: Rank) -> RankPlan:
 
 
 def nodes_here(plan: Plan, here: RankPlan) -> list[NodePlan]:
-    return [node for node in plan.nodes if node.index in set(here.nodes)]
+    """The nodes with an operator on this rank."""
+    return [node for node in plan.nodes if node.index in set(here.nodes) and not node.task]
 
 
 def load_operators(

@@ -17,7 +17,7 @@ Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
 Positions = Literal["per_token", "per_block", "axes"]
-Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Other"]
+Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Tasks", "Other"]
 ANY = "any"
 """As a component's `weights`: any family that fits."""
 
@@ -84,7 +84,7 @@ class Component:
 
     name: str
     """`family.role`, the key that a graph's node names. It should tell somebody who has not read the code what a node
-    does."""
+    does. Of a task of a graph, `graph/task`."""
     former: tuple[str, ...] = ()
     """Earlier names of this component; documents that use them still work."""
     category: Category = "Other"
@@ -108,10 +108,14 @@ class Component:
     """Runs on the CPU of its rank whatever the rank's device is (tokenizers, codecs)."""
     resident: bool = False
     """Its operator has a `step`, so loops of such components may run whole on the device."""
+    task: bool = False
+    """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
+    calls: tuple[str, ...] = ()
+    """Of a task, the tasks that it calls itself."""
 
     @property
     def available(self) -> bool:
-        return self.network is not None
+        return self.network is not None or self.task
 
     @property
     def fitting(self) -> tuple[str, ...]:
@@ -134,6 +138,11 @@ class Component:
 
 
 Catalogue = Mapping[str, Component]
+
+
+def is_task(component: str) -> bool:
+    """True if a node's `component` names a task of a graph."""
+    return "/" in component
 
 
 class Palette(Mapping[str, Component]):

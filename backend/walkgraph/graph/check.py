@@ -5,6 +5,8 @@ not reported again: a reference to a broken entry is silent, and so is a port th
 """
 
 from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.called import with_own
+from walkgraph.graph.checks.calls import check_calls
 from walkgraph.graph.checks.choices import check_choices
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.edges import check_edges
@@ -25,8 +27,9 @@ __all__ = ["Problem", "Report", "check"]
 def check(document: object, catalogue: Catalogue) -> Report:
     """Judge any JSON value, or a Graph. Pointers are into the value as given, or into `dump` of a Graph."""
     draft = Draft(dump(document) if isinstance(document, Graph) else document)
-    context = Context(draft, catalogue)
+    context = Context(draft, with_own(catalogue, draft.graph, draft.given))
     check_nodes(context)
+    check_calls(context)
     check_states(context)
     check_walks(context)
     check_edges(context)

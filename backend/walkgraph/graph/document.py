@@ -55,7 +55,10 @@ class Weights(Record):
 
 
 class Node(Record):
-    component: Annotated[str, Field(pattern=r"^[a-z0-9_]+\.[a-z0-9_]+$")]
+    component: Annotated[
+        str, Field(pattern=r"^([a-z0-9_]+\.[a-z0-9_]+|[A-Za-z][A-Za-z0-9_\-]{0,63}/[A-Za-z][A-Za-z0-9_\-]{0,63})$")
+    ]
+    """A registered component, or a task that the node calls: `graph/task`."""
     weights: Name | None = None
     states: dict[Name, Name] = Field(default_factory=dict)
     """The component's state slot -> the graph's state."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.called import with_own
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem
 from walkgraph.ids import Rank
@@ -60,7 +61,7 @@ def plan(
     (`sizes.find_sizes`). `resident` false: the worker steps every loop, and none runs on the device. `transports`: the
     choice of transports; None: all declared ones.
     """
-    assignment = Assignment(graph, placement)
+    assignment, catalogue = Assignment(graph, placement), with_own(catalogue, graph)
     problems = list(judge(assignment, hardware, catalogue))
     transports = declared_transports() if transports is None else transports
     made = assemble(assignment, catalogue, resident=resident, transports=transports)

@@ -47,7 +47,7 @@ class NodePlan(Table, frozen=True):
     name: str
     component: str
     network: str
-    """The operator, as `module:Class`."""
+    """The operator, as `module:Class`; empty where there is none."""
     weights: str | None
     """Key into the plan's weights; nodes with the same component, weights and literal `options` share one operator."""
     params: dict[str, Scalar]
@@ -65,6 +65,8 @@ class NodePlan(Table, frozen=True):
     inputs: dict[str, str] = {}
     """Port -> modality."""
     outputs: dict[str, str] = {}
+    task: str = ""
+    """`graph/task` if the node calls a task: its rank asks the conductor instead of an operator."""
 
 
 class WeightsPlan(Table, frozen=True):

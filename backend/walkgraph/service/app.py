@@ -19,6 +19,8 @@ from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
 from walkgraph.service.deployments.supervisor import Spawn
+from walkgraph.service.deployments.task_graphs import TaskGraphs
+from walkgraph.service.deployments.versions import Around
 from walkgraph.service.deps import Services
 from walkgraph.service.http import problems
 from walkgraph.service.http.body import StrictRoute
@@ -31,8 +33,9 @@ from walkgraph.service.observe.metrics import Metrics
 from walkgraph.service.observe.telemetry import Collector, ToHub
 from walkgraph.service.observe.trace_sink import TraceSink
 from walkgraph.service.observe.traces import Traces
+from walkgraph.service.runs.calls import TaskCalls
 from walkgraph.service.runs.idempotency import Keys
-from walkgraph.service.runs.runs import Runs
+from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.service.runs.shortcut import Shortcut
 from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
@@ -95,6 +98,14 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
     runs = Runs(store, metrics.heard)
     address = collector.address if collector else None
     drafts = Drafts(runs, deployments)
+    graphs = TaskGraphs(store, deployments.graphs)
+    calls = TaskCalls(deployments.serving, keys.holds)
+
+    def run_ended(run: LiveRun) -> None:
+        calls.ended(run)
+        deployments.run_ended(run)
+
+    around = Around(settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, graphs, address)
     trace_sink = TraceSink(store, drafts, settings.kept_traces, spans.offer if spans else None)
     return Services(
         settings=settings,
@@ -104,7 +115,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         idempotency=Keys(),
         shutdown=shutdown,
         deployments=deployments,
-        deployer=Deployer(settings, store, runs, hub, deployments, shutdown, spawn, address),
+        deployer=Deployer(store, deployments, around),
         traces=Traces(store, runs, deployments, drafts, trace_sink),
         trace_sink=trace_sink,
         metrics=metrics,
@@ -114,6 +125,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         audit=audit,
         admission=admission,
         gallery=Gallery(settings.checkpoint_roots),
+        task_graphs=graphs,
     )
 
 

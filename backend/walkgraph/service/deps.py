@@ -16,6 +16,7 @@ from walkgraph.service.access.keys import Keyring
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
+from walkgraph.service.deployments.task_graphs import TaskGraphs
 from walkgraph.service.observe.exporting import SpanExporter
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.metrics import Metrics
@@ -49,6 +50,7 @@ class Services:
     audit: Audit
     admission: Admission
     gallery: Gallery
+    task_graphs: TaskGraphs
 
 
 async def _services(connection: HTTPConnection) -> Services:

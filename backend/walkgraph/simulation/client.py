@@ -232,6 +232,8 @@ class SimulatedClient:
         if run is None:
             raise self._simulator.fail("something comes of a run that was never asked", message.run)
         match message:
+            case m.CallTask():
+                raise self._simulator.fail("it calls a task, and no scenario has one", run.id)
             case m.Accepted():
                 self._once(run, accepted=run.accepted)
                 run.accepted = True

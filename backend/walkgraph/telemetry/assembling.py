@@ -11,6 +11,7 @@ from walkgraph.telemetry.trace import (
     FOLDED,
     LAUNCH,
     Blocks,
+    CalledRun,
     Counters,
     Hops,
     Lane,
@@ -68,6 +69,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         hops=_table(Hops, sorted(found.arrived(), key=_sent)),
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
+        called=tuple(sorted(found.called, key=lambda one: one.asked)),
         # Only now, as everything before may add names.
         names=tuple(found.names),
         lost=draft.lost,
@@ -86,6 +88,7 @@ class _Assembly:
         self.hops: list[Row] = []
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
+        self.called: list[CalledRun] = []
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
@@ -287,12 +290,33 @@ class _Assembly:
             self.gauges.append((event.rank, max(0, self.us(event.at)), event.busy, event.queue, event.runs, *memory))
 
 
+def _task_called(found: _Assembly, event: e.TaskCalled) -> None:
+    if event.run != found.run:
+        return
+    found.called.append(
+        CalledRun(
+            run=event.called,
+            task=event.task,
+            rank=event.rank,
+            walk=event.walk,
+            node=event.node,
+            use=event.use,
+            step=event.step,
+            iteration=event.iteration,
+            asked=found.us(event.asked),
+            answered=found.us(event.at),
+            failed=event.failed,
+        )
+    )
+
+
 _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Forward: _Assembly.forward,
     e.Launch: _Assembly.launch,
     e.Activity: _Assembly.activity,
     e.Looping: _Assembly.looping,
     e.LoopEnded: _Assembly.loop_ended,
+    e.TaskCalled: _task_called,
     e.Transfer: _Assembly.transfer,
     e.Arrival: _Assembly.arrival,
     e.RankGauge: _Assembly.gauge,

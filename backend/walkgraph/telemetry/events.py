@@ -1,7 +1,7 @@
 """The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
 device times are aligned to it.
 
-    summary   RunPhase, Activity, Looping, LoopEnded, Transfer (summed), RankGauge, QueueGauge
+    summary   RunPhase, Activity, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge, QueueGauge
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
@@ -189,6 +189,26 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
     """On `summary`; on `full` its launches have reported the work."""
 
 
+class TaskCalled(Event, frozen=True, tag="task_called"):
+    """A task that a use called has ended. At every level but `off`."""
+
+    run: RunId
+    rank: Rank
+    walk: str
+    node: str
+    use: str
+    step: int
+    iteration: tuple[int, ...]
+    task: str
+    """`graph/task`."""
+    called: str
+    """Id of the run that it was; empty if none began."""
+    asked: float
+    at: float
+    """When it was answered."""
+    failed: bool
+
+
 # ── values between ranks ────────────────────────────────────────────────────────────────────────
 
 
@@ -364,7 +384,18 @@ class Sample(Event, frozen=True, tag="sample"):
 
 
 Any = (
-    RunPhase | Forward | Launch | Activity | Looping | LoopEnded | Transfer | Arrival | RankGauge | QueueGauge | Sample
+    RunPhase
+    | Forward
+    | Launch
+    | Activity
+    | Looping
+    | LoopEnded
+    | TaskCalled
+    | Transfer
+    | Arrival
+    | RankGauge
+    | QueueGauge
+    | Sample
 )
 
 

@@ -105,6 +105,24 @@ class LoopEnd(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
+class CalledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that a use called: a run of its own, with its own trace."""
+
+    run: str
+    """Empty if none began."""
+    task: str
+    """`graph/task`."""
+    rank: int
+    walk: str
+    node: str
+    use: str
+    step: int
+    iteration: tuple[int, ...]
+    asked: int
+    answered: int
+    failed: bool
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     deployment: str
@@ -131,6 +149,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     hops: Hops = Hops()
     counters: Counters = Counters()
     loops: tuple[LoopEnd, ...] = ()
+    called: tuple[CalledRun, ...] = ()
+    """In the order in which they were asked for."""
     lost: int = 0
     """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""
     cut: bool = False

@@ -1,10 +1,10 @@
 """All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, Steer, Watch, AskSessions, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, Paused, Resumed, SessionsTold, Finished
-    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, Watch, Gate, Ping, Probe, Stop
-    worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, Halted, RankDone,
-                            RankFailed, Suspended, Released, Pong, Probed
+    service -> conductor    Submit, Abort, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Finished
+    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, TaskAnswer, Watch, Gate, Ping, Probe, Stop
+    worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
+                            RankDone, RankFailed, Suspended, Released, Pong, Probed
     worker -> worker        Deliver, Until, Chosen, StepChosen, StreamItem, StreamDone, Credit, Freed, Greet,
                             Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
@@ -16,88 +16,42 @@ from typing import Literal
 import msgspec
 
 from walkgraph.errors import ErrorInfo
-from walkgraph.graph.conversation import Role
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
+from walkgraph.wire.calling import CallTask, TaskAnswer
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.standing import Probe, Probed
+from walkgraph.wire.values import (
+    Absent,
+    Blob,
+    Conversation,
+    InlineTensor,
+    Many,
+    Named,
+    Part,
+    Small,
+    TensorHeader,
+    Ticket,
+    ToolCall,
+    Turn,
+    Value,
+)
 from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Steer, Watch
 
-# ── values ──────────────────────────────────────────────────────────────────────────────────────
-
-
-class Absent(Message, frozen=True, tag="absent"):
-    """A value that is explicitly absent: from a skipped use, or a finished stream."""
-
-
-class Small(Message, frozen=True, tag="small"):
-    value: str | bool | int | float
-
-
-class Blob(Message, frozen=True, tag="blob"):
-    """Encoded media."""
-
-    data: bytes
-
-
-class TensorHeader(Message, frozen=True):
-    dtype: Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
-    shape: tuple[int, ...]
-
-
-class InlineTensor(TensorHeader, frozen=True, tag="tensor"):
-    data: bytes
-
-
-class Ticket(TensorHeader, frozen=True, tag="ticket"):
-    """`nbytes` at `offset` of the sender's arena; the receiver answers `Freed(ticket=id)` once it has taken it."""
-
-    id: int
-    owner: Rank
-    transport: str
-    """Name of the sender's transport."""
-    offset: int
-    nbytes: int
-
-
-class Many(Message, frozen=True, tag="many"):
-    """A list, for values of different shapes."""
-
-    items: tuple["Value", ...]
-
-
-class Named(Message, frozen=True, tag="named"):
-    """A mapping: the tensors of a state."""
-
-    items: dict[str, "Value"]
-
-
-class Part(Message, frozen=True, tag="part"):
-    modality: str
-    value: "Value"
-
-
-class ToolCall(Message, frozen=True):
-    id: str
-    name: str
-    arguments: str
-    """JSON, as the model wrote it."""
-
-
-class Turn(Message, frozen=True):
-    role: Role
-    parts: tuple[Part, ...]
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-
-
-class Conversation(Message, frozen=True, tag="conversation"):
-    turns: tuple[Turn, ...]
-
-
-Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation
-
+__all__ = [
+    "Absent",
+    "Blob",
+    "Conversation",
+    "InlineTensor",
+    "Many",
+    "Named",
+    "Small",
+    "TensorHeader",
+    "Ticket",
+    "ToolCall",
+    "Turn",
+]
 
 # ── service and conductor ───────────────────────────────────────────────────────────────────────
 
@@ -118,6 +72,8 @@ class Submit(Message, frozen=True, tag="submit"):
     deadline: float | None = None
     """Seconds from arrival."""
     session: str | None = None
+    depth: int = 0
+    """How many runs wait for it, one for the other: 0 for a client's run."""
     record: bool = False
     """Report every value of its Walks as a `Sample` with a digest. Its loops are stepped."""
     hold: bool = False
@@ -485,10 +441,10 @@ class Opened(Message, frozen=True, tag="opened"):
     transport: str
 
 
-ToConductor = Submit | Abort | Steer | Watch | AskSessions | Drain | Stop
-FromConductor = Status | Accepted | Rejected | Output | Paused | Resumed | SessionsTold | Finished
-ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | Watch | Gate | Ping | Probe | Stop
+ToConductor = Submit | Abort | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
+FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Finished
+ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | TaskAnswer | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
-FromWorker = OfRank | Emit | Sent | Halted | RankDone | RankFailed | Suspended | Released
+FromWorker = OfRank | Emit | Sent | CallTask | Halted | RankDone | RankFailed | Suspended | Released
 OfRun = Deliver | Until | Chosen | StepChosen | StreamItem | StreamDone | Credit
 BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

@@ -110,6 +110,10 @@ Event = Arrived | Started | Cancelled | Gated | Watched | CallBegun | CallDone |
 @dataclass(frozen=True, slots=True)
 class RunCall:
     call: Call
+    task: str = ""
+    """`graph/task` if the service runs it; otherwise the engine does."""
+    outputs: tuple[str, ...] = ()
+    """Of a task: the outputs that edges take."""
 
 
 @dataclass(frozen=True, slots=True)

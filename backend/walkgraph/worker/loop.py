@@ -18,6 +18,7 @@ from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.wire import messages as m
+from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.events import (
     Allow,
     Arrived,
@@ -70,6 +71,7 @@ class WorkerLoop:
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
         self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
         self._probes = Probes(rank, core, links, self.suspension)
+        self.asked = AskedTasks(rank, links.conductor.send, self._telemetry.called, clock)
         self._commands: deque[Command] = deque()
         self._parts = parts or NoParts()
         self._quiet = IdleMoments()
@@ -122,11 +124,10 @@ class WorkerLoop:
                 self._start(message)
             case m.Cancel():
                 self._handle(Cancelled(message.run))
-            case m.Suspend(run=run):
-                self.suspension.begin(run)
-                self._engine.swap.suspend(run)
-            case m.Resume(run=run):
-                self._engine.swap.resume(run)
+            case m.Suspend() | m.Resume():
+                self._swap(message)
+            case m.TaskAnswer():
+                self._answered(message)
             case m.Watch():
                 self._telemetry.set_level(message.level)
                 self._samples.keep(message.taps)
@@ -144,6 +145,18 @@ class WorkerLoop:
                 self.stopping = True
             case m.Load():
                 pass  # handled before the loop was made
+
+    def _swap(self, message: m.Suspend | m.Resume) -> None:
+        if isinstance(message, m.Suspend):
+            self.suspension.begin(message.run)
+            self._engine.swap.suspend(message.run)
+        else:
+            self._engine.swap.resume(message.run)
+
+    def _answered(self, message: m.TaskAnswer) -> None:
+        done = self.asked.answered(message)
+        if done is not None:
+            self._handle(done)
 
     def _set_peers(self, peers: dict[Rank, m.Peer]) -> None:
         for rank in self._links.peers.replaced(peers):
@@ -176,9 +189,8 @@ class WorkerLoop:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case RunCall(call=call):
-                call.ready_at = self._clock()
-                self._engine.add(call)
+            case RunCall():
+                self._call(command)
             case RunLoop(call=loop):
                 loop.ready_at = self._clock()
                 self._engine.add_loop(loop)
@@ -202,8 +214,16 @@ class WorkerLoop:
             case Release(run=run):
                 self._release(run)
 
+    def _call(self, command: RunCall) -> None:
+        command.call.ready_at = self._clock()
+        if command.task:
+            self.asked.ask(command)
+        else:
+            self._engine.add(command.call)
+
     def _release(self, run: RunId) -> None:
         self._links.forget(run)
+        self.asked.forget(run)
         self._engine.drop(run)
         free, total = self._engine.pools.pages()
         self._links.conductor.send(m.Released(rank=self._rank, run=run, pages_free=free, pages_total=total))

@@ -81,9 +81,9 @@ async def test_what_is_brought_back_together_counts_no_memory_twice(
             assert (await service.http.post("/api/v1/deployments", json={**body, "name": name})).status_code == 202
     reserved: list[int] = []
 
-    def judged(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+    def judged(graph: Any, placement: Any, plans: list[Plan], *more: Any) -> Judged:
         reserved.append(len(plans))
-        return judge(graph, placement, plans, roots)
+        return judge(graph, placement, plans, *more)
 
     monkeypatch.setattr(versions, "judge", judged)
     async with serving(settings, FakeFleet()) as service:
@@ -103,14 +103,14 @@ async def test_what_is_created_during_the_restore_counts_the_memory_of_what_is_b
     reserved: dict[str, list[int]] = {"restored": [], "created": []}
     held = threading.Event()
 
-    def restored(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+    def restored(graph: Any, placement: Any, plans: list[Plan], *more: Any) -> Judged:
         reserved["restored"].append(len(plans))
         assert held.wait(20), "the creation has begun"
-        return judge(graph, placement, plans, roots)
+        return judge(graph, placement, plans, *more)
 
-    def created(graph: Any, placement: Any, plans: list[Plan], roots: Any) -> Judged:
+    def created(graph: Any, placement: Any, plans: list[Plan], *more: Any) -> Judged:
         reserved["created"].append(len(plans))
-        return judge(graph, placement, plans, roots)
+        return judge(graph, placement, plans, *more)
 
     monkeypatch.setattr(versions, "judge", restored)
     monkeypatch.setattr(deployer, "judge", created)

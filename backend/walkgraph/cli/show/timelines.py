@@ -50,6 +50,15 @@ def phases(trace: Trace) -> str:
     return ", ".join(words)
 
 
+def called(trace: Trace) -> list[str]:
+    """The tasks that the run called, with the runs that they were."""
+    return [
+        f"{one.use} called {one.task}: {one.run or 'no run'}{', failed' if one.failed else ''}, "
+        f"{duration((one.answered - one.asked) / 1e6)}"
+        for one in trace.called
+    ]
+
+
 def nodes(trace: Trace) -> list[tuple[Any, ...]]:
     """A row per lane, the busiest first: calls of a node, or iterations of a device loop."""
     blocks, rows = trace.blocks, defaultdict[int, list[int]](list)

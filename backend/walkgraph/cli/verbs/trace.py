@@ -135,6 +135,8 @@ def _show(client: Client, run: str, *, as_json: bool) -> None:
     output.line()
     output.table(timelines.NODE_HEADERS, timelines.nodes(trace), right=timelines.NODE_RIGHT)
     output.line()
+    for line in timelines.called(trace):
+        output.line(line)
     for line in timelines.timeline(trace, shutil.get_terminal_size().columns):
         output.line(line)
     output.line()

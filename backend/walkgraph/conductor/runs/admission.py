@@ -3,7 +3,9 @@
     waiting ──admit──> running ──one of higher priority lacks its pages──> suspending ──all suspended──> suspended
                           ^──────────────────────────────admit──────────────────────────────────────────────┘
 
-A suspended run keeps its place in the order of arrival.
+A suspended run keeps its place in the order of arrival. A run that waits for a task that it has called is suspended for
+any run that lacks pages, and doesn't come back before its calls are answered. So runs that wait hold up nobody, and
+calls of calls always end: pages are kept only by runs that go on by themselves.
 """
 
 from collections.abc import Callable
@@ -46,7 +48,7 @@ class Admission:
         self._stalls, self._endings, self._rules = stalls, endings, rules
 
     def admit(self, now: float) -> list[Command]:
-        """Starts runs that fit and resumes suspended ones: higher priorities first, then in order of arrival. A run
+        """Starts runs that fit and resumes suspended ones, in the order of `RunTable.queued`. A run
         that waits for pages holds back those behind it, so that it isn't starved, and suspends runs of lower priority;
         one that waits for its session or a rank does neither. Only the next run of a session that already holds all
         the pages it needs is not held back: the missing pages may be that session's."""
@@ -56,8 +58,8 @@ class Admission:
         for run in self._table.queued():
             if (waits and run.session is None) or not self._can_start(run):
                 continue
-            if run.state == "waiting" and self._table.running >= self._rules.most_running:
-                break
+            if run.state == "waiting" and not self._has_place(run):
+                continue
             own, more, fault = self._needed(run)
             if fault is not None:
                 commands.extend(self._endings.end(run, run_error("refused", fault), now))
@@ -72,10 +74,16 @@ class Admission:
                 commands.extend(self._start(run, own, more, now))
         return commands
 
+    def _has_place(self, run: RunRecord) -> bool:
+        """True if one more run may be admitted. Runs that wait for tasks count against clients' runs only: the runs
+        that they wait for must get a place."""
+        running = self._table.active if run.submit.depth else self._table.running
+        return running < self._rules.most_running
+
     def _can_start(self, run: RunRecord) -> bool:
         """True if a queued run waits for nothing but pages. False if an earlier run in this pass has ended it."""
         if run.state != "waiting":
-            return run.state == "suspended"
+            return run.state == "suspended" and not run.calls
         ready = all(map(self._rules.ready, run.request.itinerary.ranks))
         return ready and (run.session is None or self._sessions.free(run.session))
 
@@ -116,14 +124,15 @@ class Admission:
         return f"the session may keep {kept} bytes and is given {policy.max_bytes}; ask for less or raise `max_bytes`"
 
     def _suspend_others(self, run: RunRecord, demand: Demand) -> list[Command]:
-        """Suspends runs of lower priority, unless runs that are ending or being suspended free enough pages."""
+        """Suspends runs of lower priority, and those that wait for tasks, unless runs that are ending or being
+        suspended free enough pages."""
         coming = Demand()
         for other in self._table:
             if other.state in ("ending", "suspending"):
                 coming.update(other.own)
         lacking = self._pages.lacking(demand, coming)
         holders = [
-            Holder(other.id, other.submit.priority, other.started or 0.0, other.order, other.own)
+            Holder(other.id, other.submit.priority, other.started or 0.0, other.order, other.own, bool(other.calls))
             for other in self._table
             if other.state == "running"
         ]

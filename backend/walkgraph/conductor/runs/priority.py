@@ -1,4 +1,4 @@
-"""Chooses the runs to suspend for one of higher priority; nothing else suspends a run. Pure."""
+"""Chooses the runs to suspend for one that lacks pages; nothing else suspends a run. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,14 +16,21 @@ class Holder(NamedTuple):
     """Order of arrival; breaks ties."""
     pages: Demand
     """Pages that its suspension frees."""
+    calls: bool = False
+    """It waits for a task that it has called."""
 
 
 def to_suspend(lacking: Demand, priority: int, holders: Sequence[Holder]) -> list[str]:
-    """The fewest runs of strictly lower priority that free the lacking pages: the lowest priority first, then the last
-    started. Empty if all of them together would not suffice."""
-    lower = [one for one in holders if one.priority < priority and any(one.pages[pool] > 0 for pool in lacking)]
+    """The fewest runs that free the lacking pages, of those that wait for tasks and those of strictly lower priority:
+    the former first, then the lowest priority, then the last started. Empty if all of them together would not
+    suffice."""
+    lower = [
+        one
+        for one in holders
+        if (one.calls or one.priority < priority) and any(one.pages[pool] > 0 for pool in lacking)
+    ]
     chosen: list[Holder] = []
-    for one in sorted(lower, key=lambda one: (one.priority, -one.started, -one.order)):
+    for one in sorted(lower, key=lambda one: (not one.calls, one.priority, -one.started, -one.order)):
         if _enough(lacking, chosen):
             break
         chosen.append(one)

@@ -40,6 +40,10 @@ class RunRecord:
     away: set[Rank] = field(default_factory=set[Rank])
     """Ranks that have suspended it."""
     done: set[Rank] = field(default_factory=set[Rank])
+    calls: set[tuple[int, int, int, tuple[int, ...]]] = field(
+        default_factory=set[tuple[int, int, int, tuple[int, ...]]]
+    )
+    """Calls of tasks that it waits for: rank, step, use, iteration."""
     emitted: Counter[str] = field(default_factory=Counter[str])
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
     loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
@@ -107,6 +111,11 @@ class RunTable:
         """Number of admitted runs, including suspended and ending ones."""
         return len(self._runs) - self.waiting
 
+    @property
+    def active(self) -> int:
+        """Number of admitted runs that wait for no task they have called."""
+        return self.running - sum(bool(run.calls) for run in self._runs.values())
+
     def __getitem__(self, run: str) -> RunRecord:
         return self._runs[run]
 
@@ -135,8 +144,9 @@ class RunTable:
         del self._runs[run.id]
 
     def queued(self) -> list[RunRecord]:
-        """Queued runs: higher priorities first, then in order of arrival."""
-        return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, run.order))
+        """Queued runs: higher priorities first, then those that others wait for, the deepest first, then in order of
+        arrival."""
+        return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, -run.submit.depth, run.order))
 
 
 def run_error(code: ErrorCode, message: str | None = None, rank: Rank | None = None) -> ErrorInfo:

@@ -15,6 +15,7 @@ from walkgraph.conductor.runs.admission import Admission, AdmissionRules
 from walkgraph.conductor.runs.endings import Endings
 from walkgraph.conductor.runs.outputs import Outputs
 from walkgraph.conductor.runs.page_budget import PageBudget
+from walkgraph.conductor.runs.passed_calls import PassedCalls
 from walkgraph.conductor.runs.records import RunRecord, RunTable, run_error
 from walkgraph.conductor.runs.requests import Request
 from walkgraph.conductor.runs.sessions import Sessions
@@ -37,6 +38,7 @@ class Runs:
         self._pages, self._stalls, self.steering = pages, Stalls(), Steering()
         self.sessions, self.table = Sessions(), RunTable()
         self.outputs = Outputs(self.table)
+        self.calls = PassedCalls(self.table, self._deadline, self._goes_on)
         self.endings = Endings(self.table, pages, self.sessions, self.steering)
         self.admission = Admission(self.table, pages, self.sessions, self.steering, self._stalls, self.endings, rules)
 
@@ -71,8 +73,7 @@ class Runs:
         if run is None or run.state == "ending":
             return []
         if run.state != "waiting":
-            run.heard = now
-            self._stalls.begin(now)
+            self._goes_on(run, now)
             return self.steering.steer(message, run.holding, now)
         if message.action == "pause" and not run.hold:
             run.hold = True
@@ -146,10 +147,15 @@ class Runs:
     # ── inside ──
 
     def _quiet(self, run: RunRecord) -> QuietRun | None:
-        """The run as one that should make progress; None if it is queued, suspended, paused or ending."""
-        if run.state != "running" or self.steering.paused(run.id):
+        """The run as one that should make progress; None if it is queued, suspended, paused or ending, or waits for a
+        task."""
+        if run.state != "running" or run.calls or self.steering.paused(run.id):
             return None
         return QuietRun(run.id, frozenset(run.holding), run.heard)
+
+    def _goes_on(self, run: RunRecord, now: float) -> None:
+        run.heard = now
+        self._stalls.begin(now)
 
     def _deadline(self, run: RunRecord) -> float:
         return self.steering.deadline(run.id, run.deadline)

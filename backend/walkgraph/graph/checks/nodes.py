@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from walkgraph.graph.catalogue import ANY, Component, Param, Scalar
+from walkgraph.graph.catalogue import ANY, Component, Param, Scalar, is_task
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
 from walkgraph.graph.language.expressions import Expr
@@ -20,8 +20,10 @@ def check_nodes(context: Context) -> None:
     for name, node in context.graph.nodes.items():
         component = context.catalogue.get(node.component)
         if component is None:
-            advice = context.nearest(node.component, context.catalogue)
-            context.add("unknown_component", ("nodes", name, "component"), f"no component `{node.component}`; {advice}")
+            task = is_task(node.component)
+            advice = context.nearest(node.component, (one for one in context.catalogue if is_task(one) == task))
+            message = f"no {'task' if task else 'component'} `{node.component}`; {advice}"
+            context.add("unknown_component", ("nodes", name, "component"), message)
             continue
         if component.name != node.component and node.component not in renamed:
             # Reported once per name, however many nodes use it.

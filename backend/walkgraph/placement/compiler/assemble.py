@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.called import with_own
 from walkgraph.graph.document import Graph, Node, Stream, Task
 from walkgraph.graph.steps import StepAt, steps_of
 from walkgraph.ids import Rank
@@ -30,7 +31,8 @@ def assemble(
     """
     graph, placement = assignment.graph, assignment.placement
     devices = {Rank(r.rank): r.device for r in placement.ranks}
-    context = Context(assignment, catalogue, declared_transports() if transports is None else transports)
+    known = with_own(catalogue, graph)
+    context = Context(assignment, known, declared_transports() if transports is None else transports)
     nodes = tuple(_node(context, i, name, node) for i, (name, node) in enumerate(graph.nodes.items()))
     made = (with_usual(graph, nodes, walk) for walk in _walks(context))
     walks = tuple(settle(context, nodes, walk, resident=resident) for walk in made)
@@ -114,13 +116,15 @@ def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
         component=component.name if component else node.component,
         network=(component.network if component else None) or "",
         weights=node.weights if node.weights in context.assignment.graph.weights else None,
-        params=defaults | node.params,
+        # A called task fills in its own.
+        params=node.params if component and component.task else defaults | node.params,
         defaults={key: defaults[key] for key, v in node.params.items() if str(v).startswith("=") and key in defaults},
         states={slot: context.state_index[s] for slot, s in node.states.items() if s in context.state_index},
         cost=component.cost if component else "compute",
         host=component.host if component else False,
         required=tuple(port.name for port in component.inputs if not port.optional) if component else (),
         resident=component.resident if component else False,
+        task=component.name if component and component.task else "",
         inputs={port.name: port.type.modality for port in component.inputs} if component else {},
         outputs={port.name: port.type.modality for port in component.outputs} if component else {},
     )

@@ -84,6 +84,11 @@ class Keyring:
         self._used[held.row.id] = now
         return held.caller
 
+    def holds(self, caller: Caller) -> bool:
+        """False if the caller's key was revoked, or has expired."""
+        held = self._held.get(caller.key or "")
+        return caller.key is None or (held is not None and queries.is_valid(held.row, self._now()))
+
     @contextmanager
     def during(self, caller: Caller, limit: asyncio.Timeout) -> Generator[None]:
         """Makes `limit` expire when the caller's key ends."""

@@ -21,12 +21,9 @@ from walkgraph.service.deployments.folders import Folders
 from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deployments.switching import Switching
-from walkgraph.service.deployments.versions import Around, Documents, Spawn
+from walkgraph.service.deployments.versions import Around, Documents
 from walkgraph.service.http.problems import Unprocessable
-from walkgraph.service.observe.hub import Hub
-from walkgraph.service.runs.runs import LiveRun, Runs
-from walkgraph.service.shutdown import Shutdown
-from walkgraph.settings import Settings
+from walkgraph.service.runs.runs import LiveRun
 from walkgraph.store import queries
 from walkgraph.store.keys import add_entries
 from walkgraph.store.session import Store
@@ -37,26 +34,12 @@ _NO_SPACE = frozenset({"does_not_fit", "device_full"})
 
 
 class Deployer:
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        runs: Runs,
-        hub: Hub,
-        deployments: Deployments,
-        shutdown: Shutdown,
-        spawn: Spawn,
-        telemetry_address: str | None = None,
-    ) -> None:
-        """`spawn` starts deployment processes, which send their telemetry to `telemetry_address`."""
-        self._settings, self._store, self._runs, self._hub = settings, store, runs, hub
-        self._deployments, self._shutdown = deployments, shutdown
-        self._folders = Folders(settings.home)
-        around = Around(
-            settings, spawn, runs, hub, shutdown, deployments.plans, deployments.run_ended, telemetry_address
-        )
+    def __init__(self, store: Store, deployments: Deployments, around: Around) -> None:
+        self._settings, self._store, self._runs, self._hub = around.settings, store, around.runs, around.hub
+        self._deployments, self._shutdown, self._graphs = deployments, around.shutdown, around.graphs
+        self._folders = Folders(around.settings.home)
         self._judging = around.judging
-        self._switching = Switching(around, self._folders, store, shutdown)
+        self._switching = Switching(around, self._folders, store, around.shutdown)
 
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
 
@@ -198,7 +181,8 @@ class Deployer:
         return managed
 
     async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
-        judged = await anyio.to_thread.run_sync(judge, graph, placement, reserved, self._settings.checkpoint_roots)
+        given = graph, placement, reserved, self._settings.checkpoint_roots, None, await self._graphs.around(graph)
+        judged = await anyio.to_thread.run_sync(judge, *given)
         deployable(judged)
         return judged
 

@@ -1,6 +1,7 @@
 """The deployments by id, for code that looks them up and need not know how they are made."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from walkgraph.errors import NotFound
 from walkgraph.placement.tables import Plan
@@ -27,6 +28,25 @@ class Deployments:
             known = ", ".join(f"`{name}`" for name in self._managed) or "none"
             raise NotFound(f"there is no deployment `{id_[:64]}`; there are: {known}")
         return found
+
+    def serving(self, graph: str) -> Version:
+        """The version that serves the tasks of a graph to other graphs: of the deployment with its name, or else the
+        oldest one. Raises NotFound."""
+        own = self._managed.get(graph)
+        wanted = [one for one in ([own] if own else []) + self.listed() if not one.deleted]
+        found = next((one for one in wanted if one.serving.documents.graph_name == graph), None)
+        if found is None:
+            raise NotFound(f"no deployment serves the graph `{graph[:64]}`; deploy it")
+        return found.serving
+
+    def graphs(self) -> Iterator[tuple[str, Any]]:
+        """(name, document) of the graph of every deployment; what `serving` finds comes last."""
+        for managed in self.listed():
+            yield managed.serving.documents.graph_name, managed.serving.documents.graph
+        yield from [
+            (name, self.serving(name).documents.graph)
+            for name in {one.serving.documents.graph_name for one in self._managed.values() if not one.deleted}
+        ]
 
     def versions(self) -> Iterator[Version]:
         """All living versions of all deployments."""

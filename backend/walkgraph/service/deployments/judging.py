@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from walkgraph.components import catalogue, families
+from walkgraph.components import families
+from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
 from walkgraph.graph.problems import Problem, Report
@@ -19,6 +20,7 @@ from walkgraph.placement.hardware import Hardware, find_hardware, reserve
 from walkgraph.placement.plan import UNDEPLOYABLE, plan
 from walkgraph.placement.sizes import find_holdings, find_sizes, not_here
 from walkgraph.placement.tables import Plan
+from walkgraph.service.deployments.task_graphs import NO_GRAPHS, KnownGraphs
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -50,18 +52,28 @@ class Judged:
         return placements.encode(self.placement) if self.placement else {}
 
 
-def check_graph(value: Any) -> Report:
-    return check(value, catalogue())
+def check_graph(value: Any, known: KnownGraphs = NO_GRAPHS) -> Report:
+    return check(value, known.catalogue)
 
 
-def check_here(value: Any, roots: Sequence[Path]) -> Report:
-    """`check`, plus problems for weights that aren't on this machine. `roots`: the folders of `checkpoint:` sources."""
-    report = check_graph(value)
-    return replace(report, problems=(*report.problems, *_absent(report.graph, roots)))
+def check_here(value: Any, roots: Sequence[Path], known: KnownGraphs = NO_GRAPHS) -> Report:
+    """`check`, plus problems for weights that aren't on this machine, and for tasks that aren't deployed. `roots`: the
+    folders of `checkpoint:` sources."""
+    report = check_graph(value, known)
+    if report.graph is None:
+        return report
+    absent = not_here(report.graph, known.catalogue, find_holdings(families(), roots))
+    return replace(report, problems=(*report.problems, *absent, *_undeployed(report.graph, known)))
 
 
-def _absent(graph: Graph | None, roots: Sequence[Path]) -> Iterable[Problem]:
-    return not_here(graph, catalogue(), find_holdings(families(), roots)) if graph is not None else ()
+def _undeployed(graph: Graph, known: KnownGraphs) -> Iterable[Problem]:
+    """Warnings for nodes that call tasks of graphs that no deployment serves."""
+    for name, node in graph.nodes.items():
+        called = node.component.partition("/")[0]
+        others = is_task(node.component) and called != graph.name and node.component in known.catalogue
+        if others and known.deployed is not None and called not in known.deployed:
+            message = f"no deployment serves `{called}`, so calls of `{node.component}` fail; deploy it too"
+            yield Problem("task_not_deployed", f"/nodes/{name}/component", message, "warning")
 
 
 def judge(
@@ -70,19 +82,21 @@ def judge(
     running: Iterable[Plan],
     roots: Sequence[Path] = (),
     host: Hardware | None = None,
+    known: KnownGraphs = NO_GRAPHS,
 ) -> Judged:
     """Checks, then plans with the memory that the running plans leave free. The default placement is one rank.
 
-    `roots`: the folders of `checkpoint:` sources. `host`: by default this machine.
+    `roots`: the folders of `checkpoint:` sources. `host`: by default this machine. `known`: the graphs whose tasks it
+    may call.
     """
-    report = check_here(graph, roots)
+    report = check_here(graph, roots, known)
     hardware = reserve(host or find_hardware(), running)
     found = () if placement is None else placements.faults(placement)
     faults = tuple(Problem("malformed", pointer, message) for pointer, message in found)
     if report.graph is None or not report.ok or faults:
         return Judged(report.graph, None, None, report.problems, faults, False, hardware)
     chosen = placements.default_placement(report.graph, hardware) if placement is None else placements.decode(placement)
-    made = plan(report.graph, chosen, hardware, catalogue(), find_sizes(families(), roots))
+    made = plan(report.graph, chosen, hardware, known.catalogue, find_sizes(families(), roots))
     told = tuple(dict.fromkeys((*report.problems, *made.graph_problems)))
     runs = made.deployable and not any(problem.code in UNDEPLOYABLE for problem in told)
     return Judged(

@@ -26,5 +26,6 @@ def shown(component: Component) -> dict[str, Any]:
         "weights": component.weights,
         "families": list(component.fitting),
         "host": component.host,
+        "task": component.task,
         "available": component.available,
     }

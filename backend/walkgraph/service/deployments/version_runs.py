@@ -22,6 +22,10 @@ class VersionRuns:
         """Number of unfinished runs."""
         return len(self._live)
 
+    def get(self, run: str) -> LiveRun | None:
+        """An unfinished run."""
+        return self._live.get(RunId(run))
+
     def submit(self, message: m.Submit, send: Callable[[m.ToConductor], None]) -> LiveRun:
         """Submits a run. Later commands of the run are sent by `send` too."""
         run = self._live[message.run] = self._all.begin(message, self._deployment, send)

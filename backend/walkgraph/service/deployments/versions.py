@@ -20,10 +20,12 @@ from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
 from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.supervisor import Process, Spawn, State, Supervisor
+from walkgraph.service.deployments.task_graphs import TaskGraphs
 from walkgraph.service.deployments.version_runs import VersionRuns
 from walkgraph.service.http.problems import Unavailable
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.watching import Watched
+from walkgraph.service.runs.calls import TaskCalls
 from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
@@ -53,6 +55,8 @@ class Around:
     reserved: Callable[[], list[Plan]]
     """Plans of all versions that hold memory."""
     run_ended: Callable[[LiveRun], None]
+    calls: TaskCalls
+    graphs: TaskGraphs
     telemetry_address: str | None = None
     judging: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from reading the reserved memory until the new plan is reserved: otherwise two plans could count on the same
@@ -208,9 +212,10 @@ class Version:
         if self.plan is None:
             # After a restart of the service, the package or the machine may have changed.
             documents, roots = self.documents, around.settings.checkpoint_roots
+            known = await around.graphs.around(documents.graph)
             async with around.judging:
-                reserved = around.reserved()
-                judged = await anyio.to_thread.run_sync(judge, documents.graph, documents.placement, reserved, roots)
+                given = documents.graph, documents.placement, around.reserved(), roots, None, known
+                judged = await anyio.to_thread.run_sync(judge, *given)
                 self.plan = deployable(judged)
                 self.graph = judged.graph
         spec = self._spec(self.plan)
@@ -264,5 +269,9 @@ class Version:
                 asked = self._asked.get(message.number)
                 if asked is not None and not asked.done():
                     asked.set_result(message)
+            case m.CallTask():
+                run = self.runs.get(message.run)
+                if run is not None:
+                    self._around.calls.begin(self, run, message)
             case _:
                 self.runs.take(message)

@@ -105,6 +105,9 @@ REALTIME_BUFFER_BYTES = 16 * 1024 * 1024
 REALTIME_BYTES = 64 * 1024 * 1024
 """Total size of the audio, images and texts of one conversation."""
 
+CALL_BYTES = 64 * 1024 * 1024
+"""Values that a node passes to a task, and those that it takes from it."""
+
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
     "body_seconds": BODY_SECONDS,
@@ -151,6 +154,7 @@ TABLE: dict[str, float] = {
     "realtime_items": REALTIME_ITEMS,
     "realtime_buffer_bytes": REALTIME_BUFFER_BYTES,
     "realtime_bytes": REALTIME_BYTES,
+    "call_bytes": CALL_BYTES,
     "keys": keys.MAX_KEYS,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,

@@ -1,20 +1,26 @@
-"""The palette: every component that a graph may name."""
+"""The palette: every component that a graph may name, and the tasks that it may call."""
 
 from typing import Any
 
+import anyio.to_thread
 from fastapi import APIRouter
 
 from walkgraph.components import catalogue
 from walkgraph.errors import NotFound
 from walkgraph.service.deployments.palette import shown
+from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 
 router = APIRouter(prefix="/api/v1/components", tags=["components"], route_class=StrictRoute)
 
 
 @router.get("")
-async def list_components() -> list[dict[str, Any]]:
-    return [shown(component) for component in catalogue().values()]
+async def list_components(services: ServicesDep, tasks: bool = False) -> list[dict[str, Any]]:
+    """All components. `tasks`: and the tasks that nodes may call, of deployed and stored graphs."""
+    if not tasks:
+        return [shown(component) for component in catalogue().values()]
+    known = await services.task_graphs.all()
+    return await anyio.to_thread.run_sync(lambda: [shown(component) for component in known.catalogue.values()])
 
 
 @router.get("/{name}")

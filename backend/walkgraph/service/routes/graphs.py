@@ -8,7 +8,6 @@ import anyio.to_thread
 from fastapi import APIRouter, Body
 from fastapi.responses import PlainTextResponse
 
-from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Graph
 from walkgraph.graph.export import to_python
@@ -17,6 +16,7 @@ from walkgraph.placement.simulate import PartitionSeen, SimulatedTurn, Value
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
 from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
+from walkgraph.service.deployments.task_graphs import KnownGraphs
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
@@ -33,7 +33,8 @@ _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictR
 @_extra.post("/check")
 async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answer[Check]:
     """All problems of a document, including weights that aren't on this machine."""
-    report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots)
+    known = await services.task_graphs.around(document)
+    report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots, known)
     return Check(ok=report.ok, problems=problems_shown(report.problems))
 
 
@@ -50,7 +51,8 @@ async def simulate(services: ServicesDep, request: SimulateRequest) -> Answer[an
     """Predicts a request with these parameters, inputs and parts: its steps, the iterations of loops, which uses are
     called, and why. Runs nothing."""
     found = await resolve(services.store, "graph", request.graph)
-    return await anyio.to_thread.run_sync(_simulated, found.value, request)
+    known = await services.task_graphs.around(found.value)
+    return await anyio.to_thread.run_sync(_simulated, found.value, request, known)
 
 
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
@@ -60,13 +62,14 @@ async def drawing(services: ServicesDep, name: Name, walk: str | None = None) ->
     return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
 
 
-def _simulated(document: Any, request: SimulateRequest) -> answers.Simulation:
-    report = check_graph(document)
+def _simulated(document: Any, request: SimulateRequest, known: KnownGraphs) -> answers.Simulation:
+    report = check_graph(document, known)
     if report.graph is None or not report.ok:
         return answers.Simulation(ok=False, problems=problems_shown(report.problems, "/graph"), params={}, lanes=[])
     try:
         turns = [SimulatedTurn(turn.role, tuple(map(Value, turn.parts))) for turn in request.turns]
-        found = run(report.graph, catalogue(), request.task, request.params, request.inputs, request.parts, turns)
+        given = request.task, request.params, request.inputs, request.parts, turns
+        found = run(report.graph, known.catalogue, *given)
     except InvalidInput as error:
         problem = Problem(code=error.code, pointer=error.pointer, message=str(error), severity="error")
         return answers.Simulation(ok=False, problems=[problem], params={}, lanes=[])

@@ -31,7 +31,8 @@ async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Pl
     host, running = None, services.deployments.plans()
     if request.hardware is not None:
         host, running = _assumed(await anyio.to_thread.run_sync(find_hardware), request.hardware), []
-    judged = await anyio.to_thread.run_sync(judge, graph.value, placement.value, running, roots, host)
+    known = await services.task_graphs.around(graph.value)
+    judged = await anyio.to_thread.run_sync(judge, graph.value, placement.value, running, roots, host, known)
     return await anyio.to_thread.run_sync(_shown, judged)
 
 

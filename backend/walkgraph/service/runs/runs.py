@@ -52,6 +52,9 @@ class LiveRun:
         self.created_at = time.time()
         self.seed: int | None = None
         self.session = submit.session
+        self.priority, self.depth = submit.priority, submit.depth
+        self.calling: RunId | None = None
+        """The run that called it; None for a client's."""
         self.recorded = submit.record
         self.paused: m.Paused | None = None
         """The last pause that the conductor reported; None if the run is not paused."""
@@ -63,7 +66,7 @@ class LiveRun:
         self.parent = ""
         """The request's `traceparent`; empty if it had none."""
         self.caller: Caller | None = None
-        """Who sent the request; None if the service itself did."""
+        """Who sent the request, or that of the run that called it; None if the service itself did."""
         self.bytes = 0
         """Bytes of its kept outputs."""
         self.abandoned = False
@@ -133,8 +136,8 @@ class LiveRun:
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id))
 
-    def steer(self, message: m.Steer) -> None:
-        """Passes a pause or step on. Raises Overloaded if the conductor has stopped reading."""
+    def tell(self, message: m.Steer | m.TaskAnswer) -> None:
+        """Passes a message on to the conductor. Raises Overloaded if it has stopped reading."""
         self._send(message)
 
     async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
@@ -244,7 +247,7 @@ class Runs:
 
     def ended(self, run: LiveRun) -> None:
         """Must be called once, when the run's log is complete."""
-        if run.caller is not None:
+        if run.caller is not None and not run.depth:
             run.caller.meter.ended()
         self._unsaved.put_nowait(run)
         if run.id in self._runs:

@@ -17,7 +17,7 @@ def steer(run: LiveRun, asked: schemas.SteerRequest) -> None:
         raise Conflict("the run isn't paused; pause it first")
     if asked.action in ("step", "iteration") and run.paused is not None and not run.paused.held:
         raise Conflict("no call is held yet: the run is still on its way to its next call; try again shortly")
-    run.steer(m.Steer(run=run.id, action=asked.action, call=call))
+    run.tell(m.Steer(run=run.id, action=asked.action, call=call))
 
 
 def _held(run: LiveRun, asked: schemas.HeldCall) -> HeldCall:

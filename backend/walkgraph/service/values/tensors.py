@@ -15,6 +15,7 @@ from walkgraph.graph.document import Graph
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.steps import steps_of
 from walkgraph.graph.structure import structure
+from walkgraph.placement.tables import Scalar
 from walkgraph.service.http.limits import TENSOR_DIMENSIONS
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
@@ -56,7 +57,8 @@ def _type_in(graph: Graph, name: str, inner: str) -> PortType | None:
     for edge in walk.edges:
         use, _, port = edge.to.partition(".")
         if edge.from_ == f"@in.{inner}" and use in uses:
-            taken = catalogue()[graph.nodes[uses[use].node].component].input(port)
+            component = catalogue().get(graph.nodes[uses[use].node].component)
+            taken = component.input(port) if component else None
             types += [taken.type] if taken else []
     return next((found for found in types if found.dtype in _ENGINE_DTYPES), None)
 
@@ -135,6 +137,19 @@ def read_list(given: Any, most: int, kind: Kind | None, pointer: str) -> m.Inlin
     if kind is not None:
         array = exactly(array, _ENGINE_DTYPES[kind], "", pointer)
     return m.InlineTensor(dtype=cast(Any, array.dtype.name), shape=tuple(array.shape), data=array.tobytes())
+
+
+def scalar_of(value: m.Value, pointer: str) -> Scalar:
+    """The number, flag or text of a value. Raises InvalidInput for anything else."""
+    match value:
+        case m.Small(value=found):
+            return found
+        case m.InlineTensor() if prod(value.shape) == 1:
+            if value.dtype == "bfloat16":
+                return float(widened(np.frombuffer(value.data, "<u2"))[0])
+            return np.frombuffer(value.data, np.dtype(value.dtype))[0].item()
+        case _:
+            raise InvalidInput("a parameter takes one number, flag or text", pointer)
 
 
 # ── conversion ──────────────────────────────────────────────────────────────────────────────────

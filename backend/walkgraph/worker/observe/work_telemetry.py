@@ -87,6 +87,12 @@ class WorkTelemetry:
         else:
             self._aggregates.forwarded(event)
 
+    def called(self, work: Forwarded, event: t.TaskCalled) -> None:
+        """Report a call of a task that has ended, as work of its node and as a run of its own."""
+        if self._level != "off":
+            self.worked(work)
+            self._emitter.emit(event)
+
     def began(self, call: LoopCall) -> None:
         """Note that a loop was given to the engine."""
         if self._level == "summary":

@@ -70,7 +70,9 @@ class Calls:
                 priority=self.priority,
                 name=use.plan.name,
                 answered=bool(use.outputs or use.judges or use.decides),
-            )
+            ),
+            use.node.task,
+            use.asked,
         )
 
     def _move(self, walker: WalkStep, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:

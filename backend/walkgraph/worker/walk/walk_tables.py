@@ -78,6 +78,8 @@ class UseTable:
     """(choice, number of loops around the choice, branch) for each branch around the use, outermost first."""
     decides: ChoicePlan | None = None
     """The choice that this use makes."""
+    asked: tuple[str, ...] = ()
+    """Its ports whose values are used."""
     device_loop: "DeviceLoopTable | None" = None
     """The device loop to run instead of a call, if the use stands for one."""
 
@@ -220,6 +222,11 @@ def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
     return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
 
 
+def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
+    """The loops that a use may end, and the port that does."""
+    return tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index)
+
+
 def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
     """`loop`: the device loop that iterates it."""
     node = plan.nodes[use.node] if use.op == "call" else None
@@ -259,7 +266,8 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None =
         before=before,
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
-        judges=tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index),
+        judges=(judges := _judged(walk, use)),
+        asked=tuple(sorted({edge.source.port for edge in outputs} | {port for _, port in judges})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=next((choice for choice in walk.choices if choice.use == use.index), None),
         scoped=tuple(

@@ -12,6 +12,7 @@ import {
   type Viewport,
 } from "@xyflow/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { calledGraph, editorOf } from "../catalogue/catalogue";
 import { useEditor, useEditorState } from "../store/react";
 import { useDeployed, useWatch } from "../store/watch";
 import { TapList } from "../taps/TapList";
@@ -214,6 +215,10 @@ function useMenus(board: BoardApi) {
       onPaneContextMenu: (event: React.MouseEvent | MouseEvent) => {
         event.preventDefault();
         open(paneMenu(board, at(event)));
+      },
+      onNodeDoubleClick: (_: React.MouseEvent, node: CanvasNode) => {
+        const graph = node.data.kind === "use" ? calledGraph(node.data.component) : null;
+        if (graph !== null && graph !== editor.graph.name) window.open(editorOf(graph), "_blank", "noopener");
       },
       onEdgeDoubleClick: (event: React.MouseEvent, edge: CanvasEdge) => addReroute(board, edge, at(event)),
     };

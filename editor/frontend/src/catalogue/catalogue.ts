@@ -1,18 +1,18 @@
-// The palette's components as the service declares them, loaded once for the page.
+// The palette's components, and the tasks that nodes can call, as the service declares them.
 import { call } from "../api/client";
 import type { Catalogue, Component } from "../messages/answers";
 import { strings } from "../strings";
 
 let loading: Promise<Catalogue> | null = null;
 
-/** Component name -> its declaration. Asked for once; after a failure the next call asks again. Raises ApiError. */
+/**
+ * Component name -> its declaration. Asked for anew for every graph that is opened, since the tasks that can be called
+ * change with the graphs. Raises ApiError.
+ */
 export function loadCatalogue(): Promise<Catalogue> {
-  loading ??= call<Component[]>("/api/v1/components")
+  loading ??= call<Component[]>("/api/v1/components?tasks=true")
     .then(({ value }) => byName(value))
-    .catch((error: unknown) => {
-      loading = null;
-      throw error;
-    });
+    .finally(() => (loading = null));
   return loading;
 }
 
@@ -24,10 +24,20 @@ export function byName(components: readonly Component[]): Catalogue {
   return found;
 }
 
-/** The family that it is of: `bagel.vae_decoder` -> `bagel`. */
+/** The family that it is of, or the graph of a task: `bagel.vae_decoder` -> `bagel`, `shapes/edit` -> `shapes`. */
 export function familyOf(component: Component | string): string {
   const name = typeof component === "string" ? component : component.name;
-  return name.split(".", 1)[0] ?? name;
+  return name.split(/[./]/, 1)[0] ?? name;
+}
+
+/** The graph whose task a node calls: `shapes/edit` -> `shapes`; null for a component. */
+export function calledGraph(component: string): string | null {
+  return component.includes("/") ? familyOf(component) : null;
+}
+
+/** The address of the editor with a graph, from any page of the studio. */
+export function editorOf(graph: string): string {
+  return `editor?graph=${encodeURIComponent(graph)}`;
 }
 
 /** Its group in lists: its category if it has one, else its family. */
@@ -38,7 +48,7 @@ export function groupOf(component: Component): string {
 /** Its name within its family, in words: `bagel.vae_decoder` -> `vae decoder`. */
 export function title(component: Component | string): string {
   const name = typeof component === "string" ? component : component.name;
-  return (name.split(".")[1] ?? name).replace(/_/g, " ");
+  return (name.split(/[./]/)[1] ?? name).replace(/_/g, " ");
 }
 
 const COSTS: Record<string, string> = {

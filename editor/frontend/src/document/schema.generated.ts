@@ -61,6 +61,9 @@ export interface State {
   capacity?: string | null;
 }
 export interface Node {
+  /**
+   * A registered component, or a task that the node calls: `graph/task`.
+   */
   component: string;
   weights?: string | null;
   /**

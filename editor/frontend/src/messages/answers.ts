@@ -26,8 +26,9 @@ export interface StateSlot {
   optional: boolean;
 }
 
-/** A component of the palette: `GET /api/v1/components`. */
+/** A component of the palette, or a task that a node can call: `GET /api/v1/components`. */
 export interface Component {
+  /** `family.role`, or `graph/task`. */
   name: string;
   /** Names that it had: documents that hold them mean it. */
   former?: string[];
@@ -44,6 +45,8 @@ export interface Component {
   /** Whose weights fit. */
   families: string[];
   host: boolean;
+  /** It is a task of a graph, which the service runs. */
+  task?: boolean;
   /** True if it has a network; otherwise it can be drawn but not deployed. */
   available: boolean;
 }

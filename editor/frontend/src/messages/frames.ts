@@ -146,6 +146,26 @@ export interface LoopEndedEvent {
   work: LoopWork | null;
 }
 
+/** A task that a use called has ended; at every level but `off`. */
+export interface TaskCalledEvent {
+  type: "task_called";
+  run: string;
+  rank: number;
+  walk: string;
+  node: string;
+  use: string;
+  step: number;
+  iteration: number[];
+  /** `graph/task`. */
+  task: string;
+  /** The run that it was; empty if none began. */
+  called: string;
+  asked: number;
+  /** When it was answered. */
+  at: number;
+  failed: boolean;
+}
+
 // ── values between ranks ────────────────────────────────────────────────────────────────────────
 
 export interface TransferEvent {
@@ -270,6 +290,7 @@ export type TelemetryEvent =
   | ActivityEvent
   | LoopingEvent
   | LoopEndedEvent
+  | TaskCalledEvent
   | TransferEvent
   | ArrivalEvent
   | RankGauge

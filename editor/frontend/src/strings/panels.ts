@@ -73,6 +73,7 @@ export const panels = {
   optional: "optional",
   takes: "Takes",
   gives: "Gives",
+  runByTheService: "a task, run by the service",
   runsOnTheCpu: "runs on the CPU",
   weights: (families: string) => `weights: ${families}`,
   noWeights: "no weights",

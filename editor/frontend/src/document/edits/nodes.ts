@@ -37,7 +37,7 @@ export function fittingWeights(graph: GraphDocument, component: Component | unde
   );
 }
 
-/** A node of a component; named after the component's role unless `name` says otherwise. */
+/** A node of a component; named after the component's role, or the task, unless `name` says otherwise. */
 export function addNode(
   graph: GraphDocument,
   component: string,
@@ -45,7 +45,7 @@ export function addNode(
 ): { graph: GraphDocument; name: string } {
   const taken = Object.keys(graph.nodes ?? {});
   if (options.name !== undefined) freeName(strings.document.aNode, options.name, taken);
-  const name = options.name ?? freshName(component.slice(component.indexOf(".") + 1), taken);
+  const name = options.name ?? freshName(component.replace(/^[^./]*[./]/, ""), taken);
   const fitting = fittingWeights(graph, options.catalogue?.[component]);
   const weights = fitting.length === 1 ? fitting[0] : undefined;
   const params = options.params && Object.keys(options.params).length ? options.params : undefined;

@@ -1,7 +1,7 @@
 // A component node: what it is, its parameters, weights and states.
 import { useMemo } from "react";
 import type { Component, Problem, StateSlot } from "../../../messages/answers";
-import { familyOf, stateKindText } from "../../../catalogue/catalogue";
+import { calledGraph, editorOf, familyOf, stateKindText } from "../../../catalogue/catalogue";
 import { freshName } from "../../../document/names";
 import * as nodes from "../../../document/edits/nodes";
 import { join } from "../../../document/pointer";
@@ -61,6 +61,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       />
       {component && !component.available && <p className="wg-unavailable">{UNAVAILABLE}</p>}
       {component && <p className="wg-facts">{facts(component).join(" · ")}</p>}
+      <Called component={node.component} own={graph.name} />
       <Params name={name} node={node} component={component} />
       {component?.weights && <WeightsField name={name} node={node} component={component} graph={graph} />}
       <States name={name} node={node} component={component} graph={graph} />
@@ -71,6 +72,19 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       )}
       <UsedIn name={name} walks={walks} />
     </>
+  );
+}
+
+/** The way to the graph whose task a node calls. */
+function Called({ component, own }: { component: string; own: string }) {
+  const graph = calledGraph(component);
+  if (graph === null || graph === own) return null;
+  return (
+    <p className="wg-facts">
+      <a href={editorOf(graph)} target="_blank" rel="noreferrer">
+        {strings.inspector.openTheGraph(graph)}
+      </a>
+    </p>
   );
 }
 

@@ -1,0 +1,79 @@
+"""Values between processes: small ones, encoded media, tensors inline or as tickets, lists, mappings, conversations."""
+
+from typing import Literal
+
+from walkgraph.graph.conversation import Role
+from walkgraph.ids import Rank
+from walkgraph.wire.watching import Message
+
+
+class Absent(Message, frozen=True, tag="absent"):
+    """A value that is explicitly absent: from a skipped use, or a finished stream."""
+
+
+class Small(Message, frozen=True, tag="small"):
+    value: str | bool | int | float
+
+
+class Blob(Message, frozen=True, tag="blob"):
+    """Encoded media."""
+
+    data: bytes
+
+
+class TensorHeader(Message, frozen=True):
+    dtype: Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    shape: tuple[int, ...]
+
+
+class InlineTensor(TensorHeader, frozen=True, tag="tensor"):
+    data: bytes
+
+
+class Ticket(TensorHeader, frozen=True, tag="ticket"):
+    """`nbytes` at `offset` of the sender's arena; the receiver answers `Freed(ticket=id)` once it has taken it."""
+
+    id: int
+    owner: Rank
+    transport: str
+    """Name of the sender's transport."""
+    offset: int
+    nbytes: int
+
+
+class Many(Message, frozen=True, tag="many"):
+    """A list, for values of different shapes."""
+
+    items: tuple["Value", ...]
+
+
+class Named(Message, frozen=True, tag="named"):
+    """A mapping: the tensors of a state."""
+
+    items: dict[str, "Value"]
+
+
+class Part(Message, frozen=True, tag="part"):
+    modality: str
+    value: "Value"
+
+
+class ToolCall(Message, frozen=True):
+    id: str
+    name: str
+    arguments: str
+    """JSON, as the model wrote it."""
+
+
+class Turn(Message, frozen=True):
+    role: Role
+    parts: tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+class Conversation(Message, frozen=True, tag="conversation"):
+    turns: tuple[Turn, ...]
+
+
+Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation

@@ -1,0 +1,204 @@
+"""Calls of tasks on a rank: what is asked, and how answers become the ends of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from walkgraph.abi.calls import Call
+from walkgraph.components import catalogue
+from walkgraph.engine.calls.chunked_prefill import Forwarded
+from walkgraph.errors import ErrorInfo
+from walkgraph.graph import codec
+from walkgraph.graph.checks.called import WithTasks
+from walkgraph.ids import Rank, RunId
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.placement.itinerary import expand
+from walkgraph.telemetry import events as t
+from walkgraph.wire import messages as m
+from walkgraph.wire.watching import Break, Gate, Watch
+from walkgraph.worker.asked_tasks import AskedTasks
+from walkgraph.worker.core import Core
+from walkgraph.worker.events import CallDone, Gated, Ref, RunCall, Started, Watched
+from walkgraph.worker.io import values
+
+CALLED: dict[str, Any] = {
+    "format": "walkgraph/graph@1",
+    "name": "called",
+    "nodes": {"add": {"component": "synthetic.add"}},
+    "walks": {
+        "go": {
+            "inputs": {"a": "scalar: int"},
+            "body": ["add"],
+            "edges": [["@in.a", "add.a"], ["add.sum", "@out.sum"], ["add.sum", "@out.other"]],
+        }
+    },
+    "tasks": {
+        "add": {
+            "inputs": {"a": {"modality": "scalar"}},
+            "outputs": ["sum", "other"],
+            "params": {"times": {"type": "integer", "default": 3}},
+            "steps": [{"walk": "go", "with": {"a": "@task.a"}}],
+        }
+    },
+}
+CALLING: dict[str, Any] = {
+    "format": "walkgraph/graph@1",
+    "name": "calling",
+    "nodes": {
+        "plus": {"component": "called/add", "params": {"times": "=n + @loop.index"}},
+        "end": {"component": "synthetic.add"},
+    },
+    "walks": {
+        "go": {
+            "body": [{"loop": "l", "times": "n", "body": ["plus"]}, "end"],
+            "edges": [["@loop.index", "plus.a"], ["plus.sum", "end.a"], ["end.sum", "@out.sum"]],
+        }
+    },
+    "tasks": {"go": {"outputs": ["sum"], "params": {"n": {"type": "integer"}}, "steps": [{"walk": "go"}]}},
+}
+RUN = RunId("r")
+
+
+class Clock:
+    now = 10.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begun(*, hold: bool = False) -> tuple[Core, list[Any]]:
+    """A rank's core with a run of `go`, and the commands of its start."""
+    graph = codec.load(CALLING)
+    one = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(graph, one), WithTasks(catalogue(), {"called": CALLED}))
+    core = Core(plan, Rank(0))
+    params: dict[str, Any] = {"n": 2, "seed": 4}
+    itinerary = expand(graph, plan, "go", params, {}, ())
+    return core, core.handle(Started(RUN, itinerary, params, {}, hold=hold))
+
+
+def calls_of(commands: list[Any]) -> list[RunCall]:
+    return [command for command in commands if isinstance(command, RunCall)]
+
+
+def done(command: RunCall, value: int) -> CallDone:
+    call = command.call
+    return CallDone(Ref(call.run, call.step, call.use, call.iteration), {"sum": value})
+
+
+def test_a_call_names_its_task_its_own_parameters_and_the_outputs_that_edges_take() -> None:
+    core, commands = begun()
+    first, *_ = asked = calls_of(commands)
+    assert [(one.task, one.outputs, one.call.iteration, one.call.inputs) for one in asked] == [
+        ("called/add", ("sum",), (0,), {"a": 0}),
+    ]
+    assert first.call.params["times"] == 2
+    (second,) = calls_of(core.handle(done(first, 5)))
+    assert (second.call.iteration, second.call.params["times"]) == ((1,), 3)
+    (end,) = calls_of(core.handle(done(second, 7)))
+    assert (end.task, end.call.node, end.call.inputs) == ("", "end", {"a": 7})
+
+
+def test_a_breakpoint_stops_a_run_before_a_call_of_a_task() -> None:
+    core, commands = begun(hold=True)
+    assert calls_of(commands) == []
+    (first,) = calls_of(core.handle(Gated(Gate(run=RUN, mode="open"))))
+    core.handle(Watched(Watch(breaks=(Break(id="b", walk="go", use="plus"),))))
+    assert calls_of(core.handle(done(first, 1))) == []
+    (second,) = calls_of(core.handle(Gated(Gate(run=RUN, mode="one"))))
+    assert second.task == "called/add"
+
+
+class Desk:
+    """A rank's calls, and what they lead to."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[m.CallTask, Mapping[str, Any]]] = []
+        self.ended: list[tuple[Forwarded, t.TaskCalled]] = []
+        self.clock = Clock()
+        self.calls = AskedTasks(Rank(3), lambda call, given: self.sent.append((call, given)), self.took, self.clock)
+
+    def took(self, work: Forwarded, event: t.TaskCalled) -> None:
+        self.ended.append((work, event))
+
+    def ask(self, iteration: int = 0, run: str = "r") -> m.CallTask:
+        call = Call(
+            run=run,
+            node="plus",
+            walk="go",
+            step=1,
+            use=2,
+            iteration=(iteration,),
+            inputs={"a": torch.tensor(5)},
+            params={"times": 2, "seed": 9},
+            states={},
+            seed=77,
+            name="plus",
+            ready_at=self.clock(),
+        )
+        self.calls.ask(RunCall(call, "called/add", ("sum",)))
+        return self.sent[-1][0]
+
+
+def answer(call: m.CallTask, **more: Any) -> m.TaskAnswer:
+    place = {"run": call.run, "rank": call.rank, "step": call.step, "use": call.use, "iteration": call.iteration}
+    return m.TaskAnswer(**place, **more)  # type: ignore[arg-type]
+
+
+def test_an_answer_ends_the_call_with_its_time_in_the_trace() -> None:
+    desk = Desk()
+    call = desk.ask()
+    assert desk.sent[0][1] == {"a": torch.tensor(5)}
+    assert (call.rank, call.task, call.params, call.outputs) == (3, "called/add", {"times": 2}, ("sum",))
+    desk.clock.now += 2.0
+    made = desk.calls.answered(answer(call, outputs={"sum": values.pack(torch.tensor([4]))}, queued=0.5, called="c"))
+    assert made is not None
+    assert made.outputs is not None
+    assert (made.ref, made.outputs["sum"].tolist()) == (Ref("r", 1, 2, (0,)), [4])
+    assert (made.queued, made.busy) == (0.5, 1.5)
+    ((block, event),) = desk.ended
+    assert (block.ready, block.failed, block.timing.started, block.timing.finished) == ([10.0], (), 10.5, 12.0)
+    assert (event.task, event.called, event.use, event.iteration) == ("called/add", "c", "plus", (0,))
+    assert (event.asked, event.at, event.failed) == (10.0, 12.0, False)
+    assert desk.calls.answered(answer(call)) is None, "once"
+    assert len(desk.calls) == 0
+
+
+def test_a_failed_task_fails_the_call() -> None:
+    desk = Desk()
+    error = ErrorInfo(code="node_error", message="the task `called/add` failed: told to fail")
+    made = desk.calls.answered(answer(desk.ask(), error=error))
+    assert made is not None
+    assert (made.outputs, made.error) == (None, error)
+    assert (desk.ended[0][0].failed, desk.ended[0][1].failed) == ((0,), True)
+
+
+def test_outputs_that_cannot_be_read_fail_the_call() -> None:
+    desk = Desk()
+    broken = m.InlineTensor(dtype="int64", shape=(4,), data=b"12")
+    made = desk.calls.answered(answer(desk.ask(), outputs={"sum": broken}))
+    assert made is not None
+    assert made.error is not None
+    assert (made.error.node, made.error.use, made.error.iteration) == ("plus", "plus", (0,))
+
+
+def test_calls_of_a_run_that_has_ended_are_forgotten() -> None:
+    desk = Desk()
+    mine, other = desk.ask(), desk.ask(run="other")
+    desk.calls.forget("r")
+    assert desk.calls.answered(answer(mine)) is None
+    assert desk.calls.answered(answer(other)) is not None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_seed_of_a_call_follows_from_the_run_and_differs_in_each_iteration(again: bool) -> None:
+    desk, other = Desk(), Desk()
+    seeds = [desk.ask(i).seed for i in range(3)]
+    assert len(set(seeds)) == 3
+    assert [other.ask(i).seed for i in range(3)] == seeds
