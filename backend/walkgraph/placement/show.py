@@ -18,12 +18,13 @@ def render(
     copies: Sequence[Copy] = (),
     handed: Sequence[HandedRoute] = (),
 ) -> str:
-    """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; streams; results that a
-    later step reads on another rank; state copies."""
+    """Ranks with their nodes and memory; Walks with their loops and the edges between ranks; calls of tasks; streams;
+    results that a later step reads on another rank; state copies."""
     sections = [
         [f"plan of `{plan.graph}`  {plan.digest[:12]}"],
         *(list(_rank(plan, rank)) for rank in plan.ranks),
         ["walks", *(line for walk in plan.walks if not _is_move(walk) for line in _walk(plan, walk))],
+        ["calls, through the conductor and the service", *(line for walk in plan.walks for line in _calls(plan, walk))],
         ["streams", *(line for stream in plan.streams for line in _stream(plan, stream))],
         ["results that change rank", *(_handed(route) for route in handed if route.source != route.target)],
         ["states that change rank", *(_copy(plan, copy) for copy in copies)],
@@ -85,6 +86,14 @@ def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
         yield f"    choose {choice.by}  {', '.join(choice.cases)} · decided on {_ranks((walk.uses[choice.use].rank,))}"
     for edge in crossing:
         yield f"    {_source(walk, edge)} → {_target(walk, edge)}  {_path(walk, edge)}  {edge.transport}"
+
+
+def _calls(plan: Plan, walk: WalkPlan) -> Iterator[str]:
+    """The uses that call tasks; a Walk that runs per chunk shows them once."""
+    for use in () if walk.chunked else walk.uses:
+        task = plan.nodes[use.node].task if use.op == "call" else ""
+        if task:
+            yield f"  {walk.name}  {use.name} → {task}  from {_ranks((use.rank,))}"
 
 
 def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:

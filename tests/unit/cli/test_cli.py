@@ -54,6 +54,39 @@ def test_a_wrong_command_is_told_from_a_failed_one(walkgraph: Call, capsys: Outp
     assert "is neither a file nor one of the bundled graphs" in capsys.readouterr().err
 
 
+def test_graphs_that_call_tasks_are_checked_and_planned_without_a_service(
+    walkgraph: Call, capsys: Output, tmp_path: Path
+) -> None:
+    """With the tasks of files beside them, and of the bundled graphs."""
+    walk = {
+        "inputs": {"text": "text"},
+        "body": ["draw"],
+        "edges": [["@in.text", "draw.prompt"], ["draw.image", "@out.image"]],
+    }
+    task = {
+        "inputs": {"text": {"modality": "text"}},
+        "outputs": ["image"],
+        "steps": [{"walk": "go", "with": {"text": "@task.text"}}],
+    }
+    poster = {
+        "format": "walkgraph/graph@1",
+        "name": "poster",
+        "nodes": {"draw": {"component": "shapes/text_to_image"}},
+        "walks": {"go": walk},
+        "tasks": {"make": task},
+    }
+    wall = {**poster, "name": "wall", "nodes": {"draw": {"component": "poster/make"}}}
+    wall["walks"] = {"go": {**walk, "edges": [["@in.text", "draw.text"], ["draw.image", "@out.image"]]}}
+    for document in (poster, wall):
+        (tmp_path / f"{document['name']}.json").write_text(json.dumps(document))
+        assert walkgraph("validate", str(tmp_path / f"{document['name']}.json")) == 0, capsys.readouterr().out
+    assert walkgraph("plan", str(tmp_path / "wall.json")) == 0
+    assert "  go  draw → poster/make  from rank 0" in capsys.readouterr().out
+    (tmp_path / "poster.json").unlink()
+    assert walkgraph("validate", str(tmp_path / "wall.json")) == 1
+    assert "no task `poster/make`" in capsys.readouterr().out
+
+
 def test_validate_tells_every_problem(walkgraph: Call, capsys: Output, tmp_path: Path) -> None:
     assert walkgraph("validate", "shapes") == 0
     bad = tmp_path / "bad.json"

@@ -40,7 +40,9 @@ def command(
 
     placed = documents.read(placement, "placements") if placement is not None else None
     host = None if gpus is None else _assumed(gpus)
-    judged = judge(documents.read(graph, "graphs"), placed, (), Settings().checkpoint_roots, host)
+    value = documents.read(graph, "graphs")
+    known = documents.callable_from(graph, value)
+    judged = judge(value, placed, (), Settings().checkpoint_roots, host, known)
     found = [*_placed("/graph", judged.graph_problems), *_placed("/placement", judged.placement_problems)]
     if as_json:
         output.as_json({"ok": judged.plan is not None, "deployable": judged.deployable, "problems": found,

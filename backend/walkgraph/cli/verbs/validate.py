@@ -23,7 +23,7 @@ def command(
 ) -> None:
     """Check a graph or a placement."""
     value = documents.read(document, "graphs")
-    found = _placement(value) if _is_placement(value) else _graph(value)
+    found = _placement(value) if _is_placement(value) else _graph(document, value)
     ok = not any(problem["severity"] == "error" for problem in found)
     if as_json:
         output.as_json({"ok": ok, "problems": found})
@@ -37,11 +37,12 @@ def _is_placement(value: Any) -> bool:
     return isinstance(value, dict) and str(value.get("format", "")).startswith("walkgraph/placement")
 
 
-def _graph(value: Any) -> list[dict[str, Any]]:
+def _graph(document: str, value: Any) -> list[dict[str, Any]]:
     from walkgraph.service.deployments.judging import check_here
     from walkgraph.settings import Settings
 
-    return [dict(vars(problem)) for problem in check_here(value, Settings().checkpoint_roots).problems]
+    known = documents.callable_from(document, value)
+    return [dict(vars(problem)) for problem in check_here(value, Settings().checkpoint_roots, known).problems]
 
 
 def _placement(value: Any) -> list[dict[str, Any]]:

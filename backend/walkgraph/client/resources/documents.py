@@ -75,9 +75,9 @@ class DocumentCalls:
         return send("POST", _route(kind) + "/versions", {"note": note}, name=name)
 
     @described
-    def components(self) -> Call[list[shown.Component]]:
-        """All components that a graph may use."""
-        return get("/api/v1/components")
+    def components(self, *, tasks: bool = False) -> Call[list[shown.Component]]:
+        """All components that a graph may use. `tasks`: and the tasks that its nodes may call."""
+        return get("/api/v1/components", {"tasks": "true" if tasks else None})
 
     @described
     def component(self, name: str) -> Call[shown.Component]:

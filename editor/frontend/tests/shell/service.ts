@@ -26,7 +26,7 @@ export class FakeService {
   private etags = 0;
 
   constructor() {
-    this.answers.set("GET /api/v1/components", () => []);
+    this.answers.set("GET /api/v1/components?tasks=true", () => []);
     this.answers.set("GET /api/v1/deployments", () => []);
     this.answers.set("POST /api/v1/graphs/check", () => ({ ok: true, problems: [] }));
     vi.stubGlobal("fetch", (path: string, init?: RequestInit) => this.fetch(path, init ?? {}));
