@@ -28,6 +28,10 @@ class Vocabulary(Protocol):
         """Special tokens give no text; invalid bytes give U+FFFD."""
         ...
 
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token, which may be a part of a character; the name of a special one."""
+        ...
+
 
 class Bytes:
     def __init__(self, bos: int, eos: int) -> None:
@@ -44,6 +48,9 @@ class Bytes:
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else f"<{token}>".encode()
 
 
 def trained(context: LoadContext, *, plain: bool = False) -> Trained:

@@ -1,6 +1,7 @@
 """The tokenizer of a folder: `tokenizer.json`, or Qwen2's `vocab.json`, `merges.txt` and `tokenizer_config.json`."""
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,12 @@ _PIECES = (
 )
 """How Qwen2's vocabularies cut a text before its pieces are merged."""
 _MOST_BYTES = 256 * 2**20
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""A token of one byte, in vocabularies whose other tokens are characters."""
+_PRINTED = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
+_BYTES = {chr(byte): byte for byte in _PRINTED} | {chr(256 + at): byte for at, byte in enumerate(_OTHERS)}
+"""How vocabularies of bytes write them: those that print as they are, the others as characters from 256 on."""
 
 
 class Trained:
@@ -71,6 +78,17 @@ class Trained:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token, which may be a part of a character; the name of an added one. Empty for a number that
+        is no token."""
+        name = self._tokenizer.id_to_token(token)
+        if name is None or name in self._added:
+            return (name or "").encode()
+        if isinstance(self._tokenizer.decoder, decoders.ByteLevel):
+            return bytes(_BYTES[character] for character in name if character in _BYTES)
+        byte = _BYTE.fullmatch(name)
+        return bytes([int(byte[1], 16)]) if byte else name.replace("\u2581", " ").encode()
 
 
 def added_tokens(folder: Path) -> dict[str, int] | None:

@@ -15,7 +15,7 @@ import msgspec
 from walkgraph.client.values import Binary, Picture, Sound, Tensor, Turn
 
 MEDIA = ("image", "audio", "video", "bytes")
-OPTIONS = ("outputs", "session", "priority", "deadline", "record", "hold")
+OPTIONS = ("outputs", "session", "priority", "deadline", "stop", "record", "hold")
 """Options of a request, besides its inputs and parameters."""
 PARTS = "parts"
 MESSAGES = "messages"

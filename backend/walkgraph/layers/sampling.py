@@ -27,7 +27,8 @@ def sample(logits: Tensor, params: SamplingParams, counts: Tensor | None = None,
     is NaN or infinite.
 
     In this order: penalties by `counts` int16 `[T, V]` (see `count`) of the table's `rows` `[R]` (all in turn if None),
-    temperature, top-k, top-p, min-p. The likeliest token always stays.
+    temperature, top-k, top-p, min-p. The likeliest token always stays. A request's biases come before all of these
+    (see `biased`), and its log-probabilities are those of the logits before its biases (see `scored`).
     """
     if params.penalised and counts is None:
         raise ValueError("penalties need the counts of tokens")
@@ -109,6 +110,22 @@ def count(counts: Tensor, rows: Tensor, tokens: Tensor) -> None:
 def count_prompt(counts: Tensor, row: int, tokens: Tensor) -> None:
     """Reset a row of `counts` to a prompt's tokens int64 `[n]`."""
     counts[row].zero_().index_fill_(0, tokens, 1)
+
+
+def biased(logits: Tensor, bias: Tensor) -> Tensor:
+    """Logits `[R, V]` and pairs of a token and what is added to its logit, float32 `[R, n, 2]` -> float32 `[R, V]`. A
+    token outside the vocabulary is none. A row names a token once."""
+    tokens, values = bias[..., 0].long(), bias[..., 1]
+    known = (tokens >= 0) & (tokens < logits.shape[1])
+    return logits.float().scatter_add(1, tokens.where(known, 0), values.where(known, 0.0))
+
+
+def scored(logits: Tensor, tokens: Tensor, k: int) -> Tensor:
+    """Pairs of a token and its log-probability, float32 `[R, 1 + k, 2]`: the chosen `tokens` int64 `[R]`, then the k
+    likeliest. (float32 has every integer up to 2^24 as it is.)"""
+    ids, top, chosen, _ = top_logprobs(logits, tokens, k)
+    of = torch.cat([tokens[:, None], ids], 1).float()
+    return torch.stack([of, torch.cat([chosen[:, None], top], 1)], -1)
 
 
 def top_logprobs(logits: Tensor, tokens: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from tests.support.serving import Service
+from walkgraph.client.errors import RunError
 
 TURNS: list[Any] = [
     {"role": "system", "content": "be kind"},
@@ -58,3 +59,37 @@ def test_a_part_that_is_no_text_is_refused(client: openai.OpenAI) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     with pytest.raises(openai.BadRequestError):
         client.chat.completions.create(messages=[{"role": "user", "content": [image]}], **HOW)
+
+
+def test_log_probabilities_whole_and_streamed(client: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"messages": TURNS[:2], "logprobs": True, "top_logprobs": 3, **HOW}
+    whole = client.chat.completions.create(**asked)
+    assert whole.choices[0].logprobs is not None
+    content = whole.choices[0].logprobs.content or []
+    assert whole.usage is not None
+    assert len(content) in (whole.usage.completion_tokens, whole.usage.completion_tokens - 1), "the end has none"
+    text = whole.choices[0].message.content or ""
+    assert b"".join(bytes(one.bytes or []) for one in content).decode(errors="replace").startswith(text)
+    for one in content:
+        likeliest = [top.logprob for top in one.top_logprobs]
+        assert len(likeliest) == 3
+        assert likeliest == sorted(likeliest, reverse=True)
+        assert one.logprob <= likeliest[0] <= 0
+    chunks = list(client.chat.completions.create(stream=True, **asked))
+    told = [c.logprobs.content or [] for chunk in chunks for c in chunk.choices if c.logprobs is not None]
+    assert [one.token for entries in told for one in entries] == [one.token for one in content]
+
+
+def test_a_bias_decides_and_a_stop_cuts(client: openai.OpenAI, running: Service) -> None:
+    biased = client.chat.completions.create(messages=TURNS[:2], logit_bias={"120": 100}, **HOW)
+    assert biased.choices[0].message.content == "x" * 12
+    stopped = client.chat.completions.create(messages=TURNS[:2], logit_bias={"120": 100}, stop="xxx", **HOW)
+    assert (stopped.choices[0].message.content, stopped.choices[0].finish_reason) == ("", "stop")
+    with running.client() as native:
+        complete = native.task("llm", "complete")
+        bias = [[120.0, 100.0]]
+        answer = complete(prompt="a", logit_bias=bias, max_tokens=12, stop=["zz", "xxxxx"], logprobs=True)
+        assert answer.text("text") == ""
+        assert len(answer.text("logprobs").splitlines()) == 5
+        with pytest.raises(RunError, match="tokens from 0 to 263"):
+            complete(prompt="a", logit_bias=[[264.0, 1.0]])

@@ -6,7 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from walkgraph.layers.sampling import count, count_prompt, draw, gumbel, kept, sample, scores, top_logprobs
+from walkgraph.layers.sampling import (
+    biased,
+    count,
+    count_prompt,
+    draw,
+    gumbel,
+    kept,
+    sample,
+    scored,
+    scores,
+    top_logprobs,
+)
 from walkgraph.layers.sampling_params import SamplingParams
 
 V = 12
@@ -222,3 +233,23 @@ def test_log_probabilities_of_the_likeliest_and_the_chosen() -> None:
     assert torch.equal(ids, wanted.topk(4).indices)
     place = x.argsort(descending=True).argsort()
     assert torch.equal(rank, 1 + place.gather(1, tokens[:, None])[:, 0])
+
+
+def test_scores_of_the_chosen_and_the_likeliest_in_pairs() -> None:
+    x, tokens = logits(5), torch.tensor([0, 3, 7, 11, 2])
+    wanted = x.log_softmax(-1)
+    found = scored(x, tokens, 4)
+    assert found.shape == (5, 5, 2)
+    assert torch.equal(found[:, 0, 0].long(), tokens)
+    assert torch.equal(found[:, 1:, 0].long(), wanted.topk(4).indices)
+    torch.testing.assert_close(found[..., 1], wanted.gather(1, found[..., 0].long()))
+
+
+def test_a_bias_is_added_to_the_tokens_that_it_names() -> None:
+    x = logits(2)
+    bias = torch.tensor([[[3.0, 2.5], [0.0, -100.0], [-1.0, -1.0]], [[-1.0, -1.0], [1e6, 5.0], [4.0, 1.0]]])
+    wanted = x.clone()
+    wanted[0, 3] += 2.5
+    wanted[0, 0] -= 100
+    wanted[1, 4] += 1
+    assert torch.equal(biased(x, bias), wanted)

@@ -26,7 +26,7 @@ from walkgraph.architectures.language.fresh_prompts import SIZES, FreshPrompts
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model
 from walkgraph.checkpoints.language import LanguageConfig
-from walkgraph.layers.sampling import count, sample
+from walkgraph.layers.sampling import biased, count, sample
 from walkgraph.layers.sampling_params import SamplingParams
 
 _TOKEN = Row((1,), torch.int64)
@@ -54,7 +54,9 @@ class LanguageBackbone(Operator):
     """Families derive from it; their components may have outputs beside `token` and `stop`."""
 
     outputs: ClassVar[Mapping[str, Row]] = {"token": _TOKEN, "stop": Row((), torch.bool)}
-    """The ports of a step."""
+    """The ports of a step, other than `logits`."""
+    tells_logits: ClassVar[bool] = False
+    """True if the component has the port `logits`, and the parameter of that name, by which a forward has it too."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class LanguageBackbone(Operator):
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         port, value = _fed(call)
-        return [replace(call, inputs={port: part}) for part in value.split(rows)]
+        return [replace(call, inputs={**call.inputs, port: part}) for part in value.split(rows)]
 
     def examples(self) -> Sequence[Example]:
         start = torch.arange(2)
@@ -116,11 +118,15 @@ class LanguageBackbone(Operator):
         if logits is None:
             return outputs
         follow = torch.stack([ids[i][-1] for i in asked])
-        tokens = sample(logits, self._sampling([calls[i] for i in asked], states), counts[asked])
+        sampled = [calls[i] for i in asked]
+        tokens = sample(_with_bias(logits, sampled), self._sampling(sampled, states), counts[asked])
         answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
         answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])[asked]
         for row, i in enumerate(asked):
             outputs[i] = {port: values[row] for port, values in answers.items()}
+            if calls[i].params.get("logits"):
+                # A copy: a captured forward writes the same logits again.
+                outputs[i]["logits"] = logits[row].clone()
         return outputs
 
     def _logits(self, asked: Sequence[tuple[Call, Tensor, Reused]], states: States) -> Tensor:
@@ -145,9 +151,10 @@ class LanguageBackbone(Operator):
     def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
         if inputs.get("token") is None or inputs.get("ids") is not None:
             return None
+        bias = inputs.get("bias")
         return StepSpec(
-            inputs={"token": _TOKEN},
-            outputs=self.outputs,
+            inputs={"token": _TOKEN, **({} if bias is None else {"bias": Row(tuple(bias.shape), torch.float32)})},
+            outputs=self._ports(),
             params={name: dtype for name, (_, dtype) in _SAMPLING.items()},
             tensors={"seen": Row((self._vocab,), torch.int16)},
             appends={"kv": 1},
@@ -162,9 +169,14 @@ class LanguageBackbone(Operator):
     def step(self, batch: StepBatch) -> StepOutputs:
         token, slot, seen = batch.inputs["token"][:, 0].clamp(min=0), batch.paged["kv"], batch.tensors["seen"]
         count(seen, batch.rows, token)
-        logits = self._model.step(token, slot)
-        answers = self.answers(sample(logits, step_sampling(batch, slot, _SAMPLING), seen, batch.rows), token)
-        return StepOutputs({port: answers[port] for port in self.outputs}, answers[FINITE])
+        logits, bias = self._model.step(token, slot), batch.inputs.get("bias")
+        wanted = logits if bias is None else biased(logits, bias)
+        answers = self.answers(sample(wanted, step_sampling(batch, slot, _SAMPLING), seen, batch.rows), token)
+        answers["logits"] = logits
+        return StepOutputs({port: answers[port] for port in self._ports()}, answers[FINITE])
+
+    def _ports(self) -> Mapping[str, Row]:
+        return {**self.outputs, **({"logits": Row((self._vocab,), self._dtype)} if self.tells_logits else {})}
 
     def _counted(self, calls: Sequence[Call], ports: Sequence[str], ids: Sequence[Tensor], states: States) -> Tensor:
         """int16 `[K, V]`: the calls' counts, with what they feed."""
@@ -222,6 +234,15 @@ def _had(call: Call, port: str, states: States, *, short: bool) -> Reused:
     if port == "token" or (short and call.answered):
         return Reused(0, call.numbers(port))
     return reused(call, port, "kv", states)
+
+
+def _with_bias(logits: Tensor, calls: Sequence[Call]) -> Tensor:
+    """The logits of a batch `[K, V]`, with what some of its calls add to theirs."""
+    given = [call.inputs.get("bias") for call in calls]
+    if not any(bias is not None for bias in given):
+        return logits
+    rows = zip(logits[: len(calls)].float(), given, strict=True)
+    return torch.stack([row if bias is None else biased(row[None], bias[None])[0] for row, bias in rows])
 
 
 def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:

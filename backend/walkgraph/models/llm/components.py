@@ -7,6 +7,7 @@ from walkgraph.graph.declaring import (
     APPENDED,
     SAMPLED,
     Declarations,
+    boolean,
     choice,
     kv_cache,
     penalty_params,
@@ -34,14 +35,17 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(
             port("ids", "tokens: int[n]", optional=True, description="text, appended"),
             APPENDED,
+            port("bias", "tensor: float[m, 2]", optional=True, description="tokens, and what is added to their logits"),
         ),
         outputs=(
             SAMPLED,
             port("stop", "flag: bool", description="the next token ends the text, or the appended one did"),
+            port("logits", "tensor: float[v]", optional=True, description="of the next token, as the model gives them"),
         ),
         params={
             **sampling_params(temperature=0.7, top_p=0.8, top_k=20),
             **penalty_params(),
+            "logits": boolean("Output `logits` outside device loops too.", default=False),
             "precision": choice(
                 ("bf16", "fp8"),
                 "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a literal, "
@@ -55,6 +59,19 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         cost="memory",
         resident=True,
+    ),
+    _component(
+        "llm.logit_bias",
+        "Completes a request's list of tokens and what is added to their logits to the size that all requests share.",
+        category="Text",
+        inputs=(
+            port(
+                "pairs", "tensor: float[n, 2]", optional=True, description="a token and a number from -100 to 100 each"
+            ),
+        ),
+        outputs=(port("bias", "tensor: float[m, 2]", optional=True),),
+        cost="launch",
+        host=True,
     ),
 )
 

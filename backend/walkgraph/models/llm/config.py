@@ -8,6 +8,8 @@ from walkgraph.checkpoints.fields import Fields, described, read_object, read_op
 from walkgraph.checkpoints.language import KINDS, LanguageConfig
 from walkgraph.errors import InvalidInput
 
+MOST_BIASES, MOST_BIAS = 300, 100
+"""The most tokens whose logits a request changes, and the most that it adds to one or takes from it."""
 _STOPS = 64
 """The most tokens that end a text."""
 _ENDS = "eos_token_id"

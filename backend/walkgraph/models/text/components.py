@@ -2,8 +2,11 @@
 
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES
 from walkgraph.graph.catalogue import ANY, Component, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations, boolean
+from walkgraph.graph.declaring import Declarations, boolean, integer
 from walkgraph.placement.sizes import TOKENIZER
+
+MOST_SCORED = 20
+"""The most likeliest tokens whose log-probabilities a request gets."""
 
 _component = Declarations("text", category="Text", cost="launch", weights=ANY, reads=TOKENIZER, host=True)
 
@@ -34,6 +37,16 @@ COMPONENTS: tuple[Component, ...] = (
         },
     ),
     _component(
+        "text.logprobs",
+        "Log-probabilities of a token and of the likeliest ones, by the model's logits.",
+        inputs=(port("token", "tokens: int[1]"), port("logits", "tensor: float[v]")),
+        outputs=(port("scored", "tensor: float[m, 2]", description="each a token and its log-probability"),),
+        weights=None,
+        reads=None,
+        host=False,
+        resident=True,
+    ),
+    _component(
         "text.begin_answer",
         "Outputs the token that begins an answer.",
         former=("text.start",),
@@ -49,8 +62,17 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "text.detokenizer",
         "Turns tokens into text as they come. Incomplete characters are held back; special tokens give no text.",
-        inputs=(port("token", "tokens: int[n]"),),
-        outputs=(port("text", "text: str"),),
+        inputs=(
+            port("token", "tokens: int[n]"),
+            port("scored", "tensor: float[m, 2]", optional=True, description="tokens and their log-probabilities"),
+        ),
+        outputs=(
+            port("text", "text: str"),
+            port("logprobs", "text: str", optional=True, description="`scored` as a line of JSON"),
+        ),
+        params={
+            "top_logprobs": integer("Likeliest tokens in a line of `logprobs`.", default=0, min=0, max=MOST_SCORED)
+        },
         states=(StateUse(slot="tail", kind="tensor"),),
     ),
 )

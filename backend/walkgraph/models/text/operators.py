@@ -3,21 +3,26 @@
 Random weights have no tokenizer: there a token is a byte, and the configuration names the special ones.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from walkgraph import plugins
-from walkgraph.abi.calls import Call, CallFailed, Outputs
-from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
 from walkgraph.checkpoints.chat_template import ChatTemplate, SpecialToken, render, text_of
 from walkgraph.checkpoints.known_templates import template_of
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import Conversation
+from walkgraph.layers.sampling import scored
+from walkgraph.models.text.components import MOST_SCORED
 
 _CUT = "\ufffd"
 _LONGEST_CHARACTER = 4
@@ -96,6 +101,43 @@ class EndAnswer(TextOperator):
         return torch.tensor(last if last == [eos] else [*last, eos], dtype=torch.int64)
 
 
+class Logprobs(Operator):
+    """The chosen token, then the likeliest ones, each with its log-probability."""
+
+    def rows(self, call: Call) -> int:
+        return 1
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.inputs["logits"].shape, call.inputs["logits"].dtype
+
+    def examples(self) -> Sequence[Example]:
+        return (Example(inputs={"token": torch.zeros(1, dtype=torch.int64), "logits": torch.arange(64.0)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        logits = torch.stack([call.inputs["logits"] for call in calls])
+        tokens = torch.cat([call.inputs["token"] for call in calls])
+        return [{"scored": mine} for mine in scored(logits, tokens, _likeliest(logits))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        logits = inputs.get("logits")
+        if not isinstance(logits, Tensor) or logits.dim() != 1:
+            return None
+        return StepSpec(
+            inputs={"token": Row((1,), torch.int64), "logits": Row(tuple(logits.shape), logits.dtype)},
+            outputs={"scored": Row((1 + _likeliest(logits), 2), torch.float32)},
+            pure=True,
+            invariant=True,
+        )
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        logits = batch.inputs["logits"]
+        return StepOutputs({"scored": scored(logits, batch.inputs["token"][:, 0], _likeliest(logits))})
+
+
+def _likeliest(logits: Tensor) -> int:
+    return min(MOST_SCORED, logits.shape[-1])
+
+
 class Detokenizer(TextOperator):
     """Text as it comes: the text that a token adds to that of the tokens before it, once no character is incomplete.
 
@@ -104,7 +146,19 @@ class Detokenizer(TextOperator):
     """
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"text": self._text(call, states)} for call in calls]
+        return [{"text": self._text(call, states), **self._logprobs(call)} for call in calls]
+
+    def _logprobs(self, call: Call) -> Outputs:
+        pairs = call.inputs.get("scored")
+        if pairs is None:
+            return {}
+        (chosen, *likeliest) = pairs[: 1 + int(call.params["top_logprobs"])].tolist()
+        line = {**self._entry(*chosen), "top_logprobs": [self._entry(*one) for one in likeliest]}
+        return {"logprobs": json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"}
+
+    def _entry(self, token: float, logprob: float) -> dict[str, Any]:
+        data = self.vocabulary.token_bytes(int(token))
+        return {"token": data.decode(errors="replace"), "logprob": logprob, "bytes": list(data)}
 
     def _text(self, call: Call, states: States) -> str:
         kept = states.tensor(call.states["tail"])

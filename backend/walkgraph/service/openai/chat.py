@@ -19,6 +19,8 @@ from walkgraph.service.openai.chat_turns import turns_of
 from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
 
 SYSTEM = "system_prompt"
+LOGPROBS, BIAS = "logprobs", "logit_bias"
+"""The parameter and the output with log-probabilities, and the input with what is added to logits."""
 _SYSTEM_ROLES = ("system", "developer")
 _OURS = ("priority", "deadline")
 """Extra fields that belong to the native request instead of being parameters of the task."""
@@ -28,9 +30,6 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
     "response_format": ({"type": "text"},),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "tools": ([],),
@@ -59,7 +58,8 @@ class Sent:
     audio: Output | None
     format: str
     """Audio format."""
-    stops: tuple[str, ...]
+    logprobs: str | None = None
+    """The output with log-probabilities, if the request asks for them."""
     origins: dict[str, str] = field(default_factory=dict[str, str])
     """Pointer into a body -> pointer into the request."""
 
@@ -85,16 +85,16 @@ def send(request: ChatRequest, resolved: Resolved) -> Sent:
     reading = _Reading(request, resolved)
     params, more = reading.params()
     audio = reading.audio(params)
-    inputs = reading.inputs(params)
-    outputs = [text.name, *([audio.name] if audio else [])]
+    inputs = {**reading.inputs(params), **reading.biases()}
+    logprobs = LOGPROBS if params.get(LOGPROBS) and LOGPROBS in serving.task.outputs else None
+    outputs = [text.name, *([audio.name] if audio else []), *([logprobs] if logprobs else [])]
     body = {"inputs": inputs, "params": params, "outputs": outputs, **more}
-    stop = request.stop or ()
     return Sent(
         bodies=[_with_seed(body, i) for i in range(request.n or 1)],
         text=text,
         audio=audio,
         format=request.audio.format if request.audio else "",
-        stops=(stop,) if isinstance(stop, str) else tuple(stop),
+        logprobs=logprobs,
         origins=reading.origins,
     )
 
@@ -125,6 +125,9 @@ class _Reading:
             if value is not None and not (name == "top_p" and value == 1 and name not in self._serving.params):
                 self._take(found, name, value, f"/{name}")
         self._take_most(found)
+        self._take_logprobs(found)
+        if self._request.stop:
+            more["stop"] = self._request.stop
         for name, value in (self._request.model_extra or {}).items():
             if value is None or name in _LABELS:
                 continue
@@ -154,6 +157,25 @@ class _Reading:
             if value is not None:
                 found["max_tokens"] = value
                 self.origins["/params/max_tokens"] = f"/{name}"
+
+    def _take_logprobs(self, found: dict[str, Any]) -> None:
+        request = self._request
+        if request.top_logprobs and not request.logprobs:
+            message = "`top_logprobs` needs `logprobs`; send it as true"
+            raise unsupported("/top_logprobs", "invalid_value", message)
+        for name in (LOGPROBS, f"top_{LOGPROBS}"):
+            if value := getattr(request, name):
+                self._take(found, name, value, f"/{name}")
+
+    def biases(self) -> dict[str, Any]:
+        """The native input with what is added to logits, if the request has some."""
+        if not self._request.logit_bias:
+            return {}
+        if BIAS not in self._serving.task.inputs:
+            message = f"`{self._name}` has no input `{BIAS}`; leave it out"
+            raise unsupported(f"/{BIAS}", "unsupported_parameter", message)
+        self.origins[f"/inputs/{BIAS}"] = f"/{BIAS}"
+        return {BIAS: [[int(token), value] for token, value in self._request.logit_bias.items()]}
 
     def _refuse_extra(self, name: str, value: Any) -> None:
         at = pointer([name[:80]])

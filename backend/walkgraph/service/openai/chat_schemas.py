@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from walkgraph.service.http import limits
+from walkgraph.service.runs.stops import MAX_CHARACTERS, MAX_STOPS
 
 MAX_CHOICES = 8
-MAX_STOPS = 4
+MAX_BIASES = 300
 FORMATS = ("wav", "mp3", "flac", "opus", "pcm16")
 
 _SEED = 2**63
@@ -58,7 +59,9 @@ Content = Annotated[
     | Annotated[list[Part], Field(min_length=1, max_length=limits.PARTS), Tag("many")],
     Discriminator(_shape),
 ]
-Stop = Annotated[str, Field(min_length=1, max_length=256)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)]
+Token = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 Stops = Annotated[
     Annotated[Stop, Tag("one")] | Annotated[list[Stop], Field(max_length=MAX_STOPS), Tag("many")], Discriminator(_shape)
 ]
@@ -111,6 +114,11 @@ class ChatRequest(BaseModel):
     seed: int | None = Field(default=None, ge=-_SEED, lt=_SEED)
     n: int | None = Field(default=None, ge=1, le=MAX_CHOICES)
     stop: Stops | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    logit_bias: dict[Token, Bias] | None = Field(
+        default=None, max_length=MAX_BIASES, description="A token's number -> what is added to its logit."
+    )
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
@@ -144,10 +152,25 @@ class Answered(BaseModel):
     audio: Sound | None = None
 
 
+class Likely(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class Scored(Likely):
+    top_logprobs: list[Likely]
+
+
+class Logprobs(BaseModel):
+    content: list[Scored]
+    refusal: None = None
+
+
 class Choice(BaseModel):
     index: int
     message: Answered
-    logprobs: None = None
+    logprobs: Logprobs | None = None
     finish_reason: Literal["stop", "length"]
 
 

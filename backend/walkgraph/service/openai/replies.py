@@ -16,7 +16,6 @@ from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
-from walkgraph.service.openai.stops import Cutter
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.streaming import HEARTBEAT_SECONDS
 from walkgraph.service.values import sound
@@ -33,6 +32,11 @@ class Text(NamedTuple):
     text: str
 
 
+class Scored(NamedTuple):
+    entries: list[dict[str, Any]]
+    """OpenAI's entries of tokens with their log-probabilities."""
+
+
 class Heard(NamedTuple):
     data: bytes
     """A piece of audio as the task output it."""
@@ -47,35 +51,29 @@ class Ended(NamedTuple):
     """Tokens of the generated text."""
 
 
-Piece = Text | Heard | Ended
+Piece = Text | Scored | Heard | Ended
 
 
 async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
     """The texts, audio and end of one choice. Raises RunFailed."""
-    cutter = Cutter(sent.stops)
     counted = outside = 0
     async for event in run.follow():
         match event:
             case m.Output(name=name, value=m.Small(value=str() as text)) if name == sent.text.name:
-                if cutter.stopped:
-                    continue
                 counted += 1
                 outside += not event.iteration
-                told = cutter.feed(text)
-                if told:
-                    yield Text(told)
-                if cutter.stopped:
-                    run.suffice()
+                if text:
+                    yield Text(text)
+            case m.Output(name=name, value=m.Small(value=str() as lines)) if name == sent.logprobs:
+                yield Scored([msgspec.json.decode(line) for line in lines.splitlines()])
             case m.Output(name=name, value=m.Blob(data=data)) if sent.audio and name == sent.audio.name:
-                if not cutter.stopped:
+                if run.cut is None or not run.cut.stopped:
                     yield Heard(data)
             case m.Finished():
-                if event.error is not None and not cutter.stopped:
+                if event.error is not None:
                     raise RunFailed(event.error)
-                rest = cutter.finish()
-                if rest:
-                    yield Text(rest)
-                if cutter.stopped:
+                counted = counted if run.cut is None else run.cut.pieces
+                if run.cut is not None and run.cut.stopped:
                     yield Ended("stop", event.read, event.found, counted)
                 else:
                     yield _ended(event, sent.text, counted, outside)
@@ -100,35 +98,43 @@ async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[st
     """A `chat_schemas.Completion`. Raises the error of the first choice that fails."""
     told = await asyncio.gather(*(_whole(run, sent) for run in runs))
     choices: list[dict[str, Any]] = []
-    for i, (run, (text, heard, ended)) in enumerate(zip(runs, told, strict=True)):
+    for i, (run, (text, scored, heard, ended)) in enumerate(zip(runs, told, strict=True)):
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         if sent.audio is not None:
             data = await asyncio.to_thread(sound.encoded, heard, _FORMATS.get(sent.format, sent.format))
             message |= {"content": None, "audio": _sound(run.id, base64.b64encode(data).decode(), text)}
-        choices.append({"index": i, "message": message, "logprobs": None, "finish_reason": ended.finish})
+        logprobs = None if sent.logprobs is None else _logprobs(scored)
+        choices.append({"index": i, "message": message, "logprobs": logprobs, "finish_reason": ended.finish})
     return {
         "id": name_of(runs),
         "object": "chat.completion",
         "created": int(runs[0].created_at),
         "model": model,
         "choices": choices,
-        "usage": usage([ended for _, _, ended in told]),
+        "usage": usage([ended for *_, ended in told]),
     }
 
 
-async def _whole(run: LiveRun, sent: Sent) -> tuple[str, list[bytes], Ended]:
+def _logprobs(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"content": entries, "refusal": None}
+
+
+async def _whole(run: LiveRun, sent: Sent) -> tuple[str, list[dict[str, Any]], list[bytes], Ended]:
     texts: list[str] = []
+    scored: list[dict[str, Any]] = []
     heard: list[bytes] = []
     ended = Ended("stop", 0, 0, 0)
     async for piece in pieces(run, sent):
         match piece:
             case Text():
                 texts.append(piece.text)
+            case Scored():
+                scored += piece.entries
             case Heard():
                 heard.append(piece.data)
             case Ended():
                 ended = piece
-    return "".join(texts), heard, ended
+    return "".join(texts), scored, heard, ended
 
 
 def _sound(run: RunId, data: str, transcript: str) -> dict[str, Any]:
@@ -173,7 +179,7 @@ class Chunks:
             "created": int(runs[0].created_at),
             "model": model,
         }
-        self._queue: asyncio.Queue[tuple[int, dict[str, Any] | Ended | WalkgraphError]] = asyncio.Queue(64)
+        self._queue: asyncio.Queue[tuple[int, dict[str, Any] | Scored | Ended | WalkgraphError]] = asyncio.Queue(64)
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The events until all choices have ended, or one has failed."""
@@ -207,14 +213,18 @@ class Chunks:
                 case Ended():
                     ends.append(told)
                     written += self._chunk(index, {}, told.finish)
+                case Scored():
+                    written += self._chunk(index, {"content": ""}, None, _logprobs(told.entries))
                 case _:
                     written += self._chunk(index, told, None)
         if self._with_usage:
             written += _event({**self._head, "choices": [], "usage": usage(ends)})
         yield written + DONE
 
-    def _chunk(self, index: int, delta: dict[str, Any], finish: str | None) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _chunk(
+        self, index: int, delta: dict[str, Any], finish: str | None, logprobs: dict[str, Any] | None = None
+    ) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         more = {"usage": None} if self._with_usage else {}
         return _event({**self._head, "choices": [choice], **more})
 
@@ -234,6 +244,8 @@ class Chunks:
                     case Heard():
                         for delta in _heard(await heard.feed(piece.data) if heard else b""):
                             await self._queue.put((index, delta))
+                    case Scored():
+                        await self._queue.put((index, piece))
                     case Ended():
                         if heard is not None:
                             for delta in _heard(await heard.finish()):

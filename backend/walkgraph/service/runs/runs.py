@@ -19,6 +19,7 @@ from walkgraph.service.access.callers import Caller
 from walkgraph.service.http import limits
 from walkgraph.service.runs.kept_requests import KeptRequest, remembered
 from walkgraph.service.runs.notifier import Notifier
+from walkgraph.service.runs.stops import Cut
 from walkgraph.service.values import values
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -73,6 +74,8 @@ class LiveRun:
         """True once the run was cancelled, or all of its clients left, before its end."""
         self.sufficed = False
         """True if it was ended early because its client needs no more of it."""
+        self.cut: Cut | None = None
+        """Cuts its text at the request's stop sequences; None if it has none."""
         self._clients = 1
         self._send, self._heard = send, heard
         self._log: list[Event] = []
@@ -98,13 +101,18 @@ class LiveRun:
                 self.seed = event.seed
             case m.Output():
                 self.first_output_at = self.first_output_at or time.time()
-                if not self._keeps(event):
+                found = self._within(event)
+                if found is None or not self._keeps(found):
                     return
+                event = found
             case m.Rejected():
                 event = m.Finished(run=self.id, error=event.error, seconds=time.time() - self.created_at)
             case m.Finished():
                 pass
         if isinstance(event, m.Finished):
+            rest = self.cut.rest() if self.cut is not None else None
+            if rest is not None and self._keeps(rest):
+                self._log.append(rest)
             event = self.finished = self._ended(event)
             self.paused = None
         self._log.append(event)
@@ -176,6 +184,15 @@ class LiveRun:
     def outputs(self) -> list[m.Output]:
         return [event for event in self._log if isinstance(event, m.Output)]
 
+    def _within(self, output: m.Output) -> m.Output | None:
+        """The output up to a stop sequence, which ends the run; None behind it."""
+        if self.cut is None:
+            return output
+        found = self.cut.output(output)
+        if self.cut.stopped and not self.sufficed:
+            self.suffice()
+        return found
+
     def _keeps(self, output: m.Output) -> bool:
         self.bytes += values.size_of(output.value)
         if self.bytes <= limits.RUN_OUTPUT_BYTES:
@@ -187,7 +204,7 @@ class LiveRun:
 
     def _ended(self, event: m.Finished) -> m.Finished:
         if not self._overflown:
-            return event
+            return event if self.cut is None else self.cut.end(event)
         message = f"the outputs have more than {limits.RUN_OUTPUT_BYTES} bytes; ask for fewer"
         return msgspec.structs.replace(event, error=ErrorInfo(code="out_of_memory", message=message))
 

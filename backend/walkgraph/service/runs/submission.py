@@ -19,6 +19,7 @@ from walkgraph.service.runs import runs
 from walkgraph.service.runs.disconnects import leave
 from walkgraph.service.runs.idempotency import NAME, handle_of
 from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.stops import Cut, stops_of
 from walkgraph.service.runs.tasks import read_request
 from walkgraph.service.values import tensors
 from walkgraph.telemetry import traceparent
@@ -90,6 +91,8 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
         message = msgspec.structs.replace(message, session=who.session(message.session))
     run = services.deployer.submit(managed, message)
     run.caller = who
+    if stops := stops_of(body.get("stop")):
+        run.cut = Cut(declaration.outputs[0], stops)
     who.meter.begun()
     services.runs.remember(run, body)
     return run

@@ -13,12 +13,14 @@ from walkgraph.placement.request import declared_params, fill_params, name_input
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
+from walkgraph.service.runs.stops import MAX_CHARACTERS, MAX_STOPS, stops_of
 from walkgraph.service.values import conversations, tensors, values
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 
 PARTS = "parts"
-_KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline", "record", "hold")
+_KEYS = ("inputs", "params", "outputs", "stream", "session", "priority", "deadline", "stop", "record", "hold")
+_STOP = {"type": "string", "minLength": 1, "maxLength": MAX_CHARACTERS}
 _DRAWN = "seed"
 """The parameter that is drawn at random if the client gives none."""
 
@@ -50,6 +52,10 @@ def request_schema(name: str, task: Task) -> dict[str, Any]:
         "session": {"type": "string", "minLength": 1, "maxLength": 64},
         "priority": {"type": "integer", "minimum": -100, "maximum": 100, "default": 0},
         "deadline": {"type": "number", "exclusiveMinimum": 0, "maximum": 86400, "description": "Seconds."},
+        "stop": {
+            "anyOf": [_STOP, {"type": "array", "maxItems": MAX_STOPS, "items": _STOP}],
+            "description": "The first output, a text, ends before any of these, and so does the run.",
+        },
         "record": {
             "type": "boolean",
             "default": False,
@@ -162,6 +168,7 @@ def read_request(
         hold=reader.flag("/hold", fields.get("hold", False)),
     )
     reader.flag("/stream", fields.get("stream", False))
+    reader.stop(fields.get("stop"))
     if reader.faults:
         raise Unprocessable(f"the request to task `{name}` is invalid; see `errors`", reader.faults)
     return submit
@@ -305,6 +312,11 @@ class _Reader:
             return given
         self.fault("/session", "bad_value", "this must be a text of 1 to 64 characters")
         return None
+
+    def stop(self, given: Any) -> None:
+        if stops_of(given) is None:
+            each = f"of 1 to {MAX_CHARACTERS} characters"
+            self.fault("/stop", "bad_value", f"this must be a text {each}, or a list of at most {MAX_STOPS}")
 
     def flag(self, at: str, given: Any) -> bool:
         if not isinstance(given, bool):

@@ -60,10 +60,13 @@ def test_only_a_single_token_steps() -> None:
     assert spec is not None
     component = catalogue()["llm.backbone"]
     assert component.resident
-    assert set(spec.inputs) | {"ids"} == {one.name for one in component.inputs}
+    assert set(spec.inputs) | {"ids", "bias"} == {one.name for one in component.inputs}
+    biased = backbone.step_spec({"token": ids(1), "bias": torch.zeros(300, 2)}, GREEDY)
+    assert biased is not None
+    assert (biased.inputs["bias"].shape, biased.key != spec.key) == ((300, 2), True)
     assert set(spec.outputs) == {one.name for one in component.outputs}
     assert set(spec.appends) | set(spec.tensors) == {one.slot for one in component.states}
-    assert set(component.params) - set(Backbone.options) == set(spec.params) == set(GREEDY)
+    assert set(component.params) - set(Backbone.options) - {"logits"} == set(spec.params) == set(GREEDY)
 
 
 def test_experts_can_be_kept_in_eight_bits() -> None:

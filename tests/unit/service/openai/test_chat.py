@@ -197,3 +197,61 @@ async def test_a_bomb_of_silence_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(Unprocessable, match="shorten") as found:
             await hearing.in_wav(request(*(audio(encoded("FLAC"), "flac") for _ in range(sounds))))
         assert found.value.faults[0].pointer == f"/messages/0/content/{sounds - 1}/input_audio/data"
+
+
+# ── sampling ────────────────────────────────────────────────────────────────────────────────────
+
+LLM = resolved("llm", "chat")
+
+
+def test_fields_of_sampling_reach_a_task_that_has_them() -> None:
+    asked = request(
+        text("a"),
+        logprobs=True,
+        top_logprobs=3,
+        logit_bias={"5": -100, "17": 2.5},
+        stop=["x", "y"],
+        frequency_penalty=0.5,
+        min_p=0.1,
+    )
+    sent = chat.send(asked, LLM)
+    (only,) = sent.bodies
+    assert only["params"] == {"logprobs": True, "top_logprobs": 3, "frequency_penalty": 0.5, "min_p": 0.1}
+    assert only["inputs"]["logit_bias"] == [[5, -100.0], [17, 2.5]]
+    assert (only["stop"], only["outputs"], sent.logprobs) == (["x", "y"], ["text", "logprobs"], "logprobs")
+    plain = chat.send(request(text("a"), logprobs=False, top_logprobs=0, logit_bias={}, stop=[]), LLM)
+    assert plain.bodies == chat.send(request(text("a")), LLM).bodies
+    assert plain.logprobs is None
+    fault = Fault("/inputs/logit_bias/0", "bad_value", "x")
+    assert sent.translated([fault]) == [Fault("/logit_bias", "bad_value", "x")]
+
+
+@pytest.mark.parametrize(
+    ("found", "fields", "pointer"),
+    [
+        (LLM, {"top_logprobs": 3}, "/top_logprobs"),
+        (BAGEL, {"logprobs": True}, "/logprobs"),
+        (BAGEL, {"logit_bias": {"1": 2}}, "/logit_bias"),
+    ],
+)
+def test_fields_of_sampling_that_have_no_place_are_refused(
+    found: serving.Resolved, fields: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(Unprocessable) as refusal:
+        chat.send(request(text("a"), **fields), found)
+    assert [fault.pointer for fault in refusal.value.faults] == [pointer]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"logit_bias": {"a": 1}},
+        {"logit_bias": {"1": 101}},
+        {"logit_bias": {str(at): 0 for at in range(301)}},
+        {"top_logprobs": 21},
+        {"stop": ["a"] * 5},
+    ],
+)
+def test_fields_of_sampling_are_bounded(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        request(text("a"), **fields)

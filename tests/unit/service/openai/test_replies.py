@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from walkgraph.service.openai import replies
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
 from walkgraph.service.runs.runs import LiveRun
+from walkgraph.service.runs.stops import Cut
 from walkgraph.service.values.sound import Sound, read, written
 from walkgraph.settings import Settings
 from walkgraph.wire import messages as m
@@ -29,12 +31,14 @@ CHAT = "/v1/chat/completions"
 PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
-def sent(*stops: str, audio: str = "") -> Sent:
-    return Sent([{}], TEXT, AUDIO if audio else None, audio, stops)
+def sent(*, audio: str = "", logprobs: str | None = None) -> Sent:
+    return Sent([{}], TEXT, AUDIO if audio else None, audio, logprobs)
 
 
-def live(name: str = "r") -> LiveRun:
-    return LiveRun(m.Submit(run=RunId(name), task="t", params={}, inputs={}), "d", lambda _: None)
+def live(name: str = "r", *stops: str, send: Callable[[Any], None] = lambda _: None) -> LiveRun:
+    run = LiveRun(m.Submit(run=RunId(name), task="t", params={}, inputs={}), "d", send)
+    run.cut = Cut("text", stops) if stops else None
+    return run
 
 
 def say(run: LiveRun, *texts: str) -> None:
@@ -101,13 +105,13 @@ async def test_a_limit_can_leave_a_loop_no_iteration() -> None:
 @pytest.mark.parametrize("seed", range(30))
 async def test_a_stream_tells_what_the_whole_does(seed: int) -> None:
     draw = random.Random(seed)
-    runs = [live(f"r{i}") for i in range(draw.randrange(1, 4))]
     stops = tuple("".join(draw.choice("ab") for _ in range(draw.randrange(1, 4))) for _ in range(draw.randrange(3)))
+    runs = [live(f"r{i}", *stops) for i in range(draw.randrange(1, 4))]
     for run in runs:
         say(run, *("".join(draw.choice("abc") for _ in range(draw.randrange(4))) for _ in range(draw.randrange(9))))
         end(run, len(run.outputs), stopped=draw.random() < 0.5)
-    whole = await replies.completion(runs, sent(*stops), "m")
-    chunks = await deltas(*runs, sent=sent(*stops), with_usage=True)
+    whole = await replies.completion(runs, sent(), "m")
+    chunks = await deltas(*runs, sent=sent(), with_usage=True)
     assert chunks[-1]["usage"] == whole["usage"]
     for choice in whole["choices"]:
         mine = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"]]
@@ -117,8 +121,8 @@ async def test_a_stream_tells_what_the_whole_does(seed: int) -> None:
 
 async def test_a_stop_ends_the_run_and_counts_what_was_made() -> None:
     asked: asyncio.Queue[Any] = asyncio.Queue()
-    run = LiveRun(m.Submit(run=RunId("r"), task="t", params={}, inputs={}), "d", asked.put_nowait)
-    answer = asyncio.ensure_future(replies.completion([run], sent("END"), "m"))
+    run = live("r", "END", send=asked.put_nowait)
+    answer = asyncio.ensure_future(replies.completion([run], sent(), "m"))
     say(run, "one ", "E", "ND two", "three")
     assert await asked.get() == m.Abort(run=run.id)
     run.take(m.Finished(run=run.id, error=ErrorInfo(code="cancelled", message="cancelled"), read=9))
@@ -127,6 +131,37 @@ async def test_a_stop_ends_the_run_and_counts_what_was_made() -> None:
     assert found["choices"][0]["finish_reason"] == "stop"
     assert found["usage"]["completion_tokens"] == 3
     assert run.sufficed
+
+
+def score(run: LiveRun, *tokens: str) -> None:
+    for i, token in enumerate(tokens):
+        line = {"token": token, "logprob": -i / 2, "bytes": list(token.encode()), "top_logprobs": []}
+        value = m.Small(value=json.dumps(line) + "\n")
+        run.take(m.Output(run=run.id, name="logprobs", index=i, value=value, iteration=(i,), modality="text"))
+
+
+async def test_log_probabilities_come_with_the_choice() -> None:
+    run = live()
+    say(run, "a", "", "b")
+    score(run, "a", "x", "b")
+    end(run, 3)
+    answer = await replies.completion([run], sent(logprobs="logprobs"), "m")
+    found = answer["choices"][0]["logprobs"]["content"]
+    assert [(one["token"], one["logprob"]) for one in found] == [("a", 0.0), ("x", -0.5), ("b", -1.0)]
+    chunks = await deltas(run, sent=sent(logprobs="logprobs"))
+    streamed = [c["logprobs"] for chunk in chunks for c in chunk["choices"] if c["logprobs"]]
+    assert [entry for one in streamed for entry in one["content"]] == found
+    assert (await replies.completion([run], sent(), "m"))["choices"][0]["logprobs"] is None
+
+
+async def test_log_probabilities_end_with_the_text_at_a_stop() -> None:
+    run = live("r", "b")
+    say(run, "a", "b", "c")
+    score(run, "a", "b", "c")
+    run.take(m.Finished(run=run.id, error=ErrorInfo(code="cancelled", message="cancelled")))
+    choice = (await replies.completion([run], sent(logprobs="logprobs"), "m"))["choices"][0]
+    assert choice["message"]["content"] == "a"
+    assert [one["token"] for one in choice["logprobs"]["content"]] == ["a", "b"]
 
 
 def piece(level: int) -> m.Blob:
