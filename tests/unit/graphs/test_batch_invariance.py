@@ -22,6 +22,7 @@ from walkgraph.engine.engine import Done, Engine
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items
 from walkgraph.graph import codec
+from walkgraph.graph.conversation import Conversation, Turn, TurnPart
 from walkgraph.placement.document import decode
 
 ONE = {
@@ -99,11 +100,18 @@ def llm() -> Family:
     """Long prompts too: those of more rows than a step's linears serve."""
     how = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "max_tokens": 24}
     texts = ("hello", "hello, you who read a long text " * 3, "x")
+    chat = Conversation((Turn("user", (TurnPart("text", "hello"),)),))
+    told = {"logprobs": True, "top_logprobs": 3}
+    bias = torch.tensor([[7.0, 4.0], [9.0, -100.0]])
     return Family(
         "llm",
         {"llm": "random:qwen3-moe-tiny:0"},
         {},
-        [Asked("complete", {**how, "seed": seed}, {"prompt": [text]}) for seed, text in enumerate(texts)],
+        [
+            *(Asked("complete", {**how, "seed": seed}, {"prompt": [text]}) for seed, text in enumerate(texts)),
+            Asked("chat", {**how, **told, "seed": 4}, {"messages": [chat]}),
+            Asked("complete", {**how, **told, "seed": 5}, {"prompt": ["hello"], "logit_bias": [bias]}),
+        ],
     )
 
 
