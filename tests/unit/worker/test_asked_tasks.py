@@ -21,10 +21,10 @@ from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
-from walkgraph.wire.watching import Break, Gate, Watch
+from walkgraph.wire.watching import Break, Gate, Tap, Watch
 from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.core import Core
-from walkgraph.worker.events import CallDone, Gated, Ref, RunCall, Started, Watched
+from walkgraph.worker.events import CallDone, Gated, Observe, Ref, RunCall, Started, Watched
 from walkgraph.worker.io import values
 
 CALLED: dict[str, Any] = {
@@ -113,6 +113,14 @@ def test_a_breakpoint_stops_a_run_before_a_call_of_a_task() -> None:
     assert calls_of(core.handle(done(first, 1))) == []
     (second,) = calls_of(core.handle(Gated(Gate(run=RUN, mode="one"))))
     assert second.task == "called/add"
+
+
+def test_taps_see_the_values_on_the_edges_of_a_call() -> None:
+    core, commands = begun()
+    core.handle(Watched(Watch(taps=(Tap(id="t", walk="go", source="plus.sum", interval=0.0),))))
+    (first,) = calls_of(commands)
+    seen = [command for command in core.handle(done(first, 5)) if isinstance(command, Observe)]
+    assert [(one.source, one.value, one.iteration, one.modality) for one in seen] == [("plus.sum", 5, (0,), "scalar")]
 
 
 class Desk:
