@@ -100,6 +100,10 @@ export const trace = {
   rankWithTook: (edge: string, source: number, target: number, nbytes: string, transport: string, took: string) =>
     `${edge}: rank ${source} → ${target}, ${nbytes} by ${transport}${took}`,
   // panels.tsx
+  calledTasks: "Called tasks",
+  calledWords: (use: string, task: string, time: string) => `${use} called ${task}: ${time}`,
+  calledFailed: "failed",
+  more: (count: number) => `${count} more`,
   theChosenBlock: "The chosen block",
   showOnTheCanvas: "Show on the canvas",
   inTheSameBatch: "In the same batch",

@@ -14,7 +14,7 @@ import { Badge, Button, Empty, IconButton, Menu, Prose, Select, Tabs } from "../
 import { showSeconds } from "../ui/words";
 import { GanttPane, SpanWords } from "./picture/GanttPane";
 import type { Piece } from "./picture/paint";
-import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
+import { BlockPanel, CalledPanel, LanePanel, NodesPanel, WhyPanel } from "./panels";
 import { RunsPane } from "./RunsPane";
 import { traceOf, type Shown, type Side, type TraceSession, type TraceState, type Which } from "./model/session";
 import { around, showMicros } from "./model/span";
@@ -359,6 +359,12 @@ function SidePane({ session, state, version, path, drawPath, go, alone }: SidePr
             links={session.linksOf(selected.block, of)}
             onBlock={(block) => go(block, of)}
             onCanvas={alone ? null : onCanvas}
+          />
+        )}
+        {side === "details" && (
+          <CalledPanel
+            called={(shown?.trace.called ?? []).filter(({ node }) => lane === null || lane.nodes.includes(node))}
+            onRun={(run) => void session.show(run)}
           />
         )}
         {side === "details" && lane && (

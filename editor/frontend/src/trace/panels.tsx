@@ -9,7 +9,7 @@ import type { Link } from "./model/find";
 import type { Lane, Model } from "./model/model";
 import type { Shown } from "./model/session";
 import { showAt, showMicros } from "./model/span";
-import type { StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
+import type { CalledShown, StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
 import { strings } from "../strings";
 
@@ -79,6 +79,41 @@ export function BlockPanel({ model, block, links, onBlock, onCanvas }: BlockProp
           );
         })}
       </ul>
+    </section>
+  );
+}
+
+const MOST_CALLED = 50;
+
+interface CalledProps {
+  called: readonly CalledShown[];
+  onRun: (run: string) => void;
+}
+
+/** The tasks that a run called, each the way to the trace of its own run. */
+export function CalledPanel({ called, onRun }: CalledProps) {
+  if (called.length === 0) return null;
+  return (
+    <section className="wg-trace-called" aria-label={strings.trace.calledTasks}>
+      <h3>{strings.trace.calledTasks}</h3>
+      <ul>
+        {called.slice(0, MOST_CALLED).map((one, index) => {
+          const words = strings.trace.calledWords(one.use, one.task, showMicros(one.answered - one.asked));
+          const shown = one.failed ? `${words}, ${strings.trace.calledFailed}` : words;
+          return (
+            <li key={index}>
+              {one.run === "" ? (
+                shown
+              ) : (
+                <button type="button" className="wg-trace-link" onClick={() => onRun(one.run)}>
+                  {shown}
+                </button>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+      {called.length > MOST_CALLED && <p className="about">{strings.trace.more(called.length - MOST_CALLED)}</p>}
     </section>
   );
 }

@@ -3,7 +3,7 @@ import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Model } from "../../src/trace/model/model";
-import { BlockPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
+import { BlockPanel, CalledPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
 import { modelOf } from "../../src/trace/model/whole";
 import { fill, trace } from "./made";
 
@@ -51,6 +51,22 @@ it("a block is told with its batch and its values, each leading on", () => {
   expect(go).toHaveBeenCalledWith(1);
   press("Show on the canvas");
   expect(onCanvas).toHaveBeenCalledWith(["llm"]);
+});
+
+it("called tasks lead to the traces of their own runs", () => {
+  const one = { task: "shapes/edit", rank: 0, walk: "go", node: "draw", use: "draw", step: 0, iteration: [] };
+  const called = [
+    { ...one, run: "r7", asked: 1000, answered: 251000, failed: false },
+    { ...one, run: "", asked: 2000, answered: 3000, failed: true },
+  ];
+  const go = vi.fn();
+  show(<CalledPanel called={called} onRun={go} />);
+  press("draw called shapes/edit: 250 ms");
+  expect(go).toHaveBeenCalledExactlyOnceWith("r7");
+  expect([...host.querySelectorAll("li")].map((item) => item.textContent)[1]).toContain("failed");
+  expect(host.querySelectorAll("button")).toHaveLength(1);
+  show(<CalledPanel called={[]} onRun={go} />);
+  expect(host.textContent).toBe("");
 });
 
 it("why a run was slow is a sentence, shares, and a way to each piece", () => {

@@ -78,6 +78,23 @@ export interface LoopEndShown {
   at: number;
 }
 
+/** A task that a use called: a run of its own. */
+export interface CalledShown {
+  /** Empty: none began. */
+  run: string;
+  /** `graph/task`. */
+  task: string;
+  rank: number;
+  walk: string;
+  node: string;
+  use: string;
+  step: number;
+  iteration: number[];
+  asked: number;
+  answered: number;
+  failed: boolean;
+}
+
 export type RunState = "running" | "done" | "cancelled" | "failed";
 
 export interface TraceShown {
@@ -99,6 +116,8 @@ export interface TraceShown {
   hops: HopsShown;
   counters: CountersShown;
   loops: LoopEndShown[];
+  /** In the order in which they were asked for; traces of earlier versions have none. */
+  called?: CalledShown[];
   /** Events that were dropped while it ran. */
   lost: number;
   cut: boolean;
