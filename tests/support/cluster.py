@@ -15,6 +15,7 @@ from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.tables import Itinerary, Plan
 from walkgraph.simulation.reference.plain_loop import ChannelValues, PlainLoop
 from walkgraph.wire import messages as m
@@ -29,6 +30,7 @@ from walkgraph.worker.events import (
     Cancelled,
     Command,
     DropStates,
+    Extended,
     FreeLoops,
     Gated,
     HoldLoops,
@@ -44,6 +46,7 @@ from walkgraph.worker.events import (
     Watched,
 )
 
+CONDUCTOR = Rank(-1)
 Function = Callable[[Call], dict[str, Any]]
 """Serves a call; raises to fail it."""
 
@@ -67,6 +70,7 @@ class Cluster:
         self.reports: list[m.FromWorker] = []
         self.dropped: list[StateKey] = []
         self.released: list[tuple[Rank, str]] = []
+        self.ranks: dict[str, tuple[Rank, ...]] = {}
         self.loops: list[LoopCall] = []
         self.observed: list[tuple[Rank, Observe]] = []
         self.parked: set[tuple[Rank, str]] = set()
@@ -77,14 +81,25 @@ class Cluster:
         """Loops whose streams have no credit."""
         self._functions = functions
         self._random = random.Random(seed)
-        self._links: dict[tuple[Rank, Rank], deque[Arrived]] = defaultdict(deque)
+        self._links: dict[tuple[Rank, Rank], deque[Arrived | Extended]] = defaultdict(deque)
+        self._legs: dict[str, Legs] = {}
+        self._ended: dict[str, dict[Rank, int]] = defaultdict(dict)
+        """Run -> the ranks that have ended its leg, with their verdicts."""
         self._work: dict[Rank, list[RunCall | MoveState | PlainLoop | CallDone]] = defaultdict(list)
 
     def start(
-        self, run: str, itinerary: Itinerary, params: dict[str, Any], inputs: Mapping[str, Any], **how: bool
+        self,
+        run: str,
+        itinerary: Itinerary,
+        params: dict[str, Any],
+        inputs: Mapping[str, Any],
+        legs: Legs | None = None,
+        **how: bool,
     ) -> None:
         """`how`: `stepped`, `record`, `hold`."""
-        self._in_turn[run] = OrderedOutputs(itinerary.send_orders)
+        if legs is not None:
+            self._legs[run] = legs
+        self._in_turn[run], self.ranks[run] = OrderedOutputs(itinerary.send_orders), itinerary.ranks
         event = Started(RunId(run), itinerary, {"seed": 0, **params}, dict(inputs), **how)
         for rank in self._random.sample(list(itinerary.ranks), len(itinerary.ranks)):
             self._perform(rank, self.cores[rank].handle(event))
@@ -194,9 +209,7 @@ class Cluster:
                 case Report(message=message):
                     ends = message.run if isinstance(message, m.RankDone) else None
                     assert all(_run_of(one) != ends for one in self._work[rank]), "all is over"
-                    self.reports.append(message)
-                    if isinstance(message, m.Sent):
-                        self._send(self._in_turn[message.run].sent(message.step, message.rank))
+                    self._reported(message)
                 case DropStates():
                     self.dropped.extend(command.keys)
                 case HoldLoops() | FreeLoops() | Observe():
@@ -205,6 +218,25 @@ class Cluster:
                     self.parked.discard((rank, command.run))
                     self.released.append((rank, command.run))
                     self._work[rank] = [w for w in self._work[rank] if _run_of(w) != command.run]
+
+    def _reported(self, message: m.FromWorker) -> None:
+        self.reports.append(message)
+        if isinstance(message, m.Sent):
+            self._send(self._in_turn[message.run].sent(message.step, message.rank))
+        elif isinstance(message, m.LegDone):
+            self._leg_done(message)
+
+    def _leg_done(self, message: m.LegDone) -> None:
+        ended = self._ended[message.run]
+        assert message.rank not in ended
+        ended[message.rank] = message.verdict
+        if len(ended) == len(self.ranks[message.run]):
+            assert len({*ended.values()}) == 1, "all ranks know one verdict"
+            ended.clear()
+            leg = self._legs[message.run].next(message.verdict)
+            self._in_turn[message.run] = OrderedOutputs(leg.send_orders)
+            for rank in self.ranks[message.run]:
+                self._links[CONDUCTOR, rank].append(Extended(message.run, leg))
 
     def _looped(self, rank: Rank, call: LoopCall) -> PlainLoop:
         def begin() -> None:

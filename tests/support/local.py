@@ -11,10 +11,12 @@ from walkgraph.components import catalogue
 from walkgraph.engine.engine import Begun, Done, Engine, LoopDone
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Placement
-from walkgraph.placement.itinerary import expand
+from walkgraph.placement.expansion.legs import Legs
+from walkgraph.placement.itinerary import expanded_request, legs_of
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Halted
@@ -27,6 +29,7 @@ from walkgraph.worker.events import (
     Cancelled,
     Command,
     DropStates,
+    Extended,
     FreeLoops,
     Gated,
     HoldLoops,
@@ -74,7 +77,9 @@ class LocalDeployment:
         self.halted: list[Halted] = []
         self.times: dict[str, list[m.NodeTime]] = defaultdict(list)
         self.ends: dict[str, list[m.RankDone]] = defaultdict(list)
-        self._sent: deque[tuple[Rank, Arrived]] = deque()
+        self._sent: deque[tuple[Rank, Arrived | Extended]] = deque()
+        self._legs: dict[str, tuple[Sequence[Rank], Legs]] = {}
+        self._ended: dict[str, set[Rank]] = defaultdict(set)
 
     def submit(
         self,
@@ -88,8 +93,13 @@ class LocalDeployment:
         """`how`: `stepped`, `record`, `hold`, `session`."""
         declared = task_of(self.graph, task)
         filled = fill_params(declared, {"seed": 0, **params})
-        itinerary = expand(self.graph, self.plan, task, filled, inputs or {}, parts)
-        values = {given.name: given.value for given in name_inputs(declared, inputs or {}, parts)}
+        given = name_inputs(declared, inputs or {}, parts)
+        facts = Facts(self.plan)
+        found = expanded_request(facts, declared, filled, given, None)
+        itinerary, legs = legs_of(facts, declared, filled, given, found)
+        if legs is not None:
+            self._legs[run] = itinerary.ranks, legs
+        values = {one.name: one.value for one in given}
         for rank in itinerary.ranks:
             self._begin(rank, Started(RunId(run), itinerary, filled, values, **how))
 
@@ -161,11 +171,21 @@ class LocalDeployment:
                 self.failed[failed.run] = failed.error
             case Halted() as halted:
                 self.halted.append(halted)
+            case m.LegDone() as ended:
+                self._leg_done(ended)
             case m.RankDone() as done:
                 self.times[done.run].extend(done.times)
                 self.ends[done.run].append(done)
             case _:
                 pass
+
+    def _leg_done(self, message: m.LegDone) -> None:
+        ranks, legs = self._legs[message.run]
+        self._ended[message.run].add(message.rank)
+        if len(self._ended[message.run]) == len(ranks):
+            self._ended[message.run].clear()
+            leg = legs.next(message.verdict)
+            self._sent.extend((rank, Extended(message.run, leg)) for rank in ranks)
 
     def _move(self, engine: Engine, command: MoveState) -> dict[str, Any]:
         if command.op == "export" and command.source is not None:

@@ -2,7 +2,8 @@
 loops.
 
 service ──> Submit ──> Admission.admit ──> Start ──> ranks
-ranks ──> Emit, Sent, RankDone, RankFailed, Suspended, Released, Probed ──> Runs ──> Output, Finished ──> service
+ranks ──> Emit, Sent, LegDone, RankDone, RankFailed, Suspended, Released, Probed ──> Runs
+Runs ──> Output, Finished ──> service;  Extend ──> ranks
 ranks' lives, Ready, Connected ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
@@ -162,6 +163,8 @@ class Conductor:
                 commands.extend(self.runs.halted(event.message, now))
             case m.Sent():
                 commands.extend(self.runs.outputs.sent(event.message, now))
+            case m.LegDone():
+                commands.extend(self.runs.leg_done(event.message, now))
             case m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():

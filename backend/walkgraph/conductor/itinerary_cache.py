@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.language.expressions import parse
-from walkgraph.graph.steps import choices_of, steps_of
+from walkgraph.graph.steps import bindings_of, choices_of, expressions_of
 from walkgraph.graph.turns import walks_turns
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand
-from walkgraph.placement.itinerary import expand
+from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.expansion.legs import Legs
+from walkgraph.placement.itinerary import Expanded, expanded_request, legs_of
 from walkgraph.placement.request import Given, reads_calls
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
@@ -25,7 +27,7 @@ _Key = tuple[object, ...]
 
 
 class CachedItinerary(NamedTuple):
-    itinerary: Itinerary
+    expanded: Expanded
     reads: Mapping[Rank, frozenset[str]]
     """Rank -> names of the input values that its steps read."""
     tokens: PageDemand
@@ -54,12 +56,12 @@ class ItineraryCache:
     """The cache of one graph and plan."""
 
     def __init__(self, graph: Graph, plan: Plan) -> None:
-        self._graph, self._plan = graph, plan
+        self._graph, self._plan, self._facts = graph, plan, Facts(plan)
         self._known: dict[_Key, CachedItinerary] = {}
         self._deciding = {name: _deciding(task, plan) for name, task in graph.tasks.items()}
         self._walked = {name: _Walked(walks_turns(task), reads_calls(task)) for name, task in graph.tasks.items()}
 
-    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: Sequence[Given]) -> CachedItinerary:
+    def of(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
         """The itinerary of a request. `params`: with defaults; `given`: the named values of `submit`. Raises as
         `expand` and `page_demand` do."""
         # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
@@ -68,27 +70,32 @@ class ItineraryCache:
         key = (submit.task, submit.outputs, values, kinds)
         found = self._known.get(key)
         if found is None:
-            found = self._found(submit, params)
-            if len(found.itinerary.steps) <= STEPS:
+            found = self._found(submit, params, given)
+            if len(found.expanded.itinerary.steps) <= STEPS:
                 if len(self._known) >= REMEMBERED:
                     del self._known[next(iter(self._known))]
                 self._known[key] = found
         return found
 
-    def _found(self, submit: m.Submit, params: Mapping[str, Scalar]) -> CachedItinerary:
-        plan = self._plan
-        itinerary = expand(self._graph, plan, submit.task, params, submit.inputs, submit.parts, submit.outputs)
-        return CachedItinerary(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+    def legs(
+        self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
+    ) -> tuple[Itinerary, Legs | None]:
+        """What the ranks of a request get at first, and the legs that follow."""
+        return legs_of(self._facts, self._graph.tasks[submit.task], params, given, found)
+
+    def _found(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
+        plan, task = self._plan, self._graph.tasks[submit.task]
+        expanded = expanded_request(self._facts, task, params, given, submit.outputs)
+        itinerary = expanded.itinerary
+        return CachedItinerary(expanded, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
 
 
 def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:
     """Parameters that an itinerary may depend on: those in the steps' conditions and bindings, and in states' sizes."""
     names: set[str] = set()
-    for at in steps_of(task):
-        if at.step.when is not None:
-            names |= parse(at.step.when).names
-        bindings = [binding for binding in at.step.with_.values() if isinstance(binding, str)]
-        names |= {binding.removeprefix(_TASK) for binding in bindings if binding.startswith(_TASK)}
+    for text in expressions_of(task):
+        names |= parse(text).names
+    names |= {str(binding).removeprefix(_TASK) for binding in bindings_of(task) if str(binding).startswith(_TASK)}
     names |= {choice.step.choose.removeprefix(_TASK) for choice in choices_of(task)}
     for state in plan.states:
         names |= parse(state.width).names

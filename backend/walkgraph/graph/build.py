@@ -327,6 +327,17 @@ class TaskBuilder(_Branching):
         with self._choosing({"choose": source, "cases": {}}):
             yield
 
+    @contextmanager
+    def loop(
+        self, *, times: str | int, until: str | None = None, start: Mapping[str, Scalar] | None = None
+    ) -> Generator[None, None, None]:
+        """Run the steps inside again and again. `until`: a flag of one of them (`f"{step}.done"`) that ends the loop;
+        `start`: what their results stand for before they have run, as `{f"{step}.text": "@task.prompt"}`."""
+        steps: list[Any] = []
+        self._items.append(_fields(loop=steps, times=str(times), until=until, start=_copy(start)))
+        with self._into(steps):
+            yield
+
     def parts(self) -> "PartsBuilder":
         """Go through the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
         step: Fields = {"for": "parts"}

@@ -11,7 +11,8 @@ References inside a Walk
 Bindings of a task step
     `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for: parts`), `@turn.x`
     (inside `for: turns`: `role`, `index`, `last`, `calls`, `call_id`; conditions of steps read these too),
-    `walk.result` (the latest earlier step of that Walk, or the step's `as` name), or a literal
+    `@loop.index` (inside a loop of steps; conditions of steps read it too), `walk.result` (the latest run of a step of
+    that Walk, or with that `as` name; of a step that comes later in a loop, in the pass before), or a literal
 Expressions: the closed grammar of `graph.expressions`, over the task's parameters and loop indices.
 """
 
@@ -30,6 +31,8 @@ Expression = Annotated[str, Field(min_length=1, max_length=400)]
 Case = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,160}$")]
 """The value that takes a branch, as text: `true`, `false`, a whole number in decimal, or the text itself."""
 Literals = bool | int | float | str
+StepResult = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)]
+"""A result of a step, `walk.result`."""
 
 
 class Record(BaseModel):
@@ -316,8 +319,22 @@ class ChooseStep(Record):
         return (*self.cases.values(), self.otherwise)
 
 
+class LoopStep(Record):
+    """Runs its steps again and again, one pass after the other: `times` passes, or up to the one whose result `until`
+    is true."""
+
+    loop: tuple["Step", ...] = Field(min_length=1)
+    times: Expression
+    """The most passes, from the task's parameters; at least 1."""
+    until: StepResult | None = None
+    """A flag that a step inside gives in every pass; the pass in which it is true is the last one."""
+    start: dict[StepResult, Literals] = Field(default_factory=dict)
+    """A result of a step inside, `walk.result` -> the binding that it stands for until that step has run in this
+    loop."""
+
+
 def _step_kind(value: Any) -> str | None:
-    if (kind := _first_key(value, ("walk", "for", "for_", "first", "choose"))) in ("for", "for_"):
+    if (kind := _first_key(value, ("walk", "for", "for_", "first", "choose", "loop"))) in ("for", "for_"):
         over = value.for_ if isinstance(value, PartsStep | TurnsStep) else value.get("for", value.get("for_"))
         return "turns" if over == "turns" else "parts"
     return kind
@@ -328,7 +345,8 @@ Step = Annotated[
     | Annotated[PartsStep, Tag("parts")]
     | Annotated[TurnsStep, Tag("turns")]
     | Annotated[FirstStep, Tag("first")]
-    | Annotated[ChooseStep, Tag("choose")],
+    | Annotated[ChooseStep, Tag("choose")]
+    | Annotated[LoopStep, Tag("loop")],
     Discriminator(_step_kind),
 ]
 

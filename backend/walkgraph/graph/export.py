@@ -140,6 +140,8 @@ def _steps(steps: tuple[doc.Step, ...], depth: int = 0) -> Iterator[str]:
             case doc.ChooseStep():
                 inside = _branches(step, "t", lambda steps: _steps(steps, depth + 1))
                 yield from _with("t.choose", [step.choose], {}, "", inside)
+            case doc.LoopStep():
+                yield from _with("t.loop", [], _given(step, "loop"), "", _steps(step.loop, depth + 1))
             case doc.ForStep():
                 over = "turns" if isinstance(step, doc.TurnsStep) else "parts"
                 name = f"{over}{depth or ''}"

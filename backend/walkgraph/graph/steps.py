@@ -1,11 +1,11 @@
-"""The steps of tasks: each Walk's step with its place, the choices among them, and the results that they take from each
-other."""
+"""The steps of tasks: each Walk's step with its place, the choices and loops among them, and the results that they take
+from each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Step, Task, TurnsStep, WalkStep
+from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Literals, LoopStep, Step, Task, TurnsStep, WalkStep
 from walkgraph.graph.structure import Branch, segment
 
 
@@ -27,6 +27,8 @@ class StepAt:
     pointer: str
     cases: tuple[Branch, ...] = ()
     """The branches of choices around it, outermost first."""
+    loops: tuple[int, ...] = ()
+    """The loops around it, by their numbers in the task, outermost first."""
 
     @property
     def name(self) -> str:
@@ -39,9 +41,39 @@ def lanes(task: Task) -> Mapping[str, tuple[Step, ...]]:
     return task.steps if isinstance(task.steps, dict) else {"": task.steps}
 
 
+def inside(step: Step) -> Iterable[tuple[Step, ...]]:
+    """The lists of steps inside a step; the options of a `first` are no list."""
+    match step:
+        case ForStep():
+            return step.branches.values()
+        case ChooseStep():
+            return step.branches
+        case LoopStep():
+            return (step.loop,)
+        case _:
+            return ()
+
+
 def steps_of(task: Task) -> tuple[StepAt, ...]:
     """Every Walk's step, lane by lane in order. Pointers are relative to the task."""
-    return tuple(_walked(task)[0])
+    return tuple(_walked(task).found)
+
+
+def bindings_of(task: Task) -> Iterator[Literals]:
+    """Every binding of a task: those of its steps, and those that its loops start with."""
+    for at in steps_of(task):
+        yield from at.step.with_.values()
+    for loop in loops_of(task):
+        yield from loop.step.start.values()
+
+
+def expressions_of(task: Task) -> Iterator[str]:
+    """Every expression among a task's steps: their conditions, and the counts of their loops."""
+    for at in steps_of(task):
+        if at.step.when is not None:
+            yield at.step.when
+    for loop in loops_of(task):
+        yield loop.step.times
 
 
 class Handing(NamedTuple):
@@ -57,15 +89,24 @@ class Handing(NamedTuple):
 
 def handings(task: Task) -> Iterator[Handing]:
     """Every result that a task's steps take from other steps, binding by binding; one per Walk that a name may mean."""
-    steps = steps_of(task)
+    for at in steps_of(task):
+        for name, binding in at.step.with_.items():
+            yield from (Handing(at, name, walk, result) for walk, result in meanings(task, binding, at.loops))
+
+
+def meanings(task: Task, binding: Literals, loops: Iterable[int]) -> Iterator[tuple[str, str]]:
+    """(Walk, result) of each result that a binding may mean, in a place with these loops around it."""
     walks: dict[str, dict[str, None]] = {}
-    for at in steps:
+    for at in steps_of(task):
         for name in (at.name, at.step.walk):
             walks.setdefault(name, {})[at.step.walk] = None
-    for at in steps:
-        for name, binding in at.step.with_.items():
-            owner, _, result = str(binding).partition(".")
-            yield from (Handing(at, name, walk, result) for walk in walks.get(owner, ()) if result)
+    starts = [loop.step.start for loop in loops_of(task) if loop.index in loops]
+    meant = {binding: None}
+    for start in reversed(starts):
+        meant |= {start[str(one)]: None for one in list(meant) if str(one) in start}
+    for one in meant:
+        owner, _, result = str(one).partition(".")
+        yield from ((walk, result) for walk in walks.get(owner, ()) if result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +124,37 @@ class ChooseAt:
     pointer: str
     cases: tuple[Branch, ...]
     """The branches of choices around it."""
+    loops: tuple[int, ...] = ()
 
 
 def choices_of(task: Task) -> tuple[ChooseAt, ...]:
     """Every choice among a task's steps, lane by lane in order."""
-    return tuple(_walked(task)[1])
+    return tuple(_walked(task).choices)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStepAt:
+    """A loop of a task's steps."""
+
+    index: int
+    """Its number in the task; a loop comes before those inside it."""
+    step: LoopStep
+    before: int
+    """The number of Walks' steps before it."""
+    after: int
+    """That number at its end."""
+    lane: str
+    part: str | None
+    turn: str | None
+    pointer: str
+    cases: tuple[Branch, ...]
+    loops: tuple[int, ...]
+    """The loops around it."""
+
+
+def loops_of(task: Task) -> tuple[LoopStepAt, ...]:
+    """Every loop of a task's steps, lane by lane in order."""
+    return tuple(_walked(task).loops)
 
 
 class _Steps:
@@ -96,6 +163,7 @@ class _Steps:
     def __init__(self) -> None:
         self.found: list[StepAt] = []
         self.choices: list[ChooseAt] = []
+        self.loops: list[LoopStepAt] = []
         self._firsts = 0
 
     def add(self, steps: tuple[Step, ...], around: StepAt) -> None:
@@ -117,21 +185,30 @@ class _Steps:
                         self.add(inner, replace(inside, turn=kind) if of_turns else replace(inside, part=kind))
                 case ChooseStep():
                     self._choose(step, here)
+                case LoopStep():
+                    self._loop(step, here)
 
     def _step(self, step: WalkStep, here: StepAt) -> None:
         self.found.append(replace(here, index=len(self.found), step=step))
 
     def _choose(self, step: ChooseStep, here: StepAt) -> None:
-        index, around = len(self.choices), (here.lane, here.part, here.turn, here.pointer, here.cases)
+        index, around = len(self.choices), (here.lane, here.part, here.turn, here.pointer, here.cases, here.loops)
         self.choices.append(ChooseAt(index, step, len(self.found), *around))
         names = [*(f"cases/{segment(value)}" for value in step.cases), "otherwise"]
         for branch, (steps, name) in enumerate(zip(step.branches, names, strict=True)):
             self.add(steps, replace(here, cases=(*here.cases, (index, branch)), pointer=f"{here.pointer}/{name}"))
 
+    def _loop(self, step: LoopStep, here: StepAt) -> None:
+        index, before = len(self.loops), len(self.found)
+        around = (here.lane, here.part, here.turn, here.pointer, here.cases, here.loops)
+        self.loops.append(LoopStepAt(index, step, before, before, *around))
+        self.add(step.loop, replace(here, loops=(*here.loops, index), pointer=f"{here.pointer}/loop"))
+        self.loops[index] = replace(self.loops[index], after=len(self.found))
 
-def _walked(task: Task) -> tuple[list[StepAt], list[ChooseAt]]:
+
+def _walked(task: Task) -> _Steps:
     walked = _Steps()
     for lane, steps in lanes(task).items():
         place = StepAt(0, WalkStep(walk="none"), lane, None, None, None, f"/steps/{lane}" if lane else "/steps")
         walked.add(steps, place)
-    return walked.found, walked.choices
+    return walked

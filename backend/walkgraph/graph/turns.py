@@ -1,10 +1,8 @@
 """The turns of a task's conversation: which roles and parts its steps take."""
 
-from collections.abc import Iterable
-
 from walkgraph.graph.conversation import MESSAGES, ROLES, Role
-from walkgraph.graph.document import ChooseStep, ForStep, PartsStep, Step, Task, TurnsStep
-from walkgraph.graph.steps import lanes
+from walkgraph.graph.document import ForStep, PartsStep, Step, Task, TurnsStep
+from walkgraph.graph.steps import inside, lanes
 
 SPOKEN = frozenset({"text", "image", "audio"})
 """The parts that a conversation may have."""
@@ -18,8 +16,8 @@ def turn_parts(task: Task) -> dict[Role, frozenset[str]]:
     found: dict[Role, frozenset[str]] = dict.fromkeys(ROLES, SPOKEN)
     for steps in map(_turns_steps, lanes(task).values()):
         for step in steps:
-            inside = step.branches
-            found = {role: kinds & _modalities(inside[role]) for role, kinds in found.items() if role in inside}
+            branches = step.branches
+            found = {role: kinds & _modalities(branches[role]) for role, kinds in found.items() if role in branches}
     return found
 
 
@@ -34,8 +32,8 @@ def _parts_steps(steps: tuple[Step, ...]) -> list[PartsStep]:
     for step in steps:
         if isinstance(step, PartsStep):
             found.append(step)
-        elif isinstance(step, ChooseStep):
-            found += [inner for inside in step.branches for inner in _parts_steps(inside)]
+        elif not isinstance(step, ForStep):
+            found += [inner for steps in inside(step) for inner in _parts_steps(steps)]
     return found
 
 
@@ -44,16 +42,9 @@ def _turns_steps(steps: tuple[Step, ...]) -> list[TurnsStep]:
     for step in steps:
         if isinstance(step, TurnsStep):
             found.append(step)
-        for inside in _lists(step):
-            found += _turns_steps(inside)
+        for inner in inside(step):
+            found += _turns_steps(inner)
     return found
-
-
-def _lists(step: Step) -> Iterable[tuple[Step, ...]]:
-    """The lists of steps inside a step."""
-    if isinstance(step, ForStep):
-        return step.branches.values()
-    return step.branches if isinstance(step, ChooseStep) else ()
 
 
 def walks_turns(task: Task) -> bool:

@@ -4,7 +4,7 @@ Within a branch of a choice states may move too. At its end they return to where
 what follows doesn't depend on the branch; a state that has its first place in a branch keeps that place.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from walkgraph.ids import Rank
@@ -19,6 +19,9 @@ from walkgraph.placement.tables import (
     StepPlan,
 )
 
+Key = tuple[int, str, int]
+"""A step of the task, the part and the turn that it stands in: equal in all passes of a loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -29,6 +32,9 @@ class Draft:
     facts: WalkFacts
     bindings: dict[str, Binding]
     cases: tuple[Branch, ...]
+    key: Key = (0, "", -1)
+    ends: tuple[int, ...] = ()
+    """The choices by which the loops around it might have ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +71,31 @@ class Moves:
         """Choice -> the places when it is made."""
         self._first: dict[int, dict[int, Rank]] = {}
         """Choice -> places of states that have their first in one of its branches."""
+        self._inside: tuple[Branch, ...] = ()
+        """The branches around the latest step."""
+        self._partition = 0
         self._steps: list[StepPlan] = []
         self._numbers: dict[int, int] = {}
         """Draft -> its step."""
 
-    def added(self, drafts: Mapping[int, Draft]) -> tuple[StepPlan, ...]:
-        """The steps of these drafts, in order, each preceded by its moves; at the end a session's states return to
-        where they rest."""
-        inside: tuple[Branch, ...] = ()
-        partition = 0
+    def added(self, drafts: Mapping[int, Draft], *, more: bool = False) -> tuple[StepPlan, ...]:
+        """The steps of these drafts, in order, each preceded by its moves. Unless `more` drafts follow, a session's
+        states return at the end to where they rest."""
+        before = len(self._steps)
         for number, draft in drafts.items():
-            inside = self._enter(inside, draft.cases, partition)
-            partition = draft.partition
+            self._inside = self._enter(self._inside, draft.cases, self._partition)
+            self._partition = draft.partition
             self._add(number, draft)
-        self._enter(inside, (), partition)
-        for state, rank in self._rests.items():
-            if self._places[state] != rank:
-                self._carry(state, rank, _last_partition(self._facts, self._steps, state), ())
-        return tuple(self._steps)
+        if not more:
+            self._enter(self._inside, (), self._partition)
+            for state, rank in self._rests.items():
+                if self._places[state] != rank:
+                    self._carry(state, rank, _last_partition(self._facts, self._steps, state), ())
+        return tuple(self._steps[before:])
+
+    def numbers(self, drafts: Iterable[int]) -> tuple[int, ...]:
+        """The steps of those drafts that are needed."""
+        return tuple(sorted({self._numbers[draft] for draft in drafts if draft in self._numbers}))
 
     def renumbered(self, choice: ChoiceDraft, index: int) -> StepChoice:
         """The choice among steps; drafts that aren't needed have no step."""

@@ -9,7 +9,7 @@ from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role, calls_text
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.problems import nearest
-from walkgraph.graph.steps import steps_of
+from walkgraph.graph.steps import bindings_of, expressions_of
 from walkgraph.placement.tables import Scalar
 
 SEED = TaskParam(type="integer", min=0, description="Seeds everything that is drawn at random.")
@@ -192,7 +192,7 @@ def _named(name: str, number: int, modality: str, value: Any) -> Iterator[Given]
 
 def by_name(task: Task) -> frozenset[str]:
     """Inputs that a step binds by name (`@task.x`); these are not read as parts."""
-    bindings = (str(binding) for at in steps_of(task) for binding in at.step.with_.values())
+    bindings = map(str, bindings_of(task))
     return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
 
 
@@ -200,10 +200,7 @@ def reads_calls(task: Task) -> bool:
     """True if a step reads the tool calls of turns, or takes a conversation whole."""
     if any(task.inputs[name].modality == MESSAGES for name in by_name(task)):
         return True
-    return any(
-        "@turn.calls" in at.step.with_.values() or (at.step.when is not None and "@turn.calls" in at.step.when)
-        for at in steps_of(task)
-    )
+    return "@turn.calls" in bindings_of(task) or any("@turn.calls" in text for text in expressions_of(task))
 
 
 def _input_for(task: Task, counts: Mapping[str, int], modality: str, pointer: str) -> str:

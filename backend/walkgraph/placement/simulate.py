@@ -21,7 +21,8 @@ from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import ALL, Group, Placement, RankDevice
-from walkgraph.placement.itinerary import Seen, expanded, parts_of_request
+from walkgraph.placement.expansion.state_machine import Seen, parts_of_request
+from walkgraph.placement.itinerary import expanded
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Plan, Scalar, UsePlan, WalkPlan
 

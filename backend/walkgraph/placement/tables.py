@@ -264,7 +264,7 @@ class Plan(Table, frozen=True):
     ranks: tuple[RankPlan, ...]
 
 
-# ── itineraries: fixed at admission ────────────────────────────────────────────────────────────
+# ── itineraries ────────────────────────────────────────────────────────────
 
 
 class FromInput(msgspec.Struct, frozen=True, tag="input"):
@@ -330,3 +330,29 @@ class Itinerary(Table, frozen=True):
     """Streams whose consumer is among the steps."""
     send_orders: tuple[SendOrder, ...] = ()
     choices: tuple[StepChoice, ...] = ()
+    more: bool = False
+    """These are the steps of the first leg, and other legs follow."""
+    by: int = -1
+    """The choice whose verdict decides on the next leg."""
+    later: tuple[int, ...] = ()
+    """The Walks of all legs, if others follow."""
+
+    @property
+    def walks(self) -> frozenset[int]:
+        """The Walks that it may run."""
+        return frozenset({*self.later, *(step.walk for step in self.steps)})
+
+
+class Leg(Table, frozen=True):
+    """Steps of a run that its ranks get once all of them have ended those before."""
+
+    steps: tuple[StepPlan, ...]
+    """Numbered on from those before."""
+    choices: tuple[StepChoice, ...]
+    send_orders: tuple[SendOrder, ...]
+    more: bool
+    """Other legs follow."""
+    by: int
+    """The choice whose verdict decides on the next leg: a branch, or whether a loop goes on. -1: none does."""
+    kept: tuple[int, ...]
+    """The earlier steps whose results this leg or a later one may take."""

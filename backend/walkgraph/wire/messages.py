@@ -2,9 +2,10 @@
 
     service -> conductor    Submit, Abort, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Finished
-    conductor -> worker     Load, Peers, Start, Cancel, Suspend, Resume, TaskAnswer, Watch, Gate, Ping, Probe, Stop
+    conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskAnswer, Watch, Gate, Ping, Probe,
+                            Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
-                            RankDone, RankFailed, Suspended, Released, Pong, Probed
+                            LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
     worker -> worker        Deliver, Until, Chosen, StepChosen, StreamItem, StreamDone, Credit, Freed, Greet,
                             Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
@@ -19,6 +20,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer
+from walkgraph.wire.legs import Extend, LegDone
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.standing import Probe, Probed
@@ -443,8 +445,8 @@ class Opened(Message, frozen=True, tag="opened"):
 
 ToConductor = Submit | Abort | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Finished
-ToWorker = Load | Peers | Start | Cancel | Suspend | Resume | TaskAnswer | Watch | Gate | Ping | Probe | Stop
+ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | TaskAnswer | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
-FromWorker = OfRank | Emit | Sent | CallTask | Halted | RankDone | RankFailed | Suspended | Released
+FromWorker = OfRank | Emit | Sent | CallTask | Halted | LegDone | RankDone | RankFailed | Suspended | Released
 OfRun = Deliver | Until | Chosen | StepChosen | StreamItem | StreamDone | Credit
 BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

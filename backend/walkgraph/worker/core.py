@@ -53,6 +53,9 @@ class Core:
         match event:
             case Started():
                 return self._start(event)
+            case events.Extended():
+                run = self._runs.get(event.run)
+                return run.extend(event.leg) if run else []
             case Arrived():
                 return self._arrive(event)
             case events.CallBegun() | events.CallDone():

@@ -48,6 +48,14 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Extended:
+    """The conductor's `Extend`."""
+
+    run: RunId
+    leg: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     run: RunId
 
@@ -104,7 +112,7 @@ class CallBegun:
     outputs: dict[str, Any]
 
 
-Event = Arrived | Started | Cancelled | Gated | Watched | CallBegun | CallDone | Items
+Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun | CallDone | Items
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from walkgraph.worker.events import (
     Command,
     DropStates,
     Event,
+    Extended,
     FreeLoops,
     Gated,
     HoldLoops,
@@ -122,8 +123,8 @@ class WorkerLoop:
         match message:
             case m.Start():
                 self._start(message)
-            case m.Cancel():
-                self._handle(Cancelled(message.run))
+            case m.Extend() | m.Cancel() | m.Gate():
+                self._handle(_event(message))
             case m.Suspend() | m.Resume():
                 self._swap(message)
             case m.TaskAnswer():
@@ -132,8 +133,6 @@ class WorkerLoop:
                 self._telemetry.set_level(message.level)
                 self._samples.keep(message.taps)
                 self._handle(Watched(message))
-            case m.Gate():
-                self._handle(Gated(message))
             case m.Peers():
                 self._set_peers(message.peers)
             case m.Ping():
@@ -254,3 +253,14 @@ class WorkerLoop:
         else:
             for kept in self.suspension.end(event.run):
                 self._handle(kept)
+
+
+def _event(message: m.Extend | m.Cancel | m.Gate) -> Event:
+    """The event of a message about one run."""
+    match message:
+        case m.Extend():
+            return Extended(message.run, message.leg)
+        case m.Cancel():
+            return Cancelled(message.run)
+        case m.Gate():
+            return Gated(message)

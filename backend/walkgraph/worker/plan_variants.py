@@ -49,7 +49,7 @@ class Variants:
         """The variant for a run that begins."""
         if event.stepped:
             return self._other(stepped)
-        nests = (nest for step in event.itinerary.steps for nest in self._nests[step.walk])
+        nests = (nest for walk in event.itinerary.walks for nest in self._nests[walk])
         if not all(nest.unrolls(event.params) for nest in nests):
             return self._other(apart)
         return self.plan, self.tables

@@ -4,7 +4,7 @@ Their walkers stand still: no call is made, no value sent and no state moved bet
 that the run is back.
 """
 
-from walkgraph.worker.events import Arrived, CallBegun, CallDone, Cancelled, Event, Gated, Started, Watched
+from walkgraph.worker.events import Arrived, CallBegun, CallDone, Cancelled, Event, Extended, Gated, Started, Watched
 
 
 class Suspension:
@@ -48,7 +48,7 @@ def _run(event: Event) -> str:
             return gate.run
         case Watched():
             return ""
-        case Started() | Cancelled():
+        case Started() | Extended() | Cancelled():
             return event.run
         case _:
             return event.call.run

@@ -15,7 +15,8 @@ from walkgraph.ids import RunId
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
-from walkgraph.placement.itinerary import MAX_STEPS, expand
+from walkgraph.placement.expansion.state_machine import MAX_STEPS
+from walkgraph.placement.itinerary import expand
 from walkgraph.placement.request import fill_params, name_inputs
 from walkgraph.placement.simulate import PartAt, RoleAt, SimulatedTurn, Value, simulate
 from walkgraph.placement.tables import FromInput, FromLiteral, Itinerary, Plan

@@ -40,6 +40,7 @@ class RunRecord:
     away: set[Rank] = field(default_factory=set[Rank])
     """Ranks that have suspended it."""
     done: set[Rank] = field(default_factory=set[Rank])
+    """Ranks that have ended it, or its leg while others follow."""
     calls: set[tuple[int, int, int, tuple[int, ...]]] = field(
         default_factory=set[tuple[int, int, int, tuple[int, ...]]]
     )

@@ -7,6 +7,7 @@ from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.demand import PageDemand
+from walkgraph.placement.expansion.legs import Legs
 from walkgraph.placement.request import fill_params, name_inputs, task_of
 from walkgraph.placement.tables import Itinerary, Scalar
 from walkgraph.wire import messages as m
@@ -15,12 +16,15 @@ from walkgraph.wire import messages as m
 @dataclass(frozen=True, slots=True)
 class Request:
     itinerary: Itinerary
+    """What its ranks get at first."""
     params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
     """Rank -> the input values that its steps read."""
     tokens: PageDemand
     session: SessionPolicy | None
     """The task's policy if the request names a session."""
+    legs: Legs | None = None
+    """The legs that follow."""
 
 
 def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
@@ -54,4 +58,5 @@ def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: i
     values = {one.name: one.value for one in given}
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
-    return Request(found.itinerary, params, inputs, found.tokens, session)
+    itinerary, legs = itineraries.legs(submit, params, given, found.expanded)
+    return Request(itinerary, params, inputs, found.tokens, session, legs)

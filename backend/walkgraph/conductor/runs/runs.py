@@ -10,9 +10,10 @@ succeeded or a worker was lost. Later messages about the run are dropped.
 
 from collections import Counter
 
-from walkgraph.conductor.events import Command, ToService
+from walkgraph.conductor.events import Command, ToRank, ToService
 from walkgraph.conductor.runs.admission import Admission, AdmissionRules
 from walkgraph.conductor.runs.endings import Endings
+from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.outputs import Outputs
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.passed_calls import PassedCalls
@@ -21,7 +22,7 @@ from walkgraph.conductor.runs.requests import Request
 from walkgraph.conductor.runs.sessions import Sessions
 from walkgraph.conductor.runs.stalls import QuietRun, Stalls
 from walkgraph.conductor.runs.steering import Steering
-from walkgraph.errors import ErrorCode, ErrorInfo
+from walkgraph.errors import ErrorCode, ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
@@ -108,6 +109,24 @@ class Runs:
         run.loops.extend(message.loops)
         run.read, run.found = max((run.read, run.found), (message.read, message.found))
         return self.endings.end(run, None, now) if run.done == run.holding else []
+
+    def leg_done(self, message: m.LegDone, now: float) -> list[Command]:
+        """Handles a rank's report that it has ended a leg. Once all have, the next leg begins: its pages are promised
+        already."""
+        run = self.table.admitted(message.run)
+        if run is None or run.request.legs is None or message.rank not in run.holding - run.done:
+            return []
+        run.heard = now
+        run.done.add(message.rank)
+        if run.done != run.holding:
+            return []
+        run.done.clear()
+        try:
+            leg = run.request.legs.next(message.verdict)
+        except WalkgraphError as error:
+            return self.endings.end(run, error.info(), now)
+        run.ordered = OrderedOutputs(leg.send_orders)
+        return [ToRank(rank, m.Extend(run=run.id, leg=leg)) for rank in sorted(run.holding)]
 
     def probed(self, message: m.Probed, now: float) -> list[Command]:
         commands: list[Command] = []

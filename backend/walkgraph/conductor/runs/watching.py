@@ -98,6 +98,6 @@ class Watching:
         """True if a run that starts now must be stepped for a tap or breakpoint."""
         if self.watch is None:
             return False
-        walks = {self._walks[step.walk] for step in itinerary.steps}
+        walks = {self._walks[walk] for walk in itinerary.walks}
         places = (*self.watch.taps, *self.watch.breaks)
         return any(p.walk in walks and p.run in (None, run) and self._places.inside(p) for p in places)

@@ -44,12 +44,14 @@ def _value(
             context.add("unknown_result", path, message)
         return None
     earlier = [at for at in producers if _runs_before(at, choice)]
-    if not earlier:
+    # In a loop, a step that comes later gives the value of the pass before.
+    before = [at for at in producers if at.index >= choice.before and {*at.loops} & {*choice.loops}]
+    if not earlier and not before:
         message = f"`{owner}` has not run when this choice is made; put it before the choice"
         context.add("used_before_produced", path, message)
         return None
     found: PortType | None = None
-    for at in latest(earlier, choice.cases):
+    for at in (*latest(earlier, choice.cases), *before):
         facts = context.facts.get(at.step.walk)
         if facts is None:
             continue

@@ -2,20 +2,22 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.step_choices import always_run, check_step_choices, latest, result_type
+from walkgraph.graph.checks.step_loops import check_step_loops, from_pass_before, skips_first_pass, started
 from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.conversation import MESSAGES, TURN_VALUES
-from walkgraph.graph.document import ChooseStep, ForStep, Step, Task, TaskParam, TurnsStep
+from walkgraph.graph.document import ChooseStep, ForStep, LoopStep, Step, Task, TaskParam, TurnsStep
 from walkgraph.graph.language.expressions import constant
 from walkgraph.graph.language.ranges import TURN_RANGES, range_of_value
 from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
 from walkgraph.graph.problems import article, nearest
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.steps import StepAt, lanes
+from walkgraph.graph.steps import StepAt, bindings_of, lanes, loops_of
 from walkgraph.graph.structure import apart, segments
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
@@ -37,8 +39,10 @@ def check_tasks(context: Context) -> None:
         named = _named(steps)
         before = len(context.problems)
         check_step_choices(context, name, task, named)
+        check_step_loops(context, name, task, named)
+        _starts(context, name, task, named)
         for at in steps:
-            _step(context, name, task, at, named)
+            _step(context, name, at, named)
         if not any(p.code in _UNCLEAR for p in context.problems[before:]):
             _parts(context, path, task, steps)
         _firsts(context, path, steps)
@@ -105,7 +109,7 @@ def _named(steps: tuple[StepAt, ...]) -> Named:
     return found
 
 
-def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> None:
+def _step(context: Context, name: str, at: StepAt, named: Named) -> None:
     path = ("tasks", name, *segments(at.pointer))
     if at.step.when is not None:
         _when(context, name, at, at.step.when, (*path, "when"))
@@ -120,7 +124,7 @@ def _step(context: Context, name: str, task: Task, at: StepAt, named: Named) -> 
         where = (*path, "with", key)
         if key in walk.inputs:
             wanted = context.input_types.get((at.step.walk, key))
-            _binding(context, task, name, at, named, where, value, wanted)
+            _binding(context, name, at, named, where, value, wanted, key)
         elif inputs_known:
             message = f"Walk `{at.step.walk}` has no input `{key}`; {context.nearest(key, walk.inputs)}"
             context.add("unknown_input", where, message)
@@ -134,9 +138,10 @@ def _when(context: Context, task: str, at: StepAt, text: str, path: Path) -> Non
     expr = context.expression(text, path)
     if expr is None:
         return
-    if expr.loops:
-        message = f"a step is outside any loop; remove `@loop.{min(expr.loops)}`"
-        context.add("unknown_loop", path, message)
+    unknown = expr.loops - ({"index"} if at.loops else set[str]())
+    if unknown:
+        place = "a loop of steps has no name; write `@loop.index`" if at.loops else "the step is outside any loop"
+        context.add("unknown_loop", path, f"`@loop.{min(unknown)}` has no value here: {place}")
         return
     if at.turn is None and any(name in TURN_VALUES for name in expr.names):
         context.add("turn_outside_for", path, _OUTSIDE.format("@turn"))
@@ -160,27 +165,32 @@ def _when(context: Context, task: str, at: StepAt, text: str, path: Path) -> Non
 
 def _binding(
     context: Context,
-    task: Task,
     name: str,
     at: StepAt,
     named: Named,
     path: Path,
     value: Scalar,
     wanted: PortType | None,
+    taker: str,
 ) -> None:
+    """Check a binding. `taker`: the input of the step's Walk that takes it."""
+    needed = taker in context.needed[at.step.walk]
     if not isinstance(value, str):
         _literal(context, path, value, wanted)
     elif value == "@part":
         _part(context, path, at, wanted)
     elif value.startswith("@turn."):
         _turn(context, path, at, value, wanted)
+    elif value == "@loop.index":
+        _index(context, path, at, wanted)
     elif value.startswith("@task."):
-        _task_value(context, task, name, at, path, value.removeprefix("@task."), wanted)
+        _task_value(context, name, at, path, value.removeprefix("@task."), wanted, needed=needed)
     elif value.startswith("@"):
-        message = f"`{value[:80]}` is not a binding; write `@task.x`, `@part`, `@turn.x`, `walk.result` or a literal"
+        kinds = "`@task.x`, `@part`, `@turn.x`, `@loop.index`, `walk.result` or a literal"
+        message = f"`{value[:80]}` is not a binding; write {kinds}"
         context.add("bad_binding", path, message)
     elif _RESULT.match(value) and _names_result(context, named, value, wanted):
-        _result(context, name, at, named, path, value, wanted)
+        _result(context, name, at, named, path, value, wanted, needed=needed)
     else:
         _literal(context, path, value, wanted)
 
@@ -214,9 +224,31 @@ def _turn(context: Context, path: Path, at: StepAt, value: str, wanted: PortType
         context.add("wrong_modality", path, f"`{value}` is {kind}, and the input takes `{wanted}`; bind another")
 
 
+def _index(context: Context, path: Path, at: StepAt, wanted: PortType | None) -> None:
+    if not at.loops:
+        context.add("unknown_loop", path, "`@loop.index` has a value only in a loop of steps; put the step into one")
+    elif wanted and wanted.modality != "scalar":
+        context.add(
+            "wrong_modality", path, f"`@loop.index` is an integer, and the input takes `{wanted}`; bind another"
+        )
+
+
+def _starts(context: Context, name: str, task: Task, named: Named) -> None:
+    """Check the bindings that loops start with, each for every input that takes it in the first pass."""
+    for loop in loops_of(task):
+        path = ("tasks", name, *segments(loop.pointer), "start")
+        for result, binding in loop.step.start.items():
+            for at in context.steps[name]:
+                for key in (key for key, value in at.step.with_.items() if value == result and loop.index in at.loops):
+                    wanted = context.input_types.get((at.step.walk, key))
+                    place = replace(at, index=loop.before, cases=loop.cases, loops=loop.loops, choice=None)
+                    _binding(context, name, place, named, (*path, result), binding, wanted, key)
+
+
 def _task_value(
-    context: Context, task: Task, name: str, at: StepAt, path: Path, key: str, wanted: PortType | None
+    context: Context, name: str, at: StepAt, path: Path, key: str, wanted: PortType | None, *, needed: bool
 ) -> None:
+    task = context.graph.tasks[name]
     if key in task.inputs:
         declared = task.inputs[key]
         if wanted and declared.modality in MODALITIES and wanted.modality != declared.modality:
@@ -225,7 +257,7 @@ def _task_value(
         if declared.many:
             message = f"`@task.{key}` has many parts; go through them with `for`, or remove `many`"
             context.add("many_outside_for", path, message)
-        if declared.optional and path[-1] in context.needed[at.step.walk]:
+        if declared.optional and needed:
             message = f"`@task.{key}` can be absent, and Walk `{at.step.walk}` needs it; remove `optional`"
             context.add("absent_value", path, message)
     elif key in context.ranges[name]:
@@ -255,6 +287,8 @@ def _result(
     path: Path,
     value: str,
     wanted: PortType | None,
+    *,
+    needed: bool,
 ) -> None:
     owner, _, _ = value.partition(".")
     producers = named.get(owner, ())
@@ -263,25 +297,41 @@ def _result(
             message = f"no step `{owner}` in the task; {context.nearest(owner, named)}"
             context.add("unknown_result", path, message)
         return
+    found = context.graph.tasks[task]
     earlier = [step for step in producers if _comes_before(step, at)]
-    if not earlier:
-        message = (
-            f"`{owner}` has not run when this step begins; put it before this step, in another list or another choice"
-        )
-        context.add("used_before_produced", path, message)
+    before = from_pass_before(found, producers, at)
+    begun = started(found, value, at) or (bool(before) and skips_first_pass(context.steps[task], at))
+    if not earlier and not (before and (begun or not needed)):
+        _not_yet(context, path, value, in_loop=bool(before))
         return
     meant = latest(earlier, at.cases)
-    for walk in dict.fromkeys(step.step.walk for step in meant):
+    for walk in dict.fromkeys(step.step.walk for step in (*meant, *before)):
         if not _gives(context, walk, path, value, wanted):
             return
-    if path[-1] in context.needed[at.step.walk] and not always_run(context.graph.tasks[task], meant, at.cases):
+    if begun or not needed:
+        return
+    if not always_run(found, meant, at.cases):
         message = f"no step `{owner}` may have run, where another branch was taken"
         context.add("absent_value", path, f"{message}; give each branch such a step, with `as` if it has another Walk")
         return
     guards = {step.step.when for step in earlier}
-    if None not in guards and at.step.when not in guards and path[-1] in context.needed[at.step.walk]:
+    if None not in guards and at.step.when not in guards:
         message = f"`{owner}` may be skipped while this step runs; give both the same `when`"
         context.add("absent_value", path, message, "warning")
+
+
+def _not_yet(context: Context, path: Path, value: str, *, in_loop: bool) -> None:
+    owner = value.partition(".")[0]
+    if in_loop:
+        message = (
+            f"`{owner}` comes later in the loop, so that the first pass has no `{value}`; "
+            f"say in `start` of the loop what it begins with"
+        )
+    else:
+        message = (
+            f"`{owner}` has not run when this step begins; put it before this step, in another list or another choice"
+        )
+    context.add("used_before_produced", path, message)
 
 
 def _gives(context: Context, walk: str, path: Path, value: str, wanted: PortType | None) -> bool:
@@ -323,7 +373,7 @@ def _parts(context: Context, path: Path, task: Task, steps: tuple[StepAt, ...]) 
     found: dict[str, Path] = {}
     for lane, lane_steps in lanes(task).items():
         _branches(context, lane_steps, (*path, "steps", *([lane] if lane else [])), found)
-    bound = {str(value) for at in steps for value in at.step.with_.values()}
+    bound = {str(value) for value in bindings_of(task)}
     chats = [key for key, declared in task.inputs.items() if declared.modality == MESSAGES]
     for key, declared in task.inputs.items():
         if declared.modality not in found and f"@task.{key}" not in bound and declared.modality in MODALITIES:
@@ -347,6 +397,8 @@ def _branches(
     belong to no input."""
     for position, step in enumerate(steps):
         here = (*path, str(position))
+        if isinstance(step, LoopStep):
+            _branches(context, step.loop, (*here, "loop"), found, in_turn=in_turn)
         if isinstance(step, ChooseStep):
             for value, inner in step.cases.items():
                 _branches(context, inner, (*here, "cases", value), found, in_turn=in_turn)

@@ -7,7 +7,7 @@ from walkgraph.graph.checks.walks import states_of, walk_path, whens
 from walkgraph.graph.document import Use
 from walkgraph.graph.language.expressions import parse
 from walkgraph.graph.language.syntax import ExpressionError, can_be_named
-from walkgraph.graph.steps import choices_of
+from walkgraph.graph.steps import bindings_of, choices_of, expressions_of
 from walkgraph.graph.structure import WalkStructure
 
 
@@ -68,8 +68,8 @@ def _parameters(context: Context) -> None:
     reads = {name: frozenset(_names(_walk_texts(context, facts))) for name, facts in context.facts.items()}
     for name, task in context.graph.tasks.items():
         steps = context.steps[name]
-        read = set(_names(at.step.when for at in steps))
-        read |= {str(value).removeprefix("@task.") for at in steps for value in at.step.with_.values()}
+        read = set(_names(expressions_of(task)))
+        read |= {str(value).removeprefix("@task.") for value in bindings_of(task)}
         read |= {at.step.choose.removeprefix("@task.") for at in choices_of(task)}
         read = read.union(*(reads.get(walk, ()) for walk in {at.step.walk for at in steps}))
         for key in task.params:

@@ -122,6 +122,7 @@ def _what(path: Path, document: Any) -> str:
         doc.TurnsStep: "a step",
         doc.FirstStep: "a step",
         doc.ChooseStep: "a step",
+        doc.LoopStep: "a step",
         doc.Choose: "a choice",
         doc.Graph: "the graph",
         doc.Walk: "a Walk",
@@ -157,6 +158,7 @@ _STEPS: Mapping[str, type[BaseModel]] = {
     "for": doc.PartsStep,
     "first": doc.FirstStep,
     "choose": doc.ChooseStep,
+    "loop": doc.LoopStep,
 }
 _FOR = {"parts": doc.PartsStep, "turns": doc.TurnsStep}
 _POLICIES: Mapping[str, type[BaseModel]] = {

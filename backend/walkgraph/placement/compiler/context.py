@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.steps import choices_of, handings, steps_of
+from walkgraph.graph.steps import choices_of, handings, loops_of, meanings
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL
@@ -66,13 +66,13 @@ class Context:
 
     @cached_property
     def chosen(self) -> frozenset[tuple[str, str]]:
-        """(Walk, result) by which a task chooses steps."""
+        """(Walk, result) by which a task chooses steps, or ends a loop of them."""
         found: set[tuple[str, str]] = set()
         for task in self.assignment.graph.tasks.values():
-            steps = steps_of(task)
             for choice in choices_of(task):
-                owner, _, result = choice.step.choose.partition(".")
-                found |= {(at.step.walk, result) for at in steps if owner in (at.name, at.step.walk)}
+                found.update(meanings(task, choice.step.choose, choice.loops))
+            for loop in loops_of(task):
+                found.update(meanings(task, loop.step.until, ()) if loop.step.until is not None else ())
         return frozenset(found)
 
     @cached_property

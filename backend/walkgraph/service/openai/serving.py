@@ -19,8 +19,8 @@ from typing import Literal, get_args
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role
-from walkgraph.graph.document import ChooseStep, ForStep, Graph, Task, TaskParam, TurnsStep
-from walkgraph.graph.steps import lanes, steps_of
+from walkgraph.graph.document import ForStep, Graph, Step, Task, TaskParam, TurnsStep
+from walkgraph.graph.steps import inside, lanes, steps_of
 from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
 from walkgraph.graph.turns import turn_parts
@@ -276,12 +276,12 @@ def _judged_loop(walk: WalkStructure, edge: Edge) -> str | None:
     return next((name for name in reversed(edge.source.entry.loops) if name in judged), None)
 
 
-def _kinds(steps: tuple[object, ...]) -> Iterator[str]:
+def _kinds(steps: tuple[Step, ...]) -> Iterator[str]:
     """Modalities that are walked as parts of the request."""
     for step in steps:
-        if isinstance(step, ForStep) and not isinstance(step, TurnsStep):
-            for kind, inner in step.branches.items():
-                yield kind
-                yield from _kinds(inner)
-        for inner in step.branches if isinstance(step, ChooseStep) else ():
+        if isinstance(step, TurnsStep):
+            continue
+        if isinstance(step, ForStep):
+            yield from step.branches
+        for inner in inside(step):
             yield from _kinds(inner)

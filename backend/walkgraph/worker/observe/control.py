@@ -1,6 +1,6 @@
 """Watching of one run on one rank: the values that are probed, and the gate that its calls pass."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from walkgraph.ids import Rank, RunId
@@ -19,7 +19,9 @@ class Control:
         """`loops`: gives the device loops that have not ended."""
         self._plan, self._rank, self._record, self._loops = plan, rank, event.record, loops
         self._run: RunId = event.run
-        self._steps: Sequence[StepPlan] = event.itinerary.steps
+        self.steps: list[StepPlan] = [*event.itinerary.steps]
+        """The run's steps, of all legs so far."""
+        self._walks = {plan.walks[walk].name for walk in event.itinerary.walks}
         self._observed: Observed | None = None
         self._gate: Gate | None = None
         self._number = 0
@@ -34,10 +36,9 @@ class Control:
         return self._observed is None and self._gate is None
 
     def watch(self, watch: Watch) -> None:
-        walks = {self._plan.walks[step.walk].name for step in self._steps}
-        taps = [tap for tap in watch.taps if tap.run in (None, self._run) and tap.walk in walks]
-        breaks = tuple(one for one in watch.breaks if one.run in (None, self._run) and one.walk in walks)
-        here = self._plan, self._rank, self._run, self._steps
+        taps = [tap for tap in watch.taps if tap.run in (None, self._run) and tap.walk in self._walks]
+        breaks = tuple(one for one in watch.breaks if one.run in (None, self._run) and one.walk in self._walks)
+        here = self._plan, self._rank, self._run, self.steps
         self._observed = Observed(*here, taps, record=self._record) if taps or self._record else None
         if breaks or self._gate is not None:
             gate = self._gate or Gate(*here, self._loops, self._number)
@@ -45,7 +46,7 @@ class Control:
             self._gate = None if gate.needless else gate
 
     def obey(self, order: Order) -> list[Command]:
-        gate = self._gate or Gate(self._plan, self._rank, self._run, self._steps, self._loops)
+        gate = self._gate or Gate(self._plan, self._rank, self._run, self.steps, self._loops)
         self._number = order.number
         out = gate.obey(order)
         self._gate = None if gate.needless else gate

@@ -9,7 +9,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.graph.language.expressions import ExpressionError
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.send_order import steps_in_order
-from walkgraph.placement.tables import EdgePlan, Plan, StepPlan
+from walkgraph.placement.tables import EdgePlan, Leg, Plan, StepPlan
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Gate, Watch
 from walkgraph.worker.events import (
@@ -52,7 +52,7 @@ class LocalRun:
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls in flight whose outputs were already passed on; only their end is still to be reported."""
-        self._over = False
+        self._over = self._leg_told = False
         self._control = Control(plan, rank, event, watch, self._loops.refs)
         self._watched = None if self._control.needless else self._control
         self.steps = Steps(plan, tables, rank, event, self._control, self._effects, shaping.text)
@@ -71,6 +71,13 @@ class LocalRun:
     def arrived(self, event: Arrived) -> list[Command]:
         self.received += 1
         self._take(event)
+        return self._progress()
+
+    def extend(self, leg: Leg) -> list[Command]:
+        """Take the next leg."""
+        self._leg_told = False
+        self._in_order = steps_in_order(leg.send_orders, self._rank)
+        self._host.extended(leg.kept, self.steps.extend(leg))
         return self._progress()
 
     def watch(self, watch: Watch) -> None:
@@ -178,9 +185,17 @@ class LocalRun:
         while steps.passed:
             self._close_step(steps.passed.pop())
         if not self._over and not self._begun and steps.over:
+            self._end()
+        return moved or begun or bool(ended)
+
+    def _end(self) -> None:
+        """Report that all steps here are over: of the run, or of a leg."""
+        if not self.steps.more:
             self._over = True
             self._effects.commands.append(Report(self._times.told(self._rank, self.run)))
-        return moved or begun or bool(ended)
+        elif not self._leg_told and (verdict := self.steps.verdict) is not None:
+            self._leg_told = True
+            self._effects.commands.append(Report(m.LegDone(rank=self._rank, run=self.run, verdict=verdict)))
 
     def _end_step(self, step: StepPlan, walker: Walker) -> None:
         keys = [

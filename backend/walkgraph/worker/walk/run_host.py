@@ -1,10 +1,11 @@
 """Serves the walkers of a run: makes calls, sends values off the rank, reads and feeds streams."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from walkgraph.abi.calls import ChunkInfo, StateKey
 from walkgraph.errors import ErrorInfo
+from walkgraph.ids import Rank
 from walkgraph.placement.tables import ChoicePlan, EdgePlan, FromStep, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
@@ -16,8 +17,19 @@ from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.run_streams import Sender, Streams
 from walkgraph.worker.walk.steps import Steps
-from walkgraph.worker.walk.walk_tables import UseTable, result_readers
+from walkgraph.worker.walk.walk_tables import UseTable
 from walkgraph.worker.walk.walker import Walker
+
+
+class _Handed(NamedTuple):
+    """A result of a step on this rank, as one of its edges gives it."""
+
+    source: FromStep
+    edge: EdgePlan
+    key: Vector
+    value: Any
+    ranks: set[Rank]
+    """The ranks that have it."""
 
 
 class RunHost:
@@ -38,6 +50,8 @@ class RunHost:
         self._plan, self._rank, self._run = plan, calls.rank, calls.run
         self._steps, self._calls, self._loops, self._streams = steps, calls, loops, streams
         self._control, self._effects, self._send = control, effects, send
+        self._handed: list[_Handed] = []
+        """Results of this rank that a later leg may read."""
 
     def call(
         self, walker: Walker, use: UseTable, at: Vector, inputs: dict[str, Any], chunks: dict[str, ChunkInfo]
@@ -67,11 +81,10 @@ class RunHost:
             self._send(rank, message, value, edge.transport)
         elif target.kind == "result":
             verdicts = self._steps.store(walker.step, target.port, value)
-            message = m.Deliver(run=self._run, step=walker.step, edge=edge.index, key=key, value=m.Absent())
-            source = FromStep(step=walker.step, result=target.port)
-            for rank in result_readers(self._plan, self._steps.itinerary, source):
-                if rank != self._rank:
-                    self._send(rank, message, value, edge.transport)
+            handed = _Handed(FromStep(step=walker.step, result=target.port), edge, key, value, {self._rank})
+            self._hand(handed)
+            if self._steps.more:
+                self._handed.append(handed)
             self.steps_chosen(verdicts)
         elif target.kind == "out":
             if value is not ABSENT and walker.table.plan.chunked and shaping.empty(value):
@@ -110,9 +123,25 @@ class RunHost:
         """Send the verdicts of choices among steps to the run's other ranks."""
         for choice, branch in verdicts:
             message = m.StepChosen(run=self._run, choice=choice, branch=branch)
-            for rank in self._steps.itinerary.ranks:
+            for rank in self._steps.ranks:
                 if rank != self._rank:
                     self._send(rank, message, ABSENT, "inline")
+
+    def extended(self, kept: Sequence[int], verdicts: Iterable[tuple[int, int]]) -> None:
+        """Send results of earlier legs that a new one reads. `kept`: the steps whose results may still be read."""
+        self._handed = [handed for handed in self._handed if handed.source.step in kept]
+        for handed in self._handed:
+            self._hand(handed)
+        self.steps_chosen(verdicts)
+
+    def _hand(self, handed: "_Handed") -> None:
+        """Send a result to the ranks that read it and don't have it yet."""
+        source, edge, key, value, ranks = handed
+        message = m.Deliver(run=self._run, step=source.step, edge=edge.index, key=key, value=m.Absent())
+        for rank in self._steps.readers(source):
+            if rank not in ranks:
+                ranks.add(rank)
+                self._send(rank, message, value, edge.transport)
 
     def text(self, value: Any) -> str | None:
         return shaping.text(value)

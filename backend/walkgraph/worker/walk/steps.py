@@ -1,22 +1,33 @@
 """The steps of one run that one rank takes part in: those running now, and the values that arrive for each.
 
 The steps of a partition run one after the other; partitions run side by side. Values that arrive for a step before it
-begins wait. A step in a branch waits for the verdict of its choice, and is passed by where another branch is taken.
+begins wait. A step in a branch waits for the verdict of its choice, and is passed by where another branch is taken. A
+run may get its steps leg by leg: the next ones come once all ranks have ended those before.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from walkgraph.ids import Rank
 from walkgraph.placement.moves import sources_of
-from walkgraph.placement.tables import Binding, Branch, FromInput, FromLiteral, FromStep, Itinerary, Plan, StepPlan
+from walkgraph.placement.tables import (
+    Binding,
+    Branch,
+    FromInput,
+    FromLiteral,
+    FromStep,
+    Leg,
+    Plan,
+    StepChoice,
+    StepPlan,
+)
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, Arrived, Started
 from walkgraph.worker.observe.control import Control
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.host import Host
-from walkgraph.worker.walk.walk_tables import WalkTable, deciding_rank, result_edges
+from walkgraph.worker.walk.walk_tables import WalkTable, deciding_rank, result_edges, result_readers
 from walkgraph.worker.walk.walker import Walker
 
 _LATER: Final = object()
@@ -35,32 +46,64 @@ class Steps:
         text: Callable[[Any], str | None],
     ) -> None:
         """`text`: a value as a case names it, as in `Host`."""
-        self.itinerary = event.itinerary
-        self.all: tuple[StepPlan, ...] = event.itinerary.steps
-        """All steps, including those of other ranks."""
+        self.ranks: tuple[Rank, ...] = event.itinerary.ranks
+        self.more: bool = event.itinerary.more
+        """True if a leg follows."""
+        self.all = control.steps
+        """All steps so far, including those of other ranks."""
+        self._by: int = event.itinerary.by
+        self._leg: tuple[Sequence[StepPlan], Sequence[StepChoice]] = event.itinerary.steps, event.itinerary.choices
+        """The steps and choices of the latest leg."""
         self.walkers: dict[int, Walker] = {}
         """Walkers of the running steps, by step index."""
         self.finished: set[int] = set()
         self.passed: list[int] = []
         """Steps that were passed by, until the run has closed them."""
-        self.results = StepResults(plan, rank, event.itinerary, text)
+        self.results = StepResults(plan, rank, self.all, event.itinerary.choices, text)
         self._plan, self._tables, self._inputs = plan, tables, event.inputs
         self._control, self._effects = control, effects
         self._waiting: dict[int, list[StepPlan]] = defaultdict(list)
         """Steps to come, by partition."""
-        for step in self.all:
-            if tables[step.walk].uses:
-                self._waiting[step.partition].append(step)
-        self._free = set(self._waiting)
+        self._free: set[int] = set()
         """Partitions with steps to come and none that runs."""
+        self._await(self.all)
         self._unfed: dict[tuple[int, str], Binding] = {}
         """(running step, Walk input) -> the source of its value, which isn't known yet."""
         self._early: dict[int, list[Arrived]] = defaultdict(list)
         """Messages for steps that have not begun."""
+        self._ahead: list[tuple[Arrived, m.Deliver]] = []
+        """Values of steps of a leg that has not come yet."""
+
+    def _await(self, steps: Iterable[StepPlan]) -> None:
+        for step in steps:
+            if self._tables[step.walk].uses:
+                self._waiting[step.partition].append(step)
+                self._free.add(step.partition)
 
     @property
     def over(self) -> bool:
         return not (self.walkers or any(self._waiting.values()))
+
+    @property
+    def verdict(self) -> int | None:
+        """The verdict that decides on the next leg; -1 if none does, None while it isn't known."""
+        return -1 if self._by < 0 else self.results.verdicts.get(self._by)
+
+    def extend(self, leg: Leg) -> list[tuple[int, int]]:
+        """Take the next leg. Returns verdicts that follow, as `store` does."""
+        self.more, self._by, self._leg = leg.more, leg.by, (leg.steps, leg.choices)
+        self.all.extend(leg.steps)
+        self.results.extend(leg)
+        self._await(leg.steps)
+        ahead, self._ahead = self._ahead, []
+        verdicts = self.results.decided()
+        for event, message in ahead:
+            verdicts += self.deliver(event, message)
+        return verdicts
+
+    def readers(self, source: FromStep) -> frozenset[Rank]:
+        """Ranks that read a result in the latest leg."""
+        return result_readers(self._plan, self.all, *self._leg, source)
 
     def begin(self, host: Host[Walker]) -> bool:
         """Begin the next step of each partition in which none runs, if it is known to be taken. True if anything
@@ -117,6 +160,9 @@ class Steps:
 
     def deliver(self, event: Arrived, message: m.Deliver) -> list[tuple[int, int]]:
         """Take a value from another rank. Returns verdicts that follow, as `store` does."""
+        if message.step >= len(self.all):
+            self._ahead.append((event, message))
+            return []
         edge = self._plan.walks[self.all[message.step].walk].edges[message.edge]
         if edge.target.kind == "result":
             return self.store(message.step, edge.target.port, event.value)
@@ -165,13 +211,29 @@ class Steps:
 class StepResults:
     """The results of a run's steps, as far as one rank has them, and the verdicts of the choices among its steps."""
 
-    def __init__(self, plan: Plan, rank: Rank, itinerary: Itinerary, text: Callable[[Any], str | None]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rank: Rank,
+        steps: Sequence[StepPlan],
+        choices: Iterable[StepChoice],
+        text: Callable[[Any], str | None],
+    ) -> None:
+        """`steps`: all so far; the owner adds those of later legs."""
         self.verdicts: dict[int, int] = {}
         """Choice -> branch."""
-        self._plan, self._rank, self._itinerary, self._text = plan, rank, itinerary, text
+        self._plan, self._rank, self._steps, self._text = plan, rank, steps, text
+        self._open = [*choices]
+        """Choices whose verdict isn't known."""
         self.values: dict[FromStep, Any] = {}
         self._absent: Counter[FromStep] = Counter()
         """Result -> the number of its edges that have no value."""
+
+    def extend(self, leg: Leg) -> None:
+        """Take the choices of the next leg, and forget results that no step takes any more."""
+        self._open.extend(leg.choices)
+        for source in [source for source in self.values if source.step not in leg.kept]:
+            del self.values[source]
 
     def put(self, step: int, result: str, value: Any) -> None:
         """Take the value of a result. Of several edges, those of a merge, at most one has a value."""
@@ -180,7 +242,7 @@ class StepResults:
             self.values[source] = value
             return
         self._absent[source] += 1
-        if self._absent[source] == len(result_edges(self._plan, self._itinerary.steps, source)):
+        if self._absent[source] == len(result_edges(self._plan, self._steps, source)):
             self.values.setdefault(source, ABSENT)
 
     def taken(self, cases: Sequence[Branch]) -> bool | None:
@@ -199,9 +261,8 @@ class StepResults:
     def decided(self) -> list[tuple[int, int]]:
         """Make the choices that can be made here. Returns (choice, branch) for each that the other ranks must learn."""
         found: list[tuple[int, int]] = []
-        for choice in self._itinerary.choices:
-            if choice.index in self.verdicts:
-                continue
+        self._open = [choice for choice in self._open if choice.index not in self.verdicts]
+        for choice in self._open:
             last = self._last(choice.sources)
             if last is ABSENT:
                 self.verdicts[choice.index] = len(choice.cases)
@@ -216,10 +277,10 @@ class StepResults:
     def _last(self, sources: Sequence[FromStep]) -> FromStep | Any:
         """The last of these results whose step is taken, ABSENT if none is; `_LATER` while that isn't known."""
         for source in reversed(sources):
-            taken = self.taken(self._itinerary.steps[source.step].cases)
+            taken = self.taken(self._steps[source.step].cases)
             if taken is not False:
                 return source if taken else _LATER
         return ABSENT
 
     def _decides(self, source: FromStep) -> bool:
-        return deciding_rank(self._plan, self._itinerary.steps, source) == self._rank
+        return deciding_rank(self._plan, self._steps, source) == self._rank

@@ -16,11 +16,11 @@ from walkgraph.placement.tables import (
     ChoicePlan,
     EdgePlan,
     FromStep,
-    Itinerary,
     LoopPlan,
     NodePlan,
     Plan,
     Scalar,
+    StepChoice,
     StepPlan,
     UsePlan,
     WalkPlan,
@@ -321,12 +321,13 @@ def deciding_rank(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> Ra
     return walk.uses[result_edges(plan, steps, source)[0].source.use].rank
 
 
-def result_readers(plan: Plan, itinerary: Itinerary, source: FromStep) -> frozenset[Rank]:
-    """Ranks that read a step's result in a later one, or choose by it."""
-    steps = itinerary.steps
-    chosen = any(source in choice.sources for choice in itinerary.choices)
+def result_readers(
+    plan: Plan, steps: Sequence[StepPlan], leg: Sequence[StepPlan], choices: Sequence[StepChoice], source: FromStep
+) -> frozenset[Rank]:
+    """Ranks that read a step's result in a step of a leg, or make one of its choices by it."""
+    chosen = any(source in choice.sources for choice in choices)
     ranks = {deciding_rank(plan, steps, source)} if chosen else set[Rank]()
-    for later in steps:
+    for later in leg:
         names = {name for name, binding in later.bindings.items() if source in sources_of(binding)}
         walk = plan.walks[later.walk]
         ranks |= {

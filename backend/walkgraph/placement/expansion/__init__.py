@@ -1,0 +1,1 @@
+"""The steps of a request: expanded from its task, kept where they are needed, handed out leg by leg."""
