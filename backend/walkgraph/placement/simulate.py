@@ -2,10 +2,11 @@
 
 The steps are those that the conductor would fix at admission (`itinerary.expanded`); conditions of uses and counts of
 loops are the tables' own expressions, evaluated with the request's parameters. Values that networks compute (`until`)
-are unknown here, so counts of iterations are upper bounds, and of a choice by such a value all branches are shown.
+are unknown here, so counts of iterations and passes are upper bounds, and of a choice by such a value all branches are
+shown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -98,6 +99,8 @@ class StepSeen:
     """Loop -> the most iterations; None where that depends on the loop around it, or a stream ends it."""
     uses: tuple[UseSeen, ...]
     """The uses of a step that is taken, in program order."""
+    passes: int | None = None
+    """The most passes of the loops of steps around it in which it is taken; None outside such loops."""
 
 
 @dataclass(frozen=True)
@@ -146,12 +149,28 @@ def simulate(
     walked = [value.name for value in parts_of_request(found, given)]
     explainer = _Explainer(plan, filled, {i: drafts[i].walk for i in kept})
     shown: list[list[StepSeen]] = [[] for _ in lanes(found)]
-    for seen in expansion.seen:
-        part, turn = seen.place.part, seen.place.turn
-        among = [one.name for one in seen.place.parts] if turn else walked
+    for passes in _by_pass(expansion.seen):
+        part, turn = passes[0].place.part, passes[0].place.turn
+        among = [one.name for one in passes[0].place.parts] if turn else walked
         at = PartAt(part.modality, among.index(part.name)) if part else None
-        shown[seen.partition].append(explainer.step(seen, pointers[id(seen.step)], at))
+        shown[passes[0].partition].append(explainer.step(passes, pointers[id(passes[0].step)], at))
     return Simulation(filled, tuple(PartitionSeen(n, tuple(s)) for n, s in zip(lanes(found), shown, strict=True)))
+
+
+def _by_pass(seen: Iterable[Seen]) -> list[list[Seen]]:
+    """A step outside loops of steps by itself, and one inside with all of its passes."""
+    found: list[list[Seen]] = []
+    known: dict[tuple[object, ...], list[Seen]] = {}
+    for one in seen:
+        part, turn = one.place.part, one.place.turn
+        key = id(one.step), one.partition, part and part.name, turn and turn.index
+        if one.passes and key in known:
+            known[key].append(one)
+            continue
+        found.append([one])
+        if one.passes:
+            known[key] = found[-1]
+    return found
 
 
 _ONE_RANK = Placement(
@@ -182,7 +201,20 @@ class _Explainer:
         self.said: dict[tuple[str, bool], str] = {}
         self.known: dict[int, tuple[dict[str, int | None], tuple[UseSeen, ...]]] = {}
 
-    def step(self, seen: Seen, pointer: str, part: PartAt | None) -> StepSeen:
+    def step(self, passes: Sequence[Seen], pointer: str, part: PartAt | None) -> StepSeen:
+        """Explain a step, in all its passes."""
+        taken = [one for one in passes if one.draft in self.live]
+        seen = (taken or passes)[0]
+        found = self.once(seen, pointer, part)
+        if not seen.passes:
+            return found
+        why = found.why
+        if taken:
+            count = f"{len(taken)} of {len(passes)} passes" if len(taken) < len(passes) else _passes(len(passes))
+            why = f"in up to {count}" + (f"; {why}" if why != "always" else "")
+        return replace(found, why=why, passes=len(taken))
+
+    def once(self, seen: Seen, pointer: str, part: PartAt | None) -> StepSeen:
         loops: Mapping[str, int | None] = {}
         uses: tuple[UseSeen, ...] = ()
         taken = (None if seen.cases else True) if seen.draft in self.live else False
@@ -204,6 +236,8 @@ class _Explainer:
         return "; ".join(words) or "always"
 
     def _condition(self, seen: Seen, when: str) -> str:
+        if parse(when).loops:
+            return f"`{when}`"
         if seen.place.turn is None or "@turn." not in when:
             return self.sentence(when, holds=seen.draft is not None)
         inside = _Explainer(self.plan, {**self.params, **seen.place.turn.values}, self.live)
@@ -311,6 +345,10 @@ class _Explainer:
     def values(self, texts: Sequence[str]) -> str:
         names = dict.fromkeys(p.name for text in texts for p in parts(parse(text).tree) if isinstance(p, Name))
         return ", ".join(f"{name} = {_said(self.params[name])}" for name in names if name in self.params)
+
+
+def _passes(count: int) -> str:
+    return "1 pass" if count == 1 else f"{count} passes"
 
 
 def _case(walk: WalkPlan, index: int, branch: int) -> str:

@@ -19,6 +19,7 @@ from walkgraph.resources import bundled
 from walkgraph.simulation.rank.device import Serve
 from walkgraph.simulation.rank.engine import Functions
 from walkgraph.simulation.reference.naive_chunks import naive_chunks
+from walkgraph.simulation.reference.random_tasks import random_task
 from walkgraph.simulation.reference.random_walks import (
     CATALOGUE,
     PARAMS,
@@ -29,6 +30,7 @@ from walkgraph.simulation.reference.random_walks import (
     plain,
     random_graph,
 )
+from walkgraph.simulation.reference.reference_task import run_task
 from walkgraph.simulation.reference.reference_walk import Function, run_walk
 from walkgraph.simulation.reference.synthetic import twins
 from walkgraph.wire import messages as m
@@ -39,6 +41,8 @@ PAGES = 12
 """Pages per rank: fewer than a few runs need together."""
 WALKS = 24
 """Random Walks per kind."""
+TASKS = 24
+"""Random tasks per kind."""
 
 
 @dataclass(frozen=True)
@@ -315,5 +319,28 @@ def _fixed(functions: Mapping[str, Function]) -> Functions:
     return lambda states: served
 
 
+# ── random tasks ────────────────────────────────────────────────────────────────────────────────
+
+
+def random_tasks(count: int = TASKS) -> list[Scenario]:
+    """Tasks whose steps branch and loop, stepped and with device loops, on one to three ranks."""
+    return [task_scenario(seed, components) for seed in range(count) for components in (CATALOGUE, RESIDENT)]
+
+
+def task_scenario(seed: int, components: Catalogue) -> Scenario:
+    draw = SeededDraw(seed)
+    graph, ranks = random_task(draw), 1 + seed % 3
+    placement = _placed({node: draw.integer(0, ranks - 1) for node in graph.nodes}, ranks)
+    plan = assemble(Assignment(graph, placement), components)
+    mixed = {node: mix(node) for node in graph.nodes}
+    requests: list[ScenarioRequest] = []
+    for n, on in ((1, True), (2, False), (3, True)):
+        params, inputs = {"n": n, "on": on}, {"x": 5 + n}
+        found = run_task(graph, "t", mixed, params, inputs)
+        wanted = {name: [plain(value) for value in values] for name, values in found.items()}
+        requests.append(ScenarioRequest("t", params, wanted, inputs))
+    return Scenario(f"task {seed}/{ranks}", graph, plan, _fixed(mixed), requests)
+
+
 def scenarios() -> list[Scenario]:
-    return [*bundled_scenarios(), ferries(), relay(), *random_scenarios()]
+    return [*bundled_scenarios(), ferries(), relay(), *random_scenarios(), *random_tasks()]

@@ -81,11 +81,16 @@ WALK_STEPS = record(
         "per": st.just("chunk"),
     },
 )
+RESULTS = st.builds("{}.{}".format, NAMES, NAMES)
 STEPS = st.recursive(
     st.one_of(WALK_STEPS, record({"first": st.lists(WALK_STEPS, min_size=1, max_size=2)}, {})),
     lambda inner: st.one_of(
         record({"for": st.just("parts")}, {kind: st.lists(inner, max_size=2) for kind in ("text", "image")}),
         record({"for": st.just("turns")}, {role: st.lists(inner, max_size=2) for role in ("user", "tool")}),
+        record(
+            {"loop": st.lists(inner, min_size=1, max_size=2), "times": EXPRESSIONS},
+            {"until": RESULTS, "start": st.dictionaries(RESULTS, LITERALS, max_size=2)},
+        ),
     ),
     max_leaves=4,
 )

@@ -9,6 +9,7 @@ from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.placement import itinerary, simulate
+from walkgraph.placement.expansion.state_machine import MAX_STEPS
 from walkgraph.placement.simulate import PartAt, Simulation, StepSeen, UseSeen
 
 
@@ -158,7 +159,7 @@ def nested(depth: int) -> Graph:
 def test_a_request_that_explodes_is_refused() -> None:
     found = simulate.simulate(nested(2), CATALOGUE, "talk", {}, {"prompt": 3})
     assert [step.walk for step in steps(found)].count("prefill") == 9
-    with pytest.raises(InvalidInput, match=f"more than {itinerary.MAX_STEPS} steps"):
+    with pytest.raises(InvalidInput, match=f"more than {MAX_STEPS} steps"):
         simulate.simulate(nested(8), CATALOGUE, "talk", {}, {"prompt": 64})
 
 
@@ -183,3 +184,20 @@ def test_the_work_on_conditions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert (last.taken, last.iterations) == (None, None)
     assert "depends on the iteration" in last.why
     assert len(evaluated) < 2000
+
+
+# ── loops of steps ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_step_of_a_loop_is_shown_once_with_its_passes() -> None:
+    document = codec.dump(duet())
+    draw = document["tasks"]["draw"]["steps"]
+    first = {"walk": "prefill", "with": {"text": "@task.prompt"}, "when": "@loop.index == 0"}
+    inner = {"loop": [{"walk": "prefill", "with": {"text": "@task.prompt"}}], "times": "2"}
+    document["tasks"]["draw"]["steps"] = [{"loop": [first, inner], "times": "times"}, *draw]
+    found = simulate.simulate(codec.load(document), CATALOGUE, "draw", {"times": 3}, {"prompt": 1})
+    assert [(s.pointer, s.passes, s.why) for s in steps(found)][:2] == [
+        ("/steps/0/loop/0", 1, "in up to 1 of 3 passes; `@loop.index == 0`"),
+        ("/steps/0/loop/1/loop/0", 6, "in up to 6 passes"),
+    ]
+    assert steps(found)[2].passes is None

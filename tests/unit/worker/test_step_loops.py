@@ -1,6 +1,6 @@
 """Loops of steps: passes one after the other, on one rank and across ranks, each with the values of the one before."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,10 +11,14 @@ from tests.support.cluster import Cluster
 from tests.support.random_walks import PARAMS
 from tests.unit.worker.test_choices import RANKS, graph_of, plan_of, task_of, walk_of
 from walkgraph.abi.calls import Call
+from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.itinerary import expanded_request, legs_of
 from walkgraph.placement.request import fill_params, name_inputs
+from walkgraph.simulation.reference.random_walks import CATALOGUE, RESIDENT, mix, plain
+from walkgraph.simulation.reference.reference_walk import Function
+from walkgraph.simulation.scenarios import task_scenario
 from walkgraph.wire import messages as m
 
 Answer = Mapping[str, Any]
@@ -251,3 +255,30 @@ def test_loops_agree_with_plain_python(ranks: int, data: st.DataObject) -> None:
     wanted.append(("end", {"a": look}))
     for node in ("draw", "look", "show", "end"):
         assert inputs_of(cluster, node) == [inputs for one, inputs in wanted if one == node]
+
+
+@pytest.mark.parametrize("components", [CATALOGUE, RESIDENT], ids=["stepped", "resident"])
+def test_random_tasks_agree_with_plain_python(components: Catalogue) -> None:
+    """Branches, loops and names in any mix, on one to three ranks."""
+    passes = 0
+    for seed in range(30):
+        scenario = task_scenario(seed, components)
+        for request in scenario.requests:
+            task, facts = scenario.graph.tasks["t"], Facts(scenario.plan)
+            filled = fill_params(task, {"seed": 1, **request.params})
+            inputs = name_inputs(task, {"x": [request.inputs["x"]]}, ())
+            found = expanded_request(facts, task, filled, inputs, None)
+            first, legs = legs_of(facts, task, filled, inputs, found)
+            mixed = {node: mix(node) for node in scenario.graph.nodes}
+            cluster = Cluster(scenario.plan, {node: _served(mixed[node]) for node in mixed}, seed)
+            cluster.start("r", first, filled, {one.name: one.value for one in inputs}, legs)
+            cluster.run()
+            assert cluster.done("r") == set(first.ranks), (seed, request.params)
+            outputs = {name: [plain(value) for _, value in cluster.outputs["r", name]] for name in task.outputs}
+            assert outputs == request.outputs, (seed, request.params)
+            passes += sum(isinstance(report, m.LegDone) for report in cluster.reports)
+    assert passes > 100
+
+
+def _served(function: Function) -> Callable[[Call], dict[str, Any]]:
+    return lambda call: dict(function(dict(call.inputs), call.iteration))

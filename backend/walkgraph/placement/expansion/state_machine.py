@@ -12,7 +12,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, LoopStep, Step, Task, TurnsStep, WalkStep
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
-from walkgraph.graph.steps import inside, lanes
+from walkgraph.graph.steps import inside, lanes, steps_of
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, as_text, sources_of
 from walkgraph.placement.request import Given, TurnAt, by_name, reads_calls
@@ -79,6 +79,8 @@ class Expansion:
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
+        self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)}
+        """Of steps; a text that begins with another name is a literal."""
         self.outside = Place(tuple(parts_of_request(self.task, self.given)))
 
     def all(self) -> Going:
@@ -263,7 +265,7 @@ class Expansion:
         owner, dot, name = binding.partition(".")
         if owner == "@task":
             return self._bind_task(name)
-        if dot and (owner in self.latest or self._is_step(owner)):
+        if dot and owner in self.names:
             return self._bind_result(binding, owner, name)
         return FromLiteral(binding)
 
@@ -290,9 +292,6 @@ class Expansion:
         if len(values) > 1:
             raise InvalidInput(f"`{name}` takes one value and {len(values)} are given; give one", f"/inputs/{name}")
         return FromInput(values[0].name) if values else None
-
-    def _is_step(self, name: str) -> bool:
-        return any(name == walk for walk, _ in self.walks)
 
     def _refuse(self, step: WalkStep, binding: str) -> None:
         if binding.startswith("@task."):

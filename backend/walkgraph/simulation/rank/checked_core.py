@@ -64,6 +64,8 @@ class CheckedCore:
                 self._begins(ref)
             case HoldLoops():
                 self._simulator.counts["device loops held"] += 1
+            case Report(message=m.LegDone(run=run)):
+                self._check_at_rest(run)
             case Report(message=m.RankDone(run=run)):
                 self._check_done(run)
             case Release(run=run):
@@ -80,11 +82,14 @@ class CheckedCore:
         if ref not in self.in_flight and ref.run in self._core.runs:
             raise self._simulator.fail(f"on rank {self._rank} something comes of {ref} after its end", ref.run)
 
-    def _check_done(self, run: str) -> None:
-        """Checks that nothing is in flight, and that each stream was read to its end, which came once."""
+    def _check_at_rest(self, run: str) -> None:
         left = [ref for ref in self.in_flight if ref.run == run]
         if left:
             raise self._simulator.fail(f"rank {self._rank} is done with {left[0]} in flight", run)
+
+    def _check_done(self, run: str) -> None:
+        """Checks that nothing is in flight, and that each stream was read to its end, which came once."""
+        self._check_at_rest(run)
         for (_, _, port), chunks in self._calls.chunks.get(run, {}).items():
             indices, lasts = [chunk.index for chunk in chunks], [chunk.last for chunk in chunks]
             after = chunks[lasts.index(True) + 1 :] if True in lasts else []

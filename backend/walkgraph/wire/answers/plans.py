@@ -149,6 +149,8 @@ Step = TypedDict(
         "loops": dict[str, int | None],
         # The uses of a step that is taken.
         "uses": list[Use],
+        # The most passes of loops of steps in which it is taken; None outside such loops.
+        "passes": int | None,
     },
 )
 

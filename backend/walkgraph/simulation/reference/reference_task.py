@@ -1,0 +1,115 @@
+"""Reference implementation of a task's steps: one after the other, on plain Python values. Every faster one must agree.
+
+It reads only the document. It runs every step, needed or not, and keeps the results of the latest run of each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from walkgraph.graph.document import ChooseStep, FirstStep, Graph, LoopStep, Step, WalkStep
+from walkgraph.graph.language.expressions import evaluate, parse
+from walkgraph.graph.steps import steps_of
+from walkgraph.simulation.reference.reference_walk import Function, run_walk
+
+_NOTHING = object()
+
+
+def run_task(
+    graph: Graph, task: str, functions: Mapping[str, Function], params: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """All values of each output, in order. The task has one list of steps, and no parts, turns or streams."""
+    names = {*graph.walks, *(at.name for at in steps_of(graph.tasks[task]))}
+    run = _Run(graph, functions, params, inputs, names)
+    steps = graph.tasks[task].steps
+    run.all(steps if isinstance(steps, tuple) else (), None)
+    return run.outputs
+
+
+@dataclass
+class _Pass:
+    """A pass of a loop, and what its loop started with."""
+
+    index: int
+    start: Mapping[str, Any]
+    ran: set[str]
+    """Names of the steps that have run in this loop."""
+    around: "_Pass | None"
+
+
+@dataclass
+class _Run:
+    graph: Graph
+    functions: Mapping[str, Function]
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    names: set[str]
+    """Of steps; a text that begins with another name is a literal."""
+    outputs: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    results: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Walk, or a step's `as` -> the results of its latest run."""
+
+    def all(self, steps: Sequence[Step], inside: _Pass | None) -> None:
+        for step in steps:
+            match step:
+                case WalkStep():
+                    self.first((step,), inside)
+                case FirstStep():
+                    self.first(step.first, inside)
+                case ChooseStep():
+                    value = self.value(step.choose, inside)
+                    text = None if value is _NOTHING else str(value).lower() if isinstance(value, bool) else str(value)
+                    self.all(step.cases.get(text, step.otherwise) if text is not None else step.otherwise, inside)
+                case LoopStep():
+                    self.loop(step, inside)
+                case _:
+                    raise NotImplementedError(type(step).__name__)
+
+    def loop(self, step: LoopStep, inside: _Pass | None) -> None:
+        start = {name: self.value(binding, inside) for name, binding in step.start.items()}
+        ran: set[str] = set()
+        owner, _, result = (step.until or "").partition(".")
+        for index in range(int(evaluate(parse(step.times), self.params))):
+            here = _Pass(index, start, ran, inside)
+            before = self.results.get(owner)
+            self.all(step.loop, here)
+            found = self.results.get(owner)
+            if found is not None and found is not before and found.get(result) is True:
+                return
+
+    def first(self, options: Sequence[WalkStep], inside: _Pass | None) -> None:
+        loops = {} if inside is None else {"index": inside.index}
+        taken = (o for o in options if o.when is None or evaluate(parse(o.when), self.params, loops) is True)
+        step = next(taken, None)
+        if step is None:
+            return
+        bound = {name: self.value(binding, inside) for name, binding in step.with_.items()}
+        given = {name: value for name, value in bound.items() if value is not _NOTHING}
+        outs, results = run_walk(self.graph.walks[step.walk], self.functions, self.params, given)
+        for name, values in outs.items():
+            self.outputs.setdefault(name, []).extend(value for _, value in values)
+        for name in (step.walk, *([step.as_] if step.as_ else [])):
+            self.results[name] = dict(results)
+            around = inside
+            while around is not None:
+                around.ran.add(name)
+                around = around.around
+
+    def value(self, binding: Any, inside: _Pass | None) -> Any:
+        if not isinstance(binding, str):
+            return binding
+        owner, _, name = binding.partition(".")
+        if owner == "@task":
+            return self.params[name] if name in self.params else self.inputs.get(name, _NOTHING)
+        if binding == "@loop.index":
+            return _NOTHING if inside is None else inside.index
+        if owner not in self.names:
+            return binding
+        around = inside
+        while around is not None:
+            if binding in around.start:
+                if owner not in around.ran:
+                    return around.start[binding]
+                break
+            around = around.around
+        return self.results.get(owner, {}).get(name, _NOTHING)
