@@ -33,7 +33,7 @@ TOGETHER = ("system", "safety", "browser", "gpu")
 GROUPS = {
     "browser/editor": "wander canvas keyboard safety stream choice open markup keys",
     "browser/runs": "draw debug trace call play live taps chat badges film",
-    "system/deployments": "deployment choices steering reliability priority streams steering_fuzz peers",
+    "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
     "system/openai": "chat language images realtime speech around",
     "system/documents": "docs readme notebooks",
     "system/starts": "service drain request_way",

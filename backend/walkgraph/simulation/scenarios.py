@@ -93,6 +93,7 @@ def bundled_scenarios() -> list[Scenario]:
         "synthetic_loops": _loops,
         "synthetic_streams": _streams,
         "synthetic_states": _states,
+        "synthetic_passes": _passes,
         "synthetic_faults": _faults,
     }
     found: list[Scenario] = []
@@ -219,6 +220,35 @@ def _grown(tokens: Sequence[int], position: int, times: int) -> list[int]:
         found.append((sum(kept) + position) % 997)
         kept.append(found[-1])
     return found
+
+
+def _passes() -> list[ScenarioRequest]:
+    def redraw(idea: int, most: int, enough: int) -> ScenarioRequest:
+        params, drawn = {"idea": idea, "most": most, "enough": enough}, list[int]()
+        for number in range(most):
+            drawn.append(idea + number)
+            idea = 2 * drawn[-1]
+            if idea >= enough:
+                break
+        return ScenarioRequest("redraw", params, {"picture": drawn, "idea": [idea]})
+
+    def ramble(prompt: int, first: int, passes: int, times: int) -> ScenarioRequest:
+        read = [*range(first, first + prompt)]
+        token = (sum(read) + prompt) % 997
+        params = {"prompt": prompt, "first": first, "passes": passes, "times": times}
+        return ScenarioRequest("ramble", params, {"token": _grown([*read, token], prompt, passes * times)})
+
+    def recite(prompt: int, passes: int, kept: Sequence[int] = (), times: int = 3) -> ScenarioRequest:
+        tokens, said = [*kept], list[int]()
+        for number in range(passes):
+            tokens += range(number, number + prompt)
+            said.append((sum(tokens) + len(tokens)) % 997)
+        params = {"prompt": prompt, "passes": passes, "room": 3 * passes * prompt}
+        following = recite(prompt, passes, tokens, times - 1) if times > 1 else None
+        return ScenarioRequest("recite", params, {"token": said}, session=True, following=following)
+
+    asked = [redraw(1, 3, 1000), redraw(5, 9, 40), redraw(0, 1, 0), ramble(4, 1, 3, 4), ramble(9, 2, 3, 10)]
+    return [*asked, recite(3, 2), recite(5, 3)]
 
 
 def _faults() -> list[ScenarioRequest]:

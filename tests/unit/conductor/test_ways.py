@@ -14,7 +14,7 @@ from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.ids import RunId
 from walkgraph.placement.capacity.demand import inputs_read, page_demand
-from walkgraph.placement.itinerary import expand
+from walkgraph.placement.itinerary import Expanded, expand
 from walkgraph.placement.request import declared_params, fill_params, name_inputs
 from walkgraph.wire import messages as m
 
@@ -78,7 +78,9 @@ def test_it_is_the_way_that_is_found_anew(name: str, monkeypatch: pytest.MonkeyP
                 itinerary = expand(graph, plan, key, params, submit.inputs, submit.parts, submit.outputs)
             except WalkgraphError:
                 continue
-            anew = CachedItinerary(itinerary, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+            anew = CachedItinerary(
+                Expanded(itinerary, None), inputs_read(plan, itinerary), page_demand(plan, itinerary, params)
+            )
             for _ in range(2):
                 assert kept.of(submit, params, given) == anew
                 assert repr(kept.of(submit, params, given)) == repr(anew)

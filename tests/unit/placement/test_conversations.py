@@ -135,7 +135,7 @@ def test_itineraries_are_kept_by_roles_and_parts_not_by_texts() -> None:
         submit = m.Submit(run=RunId("r"), task="chat", params={}, inputs={"chat": (m.Conversation(turns=turns),)})
         task = GRAPH.tasks["chat"]
         params = fill_params(task, {"seed": 1})
-        return cache.of(submit, params, name_inputs(task, submit.inputs)).itinerary
+        return cache.of(submit, params, name_inputs(task, submit.inputs)).expanded.itinerary
 
     first = of(said("user", "a"), said("assistant", "b"), said("user", "c"))
     assert of(said("user", "x"), said("assistant", "y"), said("user", "z")) is first

@@ -63,7 +63,7 @@ class _Run:
                 case LoopStep():
                     self.loop(step, inside)
                 case _:
-                    raise NotImplementedError(type(step).__name__)
+                    raise ValueError(f"{type(step).__name__} has no form in plain Python")
 
     def loop(self, step: LoopStep, inside: _Pass | None) -> None:
         start = {name: self.value(binding, inside) for name, binding in step.start.items()}
