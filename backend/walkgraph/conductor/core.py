@@ -163,9 +163,7 @@ class Conductor:
                 commands.extend(self.runs.halted(event.message, now))
             case m.Sent():
                 commands.extend(self.runs.outputs.sent(event.message, now))
-            case m.LegDone():
-                commands.extend(self.runs.leg_done(event.message, now))
-            case m.RankDone():
+            case m.LegDone() | m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():
                 commands.extend(self.runs.rank_failed(event.message, now))

@@ -99,7 +99,9 @@ class Runs:
         run.heard = now
         return self.steering.halted(message, run.holding, now)
 
-    def rank_done(self, message: m.RankDone, now: float) -> list[Command]:
+    def rank_done(self, message: m.LegDone | m.RankDone, now: float) -> list[Command]:
+        if isinstance(message, m.LegDone):
+            return self._leg_done(message, now)
         run = self.table.admitted(message.run)
         if run is None or message.rank not in run.holding - run.done:
             return []
@@ -110,7 +112,7 @@ class Runs:
         run.read, run.found = max((run.read, run.found), (message.read, message.found))
         return self.endings.end(run, None, now) if run.done == run.holding else []
 
-    def leg_done(self, message: m.LegDone, now: float) -> list[Command]:
+    def _leg_done(self, message: m.LegDone, now: float) -> list[Command]:
         """Handles a rank's report that it has ended a leg. Once all have, the next leg begins: its pages are promised
         already."""
         run = self.table.admitted(message.run)
