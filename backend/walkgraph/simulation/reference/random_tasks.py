@@ -1,12 +1,13 @@
 """Random tasks whose steps branch and loop, over small Walks of one node each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from walkgraph.graph.document import (
     ChooseStep,
     Edge,
     FirstStep,
     Graph,
+    Literals,
     Loop,
     LoopStep,
     Node,
@@ -32,7 +33,7 @@ def random_task(draw: Draw) -> Graph:
     builder = _Builder(draw)
     steps = builder.steps(0, in_loop=False)
     # Every output is sent by some step.
-    last = tuple(WalkStep(walk=name, with_={"a": builder.binding(in_loop=False)}) for name in walks)
+    last = tuple(_step(name, {"a": builder.binding(in_loop=False)}) for name in walks)
     task = Task(
         inputs={"x": TaskInput(modality="scalar")},
         outputs=tuple(f"o{i}" for i in range(3)),
@@ -40,7 +41,7 @@ def random_task(draw: Draw) -> Graph:
             "n": TaskParam(type="integer", default=2, min=1, max=3),
             "on": TaskParam(type="boolean", default=True),
         },
-        steps=(WalkStep(walk="w0", with_={"a": "@task.x"}), *steps, *last),
+        steps=(_step("w0", {"a": "@task.x"}), *steps, *last),
     )
     kinds = ["test.mix"] * 3 + ["test.host"]
     nodes = {f"n{i}": Node(component=draw.one(kinds)) for i in range(3)}
@@ -56,6 +57,10 @@ def _walk(draw: Draw, number: int) -> Walk:
     edges.append(Edge.model_validate({"from": f"{node}.out", "to": f"@out.o{number}", "each": each}))
     results = {port: Result.model_validate({"from": f"{node}.{port}"}) for port in ("out", "stop", "maybe")}
     return Walk(inputs=dict.fromkeys(PORTS, "scalar"), body=body, edges=tuple(edges), results=results)
+
+
+def _step(walk: str, bound: Mapping[str, Literals], name: str | None = None, when: str | None = None) -> WalkStep:
+    return WalkStep.model_validate({"walk": walk, "as": name, "with": dict(bound), "when": when})
 
 
 class _Builder:
@@ -86,20 +91,19 @@ class _Builder:
         body = self.steps(depth + 1, in_loop=True)
         owners = [*dict.fromkeys(_owners(body))]
         until = f"{self.draw.one(owners)}.stop" if owners and self.draw.flag() else None
-        start = {f"{self.draw.one(owners)}.out": self.binding(in_loop=False)} if owners and self.draw.flag() else {}
+        start: dict[str, Literals] = {}
+        if owners and self.draw.flag():
+            start[f"{self.draw.one(owners)}.out"] = self.binding(in_loop=False)
         return LoopStep(loop=body, times=self.draw.one(["1", "2", "3", "n"]), until=until, start=start)
 
     def walk(self, *, in_loop: bool) -> WalkStep:
         ports = PORTS[: self.draw.integer(1, 2)]
         whens = [None, None, None, "n > 1", "not on"] + (["@loop.index > 0", "@loop.index % 2 == 0"] if in_loop else [])
-        return WalkStep(
-            walk=f"w{self.draw.integer(0, 2)}",
-            as_=self.draw.one([None, None, "x", "y"]),
-            with_={port: self.binding(in_loop=in_loop) for port in ports},
-            when=self.draw.one(whens),
-        )
+        bound = {port: self.binding(in_loop=in_loop) for port in ports}
+        name = self.draw.one([None, None, "x", "y"])
+        return _step(f"w{self.draw.integer(0, 2)}", bound, name, self.draw.one(whens))
 
-    def binding(self, *, in_loop: bool) -> int | str:
+    def binding(self, *, in_loop: bool) -> Literals:
         result = f"{self.draw.one(_NAMES)}.{self.draw.one(['out', 'out', 'maybe'])}"
         return self.draw.one([result, result, result, "@task.x", 7, *(["@loop.index"] if in_loop else [])])
 
