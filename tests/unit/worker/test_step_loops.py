@@ -1,6 +1,6 @@
 """Loops of steps: passes one after the other, on one rank and across ranks, each with the values of the one before."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ WALKS = {
 }
 
 
-def run(graph: Graph, ranks: int, answers: Mapping[str, list[Answer]], *, seed: int = 0, **params: Any) -> Cluster:
+def run(graph: Graph, ranks: int, answers: Mapping[str, Sequence[Answer]], *, seed: int = 0, **params: Any) -> Cluster:
     """Run the task `t`. `answers`: node -> what its calls give besides `out`, in turn; the last one stays."""
     plan = plan_of(graph, ranks)
     counts: dict[str, int] = {}
