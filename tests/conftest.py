@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+TESTS = Path(__file__).resolve().parent
+# Of all modules, before any is imported: asserts of helpers explain themselves too, and optimized Python executes all.
+pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in TESTS.iterdir() if path.is_dir()))
 pytest_plugins = ["tests.safety.plugin"]
 
-TESTS = Path(__file__).resolve().parent
 TIERS = {
     "unit": "unit",
     "kernels": "unit",
@@ -65,7 +67,7 @@ settings.load_profile("any load")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--storm-seconds", type=float, default=10.0, help="how long runs are steered at random, in all")
     parser.addoption("--openapi-cases", type=int, default=2500, help="requests made from the OpenAPI document, in all")
-    parser.addoption("--schedules", type=int, default=500, help="simulated worlds that are run")
+    parser.addoption("--schedules", type=int, default=10_000, help="simulated worlds that are run")
     parser.addoption("--schedule-seed", type=int, default=0, help="the seed of the first of them")
     parser.addoption("--gestures", type=int, default=100, help="what is done at random in the editor")
     parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
@@ -113,7 +115,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(TIERS[folder])
         file = (folder, path.stem)
         place, group = _PLACES.get(file, (len(GROUPS), folder if folder in TOGETHER else str(path)))
-        item.add_marker(pytest.mark.xdist_group(group))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
         places[item] = (place, _ORDER.get(file, 0))
     items.sort(key=places.__getitem__)
 

@@ -11,7 +11,6 @@ A bar is enforced at the long scale alone: load must not decide a test of everyd
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,15 +65,12 @@ class Figure:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("safety")
     group.addoption("--safety-scale", choices=("short", "long"), default="short", help="how far tests of a row go")
-    group.addoption("--optimized", action="store_true", help="start the product's processes with `python -O`")
     group.addoption("--safety-rows", default="", help="rows whose tests are run, with commas; all by default")
     group.addoption("--safety-report", type=Path, help="a JSON file of rows, whose results are replaced or added")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
-    if config.getoption("--optimized"):
-        os.environ["PYTHONOPTIMIZE"] = "1"  # this process has read it already
     config.stash[RESULTS] = {}
 
 

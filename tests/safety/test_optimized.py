@@ -1,8 +1,12 @@
-"""The product under `python -O`: its processes are started so, while those that test them keep their own asserts."""
+"""All tests in processes that are optimized, as `python -O` is: the product's asserts are gone there.
+
+Those of the tests are not: pytest rewrites the asserts of every module below `tests` into plain statements.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,33 +15,50 @@ import pytest
 
 from tests.contracts import gate
 from tests.safety.plugin import Figure, Scale
+from tests.support import asserting
 
 PACKAGES = ("backend/walkgraph", "editor/walkgraph_editor")
-AGAIN = ("tests/system/test_service.py", "tests/system/test_deployment.py", "tests/system/test_drain.py")
-"""The tests that start processes of the product and attack, kill or query them."""
+SOME = ("tests/system/test_service.py", "tests/safety/test_optimized.py", "-k", "draws or private or executed")
+TIERS = "unit or contract or system"
+OPTIMIZED = {"PYTHONOPTIMIZE": "1"}
+"""Processes that are started by optimized ones are so too."""
 
 
 @pytest.mark.safety("S14")
 @pytest.mark.timeout(0)
-def test_tests_pass_where_the_product_runs_optimized(repository: Path, scale: Scale, figure: Figure) -> None:
-    chosen = scale(["tests/system/test_service.py", "-k", "draws or private"], [*AGAIN])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--optimized", *chosen]
-    ran = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=3600, check=False)
+def test_tests_pass_where_python_is_optimized(repository: Path, scale: Scale, figure: Figure) -> None:
+    together = ("-n", str(os.cpu_count()), "--dist", "loadgroup", "--no-loadscope-reorder")
+    chosen = scale(SOME, (*together, "-m", TIERS, "--deselect", f"{__file__}::{_itself.__name__}", "tests"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
+    environment = {**os.environ, **OPTIMIZED}
+    ran = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout[-3000:]
-    passed = int(ran.stdout.rpartition(" passed")[0].rpartition("\n")[2].split()[-1])
-    figure("tests of optimized processes that pass", passed, at_least=20)
+    passed = re.search(r"(\d+) passed", ran.stdout.rpartition("\n")[0].rpartition("\n")[2])
+    assert passed, ran.stdout[-300:]
+    figure("tests that pass in optimized processes", int(passed[1]), at_least=2000)
+
+
+_itself = test_tests_pass_where_python_is_optimized
+
+
+@pytest.mark.safety("S14")
+def test_asserts_of_tests_are_executed() -> None:
+    """With and without optimizing: the test above runs this one, too."""
+    with pytest.raises(AssertionError, match="of a test"):
+        assert sys.flags.optimize == 7, "an assert of a test"
+    with pytest.raises(AssertionError, match="of a helper"):
+        asserting.holds(False)
 
 
 @pytest.mark.safety("S14")
 def test_no_guard_is_an_assert(repository: Path) -> None:
-    """So that what runs in the tests' own process is the same with and without `-O`."""
+    """So what asserts of the product check can't come from outside."""
     for path in gate.python_files(repository, *PACKAGES):
         assert not [one for one in gate.findings(path.name, path.read_text()) if "assert" in str(one)], path
 
 
 @pytest.mark.safety("S14")
-def test_the_option_reaches_the_processes() -> None:
-    environment = {**os.environ, "PYTHONOPTIMIZE": "1"}
+def test_the_setting_reaches_the_processes() -> None:
     command = [sys.executable, "-c", "import sys; print(sys.flags.optimize); assert False"]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ran = subprocess.run(command, env={**os.environ, **OPTIMIZED}, capture_output=True, text=True, check=True)
     assert ran.stdout == "1\n"
