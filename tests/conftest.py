@@ -36,7 +36,7 @@ GROUPS = {
     "browser/editor": "wander canvas keyboard safety stream choice open markup keys",
     "browser/runs": "draw debug trace call play live taps chat badges film",
     "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
-    "system/openai": "chat language images realtime speech around",
+    "system/openai": "chat language turns images realtime speech around",
     "system/documents": "docs readme notebooks",
     "system/starts": "service drain request_way",
     "safety/load": "deploys soak kills connections readers",

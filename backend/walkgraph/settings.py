@@ -88,6 +88,10 @@ class Settings(BaseSettings):
     """Initial telemetry level of a deployment; it can be changed while it runs."""
     kept_traces: int = Field(default=200, ge=1, le=10_000)
     """The most traces kept of one deployment's runs; at most 256 MiB of them."""
+    shared_pages: Literal["key", "deployment"] = "key"
+    """Whose requests find the cached pages of texts and pictures that begin alike: those of one access key (and those
+    of the token and the studio), or all requests to a deployment. How soon an answer begins tells whether its prompt
+    was cached, so `deployment` lets keys find out what others have sent, guess by guess."""
     batch_invariant: bool = False
     """A run gives bitwise equal numbers whatever other runs share its device. Steps take longer, only decoders of
     tokens are batched, prompts share nothing, and a rank uses one CPU thread. Applies to deployments started from then

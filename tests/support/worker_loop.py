@@ -116,7 +116,7 @@ class FakeEngine:
     def release_loops(self, run: str) -> None:
         self.log.append(("release", run))
 
-    def admit(self, run: str, params: Mapping[str, Any]) -> None:
+    def admit(self, run: str, params: Mapping[str, Any], salt: str = "") -> None:
         self.admitted[run] = params
 
     def add(self, call: Call) -> None:

@@ -80,6 +80,8 @@ class Submit(Message, frozen=True, tag="submit"):
     """Report every value of its Walks as a `Sample` with a digest. Its loops are stepped."""
     hold: bool = False
     """Pause it before its first calls. Its loops are stepped."""
+    salt: str = ""
+    """Its states share pages only with those of runs with the same one."""
 
 
 class Abort(Message, frozen=True, tag="abort"):
@@ -220,6 +222,7 @@ class Start(Message, frozen=True, tag="start"):
     """Its loops are stepped on all its ranks."""
     record: bool = False
     hold: bool = False
+    salt: str = ""
 
 
 class Cancel(Message, frozen=True, tag="cancel"):

@@ -34,7 +34,7 @@ class StateTableLike(samples.StateReader, Protocol):
 
 
 class LimitsLike(Protocol):
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None: ...
 
 
 class LoopsLike(Protocol):

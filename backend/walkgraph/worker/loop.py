@@ -168,9 +168,9 @@ class WorkerLoop:
         except WalkgraphError as error:
             self._fail(message.run, error.info())
             return
-        self._engine.limits.admit(message.run, message.params)
+        self._engine.limits.admit(message.run, message.params, message.salt)
         if message.session is not None:
-            self._engine.limits.admit(f"session:{message.session}", message.params)
+            self._engine.limits.admit(f"session:{message.session}", message.params, message.salt)
         how = message.session, message.priority, message.stepped, message.record, message.hold
         self._handle(Started(message.run, message.itinerary, dict(message.params), inputs, *how))
 

@@ -71,6 +71,7 @@ def tokens(answer: ImagesResponse) -> tuple[int, int]:
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
     details = usage.input_tokens_details
     assert details.image_tokens + details.text_tokens == usage.input_tokens
+    assert 0 <= (details.model_extra or {})["cached_tokens"] <= usage.input_tokens
     return usage.input_tokens, usage.output_tokens
 
 

@@ -33,7 +33,11 @@ TASK = {
 }
 SHAPES = {"id": "shapes", "graph": "shapes", "placement": "default", "digest": "d", "state": "ready",
           "ranks": [{"rank": 0, "device": "cpu"}]}  # fmt: skip
-USAGE = {"read": 5, "found": 2, "loops": [{"walk": "decode", "loop": "tokens", "iterations": 3, "stopped": True}]}
+USAGE = {
+    "read": 5,
+    "cached_tokens": 2,
+    "loops": [{"walk": "decode", "loop": "tokens", "iterations": 3, "stopped": True}],
+}
 
 
 class Service:

@@ -149,7 +149,7 @@ async def test_a_tensor_comes_as_its_bytes(reach: Running) -> None:
     told = (await reach.http.post("/v1/tasks/reach/act", json=IN_JSON)).json()
     assert told["usage"] == {
         "read": 12,
-        "found": 4,
+        "cached_tokens": 4,
         "loops": [{"walk": "act", "loop": "denoise", "iterations": 10, "stopped": False}],
     }
     assert told["outputs"]["actions"][0]["data"] == numbers.reshape(2, 3).tolist()

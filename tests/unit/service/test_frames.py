@@ -66,7 +66,7 @@ async def test_frames_of_a_task_give_the_run_that_json_gives(reach: Running) -> 
     assert told[1]["frames"] == 1
     assert told[1]["value"] == {"type": "image", "mime": "image/png", "frame": 0}
     assert "frames" not in told[0]
-    assert told[-1]["usage"] == {"read": 0, "found": 0, "loops": []}
+    assert told[-1]["usage"] == {"read": 0, "cached_tokens": 0, "loops": []}
 
 
 async def test_a_session_takes_frames_and_answers_as_it_was_opened(reach: Running) -> None:

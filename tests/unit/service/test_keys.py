@@ -281,6 +281,20 @@ async def test_a_session_of_a_key_is_nobody_elses(service: Running) -> None:
         assert await seen(service.http) == ["robot"]
 
 
+@pytest.mark.parametrize("shared", ["key", "deployment"])
+async def test_requests_find_pages_of_their_own_key_alone(settings: Settings, shared: str) -> None:
+    chosen = settings.model_copy(update={"shared_pages": shared})
+    async with serving(chosen, FakeFleet()) as service:
+        await service.deploy("synthetic_states", "synthetic_states_two_ranks")
+        one, two = await make(service, "one", "infer"), await make(service, "two", "infer")
+        salts: list[str] = []
+        async with holder(service, one) as first, holder(service, two) as second:
+            for client in (first, second, service.http):
+                answer = await client.post("/v1/tasks/synthetic_states/remember", json={})
+                salts.append(service.services.runs._runs[answer.json()["run"]].salt)
+        assert salts == ([one["id"], two["id"], ""] if shared == "key" else ["", "", ""])
+
+
 async def test_the_last_use_is_written_behind(settings: Settings) -> None:
     async with serving(settings, FakeFleet()) as service:
         made = await make(service, "robot", "read")

@@ -167,7 +167,7 @@ def _over(event: bytes, sample: Sample) -> None:
         sample.code, sample.message = str(data["error"].get("code", "error")), str(data["error"].get("message", ""))
     sample.queued = float(data.get("queued", 0.0))
     usage: Mapping[str, Any] = data.get("usage") or {}
-    sample.read, sample.found = int(usage.get("read", 0)), int(usage.get("found", 0))
+    sample.read, sample.found = int(usage.get("read", 0)), int(usage.get("cached_tokens", 0))
     for loop in usage.get("loops", ()):
         name = f"{loop['walk']}.{loop['loop']}"
         sample.loops[name] = sample.loops.get(name, 0) + int(loop["iterations"])

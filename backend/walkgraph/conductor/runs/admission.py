@@ -173,6 +173,7 @@ class Admission:
                     stepped=stepped,
                     record=run.submit.record,
                     hold=run.hold,
+                    salt=run.submit.salt,
                 ),
             )
             for rank in request.itinerary.ranks

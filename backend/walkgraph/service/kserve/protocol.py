@@ -251,7 +251,9 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
                 del entry["data"]
             told.append(entry)
     head = {"model_name": run.deployment, "model_version": run.task, "id": asked.id}
-    return {**head, "parameters": {"run": run.id, "seed": run.seed}, "outputs": told}, chunks
+    end = run.finished
+    counts = {"read": end.read, "cached_tokens": end.found} if end else {}
+    return {**head, "parameters": {"run": run.id, "seed": run.seed, **counts}, "outputs": told}, chunks
 
 
 def _entries(name: str, made: Sequence[m.Value]) -> list[tuple[dict[str, Any], bytes]]:

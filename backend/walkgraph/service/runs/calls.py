@@ -114,6 +114,7 @@ def _submit(task: Task, name: str, parent: LiveRun, call: m.CallTask) -> m.Submi
         priority=parent.priority,
         deadline=call.deadline,
         depth=parent.depth + 1,
+        salt=parent.salt,
     )
 
 

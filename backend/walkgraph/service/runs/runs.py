@@ -53,7 +53,7 @@ class LiveRun:
         self.created_at = time.time()
         self.seed: int | None = None
         self.session = submit.session
-        self.priority, self.depth = submit.priority, submit.depth
+        self.priority, self.depth, self.salt = submit.priority, submit.depth, submit.salt
         self.calling: RunId | None = None
         """The run that called it; None for a client's."""
         self.recorded = submit.record
@@ -405,7 +405,7 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
 
 def usage_of(end: m.Finished) -> dict[str, Any]:
     """Tokens that a run read and found in caches, and how its loops ended."""
-    return {"read": end.read, "found": end.found, "loops": [_plain(loop) for loop in end.loops]}
+    return {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
 
 
 def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:

@@ -87,8 +87,9 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
     who = caller_of(connection) if connection is not None else SERVICE
     if connection is not None:
         count_run(connection, who)
-    if who.key is not None and message.session is not None:
-        message = msgspec.structs.replace(message, session=who.session(message.session))
+    if who.key is not None:
+        session = who.session(message.session) if message.session is not None else None
+        message = msgspec.structs.replace(message, session=session, salt=who.salt(services.settings.shared_pages))
     run = services.deployer.submit(managed, message)
     run.caller = who
     if stops := stops_of(body.get("stop")):

@@ -27,7 +27,7 @@ Event = Begun | Done | Items | LoopDone | Stepped | Swapped
 class SimulatedLimits:
     """Token limits: a `StateStore` has none."""
 
-    def admit(self, run: str, params: Mapping[str, Scalar]) -> None: ...
+    def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None: ...
 
 
 class SimulatedEngine:

@@ -133,7 +133,7 @@ class FromPackets:
         self.hits = Total("walkgraph_prefix_cache_hits", "Tokens found in the prefix cache", "rank")
         self.prompts = Total(
             "walkgraph_prompt_tokens",
-            "Tokens of texts that begin a sequence and were looked up in the prefix cache: all of them, but none in "
+            "Tokens of prompts and pictures that were looked up in the prefix cache: all of them, but none in "
             "batch-invariant mode",
         )
         self.generated = Total(

@@ -40,10 +40,15 @@ class TokenDetails(msgspec.Struct, frozen=True):
     text_tokens: int
 
 
+class InputDetails(TokenDetails, frozen=True):
+    cached_tokens: int
+    """Tokens found in caches."""
+
+
 class Usage(msgspec.Struct, frozen=True):
     input_tokens: int
     """Tokens read of texts and images."""
-    input_tokens_details: TokenDetails
+    input_tokens_details: InputDetails
     """All are image tokens if the request has images: those of texts are not counted separately."""
     output_tokens: int
     output_tokens_details: TokenDetails
@@ -134,14 +139,14 @@ class _Answer:
 
     def usage(self, encoded: _Encoded) -> Usage:
         end = self.run.finished
-        read = end.read if end else 0
+        read, found = (end.read, end.found) if end else (0, 0)
         texts = [output for output in self._serving.outputs if output.modality == "text"]
         written = counting.tokens(counting.loops_of(end, *texts)) if end else 0
         drawn = -(-encoded.width // PATCH_PIXELS) * -(-encoded.height // PATCH_PIXELS)
         seen = read if self._look.kind == "image_edit" else 0
         return Usage(
             input_tokens=read,
-            input_tokens_details=TokenDetails(image_tokens=seen, text_tokens=read - seen),
+            input_tokens_details=InputDetails(image_tokens=seen, text_tokens=read - seen, cached_tokens=found),
             output_tokens=drawn + written,
             output_tokens_details=TokenDetails(image_tokens=drawn, text_tokens=written),
             total_tokens=read + drawn + written,
@@ -232,8 +237,10 @@ def _sum(usages: Sequence[Usage]) -> Usage:
 
     return Usage(
         input_tokens=total(lambda u: u.input_tokens),
-        input_tokens_details=TokenDetails(
-            total(lambda u: u.input_tokens_details.image_tokens), total(lambda u: u.input_tokens_details.text_tokens)
+        input_tokens_details=InputDetails(
+            total(lambda u: u.input_tokens_details.image_tokens),
+            total(lambda u: u.input_tokens_details.text_tokens),
+            total(lambda u: u.input_tokens_details.cached_tokens),
         ),
         output_tokens=total(lambda u: u.output_tokens),
         output_tokens_details=TokenDetails(
