@@ -91,6 +91,7 @@ class FakeEngine:
         self.calls: list[Call] = []
         self.log: list[Any] = []
         self.admitted: dict[str, Mapping[str, Any]] = {}
+        self.salts: dict[str, str] = {}
         self.states = self.transfers = FakeStates(self.log)
         self.pools = self.limits = self.loops = self.swap = self.holds = self
         self.swapped: list[Swapped] = []
@@ -118,6 +119,7 @@ class FakeEngine:
 
     def admit(self, run: str, params: Mapping[str, Any], salt: str = "") -> None:
         self.admitted[run] = params
+        self.salts[run] = salt
 
     def add(self, call: Call) -> None:
         self.calls.append(call)

@@ -104,6 +104,14 @@ def test_runs_start_while_their_worst_case_fits() -> None:
     assert set(w.finished) == {"a", "b", "c"}
 
 
+def test_ranks_learn_whom_a_run_shares_pages_with() -> None:
+    w = world(one=True)
+    for name, salt in (("a", "one key"), ("b", "")):
+        w.submit(name, params=half(), salt=salt)
+    inbox = w.workers[Rank(0)].inbox
+    assert [message.salt for message in inbox if isinstance(message, m.Start)] == ["one key", ""]
+
+
 def test_higher_priority_goes_first_then_order_of_arrival() -> None:
     w = world(one=True)
     w.submit("first", params=half(PAGES * 16))

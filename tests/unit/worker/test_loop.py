@@ -47,6 +47,14 @@ from walkgraph.worker.loop import WorkerLoop
 __all__ = ["outside", "trio"]
 
 
+def test_the_states_of_a_run_and_its_session_share_pages_by_its_salt(trio: Trio) -> None:
+    desk, one, _ = trio
+    one.core.answers.append([])
+    desk.say(one, m.Start(run=R, itinerary=ITINERARY, params={}, inputs={}, session="talk", salt="one key"))
+    one.turn()
+    assert one.engine.salts == {R: "one key", "session:talk": "one key"}
+
+
 def test_start_call_done_and_report(trio: Trio) -> None:
     desk, one, _ = trio
     start(one, desk, [RunCall(call())])
