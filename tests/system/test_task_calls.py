@@ -28,6 +28,8 @@ def outer(spin: str = "inner/spin") -> dict[str, Any]:
             "right": {"component": "outer/sums", "params": {"n": "=n"}},
             "both": {"component": "synthetic.add"},
             "bad": {"component": "inner/fail"},
+            "beat": {"component": "inner/beat", "params": {"times": "=n"}},
+            "last": {"component": "synthetic.add"},
             "keep": {"component": "synthetic.add"},
         },
         "walks": {
@@ -45,6 +47,14 @@ def outer(spin: str = "inner/spin") -> dict[str, Any]:
                 "edges": [["left.sum", "both.a"], ["right.sum", "both.b"], ["both.sum", "@out.sum"]],
             },
             "fail": {"body": ["bad", "keep"], "edges": [["bad.value", "keep.a"], ["keep.sum", "@out.sum"]]},
+            "beat": {
+                "body": ["beat", "last"],
+                "edges": [
+                    {"from": "beat.value", "to": "@out.beat", "each": True},
+                    ["beat.value", "last.a"],
+                    ["last.sum", "@out.sum"],
+                ],
+            },
             "long": {"body": ["rest", "total"], "edges": [["rest.value", "total.a"], ["total.sum", "@out.sum"]]},
         },
         "tasks": {
@@ -55,6 +65,7 @@ def outer(spin: str = "inner/spin") -> dict[str, Any]:
             },
             "twice": {"outputs": ["sum"], "params": {"n": whole}, "steps": [{"walk": "twice"}]},
             "fail": {"outputs": ["sum"], "steps": [{"walk": "fail"}]},
+            "beat": {"outputs": ["beat", "sum"], "params": {"n": whole}, "steps": [{"walk": "beat"}]},
             "long": {
                 "outputs": ["sum"],
                 "params": {"spins": {**whole, "default": 10_000_000, "max": 10_000_000}},
@@ -77,6 +88,7 @@ INNER: dict[str, Any] = {
     "name": "inner",
     "nodes": {
         "tick": {"component": "synthetic.delay"},
+        "next": {"component": "synthetic.add"},
         "range": {"component": "synthetic.range", "params": {"n": 4}},
         "fail": {"component": "synthetic.fail", "params": {"at": 2}},
     },
@@ -85,6 +97,10 @@ INNER: dict[str, Any] = {
             "inputs": {"value": "scalar: int"},
             "body": [{"loop": "steps", "times": "times", "body": ["tick"]}],
             "edges": [["@in.value", "tick.value"], ["tick.value", "tick.value"], ["tick.value", "@out.value"]],
+        },
+        "beat": {
+            "body": [{"loop": "l", "times": "times", "body": ["next"]}],
+            "edges": [["@loop.index", "next.a"], {"from": "next.sum", "to": "@out.value", "each": True}],
         },
         "fail": {
             "body": ["range", {"loop": "l", "times": "4", "body": ["fail"]}],
@@ -103,10 +119,15 @@ INNER: dict[str, Any] = {
             },
             "steps": [{"walk": "spin", "with": {"value": "@task.value"}}],
         },
+        "beat": {
+            "outputs": ["value"],
+            "params": {"times": {"type": "integer", "default": 3}},
+            "steps": [{"walk": "beat"}],
+        },
         "fail": {"outputs": ["value"], "steps": [{"walk": "fail"}]},
     },
 }
-"""`spin` gives its value after so many steps; `fail` fails in its third one."""
+"""`beat` counts; `spin` gives its value after so many steps; `fail` fails in its third one."""
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +157,14 @@ def test_calls_give_what_their_tasks_do(running: Service, deployment: str) -> No
     with running.client() as client:
         assert answer(client, deployment, "sums", n=4) == 0 + 1 + 2 + 3
         assert answer(client, deployment, "twice", n=3) == 2 * (0 + 1 + 2)
+
+
+@both
+def test_pieces_of_a_called_task_reach_the_client_in_order(running: Service, deployment: str) -> None:
+    with running.client() as client:
+        outputs = client.run(deployment, "beat", {"params": {"n": 5}})["outputs"]
+        assert [one["value"] for one in outputs["beat"]] == [0, 1, 2, 3, 4]
+        assert outputs["sum"][-1]["value"] == 4, "whoever else takes the output gets the last one"
 
 
 @both

@@ -110,6 +110,8 @@ class Conductor:
                 return self._submit(message, now)
             case m.Abort():
                 return self.runs.abort(message.run, message.reason, now)
+            case m.TaskPiece():
+                return self.runs.calls.piece(message)
             case m.TaskAnswer():
                 return self.runs.calls.answer(message, now)
             case m.Steer():

@@ -163,7 +163,7 @@ class Edge(Record):
     to: Reference
     each: bool = False
     """Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to
-    `@out` only)."""
+    `@out` only). From a called task to `@out`: every value leaves as the task sends it."""
     collect: bool = False
     """Leaving a loop: the values of all iterations, stacked."""
 

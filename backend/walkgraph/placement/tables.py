@@ -188,8 +188,9 @@ class EdgePlan(Table, frozen=True):
     common: int
     """The number of loops that hold both ends; 0 for inputs, outputs and results."""
     carried: bool = False
-    leave: Literal["none", "last", "each", "collect"] = "none"
-    """How values leave the source's loops beyond `common`."""
+    leave: Literal["none", "last", "each", "collect", "pieces"] = "none"
+    """How values leave the source's loops beyond `common`. `pieces`: to the client, each value as the called task sends
+    it."""
     enter_each: bool = False
     """The value is a sequence: slice i goes to iteration i of the first loop entered."""
     transport: str = LOCAL

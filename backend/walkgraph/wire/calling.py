@@ -1,6 +1,7 @@
 """Calls of tasks: a rank asks for one, the service runs it, and the rank gets its outputs.
 
 worker ──CallTask──> conductor ──CallTask──> service ──Submit──> the called deployment
+worker <──TaskPiece── conductor <──TaskPiece── service <──Output── the called deployment
 worker <──TaskAnswer── conductor <──TaskAnswer── service <──Finished── the called deployment
 """
 
@@ -36,11 +37,20 @@ class CallTask(TaskCall, frozen=True, tag="call_task"):
     params: dict[str, str | bool | int | float]
     """Those that the node sets."""
     outputs: tuple[str, ...]
-    """Those that edges take; empty for all."""
+    """Those that the answer has. All, where these and `pieces` are empty."""
+    pieces: tuple[str, ...] = ()
+    """Those whose values are passed on as they come."""
     value: Value = Absent()
     """`Named`: port -> value."""
     deadline: float | None = None
     """Seconds that are left to the run. The conductor fills it in."""
+
+
+class TaskPiece(TaskCall, frozen=True, tag="task_piece"):
+    """A value that a called task has sent. `TaskAnswer` follows."""
+
+    output: str
+    value: Value
 
 
 class TaskAnswer(TaskCall, frozen=True, tag="task_answer"):

@@ -1,9 +1,9 @@
 """All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
+    service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
     conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Finished
-    conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskAnswer, Watch, Gate, Ping, Probe,
-                            Stop
+    conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskPiece, TaskAnswer, Watch, Gate,
+                            Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
                             LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
     worker -> worker        Deliver, Until, Chosen, StepChosen, StreamItem, StreamDone, Credit, Freed, Greet,
@@ -19,7 +19,7 @@ import msgspec
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
-from walkgraph.wire.calling import CallTask, TaskAnswer
+from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
 from walkgraph.wire.legs import Extend, LegDone
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
@@ -446,9 +446,10 @@ class Opened(Message, frozen=True, tag="opened"):
     transport: str
 
 
-ToConductor = Submit | Abort | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
+ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
 FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Finished
-ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | TaskAnswer | Watch | Gate | Ping | Probe | Stop
+Answers = TaskPiece | TaskAnswer
+ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 FromWorker = OfRank | Emit | Sent | CallTask | Halted | LegDone | RankDone | RankFailed | Suspended | Released
 OfRun = Deliver | Until | Chosen | StepChosen | StreamItem | StreamDone | Credit

@@ -15,7 +15,7 @@ from walkgraph.errors import ErrorInfo, WalkgraphError
 from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
-from walkgraph.worker.events import CallDone, Ref, RunCall
+from walkgraph.worker.events import CallDone, PieceCame, Ref, RunCall
 from walkgraph.worker.io import values
 
 
@@ -51,8 +51,21 @@ class AskedTasks:
             seed=_seed(call),
             params={name: value for name, value in call.params.items() if name != "seed"},
             outputs=command.outputs,
+            pieces=command.pieces,
         )
         self._send(asked, call.inputs)
+
+    def piece(self, piece: m.TaskPiece) -> PieceCame | CallDone | None:
+        """A value of a call that is under way; its end, if the value can't be read."""
+        ref = Ref(piece.run, piece.step, piece.use, piece.iteration)
+        command = self._calls.get(ref)
+        if command is None:
+            return None
+        try:
+            return PieceCame(ref, piece.output, values.unpack(piece.value))
+        except WalkgraphError as fault:
+            del self._calls[ref]
+            return CallDone(ref, error=_unreadable(command.call, self._rank, fault))
 
     def answered(self, answer: m.TaskAnswer) -> CallDone | None:
         """The end of the call; None if it isn't under way."""

@@ -61,6 +61,9 @@ class Core:
             case events.CallBegun() | events.CallDone():
                 run = self._runs.get(event.ref.run)
                 return run.called(event) if run else []
+            case events.PieceCame():
+                run = self._runs.get(event.ref.run)
+                return run.piece(event) if run else []
             case Items():
                 run = self._runs.get(event.call.run)
                 return run.items(event) if run else []

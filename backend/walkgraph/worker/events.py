@@ -112,7 +112,16 @@ class CallBegun:
     outputs: dict[str, Any]
 
 
-Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun | CallDone | Items
+@dataclass(frozen=True, slots=True)
+class PieceCame:
+    """A called task has sent a value, which leaves at once. `CallDone` follows."""
+
+    ref: Ref
+    port: str
+    value: Any
+
+
+Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun | CallDone | PieceCame | Items
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,9 @@ class RunCall:
     task: str = ""
     """`graph/task` if the service runs it; otherwise the engine does."""
     outputs: tuple[str, ...] = ()
-    """Of a task: the outputs that edges take."""
+    """Of a task: the outputs that edges take once it has ended."""
+    pieces: tuple[str, ...] = ()
+    """Of a task: the outputs whose values leave as it sends them."""
 
 
 @dataclass(frozen=True, slots=True)

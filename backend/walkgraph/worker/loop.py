@@ -127,7 +127,7 @@ class WorkerLoop:
                 self._handle(_event(message))
             case m.Suspend() | m.Resume():
                 self._swap(message)
-            case m.TaskAnswer():
+            case m.TaskAnswer() | m.TaskPiece():
                 self._answered(message)
             case m.Watch():
                 self._telemetry.set_level(message.level)
@@ -152,10 +152,10 @@ class WorkerLoop:
         else:
             self._engine.swap.resume(message.run)
 
-    def _answered(self, message: m.TaskAnswer) -> None:
-        done = self.asked.answered(message)
-        if done is not None:
-            self._handle(done)
+    def _answered(self, message: m.TaskAnswer | m.TaskPiece) -> None:
+        event = self.asked.answered(message) if isinstance(message, m.TaskAnswer) else self.asked.piece(message)
+        if event is not None:
+            self._handle(event)
 
     def _set_peers(self, peers: dict[Rank, m.Peer]) -> None:
         for rank in self._links.peers.replaced(peers):

@@ -4,7 +4,18 @@ Their walkers stand still: no call is made, no value sent and no state moved bet
 that the run is back.
 """
 
-from walkgraph.worker.events import Arrived, CallBegun, CallDone, Cancelled, Event, Extended, Gated, Started, Watched
+from walkgraph.worker.events import (
+    Arrived,
+    CallBegun,
+    CallDone,
+    Cancelled,
+    Event,
+    Extended,
+    Gated,
+    PieceCame,
+    Started,
+    Watched,
+)
 
 
 class Suspension:
@@ -42,7 +53,7 @@ def _run(event: Event) -> str:
     match event:
         case Arrived(message=message):
             return getattr(message, "run", "")
-        case CallBegun(ref=ref) | CallDone(ref=ref):
+        case CallBegun(ref=ref) | CallDone(ref=ref) | PieceCame(ref=ref):
             return ref.run
         case Gated(gate=gate):
             return gate.run

@@ -70,6 +70,21 @@ def test_a_call_goes_to_the_service_with_what_is_left_of_the_deadline_and_its_an
     assert answers(w) == [], "only once"
 
 
+def test_pieces_go_to_the_rank_while_the_call_is_under_way() -> None:
+    w = world()
+    w.submit("caller", params=room(16))
+    call = asks(w, "caller")
+    assert call is not None
+    place = {"run": call.run, "rank": call.rank, "step": call.step, "use": call.use, "iteration": call.iteration}
+    piece = m.TaskPiece(**place, output="o", value=m.Small(value=1))
+    w.handle(FromService(piece))
+    assert w.workers[Rank(0)].inbox[-1] == piece
+    answered(w, call)
+    w.workers[Rank(0)].inbox.clear()
+    w.handle(FromService(piece))
+    assert not w.workers[Rank(0)].inbox
+
+
 def test_calls_and_answers_of_runs_that_have_ended_are_dropped() -> None:
     w = world()
     w.submit("caller", params=room(16))

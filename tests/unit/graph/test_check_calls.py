@@ -141,6 +141,21 @@ def test_types_of_a_called_task_are_checked_along_edges() -> None:
     assert ("unconnected_input", "/walks/go/body/0") in codes(missing)
 
 
+def test_outputs_of_a_task_may_leave_piece_by_piece_to_the_client_only() -> None:
+    pieces = changed()
+    pieces["walks"]["go"]["edges"].append({"from": "plus.large", "to": "@out.large", "each": True})
+    pieces["tasks"]["go"]["outputs"].append("large")
+    assert check(pieces, KNOWN).problems == ()
+    one = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(codec.load(pieces), one), KNOWN)
+    assert [edge.leave for edge in plan.walks[0].edges] == ["none", "none", "none", "pieces"]
+    pieces["walks"]["go"]["edges"][1] = {"from": "plus.sum", "to": "show.a", "each": True}
+    assert ("each_without_loop", "/walks/go/edges/1/each") in codes(pieces)
+    plain = changed()
+    plain["walks"]["go"]["edges"][2] = {"from": "show.sum", "to": "@out.sum", "each": True}
+    assert codes(plain) == [("each_without_loop", "/walks/go/edges/2/each")], "`show` is no task"
+
+
 def chain(length: int) -> dict[str, Any]:
     """Graph -> document, each calling the next: `g0/go` calls `g1/go`, which ..., and the last one calls nothing."""
     found: dict[str, Any] = {}

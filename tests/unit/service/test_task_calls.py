@@ -155,6 +155,22 @@ async def test_values_of_ports_go_before_parameters(service: Running) -> None:
     assert answer.error.code == "invalid_input"
 
 
+async def test_pieces_are_passed_on_as_they_come(service: Running) -> None:
+    calling, called = await both(service)
+    run = await caller(service)
+    calling.say(call(run, outputs=("image",), pieces=("text", "image")))
+    answer = await answered(calling)
+    pieces = [one for one in calling.sent if isinstance(one, m.TaskPiece)]
+    assert [(one.output, one.value) for one in pieces] == [
+        ("image", m.Blob(data=PNG)),
+        ("text", m.Small(value="a red ")),
+        ("text", m.Small(value="circle")),
+    ]
+    assert calling.sent.index(answer) > calling.sent.index(pieces[-1])
+    assert answer.outputs == {"preview": m.Blob(data=PNG), "image": m.Blob(data=PNG)}, "the fake sends a preview too"
+    assert submitted(called).outputs == ("image", "text")
+
+
 async def test_an_error_names_the_task_and_what_went_wrong(service: Running) -> None:
     calling, _ = await both(service)
     calling.say(call(await caller(service), seed=14))

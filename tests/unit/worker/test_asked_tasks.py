@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -24,7 +26,7 @@ from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Gate, Tap, Watch
 from walkgraph.worker.asked_tasks import AskedTasks
 from walkgraph.worker.core import Core
-from walkgraph.worker.events import CallDone, Gated, Observe, Ref, RunCall, Started, Watched
+from walkgraph.worker.events import CallDone, Gated, Observe, PieceCame, Ref, Report, RunCall, Started, Watched
 from walkgraph.worker.io import values
 
 CALLED: dict[str, Any] = {
@@ -72,9 +74,9 @@ class Clock:
         return self.now
 
 
-def begun(*, hold: bool = False) -> tuple[Core, list[Any]]:
+def begun(*, hold: bool = False, document: dict[str, Any] = CALLING) -> tuple[Core, list[Any]]:
     """A rank's core with a run of `go`, and the commands of its start."""
-    graph = codec.load(CALLING)
+    graph = codec.load(document)
     one = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
     plan = assemble(Assignment(graph, one), WithTasks(catalogue(), {"called": CALLED}))
     core = Core(plan, Rank(0))
@@ -113,6 +115,33 @@ def test_a_breakpoint_stops_a_run_before_a_call_of_a_task() -> None:
     assert calls_of(core.handle(done(first, 1))) == []
     (second,) = calls_of(core.handle(Gated(Gate(run=RUN, mode="one"))))
     assert second.task == "called/add"
+
+
+def test_pieces_of_an_output_leave_before_the_call_has_ended_and_not_again_at_its_end() -> None:
+    document = copy.deepcopy(CALLING)
+    document["walks"]["go"]["edges"].append({"from": "plus.other", "to": "@out.other", "each": True})
+    document["tasks"]["go"]["outputs"].append("other")
+    core, commands = begun(document=document)
+    (first,) = calls_of(commands)
+    assert (first.outputs, first.pieces) == (("sum",), ("other",))
+    ref = done(first, 5).ref
+    assert told(core.handle(PieceCame(ref, "other", 1)) + core.handle(PieceCame(ref, "other", 2))) == [
+        ("other", 1, (0,)),
+        ("other", 2, (0,)),
+    ]
+    (second,) = calls_of(commands := core.handle(CallDone(ref, {"sum": 5, "other": 9})))
+    assert told(commands) == []
+    assert told(core.handle(PieceCame(done(second, 7).ref, "other", 3))) == [("other", 3, (1,))]
+    (end,) = calls_of(commands := core.handle(done(second, 7)))
+    assert told(commands) == []
+    assert told(core.handle(PieceCame(done(second, 7).ref, "other", 4))) == [], "after its end"
+    assert [one[0] for one in told(core.handle(CallDone(done(end, 0).ref, {"sum": 7})))] == ["sum"]
+
+
+def told(commands: list[Any]) -> list[tuple[str, Any, tuple[int, ...]]]:
+    """What goes to the client."""
+    reports = [one for one in commands if isinstance(one, Report) and isinstance(one.message, m.Emit)]
+    return [(one.message.name, one.value, one.message.iteration) for one in reports]  # type: ignore[union-attr]
 
 
 def test_taps_see_the_values_on_the_edges_of_a_call() -> None:
@@ -185,6 +214,20 @@ def test_a_failed_task_fails_the_call() -> None:
     assert made is not None
     assert (made.outputs, made.error) == (None, error)
     assert (desk.ended[0][0].failed, desk.ended[0][1].failed) == ((0,), True)
+
+
+def test_a_piece_is_passed_on_and_one_that_cannot_be_read_ends_the_call() -> None:
+    desk = Desk()
+    call = desk.ask()
+    place = {"run": call.run, "rank": call.rank, "step": call.step, "use": call.use, "iteration": call.iteration}
+    piece = m.TaskPiece(**place, output="sum", value=m.Small(value=3))  # type: ignore[arg-type]
+    assert desk.calls.piece(piece) == PieceCame(Ref("r", 1, 2, (0,)), "sum", 3)
+    broken = m.InlineTensor(dtype="int64", shape=(4,), data=b"12")
+    ended = desk.calls.piece(msgspec.structs.replace(piece, value=broken))
+    assert isinstance(ended, CallDone)
+    assert ended.error is not None
+    assert desk.calls.piece(piece) is None, "nothing comes after the end"
+    assert desk.calls.answered(answer(call)) is None
 
 
 def test_outputs_that_cannot_be_read_fail_the_call() -> None:

@@ -30,6 +30,10 @@ class PassedCalls:
         left = self._deadline(run) - now
         return [ToService(replace(call, deadline=max(0.0, left) if left < float("inf") else None))]
 
+    def piece(self, piece: m.TaskPiece) -> list[Command]:
+        run = self._table.admitted(piece.run)
+        return [ToRank(piece.rank, piece)] if run is not None and _place(piece) in run.calls else []
+
     def answer(self, answer: m.TaskAnswer, now: float) -> list[Command]:
         run = self._table.admitted(answer.run)
         if run is None or _place(answer) not in run.calls:

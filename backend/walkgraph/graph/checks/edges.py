@@ -131,7 +131,9 @@ def _way(context: Context, route: Route, path: Path) -> None:
             message = f"`{route.target.name}` stands before `{route.source.name}`, and no loop holds both to carry it"
             message = f"{message} back; change their order, or put them in a loop"
         context.add("backward_edge", path, message)
-    if route.edge.each and route.target.kind == "out" and not route.left:
+    called = context.component(source.node) if source is not None else None
+    sends_pieces = called is not None and called.task
+    if route.edge.each and route.target.kind == "out" and not route.left and not sends_pieces:
         context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; remove `each`")
     elif route.edge.each and route.target.kind == "use" and not route.entered:
         message = "`each` sends every value to the client only; use `collect`" if route.left else "remove `each`"

@@ -122,7 +122,7 @@ def _in_chunk(edge: EdgePlan) -> EdgePlan:
         return replace(edge, source=source, common=inside, enter_each=edge.enter_each or source.kind == "stream")
     if target.kind == "result":
         return replace(edge, source=source, leave="last" if edge.leave == "none" else edge.leave)
-    return replace(edge, source=source, leave="each")
+    return replace(edge, source=source, leave="pieces" if edge.leave == "pieces" else "each")
 
 
 # ── one walk ────────────────────────────────────────────────────────────────────────────────────
@@ -311,12 +311,17 @@ class _EdgeTables:
             target=target,
             common=route.common,
             carried=route.carried,
-            leave=route.leave,
+            leave="pieces" if route.edge.each and target.kind == "out" and self._calls_task(route) else route.leave,
             enter_each=route.enter == "each",
             transport=transport,
             on_device=self.context.on_device(transport),
             merged=route.merge,
         )
+
+    def _calls_task(self, route: Route) -> bool:
+        node = self.context.assignment.graph.nodes.get(route.source.entry.node) if route.source.entry else None
+        component = self.context.catalogue.get(node.component) if node is not None else None
+        return component is not None and component.task
 
     def _source(self, route: Route) -> EdgeSource | None:
         end = route.source

@@ -10,14 +10,14 @@ request, but not as one more concurrent run: the caller has one run, which waits
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import structlog
 
 from walkgraph.errors import ErrorInfo, InvalidInput, NotFound, Refused, WalkgraphError
 from walkgraph.graph.checks.called import MOST_DEEP, SEED
 from walkgraph.graph.document import Graph, Task
-from walkgraph.ids import RunId
+from walkgraph.ids import Rank, RunId
 from walkgraph.placement.request import task_of
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.access.callers import Caller
@@ -81,11 +81,15 @@ class TaskCalls:
         return child
 
     async def _follow(self, parent: LiveRun, call: m.CallTask, child: LiveRun) -> None:
+        if call.pieces:
+            async for event in child.follow():
+                if isinstance(event, m.Output) and event.name in call.pieces and parent.finished is None:
+                    _tell(parent, m.TaskPiece(**_place(call), output=event.name, value=event.value))
         end = await child.ended()
         self._called.get(parent.id, {}).pop(child, None)
         if parent.finished is not None:
             return
-        error, outputs = end.error, _outputs(child)
+        error, outputs = end.error, _outputs(child, call)
         if error is None and sum(map(values.size_of, outputs.values())) > limits.CALL_BYTES:
             message = f"its outputs have more than {limits.CALL_BYTES} bytes; take fewer of them"
             error = ErrorInfo(code="out_of_memory", message=message)
@@ -110,7 +114,7 @@ def _submit(task: Task, name: str, parent: LiveRun, call: m.CallTask) -> m.Submi
         task=name,
         params=params,
         inputs=inputs,
-        outputs=call.outputs or None,
+        outputs=tuple(dict.fromkeys((*call.outputs, *call.pieces))) or None,
         priority=parent.priority,
         deadline=call.deadline,
         depth=parent.depth + 1,
@@ -131,11 +135,14 @@ def _several(value: m.Value) -> tuple[m.Value, ...]:
     return value.items if isinstance(value, m.Many) else (value,)
 
 
-def _outputs(run: LiveRun) -> dict[str, m.Value]:
-    """Output -> its value: consecutive texts and sounds joined, of others the last one."""
+def _outputs(run: LiveRun, call: m.CallTask) -> dict[str, m.Value]:
+    """Output -> its value: consecutive texts and sounds joined, of others the last one. Without those that were only
+    passed on."""
+    passed = set(call.pieces) - set(call.outputs)
     sent: dict[str, list[m.Value]] = {}
     for output in run.outputs:
-        sent.setdefault(output.name, []).append(output.value)
+        if output.name not in passed:
+            sent.setdefault(output.name, []).append(output.value)
     return {name: values.joined(pieces)[-1] for name, pieces in sent.items()}
 
 
@@ -162,19 +169,24 @@ def _answer(
     called: str = "",
     queued: float = 0.0,
 ) -> None:
-    answer = m.TaskAnswer(
-        run=call.run,
-        rank=call.rank,
-        step=call.step,
-        use=call.use,
-        iteration=call.iteration,
-        outputs=outputs or {},
-        error=error,
-        called=called,
-        queued=queued,
-    )
+    _tell(parent, m.TaskAnswer(**_place(call), outputs=outputs or {}, error=error, called=called, queued=queued))
+
+
+class _Place(TypedDict):
+    run: RunId
+    rank: Rank
+    step: int
+    use: int
+    iteration: tuple[int, ...]
+
+
+def _place(call: m.CallTask) -> _Place:
+    return _Place(run=call.run, rank=call.rank, step=call.step, use=call.use, iteration=call.iteration)
+
+
+def _tell(parent: LiveRun, message: m.TaskPiece | m.TaskAnswer) -> None:
     try:
-        parent.tell(answer)
+        parent.tell(message)
     except WalkgraphError as fault:
         # The conductor has stopped reading: the run can't go on.
         _log.warning("an answer could not be sent", run=parent.id, reason=str(fault))

@@ -144,7 +144,7 @@ class LiveRun:
             with contextlib.suppress(WalkgraphError):
                 self._send(m.Abort(run=self.id))
 
-    def tell(self, message: m.Steer | m.TaskAnswer) -> None:
+    def tell(self, message: m.Steer | m.TaskPiece | m.TaskAnswer) -> None:
         """Passes a message on to the conductor. Raises Overloaded if it has stopped reading."""
         self._send(message)
 

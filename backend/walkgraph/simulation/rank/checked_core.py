@@ -13,6 +13,7 @@ from walkgraph.worker.events import (
     Event,
     HoldLoops,
     MoveState,
+    PieceCame,
     Ref,
     Release,
     Report,
@@ -46,7 +47,7 @@ class CheckedCore:
 
     def _came(self, event: Event) -> None:
         match event:
-            case CallBegun(ref=ref):
+            case CallBegun(ref=ref) | PieceCame(ref=ref):
                 self._check_in_flight(ref)
             case CallDone(ref=ref):
                 self._check_in_flight(ref)

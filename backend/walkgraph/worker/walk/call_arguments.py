@@ -73,6 +73,7 @@ class Calls:
             ),
             use.node.task,
             use.asked,
+            use.pieces,
         )
 
     def _move(self, walker: WalkStep, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:

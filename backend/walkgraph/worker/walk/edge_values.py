@@ -91,7 +91,7 @@ class LeavingValues:
             return
         for edge in table.outputs:
             left = self._left.get(edge.index)
-            if edge.leave == "none" or left == _GONE:
+            if edge.leave in ("none", "pieces") or left == _GONE:
                 continue
             if edge.leave == "each":
                 drop = self._dropped(table, edge, at)

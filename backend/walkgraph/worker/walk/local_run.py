@@ -18,6 +18,7 @@ from walkgraph.worker.events import (
     CallDone,
     Command,
     DropStates,
+    PieceCame,
     Ref,
     Report,
     Send,
@@ -120,6 +121,14 @@ class LocalRun:
             if self._watched is not None and table.device_loop is None:
                 self._effects.commands += self._watched.outputs(event.ref, outputs)
             walker.finish(event.ref.use, outputs)
+        return self._progress()
+
+    def piece(self, event: PieceCame) -> list[Command]:
+        """Take a value that a called task has sent."""
+        walker = self.steps.walkers.get(event.ref.step)
+        if self._over or walker is None:
+            return []
+        walker.pass_on(event.ref.use, event.port, event.value)
         return self._progress()
 
     def items(self, event: Items) -> list[Command]:

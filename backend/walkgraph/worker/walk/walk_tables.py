@@ -79,7 +79,9 @@ class UseTable:
     decides: ChoicePlan | None = None
     """The choice that this use makes."""
     asked: tuple[str, ...] = ()
-    """Its ports whose values are used."""
+    """Its ports whose values are used once it has ended."""
+    pieces: tuple[str, ...] = ()
+    """Its ports whose values leave as a called task sends them."""
     device_loop: "DeviceLoopTable | None" = None
     """The device loop to run instead of a call, if the use stands for one."""
 
@@ -267,7 +269,8 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None =
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
         judges=(judges := _judged(walk, use)),
-        asked=tuple(sorted({edge.source.port for edge in outputs} | {port for _, port in judges})),
+        asked=tuple(sorted({e.source.port for e in outputs if e.leave != "pieces"} | {port for _, port in judges})),
+        pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=next((choice for choice in walk.choices if choice.use == use.index), None),
         scoped=tuple(

@@ -89,6 +89,15 @@ class Walker:
         self.progress.state[use] = "moving"
         self._awake.add(use)
 
+    def pass_on(self, use: int, port: str, value: Any) -> None:
+        """Give a value that leaves before its call has ended."""
+        at = self.progress.at[use]
+        if at is None or self.progress.state[use] != "running":
+            return
+        for edge in self.table.uses[use].outputs:
+            if edge.leave == "pieces" and edge.source.port == port:
+                self.give(edge, at, value)
+
     def advance(self) -> bool:
         """Make all calls that can be made; True if anything moved."""
         moved, state = False, self.progress.state

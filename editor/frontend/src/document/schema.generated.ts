@@ -15,7 +15,7 @@ export type ResultFrom = string | Result;
 /**
  * A step of a task.
  */
-export type Step = WalkStep | PartsStep | TurnsStep | FirstStep | ChooseStep;
+export type Step = WalkStep | PartsStep | TurnsStep | FirstStep | ChooseStep | LoopStep;
 
 export interface GraphDocument {
   format?: "walkgraph/graph@1";
@@ -184,7 +184,7 @@ export interface Edge {
   from: string;
   to: string;
   /**
-   * Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to `@out` only).
+   * Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to `@out` only). From a called task to `@out`: every value leaves as the task sends it.
    */
   each?: boolean;
   /**
@@ -345,6 +345,30 @@ export interface ChooseStep {
    * Runs for any other value.
    */
   otherwise?: Step[];
+}
+/**
+ * Runs its steps again and again, one pass after the other: `times` passes, or up to the one whose result `until`
+ * is true.
+ */
+export interface LoopStep {
+  /**
+   * @minItems 1
+   */
+  loop: Step[];
+  /**
+   * The most passes, from the task's parameters; at least 1.
+   */
+  times: string;
+  /**
+   * A flag that a step inside gives in every pass; the pass in which it is true is the last one.
+   */
+  until?: string | null;
+  /**
+   * A result of a step inside, `walk.result` -> the binding that it stands for until that step has run in this loop.
+   */
+  start?: {
+    [k: string]: boolean | number | string;
+  };
 }
 export interface SessionPolicy {
   queue?: "fifo" | "latest";

@@ -31,6 +31,8 @@ export const inspector = {
   addASource: "Add a source",
   chooseAPort: "choose a port",
   removeTheMerge: "Remove the merge",
+  fromTheCalledTask: "From the called task",
+  theWholeAtItsEnd: "the whole, at its end",
   openTheGraph: (graph: string) => `Open the graph ${graph}`,
   // Inspector.tsx
   theEditorDoesntKnowThis: "The editor doesn't know this kind of item. It stays in the file unchanged.",

@@ -2,6 +2,7 @@
 import { ArrowDown } from "lucide-react";
 import { useMemo } from "react";
 import type { Catalogue } from "../../../messages/answers";
+import { calledGraph } from "../../../catalogue/catalogue";
 import * as edges from "../../../document/edits/edges";
 import * as nodes from "../../../document/edits/nodes";
 import { accepts, portType } from "../../../document/ports";
@@ -39,7 +40,7 @@ export function EdgeForm({ walk, index }: { walk: string; index: number }) {
         <End reference={route.to} type={target} />
       </div>
       <ProblemLines problems={problems} />
-      <Way walk={walk} route={route} />
+      <Way walk={walk} route={route} graph={graph} />
       {place && (
         <Section title={strings.inspector.tap}>
           <TapField place={place} />
@@ -62,7 +63,7 @@ function End({ reference, type }: { reference: string; type: string | null }) {
 }
 
 /** The effect of the loops between its ends. */
-function Way({ walk, route }: { walk: string; route: Route }) {
+function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphDocument }) {
   const { attempt } = useApply();
   const set = (fields: { each?: boolean; collect?: boolean }) =>
     attempt(strings.inspector.setHowTheEdgeCrosses, (graph) => edges.setEdge(graph, walk, route.index, fields));
@@ -72,6 +73,10 @@ function Way({ walk, route }: { walk: string; route: Route }) {
     );
   const leaving = route.leave !== "none";
   const entering = route.enter !== "none";
+  const { entry } = route.source;
+  const component = entry?.kind === "use" ? graph.nodes?.[entry.node]?.component : undefined;
+  /** The values that a called task sends can go on to the client as they come. */
+  const pieces = route.target.kind === "out" && component !== undefined && calledGraph(component) !== null;
   return (
     <Section title={strings.inspector.throughLoops}>
       {route.common > 0 && route.source.kind === "use" && route.target.kind === "use" && (
@@ -102,6 +107,17 @@ function Way({ walk, route }: { walk: string; route: Route }) {
             })
           }
           hint={LEAVE[route.leave]}
+        />
+      )}
+      {pieces && !leaving && (
+        <ChoiceField
+          label={strings.inspector.fromTheCalledTask}
+          value={route.each ? "each" : "last"}
+          options={[
+            { value: "last", label: strings.inspector.theWholeAtItsEnd },
+            { value: "each", label: strings.inspector.everyValueAsItComes },
+          ]}
+          onChoose={(leave) => set({ each: leave === "each" })}
         />
       )}
       {entering && (
