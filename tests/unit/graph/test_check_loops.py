@@ -91,6 +91,12 @@ def test_the_document_is_accepted_and_kept_and_written_in_python() -> None:
     assert rebuilt(graph) == graph
 
 
+def test_a_step_of_an_unknown_walk_takes_no_value_that_a_loop_starts_with() -> None:
+    document = _document()
+    document["tasks"]["go"]["steps"][0]["loop"][0]["walk"] = "drow"
+    assert ("unknown_walk", f"/{LOOP}/loop/0/walk") in _found(document)
+
+
 PROBLEMS: list[Case] = [
     ("bad_times", sets(f"{LOOP}/times", "most"), f"/{LOOP}/times"),
     ("bad_times", sets(f"{LOOP}/times", "rate"), f"/{LOOP}/times"),

@@ -239,7 +239,9 @@ def _starts(context: Context, name: str, task: Task, named: Named) -> None:
         path = ("tasks", name, *segments(loop.pointer), "start")
         for result, binding in loop.step.start.items():
             for at in context.steps[name]:
-                for key in (key for key, value in at.step.with_.items() if value == result and loop.index in at.loops):
+                if loop.index not in at.loops or at.step.walk not in context.graph.walks:
+                    continue
+                for key in (key for key, value in at.step.with_.items() if value == result):
                     wanted = context.input_types.get((at.step.walk, key))
                     place = replace(at, index=loop.before, cases=loop.cases, loops=loop.loops, choice=None)
                     _binding(context, name, place, named, (*path, result), binding, wanted, key)
