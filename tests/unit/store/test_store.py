@@ -56,6 +56,7 @@ def test_sqlite_is_set_up_for_many_readers_and_no_loss(store: Store) -> None:
     assert store.read_now(pragma, "journal_mode") == "wal"
     assert store.read_now(pragma, "synchronous") == 2
     assert store.read_now(pragma, "busy_timeout") == 5000
+    assert store.read_now(pragma, "cache_size") == -512
     assert store.read_now(pragma, "foreign_keys") == 1
 
 
