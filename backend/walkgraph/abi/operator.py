@@ -93,6 +93,11 @@ class Operator(Protocol):
         """Calls with equal buckets may share a forward."""
         return None
 
+    def alike(self, call: Call) -> Hashable:
+        """Of several waiting calls that agree in this, one is served first: what it leaves in its state spares the
+        others most of their work. None for a call that nothing spares."""
+        return None
+
     def rows(self, call: Call) -> int:
         """The call's size in a batch in tokens (or the nearest measure of work), for the token budget."""
         return 1

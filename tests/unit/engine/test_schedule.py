@@ -146,3 +146,50 @@ def test_held_calls_wait_and_get_their_places_back() -> None:
     assert names(schedule.cancel("a")) == ["a"]
     schedule.add(ready("a", 5.0), "lane", 1)
     assert drain(schedule) == [("lane", ["a"])], "a run that was ended is held no longer"
+
+
+def next_of(schedule: Schedule) -> list[Call]:
+    batch = schedule.next()
+    return [] if batch is None else batch.calls
+
+
+def test_of_calls_that_are_alike_one_is_served_and_the_others_after_it_together() -> None:
+    schedule = Schedule()
+    for run, alike in (("a", "x"), ("b", "x"), ("c", "y"), ("d", None), ("e", "x")):
+        schedule.add(ready(run, ord(run)), "lane", 1, alike)
+    first = next_of(schedule)
+    assert names(first) == ["a", "c", "d"]
+    assert (len(schedule), next_of(schedule)) == (2, [])
+    schedule.add(ready("f", 1.0), "lane", 1, "x")
+    schedule.add(ready("g", 200.0), "lane", 1)
+    assert names(next_of(schedule)) == ["g"], "others don't wait"
+    schedule.settle(first[2], failed=False)
+    assert next_of(schedule) == []
+    schedule.settle(first[0], failed=False)
+    assert names(next_of(schedule)) == ["f", "b", "e"]
+
+
+def test_if_the_first_of_some_that_are_alike_fails_another_is_the_first() -> None:
+    schedule = Schedule()
+    for run in "abc":
+        schedule.add(ready(run, ord(run)), "lane", 1, "x")
+    for run in "abc":
+        [only] = next_of(schedule)
+        assert (only.run, next_of(schedule)) == (run, [])
+        schedule.settle(only, failed=True)
+    assert len(schedule) == 0
+
+
+def test_a_call_that_waits_for_one_that_is_alike_blocks_its_states_and_can_be_cancelled() -> None:
+    schedule = Schedule()
+    schedule.add(ready("a", 1.0, state="1"), "lane", 1, "x")
+    schedule.add(ready("b", 2.0, state="2"), "lane", 1, "x")
+    schedule.add(ready("b", 3.0, state="2"), "lane", 1)
+    schedule.add(ready("c", 4.0), "other", 1)
+    first = next_of(schedule)
+    assert names(first) == ["a"]
+    assert names(next_of(schedule)) == ["c"], "its lane does not hold up another"
+    assert next_of(schedule) == []
+    assert names(schedule.cancel("b")) == ["b", "b"]
+    schedule.settle(first[0], failed=False)
+    assert next_of(schedule) == []

@@ -203,3 +203,28 @@ def test_a_bias_that_cannot_be_is_the_clients_fault(bias: list[list[float]], wor
     local.run()
     assert local.failed["a"].code == "invalid_input"
     assert words in local.failed["a"].message
+
+
+# ── several answers to one prompt ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_several_answers_read_their_prompt_once(resident: bool) -> None:
+    prompt, hows = f"{PROMPT * 12}now", [{"seed": seed, "max_tokens": 6, "temperature": 1.0} for seed in range(4)]
+
+    def answers(local: LocalDeployment, name: str, *, together: bool) -> list[str]:
+        for at, how in enumerate(hows):
+            local.submit(f"{name}{at}", "complete", how, {"prompt": [prompt]})
+            if not together:
+                local.run()
+        local.run()
+        assert local.failed == {}
+        return ["".join(local.outputs[f"{name}{at}"]["text"]) for at in range(len(hows))]
+
+    local = deployment("qwen3-tiny", resident=resident)
+    found = answers(local, "n", together=True)
+    ends = [local.ends[f"n{at}"][0] for at in range(len(hows))]
+    computed = [end.read - end.found for end in ends]
+    assert sorted(computed, reverse=True) == [195, 3, 3, 3], "the others share its twelve full pages"
+    assert found == answers(deployment("qwen3-tiny", resident=resident), "alone", together=False)
+    assert len(set(found)) == len(found), "each has its own seed"

@@ -8,7 +8,7 @@ again.
 Shape letters: K calls, V vocabulary.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -30,6 +30,8 @@ from walkgraph.layers.sampling import biased, count, sample
 from walkgraph.layers.sampling_params import SamplingParams
 
 _TOKEN = Row((1,), torch.int64)
+_SHORT = 64
+"""Equal prompts of up to this many tokens are computed together: waiting would take longer."""
 _SAMPLING: Sampling = {
     "temperature": ("temperature", torch.float32),
     "top_k": ("top_k", torch.int64),
@@ -80,6 +82,14 @@ class LanguageBackbone(Operator):
 
     def rows(self, call: Call) -> int:
         return len(_fed(call)[1])
+
+    def alike(self, call: Call) -> Hashable:
+        """Equal prompts, so that one is computed for all, unless a captured forward reads it again at once."""
+        ids = call.inputs.get("ids")
+        if ids is None or len(ids) <= (SIZES[-1] if self._prompts.enabled else _SHORT):
+            return None
+        tokens = call.numbers("ids")
+        return None if tokens is None else tuple(tokens)
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
         port, value = _fed(call)

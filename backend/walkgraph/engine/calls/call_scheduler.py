@@ -104,7 +104,8 @@ class CallScheduler:
         if key is not None:
             return ReadyCall(call, BatchKey("beside", loaded.index, key), operator.rows(call))
         place = "host" if loaded.device.type == "cpu" and self._device.type != "cpu" else "turn"
-        return ReadyCall(call, BatchKey(place, loaded.index, operator.bucket(call)), operator.rows(call))
+        alike, batch = operator.alike(call), BatchKey(place, loaded.index, operator.bucket(call))
+        return ReadyCall(call, batch, operator.rows(call), None if alike is None else (loaded.index, alike))
 
     # ── launch ──
 
@@ -185,6 +186,7 @@ class CallScheduler:
         if self._watch.on:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
+            self._schedule.settle(call, failed=result.error is not None)
             queued = max(0.0, batch.began - call.ready_at)
             part = Done(call, result.outputs, result.error, result.busy, queued, result.batch, result.read)
             whole, rest = self._split.settle(part)

@@ -6,6 +6,9 @@ times, moved forward by `patience` seconds for each level of priority. The key o
 takes whatever else of that key fits the budget. A call therefore waits at most for those that came before it, whatever
 its node, and a low priority delays a call but never starves it.
 
+Of waiting calls that are *alike* (prompts of the same tokens), the first is served, and the others wait until it has
+settled: they find in the prefix cache what it has computed.
+
 While loops are running on the device, batches are small, and one at most is launched between two of their steps
 (`Mix`). A call with too many rows is cut when its turn comes; the size of the parts depends on whether loops run then.
 """
@@ -57,6 +60,8 @@ class ReadyCall(NamedTuple):
     call: Call
     key: Hashable
     rows: int
+    alike: Hashable = None
+    """Equal for calls of which one is served first; None for a call that is like no other."""
 
 
 Cut = Callable[[Call, int], Sequence[ReadyCall]]
@@ -69,6 +74,7 @@ class _QueuedCall(NamedTuple):
     """Number of the arrival, then of the part: it breaks ties, so that calls are never compared."""
     rows: int
     call: Call
+    alike: Hashable
 
 
 class Schedule:
@@ -79,16 +85,18 @@ class Schedule:
         self._queues: dict[Hashable, list[_QueuedCall]] = {}
         self._held: dict[str, list[tuple[Hashable, _QueuedCall]]] = {}
         """Calls of held runs."""
+        self._leads: dict[int, Hashable] = {}
+        """Ids of the calls under way for which others that are alike may wait -> in what they are alike."""
         self._arrivals = 0
 
     def __len__(self) -> int:
         """The number of calls that may be served; those of held runs don't count."""
         return sum(map(len, self._queues.values()))
 
-    def add(self, call: Call, key: Hashable, rows: int) -> None:
+    def add(self, call: Call, key: Hashable, rows: int, alike: Hashable = None) -> None:
         self._arrivals += 1
         due = call.ready_at - call.priority * self._patience
-        self._put(key, _QueuedCall(due, (self._arrivals,), rows, call))
+        self._put(key, _QueuedCall(due, (self._arrivals,), rows, call, alike))
 
     def hold(self, run: str) -> None:
         """Hold back a run's calls until `release` or `cancel`."""
@@ -118,13 +126,24 @@ class Schedule:
             # Calls on one state keep their order: a call that is passed over blocks its states for those behind it.
             clash = not busy.isdisjoint(waiting.call.states.values())
             busy.update(waiting.call.states.values())
-            if clash or (chosen and taken + waiting.rows > budget):
+            if clash or self._follows(waiting) or (chosen and taken + waiting.rows > budget):
                 left.append(waiting)
-            else:
-                chosen.append(waiting.call)
-                taken += waiting.rows
+                continue
+            chosen.append(waiting.call)
+            taken += waiting.rows
+            if waiting.alike is not None:
+                self._leads[id(waiting.call)] = waiting.alike
         self._keep(key, left)
         return Batch(key, chosen)
+
+    def settle(self, call: Call, *, failed: bool) -> None:
+        """A call of an earlier batch is over; those that waited for it may be served, together unless it failed."""
+        alike = self._leads.pop(id(call), None)
+        if alike is None or failed:
+            return
+        for key, queue in self._queues.items():
+            if any(one.alike == alike for one in queue):
+                self._queues[key] = [one._replace(alike=None) if one.alike == alike else one for one in queue]
 
     def cancel(self, run: str) -> list[Call]:
         """Remove the waiting calls of a run, held or not."""
@@ -146,16 +165,33 @@ class Schedule:
     def _first(self, cut: Cut | None, fits: Callable[[Any], bool]) -> Hashable | None:
         """The batch key that is next. Its first call is cut if it has too many rows."""
         while True:
-            key = min(filter(fits, self._queues), key=lambda one: self._queues[one][0][:2], default=None)
+            heads = {key: head for key in filter(fits, self._queues) if (head := self._head(key)) is not None}
+            key = min(heads, key=lambda one: heads[one][:2], default=None)
             if key is None:
                 return None
-            first = self._queues[key][0]
+            first = heads[key]
             parts = cut(first.call, first.rows) if cut else ()
             if len(parts) < 2:
                 return key
-            self._keep(key, self._queues[key][1:])
+            self._keep(key, [one for one in self._queues[key] if one is not first])
             for index, part in enumerate(parts):
-                self._put(part.key, _QueuedCall(first.due, (*first.number, index), part.rows, part.call))
+                number = (*first.number, index)
+                self._put(part.key, _QueuedCall(first.due, number, part.rows, part.call, part.alike))
+
+    def _head(self, key: Hashable) -> _QueuedCall | None:
+        """The first call of a queue that may be served."""
+        if not self._leads:
+            return self._queues[key][0]
+        busy = set[StateKey]()
+        for waiting in self._queues[key]:
+            if busy.isdisjoint(waiting.call.states.values()) and not self._follows(waiting):
+                return waiting
+            busy.update(waiting.call.states.values())
+        return None
+
+    def _follows(self, waiting: _QueuedCall) -> bool:
+        """True if a call that is alike is under way."""
+        return waiting.alike is not None and waiting.alike in self._leads.values()
 
     def _put(self, key: Hashable, waiting: _QueuedCall) -> None:
         if waiting.call.run in self._held:
