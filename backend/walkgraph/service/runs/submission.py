@@ -92,8 +92,8 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
         message = msgspec.structs.replace(message, session=session, salt=who.salt(services.settings.shared_pages))
     run = services.deployer.submit(managed, message)
     run.caller = who
-    if stops := stops_of(body.get("stop")):
-        run.cut = Cut(declaration.outputs[0], stops)
+    if body.get("stop"):
+        run.cut = Cut(declaration.outputs[0], stops_of(body["stop"]) or ())
     who.meter.begun()
     services.runs.remember(run, body)
     return run

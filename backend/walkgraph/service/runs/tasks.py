@@ -168,7 +168,8 @@ def read_request(
         hold=reader.flag("/hold", fields.get("hold", False)),
     )
     reader.flag("/stream", fields.get("stream", False))
-    reader.stop(fields.get("stop"))
+    if "stop" in fields:
+        reader.stop(fields["stop"])
     if reader.faults:
         raise Unprocessable(f"the request to task `{name}` is invalid; see `errors`", reader.faults)
     return submit
