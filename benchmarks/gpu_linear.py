@@ -97,6 +97,14 @@ MODELS = {
         ),
         heads=32, groups=8, context=330, qk_norm=True, rows=(1, 16, 64, 32, 8, 2, 4),
     ),
+    "qwen3-30b-a3b": Model(
+        (
+            Shape("qkv", 5120, 2048, norm=True),
+            Shape("o", 2048, 4096, residual=True),
+            Shape("head", 151936, 2048, norm=True),
+        ),
+        heads=32, groups=4, context=330, qk_norm=True, rows=(1, 16, 64, 32, 8, 2, 4),
+    ),
 }  # fmt: skip
 
 
@@ -333,9 +341,11 @@ class Bench:
         return worst
 
     def model(self, rows: int, configs: Choice, *, attend: bool, replays: int = 5) -> float:
-        """28 layers and the head in one graph; every linear reads what the one before it wrote."""
+        """28 layers and the head in one graph; every linear reads what the one before it wrote. A layer with experts is
+        measured without them."""
         by_name = {shape.name: shape for shape in self.shapes}
         x, norm, _ = self.data(by_name["qkv"], rows)
+        heads = rows * by_name["o"].k
 
         def work() -> None:
             h = x
@@ -345,9 +355,10 @@ class Bench:
                     return apply(by_name[name], configs[name], value, self.weights[name][layer], norm, rest)
 
                 qkv = run("qkv", h, h)
-                mixed = self.attention(qkv, layer) if attend else qkv.view(-1)[: h.numel()].view(h.shape)
+                mixed = self.attention(qkv, layer) if attend else qkv.view(-1)[:heads].view(rows, -1)
                 h = run("o", mixed, h)
-                h = run("down", run("gate_up", h, h), h)
+                if "down" in by_name:
+                    h = run("down", run("gate_up", h, h), h)
             apply(by_name["head"], configs["head"], h, self.weights["head"][0], norm, h)
 
         return microseconds(work, replays)

@@ -15,21 +15,23 @@ import triton
 from triton.backends.compiler import GPUTarget
 from walkgraph.layers.kernels import experts
 
-TYPES = dict.fromkeys("logits sorted_shares partials scales".split(), "*fp32")
-TYPES |= dict.fromkeys("groups sorted_rows places counter counters".split(), "*i32")
-TYPES |= {"eps": "fp32", "rows": "i32"}
+TYPES = dict.fromkeys("logits shares partials scales".split(), "*fp32")
+TYPES |= dict.fromkeys("table counters".split(), "*i32")
+TYPES |= {"eps": "fp32", "rows": "i32", "pairs": "i32"}
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 
 
 def compiled(kernel, constants, eight):
     given = {name: constants.pop(name) for name in OPTIONS if name in constants}
-    names = kernel.arg_names
-    known = TYPES | (dict.fromkeys(("gate_up", "down"), "*fp8e4nv") if eight else {})
+    names, weight = kernel.arg_names, "fp8e4nv" if eight else "bf16"
+    halves = "2," if kernel is experts.inner_kernel else ""
+    tile = f"tensordesc<{weight}[{halves}{constants['BLOCK']},{constants['DEPTH']}]>"
+    known = TYPES | {"tiles": tile, "down": f"*{weight}"}
     if not eight:
         constants["scales"] = None
     constants = {name: value for name, value in constants.items() if name in names}
     signature = {name: "constexpr" if name in constants else known.get(name, "*bf16") for name in names}
-    apart = {"counter", "counters"}
+    apart = {"counters"}
     even = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names)
             if signature[name][0] == "*" and name not in apart}
     source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=even)
@@ -40,7 +42,7 @@ def compiled(kernel, constants, eight):
     print(kernel.__name__)
 
 
-for rows, eight in ((1, False), (64, False), (64, True)):
+for rows, eight in ((1, False), (9, False), (64, False), (64, True)):
     sizes = experts.Sizes(rows=rows, width=2048, hidden=768, experts=128, chosen=8)
     for kernel, constants in experts.constants(sizes, renormed=True, residual=True, pdl=True):
         compiled(kernel, constants, eight)
@@ -51,4 +53,4 @@ def test_they_compile_for_hopper() -> None:
     outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=outside, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split() == ["route_kernel", "inner_kernel", "outer_kernel"] * 3
+    assert done.stdout.split() == ["route_kernel", "inner_kernel", "outer_kernel"] * 4

@@ -1,16 +1,19 @@
 """One step of a mixture of experts: RMS norm, router, the chosen experts' MLPs, their sum and the residual, in three
 launches that read each chosen expert's weights once and no other's.
 
-`route_kernel` computes the router's logits; its last program chooses the experts and sorts the pairs of a row and an
-expert by expert. An expert that some row has chosen makes a *group* of pairs. The grids of the two products cover as
-many groups as the rows can make at most, and programs of empty groups end at once. So no shape depends on the routing,
-and a captured graph serves any.
+`route_kernel` norms the rows and computes the router's logits; the last program of a tile of rows chooses the experts
+of these rows. A row and one of its experts are a *pair*. Programs of the two products belong to an expert: they look
+for its pairs in the table of all pairs, and end at once where there are none. With fewer pairs than experts, there are
+programs for each pair, and those of an expert's first pair compute all of them. So no shape depends on the routing, and
+a captured graph serves any.
 
-`inner_kernel` multiplies the rows of a group with a tile of gate and up rows. `outer_kernel` multiplies with a tile of
-down rows and stores each pair's result; the last program of a tile sums every row's results in the order of their
-experts. Thus a row's numbers don't depend on the order of programs.
+`inner_kernel` multiplies the rows of an expert's pairs with a tile of gate and up rows. `outer_kernel` multiplies with
+a tile of down rows and stores each pair's result; the last program of a tile sums every row's results in the order of
+their experts. Thus a row's numbers don't depend on the order of programs. It prefetches its weights while
+`inner_kernel` ends.
 
-Shape letters: R rows, M rows of a tile, E experts, C experts chosen for each row, W model width, F hidden width.
+Shape letters: R rows, M rows of a tile, P pairs, E experts, C experts chosen for each row, W model width, F hidden
+width.
 """
 # Triton has no types for launches and compile-time values.
 # pyright: reportAssignmentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
@@ -23,6 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.kernels.overlap import can_overlap
@@ -41,6 +45,7 @@ MOST_ROWS, MOST_EXPERTS = 64, 512
 _MULTIPLE = 16
 """Widths must be multiples of this."""
 _LEAST = tl.constexpr(-1e30)
+_ROW_TILES = MOST_ROWS // TILE
 _COUNTERS = 4096
 
 
@@ -76,9 +81,13 @@ class Sizes(NamedTuple):
     """The same tiles for any number of rows: with others, the tensor cores may sum in another order."""
 
     @property
+    def pairs(self) -> int:
+        return self.rows * self.chosen
+
+    @property
     def groups(self) -> int:
-        """The most groups that the rows can make."""
-        return min(self.experts, self.rows * self.chosen)
+        """The most experts that the rows can choose together."""
+        return min(self.experts, self.pairs)
 
     @property
     def every(self) -> int:
@@ -86,9 +95,9 @@ class Sizes(NamedTuple):
         return max(16, 1 << (self.experts - 1).bit_length())
 
     @property
-    def tile(self) -> int:
-        """Rows of the router's only tile."""
-        return MOST_ROWS if self.alike else max(16, 1 << (self.rows - 1).bit_length())
+    def tiles(self) -> int:
+        """Tiles of rows."""
+        return triton.cdiv(self.rows, TILE)
 
     @property
     def blocks(self) -> Blocks:
@@ -102,7 +111,7 @@ def blocks_of(groups: int, width: int, hidden: int) -> Blocks:
             return blocks
     few = groups <= 16
     return Blocks(
-        inner=_divisor(hidden, 16 if few else 64),
+        inner=_divisor(hidden, 16 if few else 32),
         outer=_divisor(width, 32 if few else 64),
         depth=_divisor(width, 128),
         outer_depth=_divisor(hidden, 128),
@@ -124,38 +133,45 @@ def _begin(PDL: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows"])
 def route_kernel(
-    x, norm, router, logits, counter, groups, sorted_rows, sorted_shares, places, rows, eps,
+    x, norm, router, normed, logits, counters, table, shares, rows, eps,
     W: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr,
     DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """logits float32 `[M, ALL]`; groups int32 `[ALL, 4]`: expert, first pair, number of pairs; sorted_rows int32 and
-    sorted_shares float32 `[R * C]`; places int32 `[R, C]`. ALL: a power of two >= E."""
-    _begin(PDL)
-    m, at = tl.arange(0, M)[:, None], tl.arange(0, DEPTH)[None, :]
-    expert = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    """normed `[R, W]`; logits float32 `[tiles * M, ALL]`, ALL: a power of two >= E; counters int32 `[tiles]`, zeros
+    between launches; table int32 and shares float32 `[R, C]`: the experts of each row in ascending order."""
+    PARTS: tl.constexpr = (E + BLOCK - 1) // BLOCK
+    tile, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
+    m, at = tile * M + tl.arange(0, M)[:, None], tl.arange(0, DEPTH)[None, :]
+    expert = part * BLOCK + tl.arange(0, BLOCK)
     weight_at = router + tl.minimum(expert, E - 1)[:, None] * W + at
+    _begin(PDL)
     total = tl.zeros((M, BLOCK), tl.float32)
     squares = tl.zeros((M, DEPTH), tl.float32)
     for w in tl.range(0, W, DEPTH, num_stages=STAGES):
+        weight = tl.load(weight_at + w)
         value = tl.load(x + m * W + at + w, mask=m < rows, other=0.0).to(tl.float32)
         squares += value * value
         value *= tl.load(norm + at + w).to(tl.float32)
-        weight = tl.load(weight_at + w)
         total = tl.dot(value.to(weight.dtype), tl.trans(weight), total)
-    total *= tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
-    tl.store(logits + m * ALL + expert[None, :], total, mask=(expert < E)[None, :])
+    scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
+    tl.store(logits + m * ALL + expert[None, :], total * scale, mask=(expert < E)[None, :])
+    for start in tl.range(0, W, PARTS * DEPTH):
+        column = start + part * DEPTH + at
+        inside = (m < rows) & (column < W)
+        value = tl.load(x + m * W + column, mask=inside, other=0.0).to(tl.float32)
+        value *= scale * tl.load(norm + column, mask=column < W, other=0.0).to(tl.float32)
+        tl.store(normed + m * W + column, value.to(normed.dtype.element_ty), mask=inside)
     tl.debug_barrier()
-    if tl.atomic_add(counter, 1, sem="acq_rel") == tl.num_programs(0) - 1:
-        tl.store(counter, 0)
-        _choose(logits, groups, sorted_rows, sorted_shares, places, rows, E, ALL, M, CHOSEN, RENORMED)
+    if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
+        tl.store(counters + tile, 0)
+        _choose(logits, table, shares, m, rows, E, ALL, CHOSEN, RENORMED)
 
 
 @triton.jit
 def _choose(
-    logits, groups, sorted_rows, sorted_shares, places, rows,
-    E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, RENORMED: tl.constexpr,
+    logits, table, shares, m, rows, E: tl.constexpr, ALL: tl.constexpr, CHOSEN: tl.constexpr, RENORMED: tl.constexpr
 ):  # fmt: skip
-    m, e = tl.arange(0, M)[:, None], tl.arange(0, ALL)[None, :]
+    e = tl.arange(0, ALL)[None, :]
     value = tl.load(logits + m * ALL + e, mask=(m < rows) & (e < E), other=_LEAST, cache_modifier=".cg")
     # A row of NaN chooses some experts too; its results are NaN anyway.
     value = tl.where(value > _LEAST, value, _LEAST)
@@ -171,97 +187,130 @@ def _choose(
         share /= tl.sum(share, 1, keep_dims=True)
     else:
         share /= tl.sum(mass, 1, keep_dims=True)
-    picked = picked & (m < rows)
     one = picked.to(tl.int32)
-    pairs = tl.sum(one, 0)
-    start = tl.cumsum(pairs, 0) - pairs
-    place = start[None, :] + tl.cumsum(one, 0) - one
-    tl.store(sorted_rows + place, m + tl.zeros_like(place), mask=picked)
-    tl.store(sorted_shares + place, share, mask=picked)
-    tl.store(places + m * CHOSEN + tl.cumsum(one, 1) - one, place, mask=picked)
-    number, some = tl.arange(0, ALL), (pairs > 0).to(tl.int32)
-    group = groups + (tl.cumsum(some, 0) - some) * 4
-    tl.store(group, number, mask=pairs > 0)
-    tl.store(group + 1, start, mask=pairs > 0)
-    tl.store(group + 2, pairs, mask=pairs > 0)
-    tl.store(groups + number * 4 + 2, tl.zeros_like(number), mask=number >= tl.sum(some, 0))
+    place = m * CHOSEN + tl.cumsum(one, 1) - one
+    tl.store(table + place, e + tl.zeros_like(place), mask=picked & (m < rows))
+    tl.store(shares + place, share, mask=picked & (m < rows))
 
 
 @triton.jit
+def _expert_of(table, group, pairs, ALL: tl.constexpr, BY_PAIR: tl.constexpr):
+    """The expert of a group of programs; bool `[ALL]`: its pairs, none for a group that has nothing to do.
+
+    The table was complete when the previous kernel began, so nothing is waited for."""
+    at = tl.arange(0, ALL)
+    chosen = tl.load(table + at, mask=at < pairs, other=-1, cache_modifier=".cg")
+    if BY_PAIR:
+        expert = tl.load(table + group, cache_modifier=".cg")
+        mine = chosen == expert
+        earlier = tl.sum((mine & (at < group)).to(tl.int32), 0)
+        return expert, mine & (earlier == 0)
+    return group, chosen == group
+
+
+@triton.jit
+def _pairs_of(mine, rank, first, ALL: tl.constexpr, M: tl.constexpr):
+    """int32 `[M]`: the pairs of these ranks; 0 past the last."""
+    hit = mine[None, :] & (rank[None, :] == first + tl.arange(0, M)[:, None])
+    return tl.sum(tl.where(hit, tl.arange(0, ALL)[None, :], 0), 1)
+
+
+@triton.jit
+def _product(tile, value, total):
+    """tile `[N, K]`, value `[M, K]`. From 64 on, weight rows are the left operand, total `[N, M]`; fewer are the right
+    one, total `[M, N]`."""
+    return tl.dot(tile, value.T, total) if tile.shape[0] >= 64 else tl.dot(value, tile.T, total)
+
+
+@triton.jit(do_not_specialize=["pairs"])
 def inner_kernel(
-    x, norm, gate_up, scales, groups, sorted_rows, inner, eps,
-    W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    PDL: tl.constexpr,
+    normed, tiles, scales, table, inner, pairs,
+    W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, ALL: tl.constexpr, BY_PAIR: tl.constexpr, CHOSEN: tl.constexpr,
+    BLOCK: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """inner `[R * C, F]`: silu(gate) * up of each pair. scales float32 `[E, 2F]` of weights in eight bits, or None."""
+    """inner `[P, F]`: silu(gate) * up of each pair. tiles: a map of gate and up, `[2E, F, W]`; scales float32 `[E, 2F]`
+    of weights in eight bits, or None."""
     TILES: tl.constexpr = F // BLOCK
-    group, tile = groups + tl.program_id(0) // TILES * 4, tl.program_id(0) % TILES
+    ROWS: tl.constexpr = 2 * BLOCK
+    group, tile = tl.program_id(0) // TILES, tl.program_id(0) % TILES
     _begin(PDL)
-    pairs = tl.load(group + 2)
-    if pairs > 0:
-        expert, start = tl.load(group).to(tl.int64), tl.load(group + 1)
+    expert, mine = _expert_of(table, group, pairs, ALL, BY_PAIR)
+    count = tl.sum(mine.to(tl.int32), 0)
+    if count > 0:
+        rank = tl.cumsum(mine.to(tl.int32), 0) - 1
         column, at = tile * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEPTH)[None, :]
-        gate_at = gate_up + expert * (2 * F * W) + column[:, None] * W + at
         first = 0
-        while first < pairs:
-            pair = first + tl.arange(0, M)
-            mine = pair < pairs
-            row = tl.load(sorted_rows + start + pair, mask=mine, other=0)
-            x_at = x + row[:, None] * W + at
-            gate, up = tl.zeros((M, BLOCK), tl.float32), tl.zeros((M, BLOCK), tl.float32)
-            squares = tl.zeros((M, DEPTH), tl.float32)
+        while first < count:
+            inside = first + tl.arange(0, M) < count
+            pair = _pairs_of(mine, rank, first, ALL, M)
+            value_at = normed + (pair // CHOSEN)[:, None] * W + at
+            total = tl.zeros((ROWS, M) if ROWS >= 64 else (M, ROWS), tl.float32)
             for w in tl.range(0, W, DEPTH, num_stages=STAGES):
-                gate_rows = tl.load(gate_at + w, eviction_policy="evict_first")
-                up_rows = tl.load(gate_at + F * W + w, eviction_policy="evict_first")
-                value = tl.load(x_at + w, mask=mine[:, None], other=0.0, eviction_policy="evict_last").to(tl.float32)
-                squares += value * value
-                value *= tl.load(norm + at + w, eviction_policy="evict_last").to(tl.float32)
-                rounded = value.to(x.dtype.element_ty)
-                gate = tl.dot(rounded, tl.trans(gate_rows.to(x.dtype.element_ty)), gate)
-                up = tl.dot(rounded, tl.trans(up_rows.to(x.dtype.element_ty)), up)
-            scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
-            gate *= scale
-            up *= scale
+                weight = tiles.load([2 * expert, tile * BLOCK, w]).reshape(ROWS, DEPTH)
+                value = tl.load(value_at + w, mask=inside[:, None], other=0.0, eviction_policy="evict_last")
+                total = _product(weight.to(value.dtype), value, total)
+            if ROWS >= 64:
+                total = total.T
+            gate, up = tl.split(total.reshape(M, 2, BLOCK).permute(0, 2, 1))
             if scales is not None:
                 gate *= tl.load(scales + expert * (2 * F) + column)[None, :]
                 up *= tl.load(scales + expert * (2 * F) + F + column)[None, :]
             result = gate * tl.sigmoid(gate) * up
-            to = inner + (start + pair)[:, None] * F + column[None, :]
-            tl.store(to, result.to(inner.dtype.element_ty), mask=mine[:, None])
+            to = inner + pair[:, None] * F + column[None, :]
+            tl.store(to, result.to(inner.dtype.element_ty), mask=inside[:, None])
             first += M
+
+
+@triton.jit
+def _prefetch(down, expert, tile, count, W: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr):
+    """Ask for a tile of down rows in L2, unless no pair needs it."""
+    if count > 0:
+        row = down + (expert.to(tl.int64) * W + tile * BLOCK + tl.arange(0, BLOCK)) * F
+        tl.inline_asm_elementwise(
+            "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+            "=r,l,r",
+            [row, tl.full([BLOCK], F * (down.dtype.element_ty.primitive_bitwidth // 8), tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
 
 
 @triton.jit(do_not_specialize=["rows"])
 def outer_kernel(
-    inner, down, scales, groups, sorted_shares, places, residual, partials, counters, out, rows,
-    W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr,
-    STAGES: tl.constexpr, RESIDUAL: tl.constexpr, PDL: tl.constexpr,
+    inner, tiles, down, scales, table, shares, residual, partials, counters, out, rows,
+    W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, ALL: tl.constexpr, BY_PAIR: tl.constexpr, CHOSEN: tl.constexpr,
+    BLOCK: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, RESIDUAL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """partials float32 `[R * C, W]`: the result of each pair; counters int32 `[W / BLOCK]`, zeros between launches;
-    scales float32 `[E, W]` of weights in eight bits, or None."""
+    """partials float32 `[P, W]`: the result of each pair; tiles: a map of down, `[E * W, F]`; counters int32
+    `[W / BLOCK]`, zeros between launches; scales float32 `[E, W]` of weights in eight bits, or None."""
     TILES: tl.constexpr = W // BLOCK
-    group, tile = groups + tl.program_id(0) // TILES * 4, tl.program_id(0) % TILES
-    column = tile * BLOCK + tl.arange(0, BLOCK)
+    group, tile = tl.program_id(0) // TILES, tl.program_id(0) % TILES
+    expert, mine = _expert_of(table, group, rows * CHOSEN, ALL, BY_PAIR)
+    count = tl.sum(mine.to(tl.int32), 0)
+    if PDL:
+        _prefetch(down, expert, tile, count, W, F, BLOCK)
     _begin(PDL)
-    pairs = tl.load(group + 2)
-    if pairs > 0:
-        expert, start = tl.load(group).to(tl.int64), tl.load(group + 1)
+    column = tile * BLOCK + tl.arange(0, BLOCK)
+    if count > 0:
+        rank = tl.cumsum(mine.to(tl.int32), 0) - 1
         at = tl.arange(0, DEPTH)[None, :]
-        weight_at = down + expert * (W * F) + column[:, None] * F + at
         first = 0
-        while first < pairs:
-            pair = first + tl.arange(0, M)
-            mine = pair < pairs
-            total = tl.zeros((M, BLOCK), tl.float32)
-            inner_at = inner + (start + pair)[:, None] * F + at
+        while first < count:
+            inside = first + tl.arange(0, M) < count
+            pair = _pairs_of(mine, rank, first, ALL, M)
+            inner_at = inner + pair[:, None] * F + at
+            total = tl.zeros((BLOCK, M) if BLOCK >= 64 else (M, BLOCK), tl.float32)
             for f in tl.range(0, F, DEPTH, num_stages=STAGES):
-                weight = tl.load(weight_at + f, eviction_policy="evict_first")
-                value = tl.load(inner_at + f, mask=mine[:, None], other=0.0, eviction_policy="evict_last")
-                total = tl.dot(value, tl.trans(weight.to(value.dtype)), total)
+                weight = tiles.load([expert * W + tile * BLOCK, f])
+                value = tl.load(inner_at + f, mask=inside[:, None], other=0.0, eviction_policy="evict_last")
+                total = _product(weight.to(value.dtype), value, total)
+            if BLOCK >= 64:
+                total = total.T
             if scales is not None:
                 total *= tl.load(scales + expert * W + column)[None, :]
-            total *= tl.load(sorted_shares + start + pair, mask=mine, other=0.0)[:, None]
-            tl.store(partials + (start + pair)[:, None] * W + column[None, :], total, mask=mine[:, None])
+            total *= tl.load(shares + pair, mask=inside, other=0.0)[:, None]
+            tl.store(partials + pair[:, None] * W + column[None, :], total, mask=inside[:, None])
             first += M
     tl.debug_barrier()
     if tl.atomic_add(counters + tile, 1, sem="acq_rel") == tl.num_programs(0) // TILES - 1:
@@ -272,8 +321,7 @@ def outer_kernel(
             inside = row < rows
             total = tl.zeros((M, BLOCK), tl.float32)
             for c in tl.static_range(CHOSEN):
-                place = tl.load(places + row * CHOSEN + c, mask=inside, other=0)
-                result = partials + place[:, None] * W + column[None, :]
+                result = partials + (row * CHOSEN + c)[:, None] * W + column[None, :]
                 total += tl.load(result, mask=inside[:, None], other=0.0, cache_modifier=".cg")
             to = row[:, None] * W + column[None, :]
             if RESIDUAL:
@@ -287,7 +335,7 @@ def _made(device: torch.device) -> Tensor:
 
 
 counters = Workspaces(_made, "run a mixture of experts")
-"""int32, zeros between launches: of the router, then of the tiles of down."""
+"""int32, zeros between launches: of the router's tiles of rows, then of the tiles of down."""
 
 
 def unfit(x: Tensor, weights: "PackedExperts") -> str | None:
@@ -298,7 +346,7 @@ def unfit(x: Tensor, weights: "PackedExperts") -> str | None:
         return "rows must be of two-byte numbers, and weights of the same or of eight bits with scales"
     if not 0 < x.shape[0] <= MOST_ROWS or experts > MOST_EXPERTS:
         return f"at most {MOST_ROWS} rows and {MOST_EXPERTS} experts can be computed"
-    if width % _MULTIPLE or hidden % _MULTIPLE or width // _MULTIPLE >= _COUNTERS:
+    if width % _MULTIPLE or hidden % _MULTIPLE or width // _MULTIPLE > _COUNTERS - _ROW_TILES:
         return f"widths must be multiples of {_MULTIPLE}"
     return None if gate_up.is_contiguous() and down.is_contiguous() else "weights must be contiguous"
 
@@ -319,43 +367,55 @@ def sparse_step(
         raise ValueError(why)
     hidden = weights.down.shape[2]
     made = Sizes(*x.shape, hidden, sizes.experts, sizes.chosen, is_batch_invariant())
-    x, pairs = x.contiguous(), made.rows * made.chosen
+    x, whole, exact = x.contiguous(), {"dtype": torch.int32, "device": x.device}, {"device": x.device}
     residual = None if residual is None else residual.contiguous()
-    whole = {"dtype": torch.int32, "device": x.device}
-    exact = {"dtype": torch.float32, "device": x.device}
-    groups, sorted_rows, places = (torch.empty(n, **whole) for n in (4 * made.every, pairs, pairs))
-    logits, shares, partials = (torch.empty(n, **exact) for n in (made.tile * made.every, pairs, pairs * made.width))
-    inner, out, zeros = x.new_empty(pairs, made.hidden), torch.empty_like(x), counters(x.device)
+    table, shares = torch.empty(made.pairs, **whole), torch.empty(made.pairs, **exact)
+    logits, partials = (torch.empty(n, **exact) for n in (made.tiles * TILE * made.every, made.pairs * made.width))
+    inner, normed, out = x.new_empty(made.pairs, made.hidden), torch.empty_like(x), torch.empty_like(x)
     launches = constants(made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap(x.device))
     (_, routed), (_, first), (_, second) = launches
-    route_kernel[(triton.cdiv(made.experts, ROUTED),)](
-        x, norm, router, logits, zeros, groups, sorted_rows, shares, places, made.rows, eps, **routed
+    zeros, (gate_up, down) = counters(x.device), maps(weights, made.blocks)
+    route_kernel[(made.tiles * triton.cdiv(made.experts, ROUTED),)](
+        x, norm, router, normed, logits, zeros, table, shares, made.rows, eps, **routed
     )
     inner_kernel[(made.groups * (made.hidden // first["BLOCK"]),)](
-        x, norm, weights.gate_up, weights.gate_up_scale, groups, sorted_rows, inner, eps, **first
+        normed, gate_up, weights.gate_up_scale, table, inner, made.pairs, **first
     )
     outer_kernel[(made.groups * (made.width // second["BLOCK"]),)](
-        inner, weights.down, weights.down_scale, groups, shares, places, residual, partials, zeros[1:], out,
+        inner, down, weights.down, weights.down_scale, table, shares, residual, partials, zeros[_ROW_TILES:], out,
         made.rows, **second,
     )  # fmt: skip
     return out
 
 
+def maps(weights: "PackedExperts", blocks: Blocks) -> tuple[TensorDescriptor, TensorDescriptor]:
+    """Tensor maps of gate and up, `[2E, F, W]`, and of down, `[E * W, F]`."""
+    experts, width, hidden = weights.down.shape
+    return (
+        TensorDescriptor(
+            weights.gate_up, [2 * experts, hidden, width], [hidden * width, width, 1], [2, blocks.inner, blocks.depth]
+        ),
+        TensorDescriptor(weights.down, [experts * width, hidden], [hidden, 1], [blocks.outer, blocks.outer_depth]),
+    )
+
+
 def constants(sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool) -> list[tuple[Any, dict[str, Any]]]:
     """The kernels in their order, with their compile-time arguments and options."""
-    blocks, widths = sizes.blocks, {"W": sizes.width, "F": sizes.hidden}
-    common: dict[str, Any] = {"PDL": pdl, "launch_pdl": pdl}
+    blocks = sizes.blocks
+    common: dict[str, Any] = {"M": TILE, "CHOSEN": sizes.chosen, "PDL": pdl, "launch_pdl": pdl}
+    products = {
+        "W": sizes.width, "F": sizes.hidden, "ALL": max(16, 1 << (sizes.pairs - 1).bit_length()),
+        "BY_PAIR": sizes.pairs <= sizes.experts, **common,
+    }  # fmt: skip
     routed = {
-        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "M": sizes.tile, "CHOSEN": sizes.chosen,
-        "BLOCK": ROUTED, "DEPTH": blocks.depth, "STAGES": 3, "RENORMED": renormed, "num_warps": 8, **common,
+        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "BLOCK": ROUTED, "DEPTH": blocks.depth, "STAGES": 4,
+        "RENORMED": renormed, "num_warps": 4, **common,
     }  # fmt: skip
-    first = {"M": TILE, "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": blocks.inner_stages}
+    first = {
+        "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": blocks.inner_stages, "num_warps": blocks.inner_warps,
+    }  # fmt: skip
     second = {
-        "M": TILE, "CHOSEN": sizes.chosen, "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth,
-        "STAGES": blocks.outer_stages, "RESIDUAL": residual,
+        "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth, "STAGES": blocks.outer_stages, "RESIDUAL": residual,
+        "num_warps": blocks.outer_warps,
     }  # fmt: skip
-    return [
-        (route_kernel, routed),
-        (inner_kernel, {**widths, **first, **common, "num_warps": blocks.inner_warps}),
-        (outer_kernel, {**widths, **second, **common, "num_warps": blocks.outer_warps}),
-    ]
+    return [(route_kernel, routed), (inner_kernel, products | first), (outer_kernel, products | second)]
