@@ -6,15 +6,18 @@
 Sizes are Qwen3-30B-A3B's. A step is one CUDA graph that runs as many layers with weights of their own as don't fit into
 the GPU's cache; `us` is the time of one layer, with router, norm and residual. `distinct` is the number of experts that
 the step's rows have chosen, and `TB/s` the speed at which their weights and the router's are read. `off` is the
-distance from float32 (relative L2). `--sweep` tries other tiles one by one, keeps those that are faster, and prints
-them as entries of `layers.kernels.experts.TABLE`. `--check` runs tiny sizes on the CPU.
+distance from float32 (relative L2). `--sweep` tries other tiles and prints the fastest as entries of
+`layers.kernels.experts.TABLE`. `--check` runs tiny sizes on the CPU.
 """
 
 import argparse
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,11 @@ import torch
 from _common import READ, Budget, Row, show, write
 from _runtime import device_name
 from torch import Tensor
+from triton.runtime.errors import TritonError
 
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
+from walkgraph.layers.kernels import experts as kernels
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
@@ -32,7 +37,7 @@ from walkgraph.layers.norm.rms_norm import RMSNorm
 
 FULL = (2048, ExpertSizes(experts=128, chosen=8, hidden=768, renormed=True))
 TINY = (48, ExpertSizes(experts=8, chosen=2, hidden=32, renormed=True))
-LAYERS, ROUNDS = 4, 20
+LAYERS, ROUNDS, WORKERS = 4, 20, 15
 """Four layers of experts are 4.8 GB."""
 
 
@@ -70,7 +75,7 @@ def main() -> None:
         show(f"a layer's step on {device}", steps)
         rows = [many_row(stack, count) for count in many if budget.allows(f"{count} rows")]
         show("many rows of a layer", rows)
-        best = {batch: sweep(stack, batch, budget) for batch in batches if given.sweep and not given.check}
+        best = sweep(stack, batches, budget) if given.sweep and not given.check else {}
     for batch, found in best.items():
         print(f"batch {batch}: {found}")
     write(None if given.check else given.out, device, {"steps": steps, "many": rows, "sweep": best})
@@ -151,51 +156,64 @@ def timed(work: Callable[[], Tensor], device: torch.device) -> float:
     return statistics.median(found)
 
 
-def sweep(stack: Stack, batch: int, budget: Budget) -> str:
-    """The fastest tiles for a batch, changed one by one from those that are served now."""
-    from triton.runtime.errors import TritonError
+def sweep(stack: Stack, batches: Sequence[int], budget: Budget) -> dict[int, str]:
+    """The fastest tiles for each batch: of gate and up first, then of down. Compiled in a pool of processes."""
+    layer = stack.layers[0]
+    assert layer.packed is not None
+    one = [kernels.Sizes(batch, layer.gate.in_features, *sizes_of(layer)) for batch in batches]
+    tasks = [(sizes, blocks, layer.packed.dtype) for sizes in one for blocks in candidates(sizes)]
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        failed = [message for message in pool.map(compile_one, tasks) if message]
+    print(f"compiled {len(tasks)}, failed {len(failed)}", *failed[:3], sep="\n", flush=True)
+    return {sizes.rows: fastest(stack, sizes) for sizes in one if budget.allows(f"batch {sizes.rows}: tiles")}
 
-    from walkgraph.layers.kernels import experts as kernels
 
-    layer, x = stack.layers[0], stack.rows(batch)
-    width, sizes = layer.gate.in_features, layer.sizes
-    shape = kernels.Sizes(batch, width, sizes.hidden, sizes.experts, sizes.chosen)
-    best, table = shape.blocks, kernels.TABLE.setdefault((width, sizes.hidden), {})
+def sizes_of(layer: SparseMLP) -> tuple[int, int, int]:
+    return layer.sizes.hidden, layer.sizes.experts, layer.sizes.chosen
+
+
+def candidates(sizes: kernels.Sizes) -> Iterator[kernels.Blocks]:
+    """All but the depths, which decide the order of sums and must be equal for all batches."""
+    now = sizes.blocks
+    for stages, warps in product((2, 3, 4, 6, 8), (4, 8)):
+        for rows in (n for n in (16, 32, 64) if not sizes.hidden % n):
+            yield now._replace(inner=rows, inner_stages=stages, inner_warps=warps)
+        for rows in (n for n in (16, 32, 64, 128) if not sizes.width % n):
+            yield now._replace(outer=rows, outer_stages=stages, outer_warps=warps)
+
+
+def compile_one(task: tuple[kernels.Sizes, kernels.Blocks, torch.dtype]) -> str:
+    """Compile into Triton's cache, from which the main process then loads."""
+    try:
+        kernels.warm(*task)
+    except Exception as error:  # noqa: BLE001 - what can't be compiled is no candidate, whatever the reason
+        return f"{task[1]}: {type(error).__name__}: {error}"[:200]
+    return ""
+
+
+def fastest(stack: Stack, sizes: kernels.Sizes) -> str:
+    x, first = stack.rows(sizes.rows), sizes.blocks
+    table = kernels.TABLE.setdefault((sizes.width, sizes.hidden), {})
     before = dict(table)
 
     def time_of(blocks: kernels.Blocks) -> float:
-        table[shape.groups] = blocks
+        table[sizes.groups] = blocks
         try:
             return timed(lambda: stack.step(x), stack.device) / len(stack.layers)
-        except (RuntimeError, ValueError, TritonError) as error:  # tiles that don't fit
-            print(f"{blocks}: {str(error).splitlines()[0][:100]}")
+        except (RuntimeError, ValueError, TritonError):  # tiles that don't fit
             return float("inf")
 
-    least = first = time_of(best)
-    for change in changes(width, sizes.hidden):
-        if not budget.allows(f"batch {batch}: {change}"):
-            break
-        tried = best._replace(**change)
-        took = time_of(tried)
-        if took < 0.998 * least:
-            best, least = tried, took
+    best, least = first, time_of(first)
+    began = least
+    for prefix in ("inner", "outer"):
+        fields = (prefix, f"{prefix}_stages", f"{prefix}_warps")
+        for one in candidates(sizes):
+            tried = best._replace(**{name: getattr(one, name) for name in fields})
+            if tried != best and (took := time_of(tried)) < 0.998 * least:
+                best, least = tried, took
     table.clear()
     table.update(before)
-    return f"{1e6 * first:.1f} -> {1e6 * least:.1f} us, {shape.groups}: {best}"
-
-
-def changes(width: int, hidden: int) -> Iterator[dict[str, int]]:
-    """All but the depths, which decide the order of sums and must be equal for all batches."""
-    yield from _each("inner", [n for n in (16, 32, 64, 128) if not hidden % n])
-    yield from _each("inner_stages", (2, 3, 4, 5, 6))
-    yield from _each("inner_warps", (2, 4, 8))
-    yield from _each("outer", [n for n in (16, 32, 64, 128) if not width % n])
-    yield from _each("outer_stages", (2, 3, 4, 5, 6))
-    yield from _each("outer_warps", (2, 4, 8))
-
-
-def _each(name: str, values: Sequence[int]) -> Iterator[dict[str, int]]:
-    yield from ({name: value} for value in values)
+    return f"{1e6 * began:.1f} -> {1e6 * least:.1f} us, {sizes.groups}: {best}"
 
 
 if __name__ == "__main__":

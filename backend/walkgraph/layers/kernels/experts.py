@@ -399,9 +399,11 @@ def maps(weights: "PackedExperts", blocks: Blocks) -> tuple[TensorDescriptor, Te
     )
 
 
-def constants(sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool) -> list[tuple[Any, dict[str, Any]]]:
+def constants(
+    sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool, blocks: Blocks | None = None
+) -> list[tuple[Any, dict[str, Any]]]:
     """The kernels in their order, with their compile-time arguments and options."""
-    blocks = sizes.blocks
+    blocks = blocks or sizes.blocks
     common: dict[str, Any] = {"M": TILE, "CHOSEN": sizes.chosen, "PDL": pdl, "launch_pdl": pdl}
     products = {
         "W": sizes.width, "F": sizes.hidden, "ALL": max(16, 1 << (sizes.pairs - 1).bit_length()),
@@ -419,3 +421,20 @@ def constants(sizes: Sizes, *, renormed: bool, residual: bool, pdl: bool) -> lis
         "num_warps": blocks.outer_warps,
     }  # fmt: skip
     return [(route_kernel, routed), (inner_kernel, products | first), (outer_kernel, products | second)]
+
+
+def warm(sizes: Sizes, blocks: Blocks, dtype: torch.dtype) -> None:
+    """Compile the products with these tiles into Triton's cache, for bfloat16 rows and the present GPU; nothing is
+    launched. `dtype`: of the weights."""
+    from walkgraph.layers.moe.packed_experts import PackedExperts
+
+    given, exact, whole = torch.bfloat16, torch.float32, torch.int32
+    scale = exact if dtype == FP8 else None
+    experts, width, hidden = sizes.experts, sizes.width, sizes.hidden
+    like = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((2 * hidden, width), (width, hidden)))
+    gate_up, down = maps(PackedExperts(*(one.expand(experts, -1, -1) for one in like)), blocks)
+    _, (_, first), (_, second) = constants(sizes, renormed=True, residual=True, pdl=True, blocks=blocks)
+    inner_kernel.warmup(given, gate_up, scale, whole, given, sizes.pairs, **first, grid=(1,))
+    outer_kernel.warmup(
+        given, down, dtype, scale, whole, exact, given, exact, whole, given, sizes.rows, **second, grid=(1,)
+    )  # fmt: skip
