@@ -197,7 +197,7 @@ def fastest(stack: Stack, sizes: kernels.Sizes) -> str:
     before = dict(table)
 
     def time_of(blocks: kernels.Blocks) -> float:
-        table[sizes.groups] = blocks
+        table[sizes.rows] = blocks
         try:
             return timed(lambda: stack.step(x), stack.device) / len(stack.layers)
         except (RuntimeError, ValueError, TritonError):  # tiles that don't fit
@@ -213,7 +213,7 @@ def fastest(stack: Stack, sizes: kernels.Sizes) -> str:
                 best, least = tried, took
     table.clear()
     table.update(before)
-    return f"{1e6 * began:.1f} -> {1e6 * least:.1f} us, {sizes.groups}: {best}"
+    return f"{1e6 * began:.1f} -> {1e6 * least:.1f} us, {sizes.rows}: {best}"
 
 
 if __name__ == "__main__":

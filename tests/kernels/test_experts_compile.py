@@ -26,7 +26,7 @@ def compiled(kernel, constants, eight):
     names, weight = kernel.arg_names, "fp8e4nv" if eight else "bf16"
     halves = "2," if kernel is experts.inner_kernel else ""
     tile = f"tensordesc<{weight}[{halves}{constants['BLOCK']},{constants['DEPTH']}]>"
-    known = TYPES | {"tiles": tile, "down": f"*{weight}"}
+    known = TYPES | {"tiles": tile, "down": f"*{weight}", "gate_up": f"*{weight}"}
     if not eight:
         constants["scales"] = None
     constants = {name: value for name, value in constants.items() if name in names}

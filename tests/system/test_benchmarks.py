@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
     [
         ("memory", ["cancels", "overload", "service MiB", "slope", "conductor"]),
         ("rest", ["asked", "p99 ms", "service us", "streams", "worker share"]),
+        ("language", ["ready", "first token median ms", "token median ms", "tokens/s"]),
         ("speech", ["ready", "first audio ms", "RTF", "underruns", "worker"]),
         ("turns", ["llm/chat", "shapes/chat", "anew", "found", "first token ms", "ratio"]),
         ("telemetry", ["step ms", "summary", "full", "/ off", "events", "p99 beside ms", "MiB a reader"]),

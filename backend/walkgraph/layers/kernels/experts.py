@@ -9,8 +9,8 @@ a captured graph serves any.
 
 `inner_kernel` multiplies the rows of an expert's pairs with a tile of gate and up rows. `outer_kernel` multiplies with
 a tile of down rows and stores each pair's result; the last program of a tile sums every row's results in the order of
-their experts. Thus a row's numbers don't depend on the order of programs. It prefetches its weights while
-`inner_kernel` ends.
+their experts. Thus a row's numbers don't depend on the order of programs. Weights are prefetched into L2 as soon as it
+is known which are needed, or likely.
 
 Shape letters: R rows, M rows of a tile, P pairs, E experts, C experts chosen for each row, W model width, F hidden
 width.
@@ -45,6 +45,10 @@ MOST_ROWS, MOST_EXPERTS = 64, 512
 _MULTIPLE = 16
 """Widths must be multiples of this."""
 _LEAST = tl.constexpr(-1e30)
+EARLY = tl.constexpr(264)
+"""Programs that begin before the rows are routed: two per processor. Where most experts are chosen, they prefetch."""
+COLUMNS_AHEAD = tl.constexpr(1024)
+"""Columns of a tile of gate and up that are prefetched: of all processors, about half of L2."""
 _ROW_TILES = MOST_ROWS // TILE
 _COUNTERS = 4096
 
@@ -66,7 +70,7 @@ class Blocks(NamedTuple):
 
 
 TABLE: dict[tuple[int, int], dict[int, Blocks]] = {}
-"""(model width, hidden width) -> the most groups served -> measured tiles. Other shapes get a guess."""
+"""(model width, hidden width) -> the most rows served -> measured tiles. Other shapes get a guess."""
 
 
 class Sizes(NamedTuple):
@@ -97,19 +101,19 @@ class Sizes(NamedTuple):
     @property
     def tiles(self) -> int:
         """Tiles of rows."""
-        return triton.cdiv(self.rows, TILE)
+        return -(-self.rows // TILE)
 
     @property
     def blocks(self) -> Blocks:
-        return blocks_of(MOST_EXPERTS if self.alike else self.groups, self.width, self.hidden)
+        return blocks_of(MOST_ROWS if self.alike else self.rows, self.width, self.hidden)
 
 
-def blocks_of(groups: int, width: int, hidden: int) -> Blocks:
-    """The measured tiles, or a guess: few groups get small tiles, so that enough programs read at the same time."""
+def blocks_of(rows: int, width: int, hidden: int) -> Blocks:
+    """The measured tiles, or a guess: few rows get small tiles, so that enough programs read at the same time."""
     for most, blocks in sorted(TABLE.get((width, hidden), {}).items()):
-        if groups <= most:
+        if rows <= most:
             return blocks
-    few = groups <= 16
+    few = rows <= 2
     return Blocks(
         inner=_divisor(hidden, 16 if few else 32),
         outer=_divisor(width, 32 if few else 64),
@@ -131,6 +135,19 @@ def _begin(PDL: tl.constexpr):
         gdc_launch_dependents()
 
 
+@triton.jit
+def _prefetch(address, size, COUNT: tl.constexpr):
+    """Ask for `size` bytes from each of COUNT addresses in L2."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
+        "=r,l,r",
+        [address, tl.full([COUNT], size, tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
 @triton.jit(do_not_specialize=["rows"])
 def route_kernel(
     x, norm, router, normed, logits, counters, table, shares, rows, eps,
@@ -138,29 +155,56 @@ def route_kernel(
     DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """normed `[R, W]`; logits float32 `[tiles * M, ALL]`, ALL: a power of two >= E; counters int32 `[tiles]`, zeros
-    between launches; table int32 and shares float32 `[R, C]`: the experts of each row in ascending order."""
+    between launches; table int32 and shares float32 `[R, C]`: the experts of each row in ascending order.
+
+    The first R programs norm a row each, the others compute logits of M rows and BLOCK experts."""
+    if tl.program_id(0) < rows:
+        _begin(PDL)
+        _norm_row(x, norm, normed, tl.program_id(0), eps, W, DEPTH)
+    else:
+        _route_tile(
+            x, norm, router, logits, counters, table, shares, tl.program_id(0) - rows, rows, eps,
+            W, E, ALL, M, CHOSEN, BLOCK, DEPTH, STAGES, RENORMED, PDL,
+        )  # fmt: skip
+
+
+@triton.jit
+def _norm_row(x, norm, normed, row, eps, W: tl.constexpr, DEPTH: tl.constexpr):
+    at = tl.arange(0, DEPTH)
+    squares = tl.zeros((DEPTH,), tl.float32)
+    for w in tl.range(0, W, DEPTH):
+        value = tl.load(x + row * W + at + w).to(tl.float32)
+        squares += value * value
+    scale = tl.rsqrt(tl.sum(squares, 0) / W + eps)
+    for w in tl.range(0, W, DEPTH):
+        value = tl.load(x + row * W + at + w).to(tl.float32) * scale * tl.load(norm + at + w).to(tl.float32)
+        tl.store(normed + row * W + at + w, value.to(normed.dtype.element_ty))
+
+
+@triton.jit
+def _route_tile(
+    x, norm, router, logits, counters, table, shares, program, rows, eps,
+    W: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr,
+    DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     PARTS: tl.constexpr = (E + BLOCK - 1) // BLOCK
-    tile, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
+    tile, part = program // PARTS, program % PARTS
     m, at = tile * M + tl.arange(0, M)[:, None], tl.arange(0, DEPTH)[None, :]
     expert = part * BLOCK + tl.arange(0, BLOCK)
-    weight_at = router + tl.minimum(expert, E - 1)[:, None] * W + at
+    weight_row = router + tl.minimum(expert, E - 1) * W
+    if PDL:
+        _prefetch(weight_row, W * (router.dtype.element_ty.primitive_bitwidth // 8), BLOCK)
     _begin(PDL)
     total = tl.zeros((M, BLOCK), tl.float32)
     squares = tl.zeros((M, DEPTH), tl.float32)
     for w in tl.range(0, W, DEPTH, num_stages=STAGES):
-        weight = tl.load(weight_at + w)
+        weight = tl.load(weight_row[:, None] + at + w)
         value = tl.load(x + m * W + at + w, mask=m < rows, other=0.0).to(tl.float32)
         squares += value * value
         value *= tl.load(norm + at + w).to(tl.float32)
         total = tl.dot(value.to(weight.dtype), tl.trans(weight), total)
-    scale = tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
-    tl.store(logits + m * ALL + expert[None, :], total * scale, mask=(expert < E)[None, :])
-    for start in tl.range(0, W, PARTS * DEPTH):
-        column = start + part * DEPTH + at
-        inside = (m < rows) & (column < W)
-        value = tl.load(x + m * W + column, mask=inside, other=0.0).to(tl.float32)
-        value *= scale * tl.load(norm + column, mask=column < W, other=0.0).to(tl.float32)
-        tl.store(normed + m * W + column, value.to(normed.dtype.element_ty), mask=inside)
+    total *= tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
+    tl.store(logits + m * ALL + expert[None, :], total, mask=(expert < E)[None, :])
     tl.debug_barrier()
     if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
         tl.store(counters + tile, 0)
@@ -222,9 +266,18 @@ def _product(tile, value, total):
     return tl.dot(tile, value.T, total) if tile.shape[0] >= 64 else tl.dot(value, tile.T, total)
 
 
+@triton.jit
+def _prefetch_rows(gate_up, expert, tile, W: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr):
+    """Ask for the first columns of a tile of gate and up."""
+    number = tl.arange(0, 2 * BLOCK)
+    row = expert.to(tl.int64) * (2 * F) + number // BLOCK * F + tile * BLOCK + number % BLOCK
+    AHEAD: tl.constexpr = W if W < COLUMNS_AHEAD else COLUMNS_AHEAD
+    _prefetch(gate_up + row * W, AHEAD * (gate_up.dtype.element_ty.primitive_bitwidth // 8), 2 * BLOCK)
+
+
 @triton.jit(do_not_specialize=["pairs"])
 def inner_kernel(
-    normed, tiles, scales, table, inner, pairs,
+    normed, tiles, gate_up, scales, table, inner, pairs,
     W: tl.constexpr, F: tl.constexpr, M: tl.constexpr, ALL: tl.constexpr, BY_PAIR: tl.constexpr, CHOSEN: tl.constexpr,
     BLOCK: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
@@ -233,10 +286,14 @@ def inner_kernel(
     TILES: tl.constexpr = F // BLOCK
     ROWS: tl.constexpr = 2 * BLOCK
     group, tile = tl.program_id(0) // TILES, tl.program_id(0) % TILES
+    if PDL and not BY_PAIR and tl.program_id(0) < EARLY:
+        _prefetch_rows(gate_up, group, tile, W, F, BLOCK)
     _begin(PDL)
     expert, mine = _expert_of(table, group, pairs, ALL, BY_PAIR)
     count = tl.sum(mine.to(tl.int32), 0)
     if count > 0:
+        if PDL and (BY_PAIR or tl.program_id(0) >= EARLY):
+            _prefetch_rows(gate_up, expert, tile, W, F, BLOCK)
         rank = tl.cumsum(mine.to(tl.int32), 0) - 1
         column, at = tile * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEPTH)[None, :]
         first = 0
@@ -261,21 +318,6 @@ def inner_kernel(
             first += M
 
 
-@triton.jit
-def _prefetch(down, expert, tile, count, W: tl.constexpr, F: tl.constexpr, BLOCK: tl.constexpr):
-    """Ask for a tile of down rows in L2, unless no pair needs it."""
-    if count > 0:
-        row = down + (expert.to(tl.int64) * W + tile * BLOCK + tl.arange(0, BLOCK)) * F
-        tl.inline_asm_elementwise(
-            "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-            "=r,l,r",
-            [row, tl.full([BLOCK], F * (down.dtype.element_ty.primitive_bitwidth // 8), tl.int32)],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-
-
 @triton.jit(do_not_specialize=["rows"])
 def outer_kernel(
     inner, tiles, down, scales, table, shares, residual, partials, counters, out, rows,
@@ -288,8 +330,9 @@ def outer_kernel(
     group, tile = tl.program_id(0) // TILES, tl.program_id(0) % TILES
     expert, mine = _expert_of(table, group, rows * CHOSEN, ALL, BY_PAIR)
     count = tl.sum(mine.to(tl.int32), 0)
-    if PDL:
-        _prefetch(down, expert, tile, count, W, F, BLOCK)
+    if PDL and count > 0:
+        down_row = down + (expert.to(tl.int64) * W + tile * BLOCK + tl.arange(0, BLOCK)) * F
+        _prefetch(down_row, F * (down.dtype.element_ty.primitive_bitwidth // 8), BLOCK)
     _begin(PDL)
     column = tile * BLOCK + tl.arange(0, BLOCK)
     if count > 0:
@@ -375,11 +418,11 @@ def sparse_step(
     launches = constants(made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap(x.device))
     (_, routed), (_, first), (_, second) = launches
     zeros, (gate_up, down) = counters(x.device), maps(weights, made.blocks)
-    route_kernel[(made.tiles * triton.cdiv(made.experts, ROUTED),)](
+    route_kernel[(made.rows + made.tiles * triton.cdiv(made.experts, ROUTED),)](
         x, norm, router, normed, logits, zeros, table, shares, made.rows, eps, **routed
     )
     inner_kernel[(made.groups * (made.hidden // first["BLOCK"]),)](
-        normed, gate_up, weights.gate_up_scale, table, inner, made.pairs, **first
+        normed, gate_up, weights.gate_up, weights.gate_up_scale, table, inner, made.pairs, **first
     )
     outer_kernel[(made.groups * (made.width // second["BLOCK"]),)](
         inner, down, weights.down, weights.down_scale, table, shares, residual, partials, zeros[_ROW_TILES:], out,
@@ -410,8 +453,8 @@ def constants(
         "BY_PAIR": sizes.pairs <= sizes.experts, **common,
     }  # fmt: skip
     routed = {
-        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "BLOCK": ROUTED, "DEPTH": blocks.depth, "STAGES": 4,
-        "RENORMED": renormed, "num_warps": 4, **common,
+        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "BLOCK": ROUTED, "STAGES": 2,
+        "DEPTH": _divisor(sizes.width, 512), "RENORMED": renormed, "num_warps": 8, **common,
     }  # fmt: skip
     first = {
         "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": blocks.inner_stages, "num_warps": blocks.inner_warps,
@@ -434,7 +477,7 @@ def warm(sizes: Sizes, blocks: Blocks, dtype: torch.dtype) -> None:
     like = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((2 * hidden, width), (width, hidden)))
     gate_up, down = maps(PackedExperts(*(one.expand(experts, -1, -1) for one in like)), blocks)
     _, (_, first), (_, second) = constants(sizes, renormed=True, residual=True, pdl=True, blocks=blocks)
-    inner_kernel.warmup(given, gate_up, scale, whole, given, sizes.pairs, **first, grid=(1,))
+    inner_kernel.warmup(given, gate_up, dtype, scale, whole, given, sizes.pairs, **first, grid=(1,))
     outer_kernel.warmup(
         given, down, dtype, scale, whole, exact, given, exact, whole, given, sizes.rows, **second, grid=(1,)
     )  # fmt: skip
