@@ -40,6 +40,13 @@ def exact(x: Tensor, router: Tensor, packed: PackedExperts, norm: Tensor, sizes:
     return masked_experts(normed, routing, PackedExperts(plain.gate_up.float(), plain.down.float()))
 
 
+def stepped(
+    x: Tensor, router: Tensor, packed: PackedExperts, sizes: ExpertSizes, norm: Tensor, residual: Tensor | None = None
+) -> Tensor:
+    normed = F.rms_norm(x.double(), norm.shape, norm.double(), EPS)
+    return sparse_step(x, (normed @ router.double().T).float(), packed, sizes, norm, EPS, residual)
+
+
 @pytest.mark.parametrize(
     ("rows", "width", "sizes"),
     [
@@ -56,7 +63,7 @@ def exact(x: Tensor, router: Tensor, packed: PackedExperts, norm: Tensor, sizes:
 def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, residual: bool, device: str) -> None:
     x, router, packed, norm = case(rows, width, sizes, device)
     wanted = exact(x, router, packed, norm, sizes) + (x.float() if residual else 0.0)
-    got = sparse_step(x, router, packed, sizes, norm, EPS, x if residual else None)
+    got = stepped(x, router, packed, sizes, norm, x if residual else None)
     torch.testing.assert_close(got.float(), wanted, atol=8e-3, rtol=8e-3)
     # The next launch finds the counters as this one did.
     assert not counters(x.device).any()
@@ -66,9 +73,9 @@ def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
     sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
     x, router, packed, norm = case(19, 32, sizes, device)
     with batch_invariant():
-        together = sparse_step(x, router, packed, sizes, norm, EPS, x)
+        together = stepped(x, router, packed, sizes, norm, x)
         for rows in (slice(0, 1), slice(4, 7), slice(2, 19)):
-            assert torch.equal(sparse_step(x[rows], router, packed, sizes, norm, EPS, x[rows]), together[rows])
+            assert torch.equal(stepped(x[rows], router, packed, sizes, norm, x[rows]), together[rows])
     same = Sizes(rows=1, width=2048, hidden=768, experts=128, chosen=8, alike=True)
     assert same.blocks == same._replace(rows=MOST_ROWS).blocks
 
@@ -76,9 +83,9 @@ def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
 def test_a_row_of_nothing_leaves_the_others_alone(device: str) -> None:
     sizes = ExpertSizes(experts=5, chosen=3, hidden=16, renormed=True)
     x, router, packed, norm = case(4, 32, sizes, device)
-    wanted = sparse_step(x, router, packed, sizes, norm, EPS)
+    wanted = stepped(x, router, packed, sizes, norm)
     x[2] = float("nan")
-    got = sparse_step(x, router, packed, sizes, norm, EPS)
+    got = stepped(x, router, packed, sizes, norm)
     assert got[2].isnan().all()
     assert torch.equal(got[[0, 1, 3]], wanted[[0, 1, 3]])
 
@@ -92,7 +99,7 @@ def test_weights_in_eight_bits_are_scaled(rows: int, device: str) -> None:
     mlp.quantise()
     kept = mlp.packed
     assert kept.dtype == torch.float8_e4m3fn
-    got = sparse_step(x, router, kept, sizes, norm, EPS, x)
+    got = stepped(x, router, kept, sizes, norm, x)
     torch.testing.assert_close(got.float(), exact(x, router, kept, norm, sizes) + x.float(), atol=8e-3, rtol=8e-3)
     rounding = exact(x, router, kept, norm, sizes) - exact(x, router, packed, norm, sizes)
     assert 0 < rounding.norm() / exact(x, router, packed, norm, sizes).norm() < 0.1
@@ -104,8 +111,8 @@ def test_equal_logits_choose_the_first_experts(device: str) -> None:
     router = torch.zeros_like(router)
     few = PackedExperts(packed.gate_up[:3].contiguous(), packed.down[:3].contiguous())
     alone = ExpertSizes(experts=3, chosen=3, hidden=16, renormed=True)
-    wanted = sparse_step(x, router[:3], few, alone, norm, EPS)
-    torch.testing.assert_close(sparse_step(x, router, packed, sizes, norm, EPS), wanted)
+    wanted = stepped(x, router[:3], few, alone, norm)
+    torch.testing.assert_close(stepped(x, router, packed, sizes, norm), wanted)
 
 
 def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> None:

@@ -84,6 +84,16 @@ def test_a_linear_is_its_float32_self(device, name, rows, fused):
     assert error(config, x, weight, options) < 5e-3
 
 
+@pytest.mark.parametrize("name", ["vector split", "matrix split", "tiles"])
+def test_sums_can_be_kept_as_they_are(device, name):
+    """Rounded to the type of the rows, they are the plain result."""
+    config = replace(CONFIGS[name], pdl=int(device == "cuda"))
+    x, weight, options = case(device, 3, 21, 64, norm=True, bias=True)
+    sums = stream_linear(config, x, weight, **options, exact=True)
+    assert sums.dtype == torch.float32
+    assert torch.equal(sums.to(x.dtype), stream_linear(config, x, weight, **options))
+
+
 @pytest.mark.parametrize("rows", [17, 40])
 def test_more_rows_take_larger_tiles(device, rows):
     x, weight, options = case(device, rows, 20, 32, norm=True)

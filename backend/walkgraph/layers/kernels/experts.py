@@ -1,11 +1,10 @@
-"""One step of a mixture of experts: RMS norm, router, the chosen experts' MLPs, their sum and the residual, in three
-launches that read each chosen expert's weights once and no other's.
+"""One step of a mixture of experts behind its router's logits: RMS norm, the chosen experts' MLPs, their sum and the
+residual, in three launches that read each chosen expert's weights once and no other's.
 
-`route_kernel` norms the rows and computes the router's logits; the last program of a tile of rows chooses the experts
-of these rows. A row and one of its experts are a *pair*. Programs of the two products belong to an expert: they look
-for its pairs in the table of all pairs, and end at once where there are none. With fewer pairs than experts, there are
-programs for each pair, and those of an expert's first pair compute all of them. So no shape depends on the routing, and
-a captured graph serves any.
+`choose_kernel` norms the rows and chooses their experts. A row and one of its experts are a *pair*. Programs of the two
+products belong to an expert: they look for its pairs in the table of all pairs, and end at once where there are none.
+With fewer pairs than experts, there are programs for each pair, and those of an expert's first pair compute all of
+them. So no shape depends on the routing, and a captured graph serves any.
 
 `inner_kernel` multiplies the rows of an expert's pairs with a tile of gate and up rows. `outer_kernel` multiplies with
 a tile of down rows and stores each pair's result; the last program of a tile sums every row's results in the order of
@@ -39,17 +38,14 @@ if TYPE_CHECKING:
 
 TILE = 16
 """Rows of a tile: the fewest that the tensor cores multiply. An expert rarely has more rows of a step."""
-ROUTED = 16
-"""Experts of a program of the router."""
 MOST_ROWS, MOST_EXPERTS = 64, 512
 _MULTIPLE = 16
 """Widths must be multiples of this."""
 _LEAST = tl.constexpr(-1e30)
 EARLY = tl.constexpr(264)
 """Programs that begin before the rows are routed: two per processor. Where most experts are chosen, they prefetch."""
-COLUMNS_AHEAD = tl.constexpr(1024)
-"""Columns of a tile of gate and up that are prefetched: of all processors, about half of L2."""
-_ROW_TILES = MOST_ROWS // TILE
+COLUMNS_AHEAD = tl.constexpr(512)
+"""Columns of a tile of gate and up that are prefetched: of all early programs, about half of L2."""
 _COUNTERS = 4096
 
 
@@ -92,16 +88,6 @@ class Sizes(NamedTuple):
     def groups(self) -> int:
         """The most experts that the rows can choose together."""
         return min(self.experts, self.pairs)
-
-    @property
-    def every(self) -> int:
-        """A power of two of at least all experts."""
-        return max(16, 1 << (self.experts - 1).bit_length())
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of rows."""
-        return -(-self.rows // TILE)
 
     @property
     def blocks(self) -> Blocks:
@@ -148,93 +134,36 @@ def _prefetch(address, size, COUNT: tl.constexpr):
     )
 
 
-@triton.jit(do_not_specialize=["rows"])
-def route_kernel(
-    x, norm, router, normed, logits, counters, table, shares, rows, eps,
-    W: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr,
-    DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """normed `[R, W]`; logits float32 `[tiles * M, ALL]`, ALL: a power of two >= E; counters int32 `[tiles]`, zeros
-    between launches; table int32 and shares float32 `[R, C]`: the experts of each row in ascending order.
-
-    The first R programs norm a row each, the others compute logits of M rows and BLOCK experts."""
-    if tl.program_id(0) < rows:
-        _begin(PDL)
-        _norm_row(x, norm, normed, tl.program_id(0), eps, W, DEPTH)
-    else:
-        _route_tile(
-            x, norm, router, logits, counters, table, shares, tl.program_id(0) - rows, rows, eps,
-            W, E, ALL, M, CHOSEN, BLOCK, DEPTH, STAGES, RENORMED, PDL,
-        )  # fmt: skip
-
-
 @triton.jit
-def _norm_row(x, norm, normed, row, eps, W: tl.constexpr, DEPTH: tl.constexpr):
-    at = tl.arange(0, DEPTH)
-    squares = tl.zeros((DEPTH,), tl.float32)
-    for w in tl.range(0, W, DEPTH):
-        value = tl.load(x + row * W + at + w).to(tl.float32)
-        squares += value * value
-    scale = tl.rsqrt(tl.sum(squares, 0) / W + eps)
-    for w in tl.range(0, W, DEPTH):
-        value = tl.load(x + row * W + at + w).to(tl.float32) * scale * tl.load(norm + at + w).to(tl.float32)
-        tl.store(normed + row * W + at + w, value.to(normed.dtype.element_ty))
-
-
-@triton.jit
-def _route_tile(
-    x, norm, router, logits, counters, table, shares, program, rows, eps,
-    W: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, M: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr,
-    DEPTH: tl.constexpr, STAGES: tl.constexpr, RENORMED: tl.constexpr, PDL: tl.constexpr,
+def choose_kernel(
+    x, norm, logits, normed, table, shares, eps,
+    W: tl.constexpr, WIDTH: tl.constexpr, E: tl.constexpr, ALL: tl.constexpr, CHOSEN: tl.constexpr,
+    RENORMED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    PARTS: tl.constexpr = (E + BLOCK - 1) // BLOCK
-    tile, part = program // PARTS, program % PARTS
-    m, at = tile * M + tl.arange(0, M)[:, None], tl.arange(0, DEPTH)[None, :]
-    expert = part * BLOCK + tl.arange(0, BLOCK)
-    weight_row = router + tl.minimum(expert, E - 1) * W
-    if PDL:
-        _prefetch(weight_row, W * (router.dtype.element_ty.primitive_bitwidth // 8), BLOCK)
+    """A program for each row. normed `[R, W]`; table int32 and shares float32 `[R, C]`: the experts of each row in
+    ascending order. WIDTH >= W and ALL >= E are powers of two."""
+    row, at, e = tl.program_id(0), tl.arange(0, WIDTH), tl.arange(0, ALL)
     _begin(PDL)
-    total = tl.zeros((M, BLOCK), tl.float32)
-    squares = tl.zeros((M, DEPTH), tl.float32)
-    for w in tl.range(0, W, DEPTH, num_stages=STAGES):
-        weight = tl.load(weight_row[:, None] + at + w)
-        value = tl.load(x + m * W + at + w, mask=m < rows, other=0.0).to(tl.float32)
-        squares += value * value
-        value *= tl.load(norm + at + w).to(tl.float32)
-        total = tl.dot(value.to(weight.dtype), tl.trans(weight), total)
-    total *= tl.rsqrt(tl.sum(squares, 1, keep_dims=True) / W + eps)
-    tl.store(logits + m * ALL + expert[None, :], total, mask=(expert < E)[None, :])
-    tl.debug_barrier()
-    if tl.atomic_add(counters + tile, 1, sem="acq_rel") == PARTS - 1:
-        tl.store(counters + tile, 0)
-        _choose(logits, table, shares, m, rows, E, ALL, CHOSEN, RENORMED)
-
-
-@triton.jit
-def _choose(
-    logits, table, shares, m, rows, E: tl.constexpr, ALL: tl.constexpr, CHOSEN: tl.constexpr, RENORMED: tl.constexpr
-):  # fmt: skip
-    e = tl.arange(0, ALL)[None, :]
-    value = tl.load(logits + m * ALL + e, mask=(m < rows) & (e < E), other=_LEAST, cache_modifier=".cg")
+    logit = tl.load(logits + row * E + e, mask=e < E, other=_LEAST)
+    value = tl.load(x + row * W + at, mask=at < W, other=0.0).to(tl.float32)
+    weight = tl.load(norm + at, mask=at < W, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(value * value, 0) / W + eps)
+    tl.store(normed + row * W + at, (value * scale * weight).to(normed.dtype.element_ty), mask=at < W)
     # A row of NaN chooses some experts too; its results are NaN anyway.
-    value = tl.where(value > _LEAST, value, _LEAST)
-    mass = tl.where(e < E, tl.exp(value - tl.max(value, 1, keep_dims=True)), 0.0)
-    left = tl.where(e < E, value, float("-inf"))
+    logit = tl.where(logit > _LEAST, logit, _LEAST)
+    mass = tl.where(e < E, tl.exp(logit - tl.max(logit, 0)), 0.0)
+    left = tl.where(e < E, logit, float("-inf"))
     for _ in tl.static_range(CHOSEN):
-        best = tl.max(left, 1, keep_dims=True)
-        first = tl.min(tl.where(left == best, e, ALL), 1, keep_dims=True)
+        best = tl.max(left, 0)
+        first = tl.min(tl.where(left == best, e, ALL), 0)
         left = tl.where(e == first, float("-inf"), left)
     picked = (left == float("-inf")) & (e < E)
     share = tl.where(picked, mass, 0.0)
-    if RENORMED:
-        share /= tl.sum(share, 1, keep_dims=True)
-    else:
-        share /= tl.sum(mass, 1, keep_dims=True)
+    share /= tl.sum(share, 0) if RENORMED else tl.sum(mass, 0)
     one = picked.to(tl.int32)
-    place = m * CHOSEN + tl.cumsum(one, 1) - one
-    tl.store(table + place, e + tl.zeros_like(place), mask=picked & (m < rows))
-    tl.store(shares + place, share, mask=picked & (m < rows))
+    place = row * CHOSEN + tl.cumsum(one, 0) - one
+    tl.store(table + place, e, mask=picked)
+    tl.store(shares + place, share, mask=picked)
 
 
 @triton.jit
@@ -378,7 +307,7 @@ def _made(device: torch.device) -> Tensor:
 
 
 counters = Workspaces(_made, "run a mixture of experts")
-"""int32, zeros between launches: of the router's tiles of rows, then of the tiles of down."""
+"""int32, zeros between launches: of the tiles of down."""
 
 
 def unfit(x: Tensor, weights: "PackedExperts") -> str | None:
@@ -389,43 +318,40 @@ def unfit(x: Tensor, weights: "PackedExperts") -> str | None:
         return "rows must be of two-byte numbers, and weights of the same or of eight bits with scales"
     if not 0 < x.shape[0] <= MOST_ROWS or experts > MOST_EXPERTS:
         return f"at most {MOST_ROWS} rows and {MOST_EXPERTS} experts can be computed"
-    if width % _MULTIPLE or hidden % _MULTIPLE or width // _MULTIPLE > _COUNTERS - _ROW_TILES:
+    if width % _MULTIPLE or hidden % _MULTIPLE or width // _MULTIPLE > _COUNTERS:
         return f"widths must be multiples of {_MULTIPLE}"
     return None if gate_up.is_contiguous() and down.is_contiguous() else "weights must be contiguous"
 
 
 def sparse_step(
     x: Tensor,
-    router: Tensor,
+    logits: Tensor,
     weights: "PackedExperts",
     sizes: "ExpertSizes",
     norm: Tensor,
     eps: float,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """x `[R, W]`, not yet normed, router `[E, W]`, norm `[W]`, residual `[R, W]` -> `[R, W]`.
+    """x `[R, W]`, not yet normed, the router's logits float32 `[R, E]`, norm `[W]`, residual `[R, W]` -> `[R, W]`.
 
     Raises ValueError for what is `unfit`."""
     if (why := unfit(x, weights)) is not None:
         raise ValueError(why)
-    hidden = weights.down.shape[2]
-    made = Sizes(*x.shape, hidden, sizes.experts, sizes.chosen, is_batch_invariant())
-    x, whole, exact = x.contiguous(), {"dtype": torch.int32, "device": x.device}, {"device": x.device}
+    made = Sizes(*x.shape, weights.down.shape[2], sizes.experts, sizes.chosen, is_batch_invariant())
+    x, logits = x.contiguous(), logits.contiguous()
     residual = None if residual is None else residual.contiguous()
-    table, shares = torch.empty(made.pairs, **whole), torch.empty(made.pairs, **exact)
-    logits, partials = (torch.empty(n, **exact) for n in (made.tiles * TILE * made.every, made.pairs * made.width))
+    table = torch.empty(made.pairs, dtype=torch.int32, device=x.device)
+    shares, partials = (torch.empty(n, device=x.device) for n in (made.pairs, made.pairs * made.width))
     inner, normed, out = x.new_empty(made.pairs, made.hidden), torch.empty_like(x), torch.empty_like(x)
     launches = constants(made, renormed=sizes.renormed, residual=residual is not None, pdl=can_overlap(x.device))
-    (_, routed), (_, first), (_, second) = launches
-    zeros, (gate_up, down) = counters(x.device), maps(weights, made.blocks)
-    route_kernel[(made.rows + made.tiles * triton.cdiv(made.experts, ROUTED),)](
-        x, norm, router, normed, logits, zeros, table, shares, made.rows, eps, **routed
-    )
+    (_, chosen), (_, first), (_, second) = launches
+    gate_up, down = maps(weights, made.blocks)
+    choose_kernel[(made.rows,)](x, norm, logits, normed, table, shares, eps, **chosen)
     inner_kernel[(made.groups * (made.hidden // first["BLOCK"]),)](
         normed, gate_up, weights.gate_up, weights.gate_up_scale, table, inner, made.pairs, **first
     )
     outer_kernel[(made.groups * (made.width // second["BLOCK"]),)](
-        inner, down, weights.down, weights.down_scale, table, shares, residual, partials, zeros[_ROW_TILES:], out,
+        inner, down, weights.down, weights.down_scale, table, shares, residual, partials, counters(x.device), out,
         made.rows, **second,
     )  # fmt: skip
     return out
@@ -447,14 +373,14 @@ def constants(
 ) -> list[tuple[Any, dict[str, Any]]]:
     """The kernels in their order, with their compile-time arguments and options."""
     blocks = blocks or sizes.blocks
-    common: dict[str, Any] = {"M": TILE, "CHOSEN": sizes.chosen, "PDL": pdl, "launch_pdl": pdl}
+    common: dict[str, Any] = {"CHOSEN": sizes.chosen, "PDL": pdl, "launch_pdl": pdl}
     products = {
-        "W": sizes.width, "F": sizes.hidden, "ALL": max(16, 1 << (sizes.pairs - 1).bit_length()),
+        "W": sizes.width, "F": sizes.hidden, "M": TILE, "ALL": _power(sizes.pairs),
         "BY_PAIR": sizes.pairs <= sizes.experts, **common,
     }  # fmt: skip
-    routed = {
-        "W": sizes.width, "E": sizes.experts, "ALL": sizes.every, "BLOCK": ROUTED, "STAGES": 2,
-        "DEPTH": _divisor(sizes.width, 512), "RENORMED": renormed, "num_warps": 8, **common,
+    chosen = {
+        "W": sizes.width, "WIDTH": _power(sizes.width), "E": sizes.experts, "ALL": _power(sizes.experts),
+        "RENORMED": renormed, "num_warps": 4, **common,
     }  # fmt: skip
     first = {
         "BLOCK": blocks.inner, "DEPTH": blocks.depth, "STAGES": blocks.inner_stages, "num_warps": blocks.inner_warps,
@@ -463,7 +389,12 @@ def constants(
         "BLOCK": blocks.outer, "DEPTH": blocks.outer_depth, "STAGES": blocks.outer_stages, "RESIDUAL": residual,
         "num_warps": blocks.outer_warps,
     }  # fmt: skip
-    return [(route_kernel, routed), (inner_kernel, products | first), (outer_kernel, products | second)]
+    return [(choose_kernel, chosen), (inner_kernel, products | first), (outer_kernel, products | second)]
+
+
+def _power(least: int) -> int:
+    """The smallest power of two of at least this, and 16."""
+    return max(16, 1 << (least - 1).bit_length())
 
 
 def warm(sizes: Sizes, blocks: Blocks, dtype: torch.dtype) -> None:

@@ -243,6 +243,7 @@ def stream_linear(
     residual: Tensor | None = None,
     gated: bool = False,
     bias: Tensor | None = None,
+    exact: bool = False,
 ) -> Tensor:
     """`walkgraph.layers.linear.step_linear.linear` for a config that `fits`; x `[R, K]` and the residual `[R, N]`
     contiguous."""
@@ -253,9 +254,10 @@ def stream_linear(
         norm_rows(x, norm, eps, normed, config.pdl)
         x, norm = normed, None
     partials, counters = workspace(x.device)
+    out = torch.empty((rows, n), dtype=torch.float32 if exact else x.dtype, device=x.device)
     if config.tiles:
-        return launch_tiles(config, x, weight, norm, eps, residual, gated, bias, (partials, counters))
-    out = x.new_empty((rows, n))
+        launch_tiles(config, x, weight, norm, eps, residual, gated, bias, out, (partials, counters))
+        return out
     blocks = triton.cdiv(weight.shape[0], config.n)
     _kernel(config)[(blocks * config.split,)](
         x, weight, norm, residual, bias, out, partials, counters, rows, weight.stride(0), eps,

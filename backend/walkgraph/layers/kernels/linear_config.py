@@ -170,6 +170,12 @@ TABLE: dict[Case, dict[int, Config]] = {
         32: Config(64, 128, split=4, swap=True, prefetch=0),
         64: Config(32, 128, stages=8, prefetch=1024, tiles=True, pdl=2),
     },
+    (128, 2048, False): {
+        1: Config(2, 1024, stages=1, vector=True, prefetch=1024),
+        4: Config(2, 512, stages=1, vector=True, prefetch=1024),
+        32: Config(16, 128, split=8, stages=2),
+        64: Config(16, 128, split=16, stages=1, prefetch=128),
+    },
     (151936, 2048, False): {
         1: Config(128, 128, stages=3, prefetch=0, tiles=True, pdl=2),
         2: Config(128, 128, warps=8, stages=3, before=True, prefetch=0, tiles=True, pdl=0),

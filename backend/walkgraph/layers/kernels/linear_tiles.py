@@ -252,19 +252,18 @@ def launch_tiles(
     residual: Tensor | None,
     gated: bool,
     bias: Tensor | None,
+    out: Tensor,
     shared: tuple[Tensor, Tensor],
-) -> Tensor:
-    """Like `walkgraph.layers.kernels.linear.stream_linear`; `shared` is the device's workspace."""
+) -> None:
+    """Like `walkgraph.layers.kernels.linear.stream_linear`, into `out`; `shared` is the device's workspace."""
     rows, k = x.shape
-    n = weight.shape[0] // (2 if gated else 1)
-    out = x.new_empty((rows, n))
+    n = out.shape[1]
     programs = config.programs or triton.cdiv(weight.shape[0], config.n)
     tiles_kernel(config)[(programs,)](
         *descriptors(config, x, weight, norm, gated), weight, residual, bias, out, *shared, rows, weight.stride(0),
         eps, **tiles_arguments(config, rows, n, k, gated), NORM=norm is not None, BIAS=bias is not None,
         RESIDUAL=residual is not None, num_warps=config.warps, num_stages=config.stages, launch_pdl=config.pdl > 0,
     )  # fmt: skip
-    return out
 
 
 def warm_tiles(

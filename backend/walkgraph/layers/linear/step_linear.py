@@ -26,8 +26,9 @@ def linear(
     residual: Tensor | None = None,
     gated: bool = False,
     bias: Tensor | None = None,
+    exact: bool = False,
 ) -> Tensor:
-    """x `[R, K]`, weight `[N, K]` -> `[R, N]` of x's type.
+    """x `[R, K]`, weight `[N, K]` -> `[R, N]` of x's type; `exact`: float32, as it was summed.
 
     `norm` `[K]`: x is RMS-normed first. `gated`: the weight is `[2N, K]` (gate rows, then up rows; so is a bias) and
     the result silu(gate) * up. `residual` `[R, N]` is added in float32.
@@ -35,12 +36,12 @@ def linear(
     Under `batch_invariant` a row's result is the same among any rows, up to `STREAMED` of them.
     """
     if x.is_cuda and 0 < x.shape[0] <= STREAMED and x.dtype == weight.dtype == torch.bfloat16:
-        result = _streamed(x, weight, norm, eps, residual, gated, bias)
+        result = _streamed(x, weight, norm, eps, residual, gated, bias, exact)
         if result is not None:
             return result
     if 0 < x.shape[0] <= STREAMED and is_batch_invariant():
-        return _alike(x, residual, lambda rows, own: _plain(rows, weight, norm, eps, own, gated, bias))
-    return _plain(x, weight, norm, eps, residual, gated, bias)
+        return _alike(x, residual, lambda rows, own: _plain(rows, weight, norm, eps, own, gated, bias, exact))
+    return _plain(x, weight, norm, eps, residual, gated, bias, exact)
 
 
 def _plain(
@@ -51,9 +52,12 @@ def _plain(
     residual: Tensor | None,
     gated: bool,
     bias: Tensor | None,
+    exact: bool,
 ) -> Tensor:
     if norm is not None:
         x = F.rms_norm(x, (x.shape[-1],), norm, eps)
+    if exact:
+        x, weight, bias = x.float(), weight.float(), None if bias is None else bias.float()
     y = F.linear(x, weight, bias)
     if gated:
         gate, up = y.chunk(2, dim=-1)
@@ -80,6 +84,7 @@ def _streamed(
     residual: Tensor | None,
     gated: bool,
     bias: Tensor | None,
+    exact: bool,
 ) -> Tensor | None:
     from walkgraph.layers.kernels.linear import stream_linear
     from walkgraph.layers.kernels.linear_config import choose, choose_alike
@@ -94,4 +99,5 @@ def _streamed(
     if config is None or weight.stride(1) != 1 or weight.stride(0) % 8 or any(t.data_ptr() % 16 for t in read):
         return None
     residual = None if residual is None else residual.contiguous()
-    return stream_linear(config, x, weight, norm=norm, eps=eps, residual=residual, gated=gated, bias=bias)
+    options = {"norm": norm, "eps": eps, "residual": residual, "gated": gated, "bias": bias, "exact": exact}
+    return stream_linear(config, x, weight, **options)

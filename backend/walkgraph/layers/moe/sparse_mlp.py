@@ -24,7 +24,7 @@ from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import is_batch_invariant
 from walkgraph.layers.linear.mlp import gated
 from walkgraph.layers.linear.packed import UNPACKED, Packable
-from walkgraph.layers.linear.step_linear import STREAMED
+from walkgraph.layers.linear.step_linear import STREAMED, linear
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import Routing, by_expert, route
 from walkgraph.layers.norm.rms_norm import RMSNorm
@@ -76,7 +76,8 @@ class SparseMLP(Packable):
             from walkgraph.layers.kernels.experts import sparse_step, unfit
 
             if unfit(x, self.packed) is None:
-                return sparse_step(x, self.gate.weight, self.packed, self.sizes, norm.weight, norm.eps, residual)
+                logits = linear(x, self.gate.weight, norm=norm.weight, eps=norm.eps, exact=True)
+                return sparse_step(x, logits, self.packed, self.sizes, norm.weight, norm.eps, residual)
         # One by one, a row's numbers are the same among any others.
         apart = is_batch_invariant() and x.shape[0] <= STREAMED
         y = torch.cat([self(norm(row)) for row in x.split(1)]) if apart else self(norm(x))
