@@ -226,6 +226,31 @@ def test_the_larger_branch_is_reserved() -> None:
     assert not lasting
 
 
+def test_the_larger_branch_of_a_walk_is_reserved_where_it_is_chosen_once() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    choice = {"choose": "judge.reached", "cases": {"true": ["b", "c"]}, "otherwise": ["a"]}
+    edges = [["@in.x", "judge.value"], *(["@in.t", f"{use}.ids"] for use in "abc"), ["@merge.m", "@out.o"]]
+    walk = {"body": ["judge", choice], "merges": {"m": ["b.token", "a.token"]}, "edges": edges}
+    document["walks"] = {"both": {"inputs": {"x": "scalar: int", "t": "tokens"}, **walk}}
+    step = {"walk": "both", "with": {"x": "@task.x", "t": "@task.t"}}
+    document["tasks"]["t"]["steps"] = [step]
+    plan, found = expanded(document)
+    large, small = PageDemand({Rank(0): {1: 64, 2: 32}}), PageDemand({Rank(0): {0: 16}})
+    assert page_demand(plan, found, {}) == PageDemand({}, ((large, small),))
+    # Each of two runs of the Walk may take another branch.
+    document["tasks"]["t"]["steps"] = [step, step]
+    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    # So may each iteration of a loop.
+    document["tasks"]["t"]["steps"] = [step]
+    walk["body"] = [{"loop": "l", "times": "2", "body": walk["body"]}]
+    document["walks"]["both"] |= walk
+    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    # A loop inside a branch doesn't choose.
+    walk["body"] = ["judge", {**choice, "cases": {"true": [{"loop": "l", "times": "2", "body": ["b", "c"]}]}}]
+    document["walks"]["both"] |= walk
+    assert page_demand(*expanded(document), {}) == PageDemand({}, ((large, small),))
+
+
 def test_a_simulation_shows_all_branches() -> None:
     steps = simulate(codec.load(DOCUMENT), KNOWN, "t", {}, {"t": 1}).lanes[0].steps
     assert [(step.walk, step.taken, step.why) for step in steps] == [

@@ -253,7 +253,7 @@ def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank]]:
     walks = {(walk.name, walk.chunked): walk.index for walk in facts.plan.walks}
     for step in steps_of(task):
         index = walks.get((step.step.walk, step.step.per == "chunk"))
-        places = facts[index].places if index is not None else frozenset[tuple[int, Rank]]()
+        places = facts[index].places if index is not None else ()
         yield from ((state, rank) for state, rank in places if facts.plan.states[state].kind == "paged_kv")
 
 

@@ -1,13 +1,13 @@
 """The demand of a run's steps on each rank: the pages that it may fill, and the inputs that are read there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.facts import Facts
-from walkgraph.placement.tables import Branch, FromInput, Itinerary, Plan, Scalar
+from walkgraph.placement.capacity.facts import Facts, shared_branches
+from walkgraph.placement.tables import Branch, FromInput, Itinerary, Plan, Scalar, StepPlan
 
 
 class PageDemand(NamedTuple):
@@ -20,18 +20,21 @@ class PageDemand(NamedTuple):
 
 
 def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) -> PageDemand:
-    """The demand of a run's steps. A state that only steps of one branch keep counts there, any other always.
+    """The demand of a run's steps. A state that only one branch keeps, of a choice among steps or in a Walk, counts
+    there, any other always.
 
     Raises InvalidInput where a capacity has no value with these parameters.
     """
     facts = Facts(plan)
-    around: dict[tuple[Rank, int], tuple[Branch, ...]] = {}
-    for walk, cases in dict.fromkeys((step.walk, step.cases) for step in itinerary.steps):
-        for state, rank in facts[walk].places:
+    around: dict[tuple[Rank, int], tuple[_Case, ...]] = {}
+    for index, step in _distinct(plan, itinerary):
+        for (state, rank), cases in facts[step.walk].places.items():
             if plan.states[state].kind == "paged_kv":
+                of_walk = ((index, choice, branch) for choice, branch in cases)
+                whole = (*((_STEPS, choice, branch) for choice, branch in step.cases), *of_walk)
                 # A session may take another branch in its next run.
-                inside = () if plan.states[state].scope == "session" else cases
-                around[rank, state] = _shared(around.get((rank, state), inside), inside)
+                inside = () if plan.states[state].scope == "session" else whole
+                around[rank, state] = shared_branches(around.get((rank, state), inside), inside)
     tokens: dict[int, int] = {}
     for state in sorted({state for _, state in around}):
         table = plan.states[state]
@@ -39,25 +42,33 @@ def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) 
     return _grouped({place: (cases, tokens[place[1]]) for place, cases in sorted(around.items())}, 0)
 
 
-def _grouped(found: Mapping[tuple[Rank, int], tuple[tuple[Branch, ...], int]], depth: int) -> PageDemand:
+_Case = tuple[int, int, int]
+"""The step whose Walk has the choice, or `_STEPS`; the choice; the branch."""
+_STEPS = -1
+
+
+def _distinct(plan: Plan, itinerary: Itinerary) -> Iterator[tuple[int, StepPlan]]:
+    """Steps with their indices; of steps that demand the same, the first. Each run of a Walk chooses anew, so those of
+    Walks with choices are all distinct."""
+    seen: set[tuple[int, tuple[Branch, ...]]] = set()
+    for index, step in enumerate(itinerary.steps):
+        if plan.walks[step.walk].choices or (step.walk, step.cases) not in seen:
+            seen.add((step.walk, step.cases))
+            yield index, step
+
+
+def _grouped(found: Mapping[tuple[Rank, int], tuple[tuple[_Case, ...], int]], depth: int) -> PageDemand:
     """The demand of places with these branches around them. `depth`: the number of branches that they share."""
     always: dict[Rank, dict[int, int]] = {}
-    inner: dict[int, dict[int, dict[tuple[Rank, int], tuple[tuple[Branch, ...], int]]]] = {}
+    inner: dict[tuple[int, int], dict[int, dict[tuple[Rank, int], tuple[tuple[_Case, ...], int]]]] = {}
     for (rank, state), (cases, tokens) in found.items():
         if len(cases) == depth:
             always.setdefault(rank, {})[state] = tokens
         else:
-            choice, branch = cases[depth]
-            inner.setdefault(choice, {}).setdefault(branch, {})[rank, state] = cases, tokens
+            step, choice, branch = cases[depth]
+            inner.setdefault((step, choice), {}).setdefault(branch, {})[rank, state] = cases, tokens
     choices = (tuple(_grouped(one, depth + 1) for _, one in sorted(found.items())) for found in inner.values())
     return PageDemand(always, tuple(choices))
-
-
-def _shared(one: tuple[Branch, ...], other: tuple[Branch, ...]) -> tuple[Branch, ...]:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return one[:count]
 
 
 def state_tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:

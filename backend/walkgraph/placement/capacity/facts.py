@@ -3,9 +3,13 @@ ranks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeVar
 
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import Plan, UsePlan, WalkPlan
+from walkgraph.placement.tables import Branch, Plan, UsePlan, WalkPlan
+
+B = TypeVar("B")
 
 LASTING = frozenset({"run", "session"})
 """Scopes of states that outlive a Walk."""
@@ -22,8 +26,9 @@ class WalkFacts:
     """The lasting states that it may change."""
     replaced: frozenset[int]
     """The lasting states whose former value it never reads, as its first access always replaces them."""
-    places: frozenset[tuple[int, Rank]]
-    """(state, rank) for every rank that holds a state here."""
+    places: Mapping[tuple[int, Rank], tuple[Branch, ...]]
+    """(state, rank) for every rank that holds a state here -> the branches around all uses of it. Choices in loops are
+    left out, as each iteration may take another branch."""
     readers: Mapping[str, frozenset[Rank]]
     """Walk input -> ranks that read it."""
     required: frozenset[str]
@@ -49,10 +54,11 @@ def _facts(plan: Plan, walk: WalkPlan) -> WalkFacts:
     homes: dict[int, Rank] = {}
     writes: set[int] = set()
     replaced: set[int] = set()
-    places: set[tuple[int, Rank]] = set()
+    places: dict[tuple[int, Rank], tuple[Branch, ...]] = {}
     for use in walk.uses:
+        inside = _judged_once(walk, use)
         for state in _touched(plan, use):
-            places.add((state, use.rank))
+            places[state, use.rank] = shared_branches(places.get((state, use.rank), inside), inside)
             if plan.states[state].scope not in LASTING:
                 continue
             if state not in homes and _replaces(use, state):
@@ -67,10 +73,24 @@ def _facts(plan: Plan, walk: WalkPlan) -> WalkFacts:
         homes=homes,
         writes=frozenset(writes),
         replaced=frozenset(replaced),
-        places=frozenset(places),
+        places=places,
         readers=_readers(walk),
         required=_required(plan, walk),
     )
+
+
+def shared_branches(one: tuple[B, ...], other: tuple[B, ...]) -> tuple[B, ...]:
+    """The outermost branches that both have in common."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return one[:count]
+
+
+def _judged_once(walk: WalkPlan, use: UsePlan) -> tuple[Branch, ...]:
+    """The branches around a use, down to the first choice that is in a loop."""
+    outside = takewhile(lambda case: not walk.uses[walk.choices[case[0]].use].loops, use.cases)
+    return tuple(outside)
 
 
 def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:
