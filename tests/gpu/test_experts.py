@@ -9,8 +9,9 @@ from torch import Tensor
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
+from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.moe.packed_experts import PackedExperts
-from walkgraph.layers.moe.routing import by_expert, route
+from walkgraph.layers.moe.routing import by_expert, likeliest, route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
 
@@ -40,11 +41,15 @@ def rows(count: int, seed: int = 0) -> Tensor:
     return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(seed)).to(CUDA, torch.bfloat16)
 
 
-def exact(mlp: SparseMLP, norm: RMSNorm, x: Tensor) -> Tensor:
-    """float32, but for the roundings that decide close choices of experts."""
+def logits(mlp: SparseMLP, norm: RMSNorm, x: Tensor) -> Tensor:
+    return linear(x, mlp.gate.weight, norm=norm.weight, eps=norm.eps, exact=True)
+
+
+def exact(mlp: SparseMLP, norm: RMSNorm, x: Tensor, *, step: bool = False) -> Tensor:
+    """float32, but for the roundings that decide close choices of experts: those of a step, or of many rows."""
     assert mlp.packed is not None
-    normed = norm(x)
-    routing = route(normed, mlp.gate.weight, SIZES.chosen, renormed=SIZES.renormed)
+    normed, how = norm(x), {"chosen": SIZES.chosen, "renormed": SIZES.renormed}
+    routing = likeliest(logits(mlp, norm, x), **how) if step else route(normed, mlp.gate.weight, **how)
     plain = mlp.packed.plain(torch.float32)
     return masked_experts(normed.float(), routing, PackedExperts(plain.gate_up.float(), plain.down.float()))
 
@@ -57,7 +62,8 @@ def off(got: Tensor, wanted: Tensor) -> float:
 @torch.inference_mode()
 def test_a_step_is_near_to_float32(mlp: SparseMLP, norm: RMSNorm, count: int) -> None:
     x = rows(count)
-    wanted = exact(mlp, norm, x)
+    wanted = exact(mlp, norm, x, step=True)
+    assert off(logits(mlp, norm, x), norm(x).float() @ mlp.gate.weight.float().T) < 0.01
     assert off(mlp.step(x, norm, None), wanted) < 0.03
     assert off(mlp.step(x, norm, x), wanted + x.float()) < 0.03
 
@@ -101,5 +107,5 @@ def test_one_expert_may_have_all_rows(mlp: SparseMLP, norm: RMSNorm) -> None:
     assert int(by_expert(routing, SIZES.experts).ends[-1]) == 64 * SIZES.chosen
     assert len(routing.experts.unique()) == SIZES.chosen
     got = mlp.step(x, norm, None)
-    assert off(got, exact(mlp, norm, x)) < 0.03
+    assert off(got, exact(mlp, norm, x, step=True)) < 0.03
     assert torch.equal(got, got[:1].expand_as(got))

@@ -65,7 +65,15 @@ class Blocks(NamedTuple):
     outer_warps: int = 4
 
 
-TABLE: dict[tuple[int, int], dict[int, Blocks]] = {}
+TABLE: dict[tuple[int, int], dict[int, Blocks]] = {
+    (2048, 768): {
+        1: Blocks(64, 128, 128, 128),
+        8: Blocks(64, 128, 128, 128, inner_stages=6, outer_stages=3),
+        16: Blocks(64, 128, 128, 128, inner_stages=3, outer_stages=3),
+        32: Blocks(64, 128, 128, 128, inner_stages=4, outer_stages=3),
+        64: Blocks(64, 128, 128, 128, inner_stages=3, outer_stages=3),
+    },
+}
 """(model width, hidden width) -> the most rows served -> measured tiles. Other shapes get a guess."""
 
 

@@ -37,7 +37,12 @@ def route(x: Tensor, router: Tensor, chosen: int, *, renormed: bool) -> Routing:
 
     `renormed`: shares are scaled to a sum of 1.
     """
-    shares, experts = _logits(x, router).softmax(-1).topk(chosen, -1)
+    return likeliest(_logits(x, router), chosen, renormed=renormed)
+
+
+def likeliest(logits: Tensor, chosen: int, *, renormed: bool) -> Routing:
+    """float32 logits `[R, E]` -> the likeliest experts of each row."""
+    shares, experts = logits.softmax(-1).topk(chosen, -1)
     return Routing(experts, shares / shares.sum(-1, keepdim=True) if renormed else shares)
 
 
