@@ -240,6 +240,8 @@ def test_the_larger_branch_of_a_walk_is_reserved_where_it_is_chosen_once() -> No
     # Each of two runs of the Walk may take another branch.
     document["tasks"]["t"]["steps"] = [step, step]
     assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    document["tasks"]["t"]["steps"] = [{"loop": [step], "times": "2"}]
+    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
     # So may each iteration of a loop.
     document["tasks"]["t"]["steps"] = [step]
     walk["body"] = [{"loop": "l", "times": "2", "body": walk["body"]}]
