@@ -63,6 +63,11 @@ def outer(spin: str = "inner/spin") -> dict[str, Any]:
                 "params": {"n": whole, "spins": {**whole, "default": 2}},
                 "steps": [{"walk": "sums"}],
             },
+            "again": {
+                "outputs": ["sum"],
+                "params": {"n": whole, "spins": {**whole, "default": 2}},
+                "steps": [{"loop": [{"walk": "sums"}], "times": "3"}],
+            },
             "twice": {"outputs": ["sum"], "params": {"n": whole}, "steps": [{"walk": "twice"}]},
             "fail": {"outputs": ["sum"], "steps": [{"walk": "fail"}]},
             "beat": {"outputs": ["beat", "sum"], "params": {"n": whole}, "steps": [{"walk": "beat"}]},
@@ -157,6 +162,8 @@ def test_calls_give_what_their_tasks_do(running: Service, deployment: str) -> No
     with running.client() as client:
         assert answer(client, deployment, "sums", n=4) == 0 + 1 + 2 + 3
         assert answer(client, deployment, "twice", n=3) == 2 * (0 + 1 + 2)
+        passes = client.run(deployment, "again", {"params": {"n": 3}})["outputs"]["sum"]
+        assert [one["value"] for one in passes] == [3, 3, 3], "in each pass of a loop of steps"
 
 
 @both

@@ -348,6 +348,12 @@ async def test_a_deployment_that_is_not_ready_is_a_retryable_error(service: Runn
     error = (await answered(calling)).error
     assert error is not None
     assert error.retryable
+    managed = service.services.deployments.get("shapes")
+    managed.serving.graph = None
+    calling.say(call(await caller(service)))
+    error = (await answered(calling, 2)).error
+    assert error is not None
+    assert (error.code, error.retryable) == ("overloaded", True), "after the service's start, until it is judged"
 
 
 # ── documents ───────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ from typing import Protocol, TypedDict
 
 import structlog
 
-from walkgraph.errors import ErrorInfo, InvalidInput, NotFound, Refused, WalkgraphError
+from walkgraph.errors import ErrorInfo, InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.checks.called import MOST_DEEP, SEED
 from walkgraph.graph.document import Graph, Task
 from walkgraph.ids import Rank, RunId
@@ -22,6 +22,7 @@ from walkgraph.placement.request import task_of
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.access.callers import Caller
 from walkgraph.service.http import limits
+from walkgraph.service.http.problems import Unavailable
 from walkgraph.service.runs.runs import LiveRun, new_run_id
 from walkgraph.service.values import tensors, values
 from walkgraph.telemetry import traceparent
@@ -73,7 +74,7 @@ class TaskCalls:
             caller.meter.take()
         version = own if own.graph is not None and own.graph.name == graph else self._find(graph)
         if version.graph is None:
-            raise NotFound(f"the deployment of `{graph}` is not ready yet; try again")
+            raise Unavailable(f"the deployment of `{graph}` is not ready yet; try again")
         child = version.submit(_submit(task_of(version.graph, name), name, parent, call))
         child.caller, child.calling = caller, parent.id
         above = traceparent.of_run(parent.id, traceparent.parse(parent.parent))
