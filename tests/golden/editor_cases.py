@@ -20,7 +20,14 @@ from walkgraph.service.deployments.palette import shown
 FILE = Path(__file__).resolve().with_name("editor_cases.json")
 RANDOM_WALKS = 40
 RANDOM_CHOICES = 20
-MORE_TYPES = ("latents: float[...]", "latents: float[n, 64]", "latents: float[64, n]", "scalar: int[]", "text: bytes")
+MORE_TYPES = (
+    "latents: float[...]",
+    "latents: float[n, 64]",
+    "latents: float[64, n]",
+    "scalar: int[]",
+    "text: bytes",
+    "list of image",
+)
 NODES = ("a", "b", "c", "d", "e")
 
 BY_HAND: dict[str, dict[str, Any]] = {
@@ -39,7 +46,13 @@ BY_HAND: dict[str, dict[str, Any]] = {
             ["@loop.j", "b.z"],
             ["e.x", "a.x"],
         ],
-        "results": {"last": "d.x", "all": {"from": "d.x", "collect": True}, "gone": "nobody.x", "a": "a.x"},
+        "results": {
+            "last": "d.x",
+            "all": {"from": "d.x", "collect": True},
+            "list": {"from": "d.x", "collect": "list"},
+            "gone": "nobody.x",
+            "a": "a.x",
+        },
     },
     "carried_outside": {
         "body": [

@@ -48,7 +48,7 @@ from typing import Any, Literal
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.codec import load
-from walkgraph.graph.document import FORMAT, Graph
+from walkgraph.graph.document import FORMAT, Collect, Graph
 
 Fields = dict[str, Any]
 
@@ -254,10 +254,10 @@ class WalkBuilder(_Branching):
         with self._into(inside):
             yield
 
-    def edge(self, source: str, target: str, *, each: bool = False, collect: bool = False) -> None:
+    def edge(self, source: str, target: str, *, each: bool = False, collect: Collect = False) -> None:
         self._walk["edges"].append({"from": source, "to": target, "each": each, "collect": collect})
 
-    def result(self, name: str, source: str, *, collect: bool = False) -> None:
+    def result(self, name: str, source: str, *, collect: Collect = False) -> None:
         self._walk["results"][name] = {"from": source, "collect": collect}
 
     def input(self, name: str) -> str:

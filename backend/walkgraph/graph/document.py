@@ -33,6 +33,10 @@ Case = Annotated[str, Field(pattern=r"^[^\x00-\x1f]{1,160}$")]
 Literals = bool | int | float | str
 StepResult = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$", max_length=160)]
 """A result of a step, `walk.result`."""
+Collect = Literal[False, True, "join", "list"]
+"""How the values of all iterations leave a loop. `true`: texts as one text, tensors of one shape stacked along a new
+first axis, encoded media as a list. `join`: texts as one text, tensors end to end along their first axis. `list`: a
+list of the values, whatever their shapes."""
 
 
 class Record(BaseModel):
@@ -103,8 +107,8 @@ class Loop(Record):
     until: Reference | None = None
     """A boolean port of a use in the body, or a merge of such ports; the iteration that raises it is the last."""
     drop_last: bool = False
-    """Suppress the `each` values, to the client and to streams, of this loop's own uses in the iteration that raised
-    `until`. Values of loops inside have already left."""
+    """Suppress the `each` and `collect` values, to the client, to streams and to later uses and steps, of this loop's
+    own uses in the iteration that raised `until`. Values of loops inside have already left."""
     when: Expression | None = None
     """Judged once, before the loop; `@loop.index` belongs to the loop around it."""
     body: tuple["Item", ...] = Field(min_length=1)
@@ -164,15 +168,16 @@ class Edge(Record):
     each: bool = False
     """Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to
     `@out` only). From a called task to `@out`: every value leaves as the task sends it."""
-    collect: bool = False
-    """Leaving a loop: the values of all iterations, stacked."""
+    collect: Collect = False
+    """Leaving a loop: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and
+    joins texts; `join` puts tensors end to end; `list` keeps them apart."""
 
 
 class Result(Record):
-    """A Walk's named value for later steps. From a use in a loop it is the last value, or all of them stacked."""
+    """A Walk's named value for later steps. From a use in a loop it is the last value, or all of them (`collect`)."""
 
     from_: Reference = Field(alias="from")
-    collect: bool = False
+    collect: Collect = False
 
 
 Merged = Annotated[tuple[Reference, ...], Field(min_length=1, max_length=64)]

@@ -4,14 +4,15 @@ Solid arrows carry values onward, dotted ones to the next iteration, thick ones 
 follows the author's order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from walkgraph.errors import NotFound
-from walkgraph.graph.document import Choose, Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
+from walkgraph.graph.document import Choose, Collect, Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.structure import End, Route, WalkStructure, partitions, structure, structures
 
 _TAB = "  "
+_COLLECTED: Mapping[Collect, str] = {True: "all", "join": "all, joined", "list": "list"}
 
 
 def draw(graph: Graph, walk: str | None = None) -> str:
@@ -168,7 +169,7 @@ class _Walk:
                 line = "-.->" if route.carried else "==>" if route.source.kind == "stream" else "-->"
                 words = [route.source.port] if route.source.port and not route.merge else []
                 words += ["each"] if "each" in (route.leave, route.enter) else []
-                words += ["all"] if route.leave == "collect" else []
+                words += [_COLLECTED[route.edge.collect]] if route.leave == "collect" else []
                 label = f"|{_quoted(', '.join(words))}|" if words else ""
                 arrow = f"{source} {line}{label} {target}"
                 if arrow not in drawn or not route.merge:

@@ -1,6 +1,7 @@
 """The type of the values on an edge: modality, dtype and symbolic shape, written `latents: float[n, 64]`.
 
-A type may be its modality alone (`tokens`); dtype and shape are then open and match any.
+A type may be its modality alone (`tokens`); dtype and shape are then open and match any. `list of image` is a list of
+such values, which may differ in shape.
 """
 
 import re
@@ -28,7 +29,12 @@ Modality = Literal[
 MODALITIES: tuple[str, ...] = get_args(Modality)
 DTYPES = ("float", "int", "bool", "str", "bytes")
 
-_TYPE = re.compile(r"^\s*(?P<modality>[a-z_]+)\s*(?::\s*(?P<dtype>[a-z]+)\s*(?:\[(?P<shape>[^\]]*)\])?)?\s*$")
+MEDIA = ("image", "audio", "messages")
+"""Modalities whose values are not tensors or texts: they can't be stacked, joined or sliced."""
+
+_TYPE = re.compile(
+    r"^\s*(?P<many>list\s+of\s+)?(?P<modality>[a-z_]+)\s*(?::\s*(?P<dtype>[a-z]+)\s*(?:\[(?P<shape>[^\]]*)\])?)?\s*$"
+)
 _DIM = re.compile(r"^(?:[a-z_][a-z0-9_]*|\d+|\.\.\.)$")
 
 
@@ -38,17 +44,21 @@ class PortType:
     dtype: str | None = None
     shape: tuple[str | int, ...] | None = None
     """Numbers are fixed sizes, names are symbols bound per Walk, `...` stands for any leading sizes."""
+    many: bool = False
+    """A list of values of this type."""
 
     def __str__(self) -> str:
+        name = f"list of {self.modality}" if self.many else self.modality
         if self.dtype is None:
-            return self.modality
+            return name
         if self.shape is None:
-            return f"{self.modality}: {self.dtype}"
-        return f"{self.modality}: {self.dtype}[{', '.join(str(d) for d in self.shape)}]"
+            return f"{name}: {self.dtype}"
+        return f"{name}: {self.dtype}[{', '.join(str(d) for d in self.shape)}]"
 
 
 def parse_type(text: str) -> PortType:
-    """Read `modality`, `modality: dtype` or `modality: dtype[a, 64]`; raises ValueError with advice."""
+    """Read `modality`, `modality: dtype` or `modality: dtype[a, 64]`, each with or without `list of`; raises ValueError
+    with advice."""
     match = _TYPE.match(text)
     if match is None:
         raise ValueError(f"`{text}` is not a port type; write `modality` or `modality: dtype[n, 64]`")
@@ -57,7 +67,7 @@ def parse_type(text: str) -> PortType:
         raise ValueError(f"`{modality}` is not a modality; use one of {', '.join(MODALITIES)}")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"`{dtype}` is not a dtype; use one of {', '.join(DTYPES)}")
-    return PortType(modality, dtype, None if shape is None else _dims(shape))
+    return PortType(modality, dtype, None if shape is None else _dims(shape), many=match["many"] is not None)
 
 
 def _dims(text: str) -> tuple[str | int, ...]:
@@ -72,6 +82,8 @@ def accepts(target: PortType, source: PortType) -> str | None:
     """None if a `source` value may enter a `target` port, otherwise a short reason."""
     if target.modality != source.modality:
         return f"`{source.modality}` does not fit `{target.modality}`"
+    if target.many != source.many:
+        return "a list does not fit a single value" if source.many else "a single value does not fit a list"
     if target.dtype and source.dtype and target.dtype != source.dtype:
         return f"dtype `{source.dtype}` does not fit `{target.dtype}`"
     if target.shape is None or source.shape is None or "..." in target.shape or "..." in source.shape:

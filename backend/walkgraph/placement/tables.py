@@ -33,6 +33,8 @@ Scalar = bool | int | float | str
 LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 """Transports of edges that need none: the value stays on its rank, is small enough for the message, or goes to the
 client through the conductor."""
+Gather = Literal["stack", "join", "list"]
+"""What `collect` makes of the values: tensors stacked or end to end and texts joined, or a list."""
 Op = Literal["call", "fork", "export", "import", "loop", "choose"]
 Branch = tuple[int, int]
 """A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
@@ -191,6 +193,7 @@ class EdgePlan(Table, frozen=True):
     leave: Literal["none", "last", "each", "collect", "pieces"] = "none"
     """How values leave the source's loops beyond `common`. `pieces`: to the client, each value as the called task sends
     it."""
+    gather: Gather = "stack"
     enter_each: bool = False
     """The value is a sequence: slice i goes to iteration i of the first loop entered."""
     transport: str = LOCAL

@@ -3,7 +3,7 @@
 import torch
 
 from walkgraph.worker.events import ABSENT
-from walkgraph.worker.walk.shaping import join, part, stack
+from walkgraph.worker.walk.shaping import gather, join, part, stack
 
 
 def test_a_chunk_joins_its_items_along_the_first_axis() -> None:
@@ -29,3 +29,14 @@ def test_collecting_adds_an_axis_that_slicing_takes_away() -> None:
     assert stacked.shape == (2, 1)
     assert [part(stacked, i).tolist() for i in range(2)] == [[1], [2]]
     assert part(stacked, 2) is ABSENT
+
+
+def test_each_way_to_gather() -> None:
+    values = [torch.zeros(1, 2), torch.zeros(1, 2)]
+    assert gather(values, "stack").shape == (2, 1, 2)
+    assert gather(values, "join").shape == (2, 2)
+    assert gather(values, "list") == values
+    assert gather(["a", "b"], "stack") == gather(["a", "b"], "join") == "ab"
+    assert gather(["a", "b"], "list") == ["a", "b"]
+    assert gather([torch.zeros(1), torch.zeros(2, 2)], "list")[1].shape == (2, 2), "whatever their shapes"
+    assert gather([b"png", b"jpeg"], "stack") == [b"png", b"jpeg"], "media are no tensors"

@@ -128,7 +128,8 @@ class Collector:
         for out in run.call.spec.outputs:
             if out.kind == "collect":
                 kept = run.collected.setdefault(out.key, [])
-                kept.extend(found[out.key][k, row] for found, k, row in pieces if out.key in found)
+                wanted = pieces[:-1] if stopped and out.drops else pieces
+                kept.extend(found[out.key][k, row] for found, k, row in wanted if out.key in found)
         run.handed = upto
 
     def _gathered(self, pieces: Sequence[tuple[Mapping[str, Any], int, int]], key: str) -> Any:

@@ -126,6 +126,8 @@ class LoopOutput(NamedTuple):
     kind: Literal["each", "last", "collect"]
     """`each`: handed out in `Items` while the loop runs. `last`: the value of the last iteration, missing if that gave
     none. `collect`: the values of all iterations, at the end."""
+    drops: bool = False
+    """`collect`: without the value of the iteration that raised `until`."""
 
 
 class SpecKey:

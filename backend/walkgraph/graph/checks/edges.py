@@ -146,7 +146,7 @@ def _way(context: Context, route: Route, path: Path) -> None:
     if route.edge.collect and not route.left:
         context.add("collect_without_loop", (*path, "collect"), "the edge leaves no loop; remove `collect`")
     if route.edge.collect and route.edge.each and route.target.kind == "out":
-        message = "`each` sends values as they come, `collect` stacks them at the end; remove one of the two"
+        message = "`each` sends values as they come, `collect` all of them at the end; remove one of the two"
         context.add("each_and_collect", (*path, "each"), message)
     if route.edge.collect and route.merge:
         message = "a merge can't be collected; pass its values through a use in the loop, and collect from that"
@@ -235,6 +235,8 @@ def _types(context: Context, walk: str, facts: WalkStructure) -> None:
             continue
         fault = sizes.fault(target.type, route.target.name, given)
         if fault:
-            path = walk_path(walk, route.pointer)
-            message = f"`{route.edge.from_}` gives `{source}`, `{route.edge.to}` takes `{target.type}`: {fault}"
-            context.add("type_mismatch", path, f"{message}; connect another port")
+            path, shown = walk_path(walk, route.pointer), given if given.many else source
+            message = f"`{route.edge.from_}` gives `{shown}`, `{route.edge.to}` takes `{target.type}`: {fault}"
+            apart = given.many and not target.type.many
+            advice = "take the list apart with `each` in a loop" if apart else "connect another port"
+            context.add("type_mismatch", path, f"{message}; {advice}")

@@ -1,6 +1,8 @@
 """Types along an edge: how loops and streams change a shape, and which sizes have to be equal."""
 
-from walkgraph.graph.ports import PortType, accepts
+from dataclasses import replace
+
+from walkgraph.graph.ports import MEDIA, PortType, accepts
 from walkgraph.graph.structure import Route
 
 Size = str | int
@@ -9,25 +11,43 @@ Size = str | int
 def passed(source: PortType, route: Route, owner: str) -> PortType:
     """The type at the far end of a route. With an owner, symbols become `owner.symbol`, as each use has its own sizes.
 
-    Stacking adds a first axis, slicing removes it, and a stream's chunk joins items along it. Raises ValueError if
-    there is no axis to slice.
+    Collecting may add a first axis or make a list, slicing undoes either, and a stream's chunk joins items along the
+    first axis. Raises ValueError if that can't be done to values of this type.
     """
-    if source.shape is None:
-        return source
-    shape: tuple[Size, ...] = tuple(scoped(size, owner) for size in source.shape)
-    if route.source.kind == "stream" and shape:
-        shape = (f"{route.index}:chunk", *shape[1:])
-        return PortType(source.modality, source.dtype, shape)
+    shape = None if source.shape is None else tuple(scoped(size, owner) for size in source.shape)
+    found = replace(source, shape=shape)
+    if route.source.kind == "stream":
+        return replace(found, shape=(f"{route.index}:chunk", *shape[1:])) if shape else found
     if route.leave == "collect":
-        stacked = (f"{route.index}:stack",) if len(route.left) == 1 else ("...",)
-        shape = (*stacked, *shape)
-    if route.enter == "each" and route.source.kind != "stream":
-        if not shape:
-            raise ValueError(
-                f"`{route.edge.from_}` gives one value without axes; remove `each`, or stack with `collect`"
-            )
-        shape = shape if shape[0] == "..." else shape[1:]
-    return PortType(source.modality, source.dtype, shape)
+        found = _collected(found, route)
+    return _sliced(found, route) if route.enter == "each" else found
+
+
+def _collected(found: PortType, route: Route) -> PortType:
+    source, how = route.edge.from_, route.edge.collect
+    if found.many:
+        raise ValueError(f"`{source}` gives lists, which can't be collected; collect single values")
+    if how == "list" or (how is True and found.modality in MEDIA):
+        return replace(found, many=True)
+    if found.modality in MEDIA:
+        raise ValueError(f"values of `{found.modality}` can't be joined; collect a `list`")
+    if found.shape is None:
+        return found
+    # Of several loops, only the values of all together are known to be one after the other.
+    first: tuple[Size, ...] = (f"{route.index}:{how}",) if len(route.left) == 1 or how == "join" else ("...",)
+    return replace(found, shape=(*first, *(found.shape[1:] if how == "join" else found.shape)))
+
+
+def _sliced(found: PortType, route: Route) -> PortType:
+    if found.many:
+        return replace(found, many=False)
+    if found.modality in MEDIA or found.modality == "text":
+        raise ValueError(f"`{route.edge.from_}` gives one `{found.modality}`; remove `each`, or collect a `list`")
+    if found.shape is None:
+        return found
+    if not found.shape:
+        raise ValueError(f"`{route.edge.from_}` gives one value without axes; remove `each`, or stack with `collect`")
+    return found if found.shape[0] == "..." else replace(found, shape=found.shape[1:])
 
 
 def scoped(size: Size, owner: str) -> Size:
@@ -36,7 +56,7 @@ def scoped(size: Size, owner: str) -> Size:
 
 def choosable(found: PortType) -> str | None:
     """`flag`, `integer`, `text`, or `scalar` for a number of unknown kind; None for what a choice can't take."""
-    if found.shape not in (None, ()):
+    if found.many or found.shape not in (None, ()):
         return None
     match found.modality, found.dtype:
         case ("flag", _) | ("scalar", "bool"):

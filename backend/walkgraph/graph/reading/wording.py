@@ -68,8 +68,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
         named = f"`{str(given)[:80]}`" if given != "" else "an empty text"
         return code, f"{named} {advice}"
     if kind == "literal_error":
-        choices = [part.strip(" '") for part in context["expected"].replace(" or ", ",").split(",")]
-        choices = list(_FOR) if last == "for" else choices
+        expected = context["expected"].replace(" or ", ",").split(",")
+        choices = _CHOICES.get(last) or [part.strip(" '") for part in expected]
         return (
             "bad_value",
             f"`{str(given)[:80]}` is not one of the choices; {nearest(str(given), choices)}",
@@ -161,6 +161,7 @@ _STEPS: Mapping[str, type[BaseModel]] = {
     "loop": doc.LoopStep,
 }
 _FOR = {"parts": doc.PartsStep, "turns": doc.TurnsStep}
+_CHOICES: Mapping[str, list[str]] = {"for": list(_FOR), "collect": ["true", "false", "join", "list"]}
 _POLICIES: Mapping[str, type[BaseModel]] = {
     "fixed": doc.Fixed,
     "sliding": doc.Sliding,

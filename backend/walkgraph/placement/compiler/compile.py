@@ -312,6 +312,7 @@ class _EdgeTables:
             common=route.common,
             carried=route.carried,
             leave="pieces" if route.edge.each and target.kind == "out" and self._calls_task(route) else route.leave,
+            gather="stack" if isinstance(route.edge.collect, bool) else route.edge.collect,
             enter_each=route.enter == "each",
             transport=transport,
             on_device=self.context.on_device(transport),

@@ -362,6 +362,8 @@ def _unrolled_leaving(inside: LoopContents, edge: EdgePlan, source: UsePlan, *, 
         yield f"{port}, {where}, leaves one by one"
     if edge.leave != "collect" or not here:
         return
+    if edge.gather != "stack":
+        yield f"{port}, {where}, is collected as a list" if edge.gather == "list" else f"{port}, {where}, is joined"
     if not inside.holds(edge.target.use):
         yield f"{port}, {where}, is collected for {inside.name(edge.target.use)}, which follows"
     if edge.enter_each:

@@ -56,7 +56,7 @@ class PlainLoop:
             return [CallDone(self.ref, None, failure, iterations=self.done, stopped=False)]
         stop = self.turn()
         for out in call.spec.outputs:
-            if out.kind == "collect" and not self.before[out.use]:
+            if out.kind == "collect" and (not self.before[out.use] or (stop and out.drops)):
                 continue  # collected only from iterations that call the use
             self.kept[out.key].append(self.gave(out))
         if stop or self.done == call.times:

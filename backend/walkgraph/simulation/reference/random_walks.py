@@ -7,7 +7,20 @@ from typing import Any, Protocol, TypeVar, cast
 from zlib import crc32
 
 from walkgraph.graph.catalogue import Catalogue, Component, port
-from walkgraph.graph.document import Choose, Edge, Graph, Item, Loop, Node, Parallel, Result, Sequence, Use, Walk
+from walkgraph.graph.document import (
+    Choose,
+    Collect,
+    Edge,
+    Graph,
+    Item,
+    Loop,
+    Node,
+    Parallel,
+    Result,
+    Sequence,
+    Use,
+    Walk,
+)
 from walkgraph.simulation.reference.reference_walk import Function, Vector
 
 T = TypeVar("T")
@@ -23,6 +36,9 @@ CATALOGUE: Catalogue = {"test.mix": _MIX, "test.host": replace(_MIX, name="test.
 RESIDENT: Catalogue = {**CATALOGUE, "test.mix": replace(_MIX, resident=True)}
 """`test.mix` can run in device loops; `test.host` nodes follow on the host."""
 OUTPUTS = ("out", "many", "maybe")
+COLLECTED: tuple[Collect, ...] = (True, True, "join", "list")
+JOINED: tuple[Collect, ...] = (False, True, "join")
+"""A list enters no port of `test.mix`."""
 PARAMS: dict[str, Any] = {"n": 2, "on": True, "off": False}
 
 
@@ -132,7 +148,8 @@ def followed_graph(draw: Draw) -> Graph:
     for i, to in enumerate(("@out.o0", "@out.o1", "end.a", "end.b")):
         how = draw.one(["last", "each", "collect"] if i < 2 else ["last", "collect"])
         source = f"{draw.one(names)}.{draw.one(OUTPUTS)}"
-        edges.append(_edge(source, to=to, each=how == "each", collect=how == "collect"))
+        ways = COLLECTED if i < 2 else COLLECTED[:3]
+        edges.append(_edge(source, to=to, each=how == "each", collect=how == "collect" and draw.one(ways)))
     edges.append(_edge("end.out", to="@out.end"))
     core = draw.one([None, None, None, "off", "on"])
     uses = tuple(
@@ -258,7 +275,8 @@ class _Builder:
         for i in range(self.draw.integer(1, 3)):
             source = self.draw.one(self.uses)
             how = self.draw.one(["last", "each", "collect"]) if source.loops else "last"
-            found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=how == "collect"))
+            collect = how == "collect" and self.draw.one(COLLECTED)
+            found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=collect))
         for i, merge in enumerate(self.merges):
             each = all(at.loops for at in merge.parts) and self.draw.flag()
             if self.draw.flag():
@@ -288,7 +306,7 @@ class _Builder:
                 source = self.draw.one(before)
                 common = _common(source.loops, target.loops)
                 each = len(target.loops) > common and self.draw.flag()
-                collect = not each and len(source.loops) > common and self.draw.flag()
+                collect = not each and len(source.loops) > common and self.draw.one(JOINED)
                 found.append(self.edge(source, to, each=each, collect=collect))
             case _:
                 pass
@@ -307,11 +325,11 @@ class _Builder:
             common = _common(source.loops, target.loops)
             if common and common not in depths:
                 depths.add(common)
-                collect = len(source.loops) > common and self.draw.flag()
+                collect = len(source.loops) > common and self.draw.one(JOINED)
                 found.append(self.edge(source, to, each=False, collect=collect))
         return found
 
-    def edge(self, source: _At, to: str, *, each: bool, collect: bool) -> Edge:
+    def edge(self, source: _At, to: str, *, each: bool, collect: Collect) -> Edge:
         port = "many" if each and not to.startswith("@out") else self.draw.one(OUTPUTS)
         return _edge(f"{source.use}.{port}", to=to, each=each, collect=collect)
 
@@ -319,14 +337,14 @@ class _Builder:
         if self.merges and self.draw.flag():
             return _result(f"@merge.{self.draw.one(self.merges).name}", collect=False)
         source = self.draw.one(self.uses)
-        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.flag())
+        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.one((False, False, *COLLECTED)))
 
 
-def _edge(source: str, to: str, *, each: bool = False, collect: bool = False) -> Edge:
+def _edge(source: str, to: str, *, each: bool = False, collect: Collect = False) -> Edge:
     return Edge.model_validate({"from": source, "to": to, "each": each, "collect": collect})
 
 
-def _result(source: str, *, collect: bool) -> Result:
+def _result(source: str, *, collect: Collect) -> Result:
     return Result.model_validate({"from": source, "collect": collect})
 
 

@@ -4,7 +4,8 @@ It reads only the document, not `graph.structure` or the plan's tables: it walks
 values of ports in the record of all calls so far.
 
 It also defines: a skipped use counts as a call without outputs; the value that leaves a loop is that of the source's
-last call there, so there is none if that call was skipped; collected values are the present ones, in a flat list.
+last call there, so there is none if that call was skipped; collected values are the present ones that `drop_last`
+does not drop, in a flat list.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +58,7 @@ class _Run:
     )
     """Use -> iteration -> outputs, in the order of the calls."""
     dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list[tuple[tuple[str, ...], Vector]])
-    """Loops and indices of the iterations whose `each` values are suppressed."""
+    """Loops and indices of the iterations whose `each` and `collect` values are suppressed."""
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
     """Use -> its position in the body and the loops around it."""
 
@@ -180,17 +181,16 @@ class _Run:
 
     def of(self, edge: Edge, prefix: Vector) -> Any:
         """The source's value at these outer indices, as it leaves its other loops."""
-        return self.left(edge.from_, prefix, collect=edge.collect)
+        return self.left(edge.from_, prefix, collect=edge.collect is not False)
 
     def left(self, source: str, prefix: Vector, *, collect: bool) -> Any:
         owner, port = source.split(".")
         if owner == "@in":
             return self.inputs.get(port, _NOTHING)
-        calls = [out for at, out in self.calls.get(owner, {}).items() if at[: len(prefix)] == prefix]
-        values = [out.get(port, _NOTHING) for out in calls]
+        calls = {at: out for at, out in self.calls.get(owner, {}).items() if at[: len(prefix)] == prefix}
         if not collect or len(self.places[owner][1]) == len(prefix):
-            return values[-1] if values else _NOTHING
-        return [value for value in values if value is not _NOTHING] or _NOTHING
+            return list(calls.values())[-1].get(port, _NOTHING) if calls else _NOTHING
+        return [out[port] for at, out in calls.items() if port in out and not self.suppressed(owner, at)] or _NOTHING
 
     def enter(self, edge: Edge, value: Any, at: Vector, common: int) -> Any:
         if not edge.each or value is _NOTHING or len(at) == common:
@@ -200,7 +200,7 @@ class _Run:
     def leaving(self, edge: Edge) -> list[Out]:
         owner, _, port = edge.from_.partition(".")
         if not edge.each or owner.startswith("@") or not self.places[owner][1]:
-            value = self.left(edge.from_, (), collect=edge.collect)
+            value = self.left(edge.from_, (), collect=edge.collect is not False)
             return [] if value is _NOTHING else [((), value)]
         calls = self.calls.get(owner, {}).items()
         return [(at, out[port]) for at, out in calls if port in out and not self.suppressed(owner, at)]
@@ -209,7 +209,7 @@ class _Run:
         return (self.places[use][1], at) in self.dropped
 
     def result(self, result: Result) -> Any:
-        values = [self.left(edge.from_, (), collect=result.collect) for edge in self.sources(result.from_)]
+        values = [self.left(edge.from_, (), collect=result.collect is not False) for edge in self.sources(result.from_)]
         return next((value for value in values if value is not _NOTHING), _NOTHING)
 
 

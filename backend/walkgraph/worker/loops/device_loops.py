@@ -10,7 +10,7 @@ from torch import Tensor
 
 from walkgraph.engine.loops.spec import Items, LoopCall, Mask
 from walkgraph.errors import ErrorInfo
-from walkgraph.placement.tables import EdgePlan
+from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
 from walkgraph.worker.loops.entries import LoopEntry
 from walkgraph.worker.loops.lowering import PARTS, DeviceLoop, part_key
@@ -177,7 +177,7 @@ class DeviceLoops:
             places = entry.unrolled.of(uses[key]) if key in uses else ()
             value = _gathered(given, key, [entry.masks[at] for at in places], times)
             if value is not None:
-                found[port] = _collected(value, port) if key in uses else value
+                found[port] = _collected(value, port, running.loop.gathers[key]) if key in uses else value
         return found
 
 
@@ -213,11 +213,15 @@ def _gathered(given: Mapping[str, Any], key: str, parts: Sequence[Mask | None], 
     return there or None
 
 
-def _collected(value: Tensor | Sequence[Any], port: str) -> Any:
+def _collected(value: Tensor | Sequence[Any], port: str, how: Gather) -> Any:
     """Make one value of collected ones, or parts that an outer loop goes on collecting."""
+    parts = port.startswith(PARTS)
     if isinstance(value, Tensor):
-        return CollectedParts(value.unbind()) if port.startswith(PARTS) else value
-    there = [one for one in value if one is not None]
-    if port.startswith(PARTS):
+        if how == "stack" and not parts:
+            return value
+        there = list(value.unbind())
+    else:
+        there = [one for one in value if one is not None]
+    if parts:
         return CollectedParts(there)
-    return shaping.stack(there) if there else ABSENT
+    return shaping.gather(there, how) if there else ABSENT

@@ -29,7 +29,7 @@ from walkgraph.engine.loops.spec import (
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import common_conditions
 from walkgraph.placement.compiler.loop_decisions import leader
-from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, Plan, Target, UsePlan, WalkPlan
+from walkgraph.placement.tables import EdgePlan, EdgeSource, Gather, LoopPlan, Plan, Target, UsePlan, WalkPlan
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,6 +103,8 @@ class DeviceLoop:
         """True if the loop has followers: uses inside it, on any rank, that the device does not iterate."""
         self.outputs: dict[str, LoopOutput] = {}
         """Outputs by key."""
+        self.gathers: dict[str, Gather] = {}
+        """What is made of the values of a collected output, by its key."""
         edges = tuple(self._edge(edge) for edge in walk.edges)
         self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
         """Edges whose values leave while it runs: leaving edges, and those to followers. `source.port` is the output's
@@ -191,9 +193,14 @@ class DeviceLoop:
 
     def _leaving(self, edge: EdgePlan) -> EdgePlan:
         kind = "each" if self._to_follower(edge) else cast(Literal["each", "last", "collect"], edge.leave)
+        here, place = edge.common == self.depth, self.place[edge.source.use]
+        # Of a value that an outer loop goes on collecting, only that one makes what `collect` says.
+        how: Gather = edge.gather if kind == "collect" and here else "stack"
         key = f"{kind} {self._walk.uses[edge.source.use].name}.{edge.source.port}"
-        self.outputs.setdefault(key, LoopOutput(key, self.place[edge.source.use], edge.source.port, kind))
-        here = edge.common == self.depth
+        key = key if how == "stack" else f"{key} {how}"
+        drops = kind == "collect" and self.plan.drop_last and not self.inside[place]
+        self.outputs.setdefault(key, LoopOutput(key, place, edge.source.port, kind, drops))
+        self.gathers[key] = how
         source = EdgeSource(kind="use", use=self.first, port=PARTS + key if kind == "collect" and not here else key)
         return replace(edge, source=source, leave="none" if here and kind != "each" else kind)
 

@@ -4,7 +4,7 @@ leave."""
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from walkgraph.placement.tables import EdgePlan
+from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.progress import Progress
@@ -70,9 +70,9 @@ class ArrivedValues:
 class LeavingValues:
     """Values on the source's side of edges: given by a use, and held back by its loops."""
 
-    def __init__(self, table: WalkTable, progress: Progress, stack: Callable[[Sequence[Any]], Any]) -> None:
-        """`stack`: makes one value of those that a loop collected."""
-        self._loops, self._progress, self._stack = table.plan.loops, progress, stack
+    def __init__(self, table: WalkTable, progress: Progress, gather: Callable[[Sequence[Any], Gather], Any]) -> None:
+        """`gather`: makes one value of those that a loop collected."""
+        self._loops, self._progress, self._gather = table.plan.loops, progress, gather
         self._held: dict[int, list[Any]] = {}
         """Edge -> values of the iterations so far."""
         self._outputs: dict[int, dict[str, Any]] = {}
@@ -102,7 +102,11 @@ class LeavingValues:
                 self._left[edge.index] = _GONE
                 continue
             if left is None and outputs is not EMPTY:
-                self._keep(edge, outputs.get(edge.source.port, ABSENT))
+                drop = edge.leave == "collect" and self._dropped(table, edge, at)
+                if drop is None:
+                    continue
+                if not drop:
+                    self._keep(edge, outputs.get(edge.source.port, ABSENT))
                 self._left[edge.index] = _KEPT
             if untaken and edge.leave == "last" and _under(untaken, at[: edge.common]):
                 self._held.pop(edge.index, None)
@@ -114,7 +118,7 @@ class LeavingValues:
         held = self._held.pop(edge.index, [])
         if not held:
             return ABSENT
-        return self._stack(held) if edge.leave == "collect" else held[-1]
+        return self._gather(held, edge.gather) if edge.leave == "collect" else held[-1]
 
     def forget(self, index: int, table: UseTable) -> None:
         """Forget the outputs of a use that moves on."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from walkgraph.abi.calls import ChunkInfo
-from walkgraph.placement.tables import ChoicePlan, EdgePlan, Scalar
+from walkgraph.placement.tables import ChoicePlan, EdgePlan, Gather, Scalar
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.walk_tables import UseTable
 
@@ -53,7 +53,9 @@ class Host(Protocol[W_contra]):
         """True if the streams that these edges feed may take another item."""
         ...
 
-    def stack(self, values: Sequence[Any]) -> Any: ...
+    def gather(self, values: Sequence[Any], how: Gather) -> Any:
+        """Make one value of those that a loop collected."""
+        ...
 
     def part(self, value: Any, index: int) -> Any:
         """Slice `index` of a sequence; ABSENT past its end."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from walkgraph.abi.calls import ChunkInfo, StateKey
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import ChoicePlan, EdgePlan, FromStep, Plan
+from walkgraph.placement.tables import ChoicePlan, EdgePlan, FromStep, Gather, Plan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
 from walkgraph.worker.loops.device_loops import DeviceLoops
@@ -157,8 +157,8 @@ class RunHost:
     def credit(self, edges: Sequence[EdgePlan]) -> bool:
         return self._streams.open(edges)
 
-    def stack(self, values: Sequence[Any]) -> Any:
-        return shaping.stack(values)
+    def gather(self, values: Sequence[Any], how: Gather) -> Any:
+        return shaping.gather(values, how)
 
     def part(self, value: Any, index: int) -> Any:
         return shaping.part(value, index)

@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from walkgraph.placement.tables import Gather
 from walkgraph.worker.events import ABSENT
+
+
+def gather(values: Sequence[Any], how: Gather) -> Any:
+    """Make one value of those that a loop collected."""
+    if how == "list":
+        return list(values)
+    return join(values) if how == "join" else stack(values)
 
 
 def stack(values: Sequence[Any]) -> Any:
@@ -27,8 +35,8 @@ def stack(values: Sequence[Any]) -> Any:
 
 
 def join(items: Sequence[Any]) -> Any:
-    """Make a chunk of a stream's items: tensors with axes are concatenated along the first, whatever their lengths;
-    single numbers get an axis, texts are joined. ABSENT if there are no items."""
+    """Put values end to end, such as the items of a chunk: tensors with axes are concatenated along the first, whatever
+    their lengths; single numbers get an axis, texts are joined. ABSENT if there are no items."""
     if not items:
         return ABSENT
     if all(isinstance(item, Tensor) and item.ndim for item in items):

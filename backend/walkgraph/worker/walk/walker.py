@@ -30,7 +30,7 @@ class Walker:
         self.looked: frozenset[int] = frozenset()
         """Edges whose values are probed."""
         self._host = host
-        self._leaving = LeavingValues(table, self.progress, host.stack)
+        self._leaving = LeavingValues(table, self.progress, host.gather)
         self._awake: set[int] = set(table.uses)
         """Uses that may be able to go on."""
 

@@ -182,7 +182,7 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
   });
   if (walk !== null && data && data.index >= 0 && data.kind === "wire") {
     const each = data.chips.includes("each");
-    const all = data.chips.includes("all");
+    const all = data.chips.includes("all") || data.chips.includes("list");
     entries.push(
       change(
         each ? strings.canvas.holdTheSameValue : strings.canvas.eachOneSlicePerIteration,

@@ -34,11 +34,14 @@ export function splitReference(reference: string): [owner: string, name: string]
   return dot < 0 ? [reference, ""] : [reference.slice(0, dot), reference.slice(dot + 1)];
 }
 
+/** How the values of all iterations leave a loop: stacked (texts: joined), end to end, or as a list. */
+export type Collect = boolean | "join" | "list";
+
 export interface PlainLink {
   from: string;
   to: string;
   each: boolean;
-  collect: boolean;
+  collect: Collect;
 }
 
 /** An edge in whatever form the author wrote it. What isn't text reads as an empty reference. */
@@ -49,14 +52,18 @@ export function readLink(link: Link): PlainLink {
     from: text(fields["from"]),
     to: text(fields["to"]),
     each: fields["each"] === true,
-    collect: fields["collect"] === true,
+    collect: collectOf(fields["collect"]),
   };
 }
 
-export function readResult(result: ResultFrom): { from: string; collect: boolean } {
+export function readResult(result: ResultFrom): { from: string; collect: Collect } {
   if (typeof result === "string") return { from: result, collect: false };
   const fields = (typeof result === "object" && result !== null ? result : {}) as unknown as Record<string, unknown>;
-  return { from: text(fields["from"]), collect: fields["collect"] === true };
+  return { from: text(fields["from"]), collect: collectOf(fields["collect"]) };
+}
+
+function collectOf(value: unknown): Collect {
+  return value === true || value === "join" || value === "list" ? value : false;
 }
 
 /** The condition of an item; null where it has none. */

@@ -23,6 +23,8 @@ export const MODALITIES = [
   "flag",
   "tensor",
 ] as const;
+/** Modalities whose values are no tensors or texts: they are not stacked, joined or sliced. */
+export const MEDIA: ReadonlySet<string> = new Set(["image", "audio", "messages"]);
 const DTYPES = ["float", "int", "bool", "str", "bytes"] as const;
 export const LOOP_INDEX = "scalar: int";
 
@@ -31,9 +33,11 @@ export interface PortType {
   dtype: string | null;
   /** Numbers are fixed sizes, names are symbols of their owner, `...` stands for any leading sizes. */
   shape: readonly (string | number)[] | null;
+  /** A list of such values. */
+  many: boolean;
 }
 
-const TYPE = /^\s*([a-z_]+)\s*(?::\s*([a-z]+)\s*(?:\[([^\]]*)\])?)?\s*$/;
+const TYPE = /^\s*(list\s+of\s+)?([a-z_]+)\s*(?::\s*([a-z]+)\s*(?:\[([^\]]*)\])?)?\s*$/;
 const SIZE = /^(?:[a-z_][a-z0-9_]*|\d+|\.\.\.)$/;
 const read = new Map<string, PortType | null>();
 
@@ -48,13 +52,14 @@ export function parseType(text: string): PortType | null {
 }
 
 function readType(text: string): PortType | null {
-  const [, modality = "", dtype = null, sizes = null] = TYPE.exec(text) ?? [];
+  const [, list, modality = "", dtype = null, sizes = null] = TYPE.exec(text) ?? [];
+  const many = list !== undefined;
   if (!(MODALITIES as readonly string[]).includes(modality)) return null;
   if (dtype !== null && !(DTYPES as readonly string[]).includes(dtype)) return null;
-  if (sizes === null) return { modality, dtype, shape: null };
+  if (sizes === null) return { modality, dtype, shape: null, many };
   const parts = sizes.trim() ? sizes.split(",").map((size) => size.trim()) : [];
   if (!parts.every((size) => SIZE.test(size))) return null;
-  return { modality, dtype, shape: parts.map((size) => (/^\d+$/.test(size) ? Number(size) : size)) };
+  return { modality, dtype, shape: parts.map((size) => (/^\d+$/.test(size) ? Number(size) : size)), many };
 }
 
 /** null if a `source` value may enter a `target` port, or either type can't be known; otherwise the reason. */
@@ -63,6 +68,8 @@ export function accepts(target: string | PortType | null, source: string | PortT
   const have = typeof source === "string" ? parseType(source) : source;
   if (!want || !have) return null;
   if (want.modality !== have.modality) return strings.document.doesNotFit(have.modality, want.modality);
+  if (want.many !== have.many)
+    return have.many ? strings.document.aListDoesNotFit : strings.document.aSingleValueDoesNotFit;
   if (want.dtype && have.dtype && want.dtype !== have.dtype)
     return strings.document.dtypeDoesNotFit(have.dtype, want.dtype);
   if (!want.shape || !have.shape || want.shape.includes("...") || have.shape.includes("...")) return null;

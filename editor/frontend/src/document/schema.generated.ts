@@ -136,7 +136,7 @@ export interface Loop {
    */
   until?: string | null;
   /**
-   * Suppress the `each` values, to the client and to streams, of this loop's own uses in the iteration that raised `until`. Values of loops inside have already left.
+   * Suppress the `each` and `collect` values, to the client, to streams and to later uses and steps, of this loop's own uses in the iteration that raised `until`. Values of loops inside have already left.
    */
   drop_last?: boolean;
   /**
@@ -188,16 +188,16 @@ export interface Edge {
    */
   each?: boolean;
   /**
-   * Leaving a loop: the values of all iterations, stacked.
+   * Leaving a loop: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and joins texts; `join` puts tensors end to end; `list` keeps them apart.
    */
-  collect?: boolean;
+  collect?: false | true | "join" | "list";
 }
 /**
- * A Walk's named value for later steps. From a use in a loop it is the last value, or all of them stacked.
+ * A Walk's named value for later steps. From a use in a loop it is the last value, or all of them (`collect`).
  */
 export interface Result {
   from: string;
-  collect?: boolean;
+  collect?: false | true | "join" | "list";
 }
 /**
  * Joins two partitions. The consumer reads it as `@stream.NAME` in an edge of its Walk: one whole chunk per Walk

@@ -104,6 +104,9 @@ export const document = {
   theWalkSharesNodes: (walk: string) =>
     `the Walk shares nodes with \`${walk}\`, which writes the stream; draw an edge inside one Walk`,
   itsValueHasNoAxes: "its value has no axes, and `each` takes slices",
+  isOneValue: (modality: string) => `it is one \`${modality}\`, and \`each\` takes slices`,
+  listsCantBeCollected: "it gives lists, which can’t be collected",
+  cantBeJoined: (modality: string) => `values of \`${modality}\` can’t be joined; collect a list`,
   // mute.ts
   onlySingleUsesCan: "Only single uses can be bypassed; mute a container instead.",
   // nodes.ts
@@ -170,6 +173,8 @@ export const document = {
   // ports.ts
   doesNotFit: (modality: string, modality2: string) => `\`${modality}\` does not fit \`${modality2}\``,
   dtypeDoesNotFit: (dtype: string, dtype2: string) => `dtype \`${dtype}\` does not fit \`${dtype2}\``,
+  aListDoesNotFit: "a list does not fit a single value",
+  aSingleValueDoesNotFit: "a single value does not fit a list",
   shapeHasAxesExpected: (shape: string, count: number, count2: number) =>
     `shape ${shape} has ${count} axes, expected ${count2}`,
   sizeDoesNotFit: (given: number, size: number, shape: string) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import * as edits from "../../src/document/edits";
 import type { GraphDocument, Item, Link, Walk } from "../../src/document/types";
-import { frozen, graphOf, palette } from "./cases";
+import { cases, frozen, graphOf, palette } from "./cases";
 
 const loop = (body: Item[], name = "l"): Item => ({ loop: name, times: "3", body });
 const walkOf = (graph: GraphDocument): Walk => graph.walks!["w"]!;
@@ -318,3 +318,32 @@ function timed(graph: GraphDocument, run: (fresh: GraphDocument) => void): numbe
     if (user + system >= 200_000) return (user + system) / rounds;
   }
 }
+
+describe("values of a loop", () => {
+  const graph = graphOf(
+    { body: [loop(["a"]), "b"] },
+    { nodes: { a: { component: "text.detokenizer" }, b: { component: "text.tokenizer" } } },
+  );
+  const join = (graph: GraphDocument, from: string, to: string, wish = {}) =>
+    edits.connect(graph, "w", from, to, cases.catalogue, wish);
+  const whole = { from: "a.text", to: "b.text", collect: true };
+
+  it("joins a loop's text for a step behind the loop", () => {
+    expect(walkOf(join(graph, "a.text", "b.text").graph).edges).toEqual([whole]);
+  });
+
+  it("keeps the last piece, or a list, where that is wished for and fits", () => {
+    expect(walkOf(join(graph, "a.text", "b.text", { collect: false }).graph).edges).toEqual([["a.text", "b.text"]]);
+    expect(() => join(graph, "a.text", "b.text", { collect: "list" })).toThrow("list");
+  });
+
+  it("writes and clears each way to collect", () => {
+    const drawn = join(graph, "a.text", "b.text").graph;
+    for (const collect of ["join", "list"] as const)
+      expect(walkOf(edits.setEdge(drawn, "w", 0, { collect })).edges).toEqual([{ ...whole, collect }]);
+    expect(walkOf(edits.setEdge(drawn, "w", 0, { collect: false })).edges).toEqual([["a.text", "b.text"]]);
+    const kept = edits.setResult(graph, "w", "all", "a.text", "list");
+    expect(walkOf(kept).results).toEqual({ all: { from: "a.text", collect: "list" } });
+    expect(walkOf(edits.setResult(kept, "w", "all", "a.text")).results).toEqual({ all: "a.text" });
+  });
+});

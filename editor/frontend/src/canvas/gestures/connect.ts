@@ -5,9 +5,9 @@ import { EditRefused } from "../../document/edits/parts/records";
 import { addStream, setStream } from "../../document/edits/streams";
 import { addToMerge, setChoiceValue } from "../../document/edits/choices";
 import { addInput, joinResult, setResult } from "../../document/edits/walks";
-import { freshName } from "../../document/names";
-import { portType } from "../../document/ports";
-import { factsOf } from "../../document/routes";
+import { freshName, type Collect } from "../../document/names";
+import { parseType, portType } from "../../document/ports";
+import { endOf, factsOf } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import type { Catalogue } from "../../messages/answers";
 import { walkOfBoard, type Board, type OpenMenu } from "./board";
@@ -123,13 +123,20 @@ function useOf(graph: GraphDocument, walk: string, ref: string): string {
   return `${entry?.name ?? node}.${portName(ref)}`;
 }
 
+/** Of a loop's text, all is kept rather than the last piece. */
+function keptWhole(graph: GraphDocument, walk: string, from: string, catalogue: Catalogue): boolean {
+  const place = endOf(from, factsOf(graph.walks![walk]!), "source").entry;
+  const type = parseType(portType(graph, catalogue, walk, from, "source") ?? "");
+  return type?.modality === "text" && !!place?.loops.length;
+}
+
 export function connected(
   graph: GraphDocument,
   walk: string,
   from: string,
   to: string,
   catalogue: Catalogue,
-  wish: { each?: boolean; collect?: boolean } = {},
+  wish: { each?: boolean; collect?: Collect } = {},
 ): GraphDocument {
   const body = graph.walks?.[walk];
   const facts = body ? factsOf(body) : null;
@@ -139,8 +146,9 @@ export function connected(
   if (to.startsWith("@sink.")) return setStream(graph, portName(to), { from });
   if (to.startsWith("@result.")) {
     const taken = Object.keys(body?.results ?? {});
-    if (to === "@result.+") return setResult(graph, walk, freshName(portName(from), taken), from, wish.collect);
-    return joinResult(graph, walk, portName(to), from, wish.collect);
+    const collect = wish.collect ?? keptWhole(graph, walk, from, catalogue);
+    if (to === "@result.+") return setResult(graph, walk, freshName(portName(from), taken), from, collect);
+    return joinResult(graph, walk, portName(to), from, collect);
   }
   if (from === "@in.+") {
     const name = freshName(portName(to), Object.keys(body?.inputs ?? {}));

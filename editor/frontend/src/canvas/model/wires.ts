@@ -118,11 +118,16 @@ function laneOf(lanes: Map<string, Map<string, number>>, loop: string, from: str
   return lane;
 }
 
+/** All values of a loop: as one, or as a list. */
+function chipOf({ collect }: Route): string {
+  return collect === "list" ? "list" : "all";
+}
+
 function chipsOf(route: Route): string[] {
   const chips: string[] = [];
   if (route.enter === "first") chips.push("first");
   if (route.enter === "each" || route.leave === "each") chips.push("each");
-  if (route.leave === "collect") chips.push("all");
+  if (route.leave === "collect") chips.push(chipOf(route));
   return chips;
 }
 
@@ -212,7 +217,7 @@ function resultWire(scene: Scene, route: Route): Wire {
     target: "@out",
     data: {
       ...wireData(scene, route.from, `@result.${route.target.name}`, type, missing || told(problems)),
-      chips: route.leave === "collect" ? ["all"] : [],
+      chips: route.leave === "collect" ? [chipOf(route)] : [],
       node: route.source.entry?.node ?? "",
     },
   };

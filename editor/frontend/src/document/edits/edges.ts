@@ -1,6 +1,6 @@
 // Edges of a Walk: drawn, redrawn, taken away.
 import type { Catalogue, Port } from "../../messages/answers";
-import { freshName, readLink, type PlainLink } from "../names";
+import { freshName, readLink, type Collect, type PlainLink } from "../names";
 import { accepts, parseType, portsOf, portType } from "../ports";
 import { factsOf, routeOf, type Facts, type Route } from "../routes";
 import type { GraphDocument, Item, ItemId, Link, Walk } from "../types";
@@ -172,7 +172,7 @@ export function setEdge(
   graph: GraphDocument,
   walk: string,
   index: number,
-  fields: { each?: boolean; collect?: boolean },
+  fields: { each?: boolean; collect?: Collect },
 ): GraphDocument {
   const old = linkAt(graph, walk, index);
   const wanted: PlainLink = { ...old, ...definite(fields) };
@@ -188,7 +188,7 @@ export function setEdge(
   );
 }
 
-function flagFault(route: Route, fields: { each?: boolean; collect?: boolean }): string | null {
+function flagFault(route: Route, fields: { each?: boolean; collect?: Collect }): string | null {
   if (fields.collect && !route.left.length) return strings.document.theEdgeLeavesNoLoop;
   if (fields.each && route.target.kind === "out" && !route.left.length) return strings.document.theEdgeLeavesNoLoop2;
   if (fields.each && route.target.kind !== "out" && !route.entered.length)

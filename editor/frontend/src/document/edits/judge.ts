@@ -1,10 +1,11 @@
 // Decides whether an edge is allowed, and its route. One judge serves all targets while a wire is dragged.
 import type { Catalogue, Component } from "../../messages/answers";
-import { isName, splitReference, type PlainLink } from "../names";
+import { isName, splitReference, type Collect, type PlainLink } from "../names";
 import {
   accepts,
   componentOf,
   LOOP_INDEX,
+  MEDIA,
   parseType,
   portType,
   producers,
@@ -22,7 +23,7 @@ import { strings } from "../../strings";
 
 export interface Wish {
   each?: boolean;
-  collect?: boolean;
+  collect?: Collect;
   /** Carry it round a loop even where the order could be changed instead. */
   carried?: boolean;
 }
@@ -235,7 +236,7 @@ export class Judge {
     shift: Shift | null,
   ): Verdict | string {
     let first: string | null = null;
-    for (const { each, collect } of flags(route, wish)) {
+    for (const { each, collect } of flags(route, wish, given)) {
       const way = routeOf(this.facts, { from: route.from, to: route.to, each, collect }, -1, "");
       const passed = given && along(given, way);
       const fault = typeof passed === "string" ? passed : accepts(taken, passed);
@@ -269,13 +270,15 @@ function calledAs(entry: Entry, reference: string): string {
   return entry.name || splitReference(reference)[1] || reference;
 }
 
-/** The combinations of flags to try, the plainest first. */
-function flags(route: Route, wish: Wish): { each: boolean; collect: boolean }[] {
+/** The combinations of flags to try, the plainest first. Of a loop's text, all is meant rather than the last piece. */
+function flags(route: Route, wish: Wish, given: PortType | null): { each: boolean; collect: Collect }[] {
   const canEach = route.target.kind === "out" ? route.left.length > 0 : route.entered.length > 0;
   const canCollect = route.left.length > 0;
   const stream = route.source.kind === "stream";
   const eachs = wish.each !== undefined ? [wish.each] : route.target.kind === "out" ? [false] : [stream, !stream];
-  const collects = wish.collect !== undefined ? [wish.collect] : [false, true];
+  const inOrder: Collect[] = given?.modality === "text" ? [true, "list", false] : [false, true, "join", "list"];
+  const collects =
+    wish.collect !== undefined ? [wish.collect] : route.target.kind === "out" ? [false, true] : inOrder;
   const found = eachs.flatMap((each) => collects.map((collect) => ({ each, collect })));
   const said = found.filter((one) => (canEach || !one.each) && (canCollect || !one.collect));
   const fitting = said.filter((one) => !(one.each && one.collect && route.target.kind === "out"));
@@ -284,15 +287,27 @@ function flags(route: Route, wish: Wish): { each: boolean; collect: boolean }[] 
 
 /** The type at the far end of a way; a reason where there is no axis to slice. */
 export function along(type: PortType, way: Route): PortType | string {
-  if (!type.shape) return type;
-  let shape = [...type.shape];
   if (way.source.kind === "stream") return type;
-  if (way.leave === "collect") shape = [way.left.length === 1 ? "stack" : "...", ...shape];
-  if (way.enter === "each") {
-    if (!shape.length) return strings.document.itsValueHasNoAxes;
-    if (shape[0] !== "...") shape = shape.slice(1);
-  }
-  return { ...type, shape };
+  const left = way.leave === "collect" ? collected(type, way) : type;
+  return typeof left !== "string" && way.enter === "each" ? sliced(left) : left;
+}
+
+function collected(type: PortType, { collect, left }: Route): PortType | string {
+  if (type.many) return strings.document.listsCantBeCollected;
+  const media = MEDIA.has(type.modality);
+  if (collect === "list" || (collect === true && media)) return { ...type, many: true };
+  if (media) return strings.document.cantBeJoined(type.modality);
+  if (!type.shape) return type;
+  if (collect === "join") return { ...type, shape: ["join", ...type.shape.slice(1)] };
+  return { ...type, shape: [left.length === 1 ? "stack" : "...", ...type.shape] };
+}
+
+function sliced(type: PortType): PortType | string {
+  if (type.many) return { ...type, many: false };
+  if (MEDIA.has(type.modality) || type.modality === "text") return strings.document.isOneValue(type.modality);
+  if (!type.shape) return type;
+  if (!type.shape.length) return strings.document.itsValueHasNoAxes;
+  return type.shape[0] === "..." ? type : { ...type, shape: type.shape.slice(1) };
 }
 
 /** A chunk joins a stream's items along their first axis. */

@@ -1,5 +1,5 @@
 // Walks, their inputs, outputs and results.
-import { freshName, readLink, readResult, splitReference } from "../names";
+import { freshName, readLink, readResult, splitReference, type Collect } from "../names";
 import { MODALITIES, parseType } from "../ports";
 import { endOf, factsOf } from "../routes";
 import type { GraphDocument, Layout, ResultFrom, Walk, WalkStep } from "../types";
@@ -181,13 +181,13 @@ function changeBindings(
 
 // ── outputs and results ─────────────────────────────────────────────────────────────────────────
 
-/** Name a value for later steps; null takes the result away. `collect`: all iterations' values, stacked. */
+/** Name a value for later steps; null takes the result away. `collect`: all iterations' values. */
 export function setResult(
   graph: GraphDocument,
   walk: string,
   name: string,
   from: string | null,
-  collect = false,
+  collect: Collect = false,
 ): GraphDocument {
   const body = walkOf(graph, walk);
   const before = own(body.results, name);
@@ -214,7 +214,7 @@ export function joinResult(
   walk: string,
   name: string,
   from: string,
-  collect?: boolean,
+  collect?: Collect,
 ): GraphDocument {
   const before = own(walkOf(graph, walk).results, name);
   const found = before === undefined ? null : mergedWith(graph, walk, readResult(before).from, from);

@@ -6,6 +6,7 @@ import { calledGraph } from "../../../catalogue/catalogue";
 import * as edges from "../../../document/edits/edges";
 import * as nodes from "../../../document/edits/nodes";
 import { accepts, portType } from "../../../document/ports";
+import type { Collect } from "../../../document/names";
 import { join } from "../../../document/pointer";
 import { routesOf, type Route } from "../../../document/routes";
 import type { GraphDocument } from "../../../document/types";
@@ -65,7 +66,7 @@ function End({ reference, type }: { reference: string; type: string | null }) {
 /** The effect of the loops between its ends. */
 function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphDocument }) {
   const { attempt } = useApply();
-  const set = (fields: { each?: boolean; collect?: boolean }) =>
+  const set = (fields: { each?: boolean; collect?: Collect }) =>
     attempt(strings.inspector.setHowTheEdgeCrosses, (graph) => edges.setEdge(graph, walk, route.index, fields));
   const turn = () =>
     attempt(route.carried ? strings.inspector.sendItForward : strings.inspector.carryItToTheNext, (graph) =>
@@ -94,15 +95,15 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
       {leaving && (
         <ChoiceField
           label={strings.inspector.leaving(loops(route.left))}
-          value={route.leave}
+          value={route.leave === "collect" ? optionOf(route.collect) : route.leave}
           options={[
             { value: "last", label: strings.inspector.theLastValue },
             { value: "each", label: strings.inspector.everyValueAsItComes, disabled: route.target.kind !== "out" },
-            { value: "collect", label: strings.inspector.allValuesStacked },
+            ...COLLECTS,
           ]}
           onChoose={(leave) =>
             set({
-              collect: leave === "collect",
+              collect: collectOf(leave),
               ...(route.target.kind === "out" ? { each: leave === "each" } : {}),
             })
           }
@@ -141,6 +142,23 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
       {route.common === 0 && !leaving && !entering && <p className="wg-quiet">{strings.inspector.itCrossesNoLoop}</p>}
     </Section>
   );
+}
+
+const COLLECTED: Record<string, string> = { true: "stack", join: "join", list: "list" };
+export const COLLECTS = [
+  { value: "stack", label: strings.inspector.allValuesStacked },
+  { value: "join", label: strings.inspector.allValuesJoined },
+  { value: "list", label: strings.inspector.allValuesAsAList },
+];
+
+/** What an option of `COLLECTS` writes; false for any other. */
+export function collectOf(option: string): Collect {
+  return option === "stack" ? true : option === "join" || option === "list" ? option : false;
+}
+
+/** The option of a way to collect; `last` for none. */
+export function optionOf(collect: Collect): string {
+  return COLLECTED[String(collect)] ?? "last";
 }
 
 const LEAVE = {

@@ -2,7 +2,7 @@
 import { Trash2 } from "lucide-react";
 import { useMemo } from "react";
 import * as walks from "../../../document/edits/walks";
-import { readResult } from "../../../document/names";
+import { readResult, type Collect } from "../../../document/names";
 import { MODALITIES, parseType, portsOf } from "../../../document/ports";
 import { join } from "../../../document/pointer";
 import { endOf, factsOf } from "../../../document/routes";
@@ -13,7 +13,8 @@ import { plural } from "../../../ui/words";
 import { Glyph, ProblemLines, Section } from "../../common/bits";
 import { tasksOfWalk } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
-import { AddField, CheckField, ChoiceField, NameField, TextField } from "../fields/fields";
+import { AddField, ChoiceField, NameField, TextField } from "../fields/fields";
+import { COLLECTS, collectOf, optionOf } from "./EdgeForm";
 import { strings } from "../../../strings";
 
 interface WalkProps {
@@ -169,7 +170,7 @@ export function OutputsForm({ name }: WalkProps) {
   const sources = useMemo(() => (walk ? sourcesOf(graph, walk, catalogue) : []), [graph, walk, catalogue]);
   if (!walk) return null;
   const outputs = [...walks.outputsOf(walk)];
-  const set = (result: string, from: string | null, collect = false) =>
+  const set = (result: string, from: string | null, collect: Collect = false) =>
     apply(strings.inspector.setTheResult(result), (graph) => walks.setResult(graph, name, result, from, collect));
   return (
     <>
@@ -222,11 +223,12 @@ export function OutputsForm({ name }: WalkProps) {
                 <Trash2 size={14} />
               </IconButton>
               {(inLoop || collect) && (
-                <CheckField
-                  label={strings.inspector.allIterationsStacked}
-                  value={collect}
-                  onChange={(on) => set(result, from, on)}
-                  hint={strings.inspector.otherwiseTheLastIterationsValue}
+                <ChoiceField
+                  label={strings.inspector.ofItsIterations}
+                  value={optionOf(collect)}
+                  options={[{ value: "last", label: strings.inspector.theLastValue }, ...COLLECTS]}
+                  onChoose={(option) => set(result, from, collectOf(option))}
+                  hint={strings.inspector.howIterationsAreKept}
                 />
               )}
             </div>
