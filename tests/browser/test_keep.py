@@ -10,7 +10,8 @@ from tests.browser.person import Person
 def test_keep_the_text_of_a_loop(person: Person) -> None:
     page = person.page
     copy = person.copied("shapes", "keeping")
-    person.canvas("decode")
+    person.open("keeping")
+    person.canvas("Generate text")
     person.connect("detokenizer.text", "@result.+")
     expect(person.wire("detokenizer.text", "@result.text")).to_have_count(1)
     whole = {"from": "detokenizer.text", "collect": True}
