@@ -35,7 +35,7 @@ TOGETHER = ("system", "safety", "browser", "gpu")
 GROUPS = {
     "browser/editor": "wander canvas keyboard safety stream choice keep open markup keys",
     "browser/runs": "draw debug trace call play live taps chat badges film",
-    "system/deployments": "deployment kept choices step_loops steering reliability priority streams steering_fuzz peers",
+    "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
     "system/openai": "chat language turns images realtime speech around",
     "system/documents": "docs readme notebooks",
     "system/starts": "service drain request_way",
@@ -44,7 +44,7 @@ GROUPS = {
     "safety/faults": "fault_points store_kills optimized",
     "safety/limits": "overload machine cancels media numbers paths rows lock",
     "system/measures": "benchmarks",
-    "system/held": "debugging service_switch nested",
+    "system/held": "debugging service_switch nested kept",
     "system/surfaces": "native tls cli",
     "system/store": "store_postgresql service_store",
     "system/traces": "exports",
