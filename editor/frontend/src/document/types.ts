@@ -9,6 +9,7 @@ export type {
   Item,
   Link,
   Loop,
+  LoopStep,
   Node,
   Parallel,
   Result,

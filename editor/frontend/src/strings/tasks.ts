@@ -1,6 +1,23 @@
 // Sentences and labels of the Tasks tab.
 
 export const tasks = {
+  // LoopRows.tsx
+  loopOfSteps: "Loop",
+  upTo: "up to",
+  passes: "passes",
+  mostPasses: "Most passes of the loop",
+  untilItIs: "until",
+  flagThatEndsTheLoop: "Flag that ends the loop",
+  allPassesRun: "all passes run",
+  startsAs: "starts as",
+  whatItStartsAs: (result: string) => `What ${result} starts as`,
+  addAStart: "Say what a result starts as",
+  removeTheStart: (result: string) => `Remove what ${result} starts as`,
+  toTheLoop: "to the loop",
+  loop: "Loop…",
+  putItIntoALoop: "Put it into a loop",
+  changeALoop: "Change a loop",
+
   // ChoiceRows.tsx
   chooseBy: "Choose by",
   valueThatTheChoiceGoesBy: "Value that the choice goes by",

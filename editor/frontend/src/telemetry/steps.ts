@@ -70,8 +70,8 @@ function derive(graph: GraphDocument, task: string): Steps {
       else walks.set(walk, [...stands, { partition, first, last }]);
     };
     for (const step of Array.isArray(list) ? list : []) {
-      // The Walks of interleaved parts come in any order, and again.
-      const together = walksParts(step);
+      // The Walks of interleaved parts and of passes come in any order, and again.
+      const together = repeats(step);
       const named = walksIn(step);
       named.forEach((walk, index) => {
         const at = together ? position : position + index;
@@ -89,10 +89,14 @@ function derive(graph: GraphDocument, task: string): Steps {
   return { nodes, walks };
 }
 
-/** True if a step goes through parts, or one inside it does. */
-function walksParts(step: unknown): boolean {
+/** True if a step goes through parts or loops, or one inside it does. */
+function repeats(step: unknown): boolean {
   if (typeof step !== "object" || step === null) return false;
-  return "for" in step || Object.entries(step).some(([key, value]) => key !== "with" && walksParts(value));
+  return (
+    "for" in step ||
+    "loop" in step ||
+    Object.entries(step).some(([key, value]) => key !== "with" && key !== "start" && repeats(value))
+  );
 }
 
 /** Walks that a step names, at any depth, in their order. */

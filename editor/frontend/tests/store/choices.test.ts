@@ -1,4 +1,4 @@
-// Each edit of choices and merges is one step of the history: taken back whole, and done again the same.
+// Each edit of choices, merges and loops of steps is one step of the history: taken back whole, and done again the same.
 import { expect, it } from "vitest";
 import * as edits from "../../src/document/edits";
 import { factsOf } from "../../src/document/routes";
@@ -51,6 +51,11 @@ const EDITS: [label: string, edit: (graph: GraphDocument) => GraphDocument][] = 
   ["name a step's case", (graph) => edits.renameStepCase(graph, "t", "/steps/0", "a", "x/y")],
   ["move a step in", (graph) => edits.moveStep(graph, "t", "/steps/1", "/steps/0/cases/x~1y/0")],
   ["remove a step's case", (graph) => edits.removeStepCase(graph, "t", "/steps/0", "x/y")],
+  ["loop over steps", (graph) => steps(graph, "/steps/1", { loop: [{ walk: "w" }], times: "3" })],
+  ["end the loop", (graph) => edits.setStep(graph, "t", "/steps/1", { until: "w.kept", times: "4" })],
+  ["start it", (graph) => edits.setStep(graph, "t", "/steps/1", { start: { "w.kept": 1 } })],
+  ["add a step to it", (graph) => steps(graph, "/steps/1/loop/1", { walk: "w", as: "again" })],
+  ["move it out of the loop", (graph) => edits.moveStep(graph, "t", "/steps/1/loop/1", "/steps/0")],
 ];
 
 it("are one step each, back and forth", () => {

@@ -125,7 +125,7 @@ export function renameTaskParam(graph: GraphDocument, task: string, from: string
       const bound = rebound(step, from, to);
       return typeof bound.when === "string" ? withKey(bound, "when", renameParam(bound.when, from, to)) : bound;
     };
-    const steps = mapSteps(named.steps, change, renamedTask(from, to));
+    const steps = mapSteps(named.steps, change, renamedTask(from, to), (text) => renameParam(text, from, to));
     return withKey(named, "steps", steps);
   });
 }

@@ -22,6 +22,7 @@ function walksOfStep(step: Step): string[] {
   if ("walk" in step) return [step.walk];
   if ("first" in step) return (step.first ?? []).flatMap(walksOfStep);
   if ("for" in step) return BRANCHES.flatMap((kind) => (branchOf(step as ForStep, kind) ?? []).flatMap(walksOfStep));
+  if ("loop" in step) return (step.loop ?? []).flatMap(walksOfStep);
   if ("choose" in step) return [...Object.values(step.cases ?? {}), step.otherwise ?? []].flat().flatMap(walksOfStep);
   return [];
 }

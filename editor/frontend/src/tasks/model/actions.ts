@@ -9,6 +9,7 @@ import type {
   ChooseStep,
   GraphDocument,
   Literal,
+  LoopStep,
   Pointer,
   Step,
   Task,
@@ -172,6 +173,18 @@ function taskEdits(editor: Editor, name: string) {
       apply(strings.tasks.nameACase, (graph) => edits.renameStepCase(graph, name, pointer, from, to)),
     removeCase: (pointer: Pointer, each: string | null) =>
       void apply(strings.tasks.removeACase, (graph) => edits.removeStepCase(graph, name, pointer, each)),
+
+    setLoop: (pointer: Pointer, fields: Partial<LoopStep>) =>
+      void apply(strings.tasks.changeALoop, (graph) => edits.setStep(graph, name, pointer, fields)),
+    /** What a result stands for in the first pass; undefined: nothing. */
+    startLoop: (pointer: Pointer, result: string, value: Literal | undefined) => {
+      const step = at(task(), pointer) as LoopStep | undefined;
+      const { [result]: _, ...rest } = step?.start ?? {};
+      const start = value === undefined ? rest : { ...step?.start, [result]: value };
+      apply(strings.tasks.changeALoop, (graph) =>
+        edits.setStep(graph, name, pointer, { start: Object.keys(start).length > 0 ? start : undefined }),
+      );
+    },
 
     addLane: () => void lane((found) => lanes.add(found)),
     renameLane: (from: string, to: string) => void lane((found) => lanes.rename(found, from, to)),

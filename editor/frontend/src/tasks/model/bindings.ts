@@ -4,14 +4,25 @@ import { readResult } from "../../document/names";
 import { portType } from "../../document/ports";
 import type { GraphDocument, Literal, Pointer, Task, TaskParam } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
-import { lanesOf, nameOf, runsBefore, walkRows, type ChooseRow, type Row, type WalkRow } from "./rows";
+import {
+  inPassBefore,
+  lanesOf,
+  nameOf,
+  runsBefore,
+  stepsInLoop,
+  walkRows,
+  type ChooseRow,
+  type LoopRow,
+  type Row,
+  type WalkRow,
+} from "./rows";
 import { strings } from "../../strings";
 
 export interface Option {
   value: string;
   /** Its modality; for a parameter, its type. */
   of: string;
-  group: "The request" | "This part" | "This turn" | "Earlier steps";
+  group: "The request" | "This part" | "This turn" | "This pass" | "Earlier steps" | "The pass before";
   /** Why it can't be taken; null: it can. */
   refused: string | null;
 }
@@ -47,6 +58,8 @@ export function options(
   if (row.part !== null) found.push({ value: "@part", of: row.part, group: "This part", refused: misfit(row.part) });
   for (const [value, of] of row.turn === null ? [] : TURN_VALUES)
     if (PARAM_FITS[of].includes(wanted)) found.push({ value, of, group: "This turn", refused: null });
+  if (row.loops.length > 0 && wanted === "scalar")
+    found.push({ value: "@loop.index", of: "integer", group: "This pass", refused: null });
   for (const [name, input] of Object.entries(task.inputs ?? {})) {
     const refused = misfit(input.modality) ?? (input.many ? strings.tasks.manyPartsUseForEach : null);
     found.push({ value: `@task.${name}`, of: input.modality, group: "The request", refused });
@@ -60,13 +73,17 @@ export function options(
 
 function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow, wanted: string): Option[] {
   const found = new Map<string, Option>();
-  for (const earlier of walkRows(task).filter((other) => other.pointer !== row.pointer && runsBefore(other, row))) {
-    const walk = graph.walks?.[earlier.step.walk];
+  const rows = walkRows(task);
+  // A name that has run in this pass means that run.
+  const earlier = rows.filter((other) => other.pointer !== row.pointer && runsBefore(other, row));
+  for (const other of [...rows.filter((each) => inPassBefore(each, row)), ...earlier]) {
+    const walk = graph.walks?.[other.step.walk];
+    const group = earlier.includes(other) ? "Earlier steps" : "The pass before";
     for (const [result, source] of Object.entries(walk?.results ?? {})) {
       const { from } = readResult(source);
-      const of = modalityOf(portType(graph, catalogue, earlier.step.walk, from) ?? wanted);
-      const value = `${nameOf(earlier)}.${result}`;
-      found.set(value, { value, of, group: "Earlier steps", refused: of === wanted ? null : strings.tasks.itIs(of) });
+      const of = modalityOf(portType(graph, catalogue, other.step.walk, from) ?? wanted);
+      const value = `${nameOf(other)}.${result}`;
+      found.set(value, { value, of, group, refused: of === wanted ? null : strings.tasks.itIs(of) });
     }
   }
   return [...found.values()];
@@ -88,6 +105,38 @@ export function choiceValues(graph: GraphDocument, catalogue: Catalogue, task: T
     });
   });
   return [...params, ...new Map(found.map((option) => [option.value, option])).values()];
+}
+
+/** What could end a loop: flags that its steps give. */
+export function endings(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): string[] {
+  const found = inLoop(graph, task, row).filter(([walk, , from]) => {
+    const type = portType(graph, catalogue, walk, from, "source");
+    return type === null || modalityOf(type) === "flag";
+  });
+  return [...new Set(found.map(([, value]) => value))];
+}
+
+/** What a loop could start with: results that a step takes from the pass before. */
+export function startable(graph: GraphDocument, task: Task, row: LoopRow): string[] {
+  const steps = stepsInLoop(rowsOf(task), row);
+  const taken = new Set(steps.flatMap(({ step }) => Object.values(step.with ?? {}).map(String)));
+  const known = [...new Set(inLoop(graph, task, row).map(([, value]) => value))];
+  return known.filter((value) => taken.has(value) && !(value in (row.step.start ?? {})));
+}
+
+/** [Walk, `step.result`, source] of each result of the steps in a loop. */
+function inLoop(graph: GraphDocument, task: Task, row: LoopRow): [string, string, string][] {
+  return stepsInLoop(rowsOf(task), row).flatMap((each) =>
+    Object.entries(graph.walks?.[each.step.walk]?.results ?? {}).map(([result, source]): [string, string, string] => [
+      each.step.walk,
+      `${nameOf(each)}.${result}`,
+      readResult(source).from,
+    ]),
+  );
+}
+
+function rowsOf(task: Task): Row[] {
+  return lanesOf(task).flatMap((lane): Row[] => lane.rows);
 }
 
 /** The cases that a value can have, where that is known: of a flag two, of a parameter with choices those. */
@@ -133,7 +182,9 @@ export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointe
   const from = nameOf(row);
   const means = (other: WalkRow | ChooseRow) => {
     const earlier = rows.filter((each) => each.pointer !== other.pointer && runsBefore(each, other));
-    return earlier.findLast((each) => nameOf(each) === from)?.pointer === row.pointer;
+    const named = (each: WalkRow) => nameOf(each) === from;
+    const meant = earlier.findLast(named) ?? rows.findLast((each) => inPassBefore(each, other) && named(each));
+    return meant?.pointer === row.pointer;
   };
   const all = lanesOf(task).flatMap((lane): Row[] => lane.rows);
   return all.flatMap((other): { pointer: Pointer; fields: object }[] => {
@@ -142,6 +193,7 @@ export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointe
       if (!isResultOf(choose, from) || !means(other)) return [];
       return [{ pointer: other.pointer, fields: { choose: `${to}${choose.slice(from.length)}` } }];
     }
+    if (other.kind === "loop") return row.loops.includes(other.pointer) ? reboundLoop(other, from, to) : [];
     if (other.kind !== "walk") return [];
     const bindings = Object.entries(other.step.with ?? {});
     if (!bindings.some(([, value]) => isResultOf(value, from)) || !means(other)) return [];
@@ -151,6 +203,19 @@ export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointe
     ]);
     return [{ pointer: other.pointer, fields: { with: Object.fromEntries(renamed) } }];
   });
+}
+
+/** A loop around a step that is called `to` now. */
+function reboundLoop(row: LoopRow, from: string, to: string): { pointer: Pointer; fields: object }[] {
+  const name = (value: string) => (isResultOf(value, from) ? `${to}${value.slice(from.length)}` : value);
+  const { until, start } = row.step;
+  const fields = {
+    ...(typeof until === "string" && isResultOf(until, from) && { until: name(until) }),
+    ...(Object.keys(start ?? {}).some((value) => isResultOf(value, from)) && {
+      start: Object.fromEntries(Object.entries(start ?? {}).map(([value, binding]) => [name(value), binding])),
+    }),
+  };
+  return Object.keys(fields).length > 0 ? [{ pointer: row.pointer, fields }] : [];
 }
 
 function isResultOf(value: Literal, step: string): boolean {

@@ -1,7 +1,7 @@
 // A task's state machine as rows of a table, in order. Pure; a draft that isn't well-formed gives the rows it can.
 import { BRANCHES, branchOf, PARTS, ROLES, type Branch } from "../../document/edits/parts/steps";
 import { join, split } from "../../document/pointer";
-import type { ChooseStep, FirstStep, ForStep, Pointer, Step, Task, WalkStep } from "../../document/types";
+import type { ChooseStep, FirstStep, ForStep, LoopStep, Pointer, Step, Task, WalkStep } from "../../document/types";
 
 /** True if a `for` goes through the turns of a conversation, not through parts. */
 export function overTurns(step: ForStep): boolean {
@@ -31,6 +31,8 @@ interface Place {
   choice: Pointer | null;
   /** Inside choices by a value: the pointers of the branches around it, outermost first. */
   branches: readonly Pointer[];
+  /** The pointers of the loops around it, outermost first. */
+  loops: readonly Pointer[];
 }
 
 export interface WalkRow extends Place {
@@ -70,6 +72,14 @@ export interface BranchRow extends Place {
   name: string | null;
 }
 
+/** Runs its steps pass after pass. */
+export interface LoopRow extends Place {
+  kind: "loop";
+  step: LoopStep;
+  /** Between the numbers of the steps before and after. */
+  number: number;
+}
+
 /** The end of a list, where a step can be added. */
 export interface EndRow extends Place {
   kind: "end";
@@ -80,7 +90,7 @@ export interface UnknownRow extends Place {
   step: unknown;
 }
 
-export type Row = WalkRow | ForRow | PartRow | FirstRow | ChooseRow | BranchRow | EndRow | UnknownRow;
+export type Row = WalkRow | ForRow | PartRow | FirstRow | ChooseRow | BranchRow | LoopRow | EndRow | UnknownRow;
 
 export interface Lane {
   /** Empty: the task's only list. */
@@ -89,11 +99,11 @@ export interface Lane {
   rows: Row[];
 }
 
-export type StepKind = "walk" | "for" | "first" | "choose" | "unknown";
+export type StepKind = "walk" | "for" | "first" | "choose" | "loop" | "unknown";
 
 export function stepKind(step: unknown): StepKind {
   if (typeof step !== "object" || step === null || Array.isArray(step)) return "unknown";
-  for (const kind of ["walk", "for", "first", "choose"] as const) if (kind in step) return kind;
+  for (const kind of ["walk", "for", "first", "choose", "loop"] as const) if (kind in step) return kind;
   return "unknown";
 }
 
@@ -149,6 +159,13 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
           });
           return [header, ...branches];
         }
+        case "loop": {
+          const loop = step as LoopStep;
+          const header: LoopRow = { ...place, kind: "loop", step: loop, number: number + 0.5 };
+          const deeper = { ...inside, loops: [...around.loops, place.pointer] };
+          const list = Array.isArray(loop.loop) ? loop.loop : [];
+          return [header, ...read(`${place.pointer}/loop`, list, deeper)];
+        }
         default:
           return [{ ...place, kind: "unknown", step }];
       }
@@ -156,7 +173,7 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
     const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length };
     return [...rows, end];
   };
-  const outside = { depth: 0, lane: name, part: null, turn: null, choice: null, branches: [] };
+  const outside = { depth: 0, lane: name, part: null, turn: null, choice: null, branches: [], loops: [] };
   return { name, list, rows: read(list, steps, outside) };
 }
 
@@ -186,6 +203,16 @@ export function runsBefore(earlier: WalkRow, row: WalkRow | ChooseRow): boolean 
   if (earlier.lane !== row.lane) return true;
   if (earlier.choice !== null && earlier.choice === row.choice) return false;
   return earlier.number < row.number;
+}
+
+/** True if a row takes the result of another from the pass before: it comes later in a loop around both. */
+export function inPassBefore(other: WalkRow, row: WalkRow | ChooseRow): boolean {
+  return other.number >= row.number && other.loops.some((loop) => row.loops.includes(loop));
+}
+
+/** The steps inside a loop. */
+export function stepsInLoop(rows: readonly Row[], loop: LoopRow): WalkRow[] {
+  return rows.filter((row) => row.kind === "walk" && row.loops.includes(loop.pointer)) as WalkRow[];
 }
 
 /** True if both stand in different branches of one choice. */
@@ -235,7 +262,8 @@ export function neighbour(rows: readonly Row[], row: Row, direction: -1 | 1): Sl
   if (direction > 0 && row.index < last - 1) return { list: row.list, index: row.index + 2 };
   const block = rows.findLast(
     ({ kind, pointer }) =>
-      (kind === "for" || kind === "first" || kind === "choose") && row.list.startsWith(`${pointer}/`),
+      (kind === "for" || kind === "first" || kind === "choose" || kind === "loop") &&
+      row.list.startsWith(`${pointer}/`),
   );
   return block ? { list: block.list, index: direction < 0 ? block.index : block.index + 1 } : null;
 }

@@ -97,7 +97,9 @@ function Binding({ label, type, value, invalid, found, onBind }: BindingProps) {
         </IconButton>
       </span>
     );
-  const grouped = (["This part", "This turn", "The request", "Earlier steps"] as const)
+  const grouped = (
+    ["This part", "This turn", "This pass", "The request", "Earlier steps", "The pass before"] as const
+  )
     .map((group) => ({ group, entries: found.filter((option) => option.group === group) }))
     .filter(({ entries }) => entries.length > 0);
   return (

@@ -8,6 +8,7 @@ import { Button, Menu, type MenuEntry } from "../../ui/kit";
 import { useTaskEdits } from "../model/actions";
 import { BlockRow, PartHeader } from "./BlockRow";
 import { BranchHeader, ChooseLine } from "./ChoiceRows";
+import { LoopLine } from "./LoopRows";
 import { isMove, landed } from "../model/moves";
 import { byPlace } from "../model/problems";
 import { branchOf } from "../../document/edits/parts/steps";
@@ -144,6 +145,8 @@ function AnyRow(props: AnyRowProps) {
       return <BlockRow {...{ row, columns, handle, drop, problems, edits }} />;
     case "choose":
       return <ChooseLine {...props} row={row} />;
+    case "loop":
+      return <LoopLine {...props} row={row} />;
     case "branch":
       return <BranchHeader {...{ row, columns, drop, problems, edits }} />;
     case "part":
@@ -177,9 +180,11 @@ function AnyRow(props: AnyRowProps) {
                   ? strings.tasks.forEach(row.part ?? strings.tasks.turnOf(row.turn ?? ""))
                   : row.choice
                     ? strings.tasks.toTheChoice
-                    : row.branches.length
-                      ? strings.tasks.toTheCase(branchName(row.branches.at(-1)!))
-                      : strings.tasks.atTheEnd,
+                    : row.list.endsWith("/loop")
+                      ? strings.tasks.toTheLoop
+                      : row.branches.length
+                        ? strings.tasks.toTheCase(branchName(row.branches.at(-1)!))
+                        : strings.tasks.atTheEnd,
                 row.lane && strings.tasks.ofWithLane(row.lane),
               )}
               onClick={(event) => {
@@ -270,8 +275,8 @@ function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot
   const into =
     row.kind === "part" || row.kind === "branch"
       ? row.pointer
-      : row.kind === "first" && lower
-        ? `${row.pointer}/first`
+      : (row.kind === "first" || row.kind === "loop") && lower
+        ? `${row.pointer}/${row.kind}`
         : null;
   const inside = rows.find((other) => other.list === into);
   const slot =
@@ -310,6 +315,8 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
     blocks.push({ label: strings.tasks.firstMatch2, run: () => edits.insertStep(slot, { first: [{ walk }] }) });
   if (mayHold(slot.list, "choose"))
     blocks.push({ label: strings.tasks.choiceByAValue, run: () => edits.insertChoice(slot) });
+  if (mayHold(slot.list, "loop") && walk !== undefined)
+    blocks.push({ label: strings.tasks.loop, run: () => edits.insertStep(slot, { loop: [{ walk }], times: "3" }) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),
@@ -346,6 +353,11 @@ function rowMenu(
     entries.push({
       label: strings.tasks.putItIntoAChoice,
       run: () => edits.replaceStep(row.pointer, { choose: "", cases: { a: [row.step], b: [] } }),
+    });
+  if (mayHold(row.list, "loop"))
+    entries.push({
+      label: strings.tasks.putItIntoALoop,
+      run: () => edits.replaceStep(row.pointer, { loop: [row.step], times: "3" }),
     });
   if (row.kind === "for")
     for (const [index, kind] of kindsOf(row.step)

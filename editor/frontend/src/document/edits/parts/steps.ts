@@ -1,5 +1,5 @@
 // A task's steps, whatever lists and branches they stand in.
-import type { ChooseStep, ForStep, Step, Task, WalkStep } from "../../types";
+import type { ChooseStep, ForStep, LoopStep, Step, Task, WalkStep } from "../../types";
 import { mapped, mappedList, withKey } from "./records";
 
 export type Steps = Task["steps"];
@@ -17,17 +17,24 @@ export function branchOf(step: ForStep, kind: Branch): Step[] | undefined {
 
 interface Change {
   step: (step: WalkStep) => WalkStep;
-  /** The value that a choice goes by, written as a binding. */
+  /** What a choice goes by, what ends a loop and what it starts with, written as bindings; empty: nothing any more. */
   value?: (binding: string) => string;
+  /** The number of passes of a loop. */
+  expression?: (text: string) => string;
 }
 
 function isWalkStep(step: Step): step is WalkStep {
   return typeof step === "object" && step !== null && "walk" in step;
 }
 
-/** Every Walk's step changed, and the values of choices; the same steps when none is. */
-export function mapSteps(steps: Steps, step: Change["step"], value?: Change["value"]): Steps {
-  const change: Change = value ? { step, value } : { step };
+/** Every Walk's step changed, and what choices and loops name; the same steps when none is. */
+export function mapSteps(
+  steps: Steps,
+  step: Change["step"],
+  value?: Change["value"],
+  expression?: Change["expression"],
+): Steps {
+  const change: Change = { step, ...(value && { value }), ...(expression && { expression }) };
   return eachList(steps, (list) => mappedList(list, (each) => mapStep(each, change)));
 }
 
@@ -37,19 +44,42 @@ function mapStep(step: Step, change: Change): Step {
   const inner = (list: readonly Step[]) => mappedList(list, (each) => mapStep(each, change));
   if ("first" in step)
     return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change.step)) : step;
+  if ("loop" in step) return mapLoop(step, inner, change);
   if (!("choose" in step)) return inParts(step, inner);
   const made = inCases(step, inner);
   const bound = change.value && typeof step.choose === "string" ? change.value(step.choose) : step.choose;
   return withKey(made, "choose", bound);
 }
 
-/** Without the Walk's steps that `gone` names; a `first` that has no option left goes too. */
+function mapLoop(step: LoopStep, inner: (list: readonly Step[]) => Step[], change: Change): LoopStep {
+  let made = Array.isArray(step.loop) ? withKey(step, "loop", inner(step.loop)) : step;
+  const { expression, value } = change;
+  if (expression && typeof step.times === "string") made = withKey(made, "times", expression(step.times));
+  if (!value) return made;
+  if (typeof step.until === "string") made = withKey(made, "until", value(step.until) || undefined);
+  if (typeof step.start !== "object" || step.start === null) return made;
+  const entries = Object.entries(step.start).map(([result, binding]) => [
+    value(result),
+    typeof binding === "string" ? value(binding) : binding,
+  ]);
+  const kept = entries.filter(([result, binding]) => result !== "" && binding !== "");
+  const same = Object.entries(step.start).every(
+    ([result, binding], index) => kept[index]?.[0] === result && kept[index][1] === binding,
+  );
+  return same ? made : withKey(made, "start", kept.length ? Object.fromEntries(kept) : undefined);
+}
+
+/** Without the Walk's steps that `gone` names; a `first` without an option and a loop without a step go too. */
 export function withoutSteps(steps: Steps, gone: (step: WalkStep) => boolean): Steps {
   const left = (list: readonly Step[]): Step[] => {
     const made = list.flatMap((step): Step[] => {
       if (typeof step !== "object" || step === null) return [step];
       if (isWalkStep(step)) return gone(step) ? [] : [step];
       if ("choose" in step) return [inCases(step, left)];
+      if ("loop" in step) {
+        const inside = Array.isArray(step.loop) ? left(step.loop) : step.loop;
+        return inside?.length === 0 && step.loop.length > 0 ? [] : [withKey(step, "loop", inside)];
+      }
       if (!("first" in step)) return [inParts(step, left)];
       const options = Array.isArray(step.first) ? step.first.filter((option) => !gone(option)) : [];
       if (options.length === step.first?.length) return [step];
