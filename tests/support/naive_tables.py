@@ -123,10 +123,11 @@ class _Run:
         return value
 
     def left(self, edge: EdgePlan, key: Vector) -> Any:
-        calls = self.calls[edge.source.use].items()
-        values = [out.get(edge.source.port, _NOTHING) for at, out in calls if at[: len(key)] == key]
+        calls = [(at, out) for at, out in self.calls[edge.source.use].items() if at[: len(key)] == key]
         if edge.leave == "collect":
-            return [value for value in values if value is not _NOTHING] or _NOTHING
+            there = [out[edge.source.port] for at, out in calls if edge.source.port in out and not self.drops(edge, at)]
+            return there or _NOTHING
+        values = [out.get(edge.source.port, _NOTHING) for _, out in calls]
         assert edge.leave == "last" or len(values) <= 1
         return values[-1] if values else _NOTHING
 
