@@ -22,6 +22,9 @@ from tests.support.serving import Service, service
 
 CLIENTS = 6
 KILL_SECONDS = 60.0
+WARM = 0.6
+"""Share of a soak in which what is bounded fills up. Of fifteen minutes with 39,000 requests it took the first ten; from
+then on the service's memory stayed within 0.02 MB."""
 STATES, LOOPS = "synthetic_states", "synthetic_loops"
 WRITE, SPIN = f"/v1/tasks/{STATES}/write", f"/v1/tasks/{LOOPS}/spin"
 WRONG = (
@@ -135,8 +138,8 @@ async def test_a_soak_leaves_nothing(running: Service, seconds: float, figure: F
     figure("requests", soak.asked.total())
     figure("cancelled by their clients", soak.asked["_left"])
     figure("workers killed", killed)
-    figure("memory of the service", growth(samples.service), "MB an hour", at_most=1.0)
-    figure("memory of all processes", growth(samples.family), "MB an hour")
+    figure("memory of the service", growth(samples.service, WARM), "MB an hour", at_most=1.0)
+    figure("memory of all processes", growth(samples.family, WARM), "MB an hour")
     figure("open files more, service", more([held.files for held in samples.service]), at_most=0)
     figure("threads more, service", more([held.threads for held in samples.service]), at_most=0)
     figure("open files more, all processes", more([held.files for held in samples.family]), at_most=8)

@@ -4,7 +4,7 @@ import gc
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -98,7 +98,7 @@ def run_seeds(seeds: Iterable[int]) -> SimulationReport:
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def rare_collections() -> Generator[None]:
     """Looks for garbage once in a few worlds: a collection goes through all scenarios, and takes a fifth of the time
     where Python decides how often."""
     before = gc.get_threshold()
