@@ -23,8 +23,8 @@ from tests.support.serving import Service, service
 CLIENTS = 6
 KILL_SECONDS = 60.0
 WARM = 0.6
-"""Share of a soak in which what is bounded fills up. Of fifteen minutes with 39,000 requests it took the first ten; from
-then on the service's memory stayed within 0.02 MB."""
+"""Share of a soak in which what is bounded fills up. Of fifteen minutes with 39,000 requests it took the first ten;
+from then on the service's memory stayed within 0.02 MB."""
 STATES, LOOPS = "synthetic_states", "synthetic_loops"
 WRITE, SPIN = f"/v1/tasks/{STATES}/write", f"/v1/tasks/{LOOPS}/spin"
 WRONG = (
