@@ -256,7 +256,7 @@ BAD = (
     ),
     Bad("two counts", {"max_tokens": 4, "max_completion_tokens": 5}, B, "max_tokens", "invalid_value", "differ"),
     Bad("tools", {"tools": [{"type": "function", "function": {"name": "f"}}]}, B, "tools", "unsupported_parameter", ""),
-    Bad("log probabilities", {"logprobs": True}, B, "logprobs", "unsupported_parameter", "`false`"),
+    Bad("log probabilities", {"logprobs": True}, B, "logprobs", "unsupported_parameter", "leave it out"),
     Bad(
         "an object as an answer",
         {"response_format": {"type": "json_object"}},
