@@ -61,6 +61,19 @@ def _call(chance: random.Random) -> dict[str, Any]:
     return {"id": f"{chance.randrange(10**9):09d}", "type": "function", "function": function}
 
 
+def tools(name: str, seed: int) -> list[dict[str, Any]]:
+    """Functions that the answer may call."""
+    chance = random.Random(f"tools {name} {seed}")
+    return [_tool(chance) for _ in range(chance.randint(1, 3))]
+
+
+def _tool(chance: random.Random) -> dict[str, Any]:
+    kinds = {chance.choice("abc"): {"type": chance.choice(["string", "number"]), "description": _text(chance)}}
+    parameters: dict[str, Any] = {"type": "object", "properties": kinds, "required": [*kinds]}
+    function = {"name": chance.choice(["look", "find_it"]), "description": _text(chance), "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 def thinks(seed: int) -> bool:
     """Whether the request asks for thinking."""
     return seed % 2 == 0
@@ -74,7 +87,7 @@ def brief(prompt: str) -> str:
     return hashlib.sha256(prompt.encode()).hexdigest()[:16]
 
 
-def _rendered(template: Any, name: str, turns: list[dict[str, Any]], thinking: bool) -> str:
+def _rendered(template: Any, name: str, turns: list[dict[str, Any]], thinking: bool, **more: Any) -> str:
     given = turns
     if name in ("llama3", "mistral-v3"):  # these templates take arguments as objects
         given = json.loads(json.dumps(turns))
@@ -86,6 +99,7 @@ def _rendered(template: Any, name: str, turns: list[dict[str, Any]], thinking: b
         enable_thinking=thinking,
         bos_token=BOS.get(name, ""),
         eos_token=EOS.get(name, ""),
+        **more,
     )
 
 
@@ -109,7 +123,9 @@ def main(folder: Path) -> None:
         template = jinja.from_string(text)
         prompts = [_rendered(template, name, conversation(name, i), thinks(i)) for i in range(COUNT)]
         shown = prompts[:SHOWN]
-        found[name] = {"digest": digest(text), "shown": shown, "prompts": "".join(map(brief, prompts))}
+        told = [_rendered(template, name, conversation(name, i), thinks(i), tools=tools(name, i)) for i in range(COUNT)]
+        with_tools = {"tools": "".join(map(brief, told))} if TEMPLATES[name].tools else {}
+        found[name] = {"digest": digest(text), "shown": shown, "prompts": "".join(map(brief, prompts)), **with_tools}
         print(name, digest(text))
     GOLDEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 

@@ -23,12 +23,15 @@ FieldName = Literal[
     "name",  # of a tool call
     "arguments",  # of a tool call: JSON
     "id",  # of a tool call, or of the call that a tool's turn answers
+    "tools",  # the functions that the answer may call
+    "definition",  # of one of them: JSON
 ]
 Edit = Literal[
     "strip",  # without white space around it
     "strip_lines",  # without empty lines around it
     "lstrip_lines",  # without empty lines before it
     "json",  # as a JSON string
+    "indented",  # JSON over several lines
 ]
 Condition = Literal[
     "last",  # the last turn
@@ -41,6 +44,8 @@ Condition = Literal[
     "run_ends",  # the turn after it has another role
     "first_call",  # of the turn's tool calls
     "thinking",  # the request asks for thinking
+    "tools",  # there are functions that the answer may call
+    "first",  # the first turn, other than a system turn that is set apart
 ]
 
 
@@ -81,6 +86,12 @@ class Calls:
     """Arguments stay as the client wrote them; otherwise they are read and written anew."""
 
 
+CallForm = Literal[
+    "tagged",  # `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, between texts or several times
+    "whole",  # the answer is nothing but `{"name": ..., "parameters": {...}}`
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """What stands around an assistant's reasoning in its text; it is taken out of it."""
@@ -106,6 +117,10 @@ class ChatTemplate:
     alternate: bool = False
     """Turns of user and assistant must alternate, tools and calls aside."""
     calls: Calls | None = None
+    tools: Form | None = None
+    """How each function is written that the answer may call."""
+    called: CallForm | None = None
+    """How an answer calls functions."""
     thinking: Thinking | None = None
     media: Mapping[str, str] = field(default_factory=dict[str, str])
     """Modality of a part that is no text -> how it is written."""
@@ -126,7 +141,9 @@ Piece = str | SpecialToken
 def render(template: ChatTemplate, conversation: Conversation, *, thinking: bool = True) -> tuple[Piece, ...]:
     """The prompt of a conversation: special tokens, and the text between them. Raises InvalidInput, with a pointer
     into the conversation (`/2/role`), for one that the template can't write."""
-    found = _Rendering(template, conversation.turns, thinking).pieces()
+    if conversation.tools and template.tools is None:
+        raise InvalidInput(f"`{template.name}` writes no tools; leave them out", "/tools")
+    found = _Rendering(template, conversation, thinking).pieces()
     merged: list[Piece] = []
     for is_mark, run in groupby(found, key=lambda piece: isinstance(piece, SpecialToken)):
         pieces = list(run)
@@ -150,9 +167,10 @@ class _Spot:
 
 
 class _Rendering:
-    def __init__(self, template: ChatTemplate, turns: Sequence[Turn], thinking: bool) -> None:
-        self._template = template
+    def __init__(self, template: ChatTemplate, conversation: Conversation, thinking: bool) -> None:
+        self._template, self._tools, turns = template, conversation.tools, conversation.turns
         self._always: frozenset[Condition] = frozenset[Condition]({"thinking"} if thinking else ())
+        self._always |= frozenset[Condition]({"tools"} if self._tools else ())
         self._system = ""
         self._first = 0
         if template.system_apart and turns and turns[0].role == "system":
@@ -182,6 +200,7 @@ class _Rendering:
             content = content.lstrip("\n")
         roles = self._roles
         holds: Mapping[Condition, bool] = {
+            "first": i == self._first,
             "last": i == len(roles) - 1,
             "calls": bool(turn.tool_calls),
             "content": bool(content),
@@ -245,6 +264,10 @@ class _Rendering:
                     yield from _cut(piece, self._template.special)
                 case Field(name="calls"):
                     yield from self._calls(spot)
+                case Field(name="tools"):
+                    for tool in self._tools:
+                        values: dict[FieldName, str] = {**spot.values, "definition": _json(json.loads(tool))}
+                        yield from self._written(self._template.tools or (), replace(spot, values=values))
                 case Field(name=name, edit=edit):
                     # A client's text is text, whatever it looks like.
                     yield _edited(spot.values.get(name, ""), edit)
@@ -283,8 +306,12 @@ def _call_values(call: ToolCall, form: Calls, pointer: str) -> dict[FieldName, s
             read: Any = json.loads(arguments)
         except (ValueError, RecursionError):
             raise InvalidInput("the arguments of this tool call are not JSON", pointer) from None
-        arguments = json.dumps(read, ensure_ascii=False)
+        arguments = _json(read)
     return {"name": call.name, "arguments": arguments, "id": call.id}
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _edited(text: str, edit: Edit | None) -> str:
@@ -298,7 +325,9 @@ def _edited(text: str, edit: Edit | None) -> str:
         case "lstrip_lines":
             return text.lstrip("\n")
         case "json":
-            return json.dumps(text, ensure_ascii=False)
+            return _json(text)
+        case "indented":
+            return _json(json.loads(text), 4)
 
 
 def _cut(text: str, special: Sequence[str]) -> Iterator[Piece]:

@@ -48,9 +48,27 @@ _TOOL: Form = (
 _SPECIAL = ("<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 _CALLED = _when(Field("calls"), all=("calls",))
 
+_HERMES_TOOLS: Form = (
+    "<|im_start|>system\n",
+    _when(Field("system"), "\n\n", all=("system",)),
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>",
+    Field("tools"),
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+    "</tool_call><|im_end|>\n",
+)
+
 CHATML = ChatTemplate(
     name="chatml",
     special=_SPECIAL,
+    begin=(
+        _when(*_HERMES_TOOLS, all=("tools",)),
+        _when("<|im_start|>system\n", Field("system"), "<|im_end|>\n", all=("system",), none=("tools",)),
+    ),
+    system_apart=True,
+    tools=("\n", Field("definition")),
+    called="tagged",
     roles={
         "system": _SAID,
         "user": _SAID,
@@ -97,11 +115,21 @@ _LLAMA_SAID: Form = (
     Field("content", "strip"),
     "<|eot_id|>",
 )
+_LLAMA_TOOLS: Form = (
+    "<|start_header_id|>user<|end_header_id|>\n\nGiven the following functions, please respond with a JSON for a "
+    "function call with its proper arguments that best answers the given prompt.\n\n"
+    'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.'
+    "Do not use variables.\n\n",
+    Field("tools"),
+    Field("content", "strip"),
+    "<|eot_id|>",
+)
 LLAMA3 = ChatTemplate(
     name="llama3",
     special=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     begin=(
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n",
+        _when("Environment: ipython\n", all=("tools",)),
         "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
         Field("system", "strip"),
         "<|eot_id|>",
@@ -109,7 +137,11 @@ LLAMA3 = ChatTemplate(
     system_apart=True,
     roles={
         "system": _LLAMA_SAID,
-        "user": _LLAMA_SAID,
+        "user": (
+            _when(*_LLAMA_TOOLS, all=("first", "tools")),
+            _when(*_LLAMA_SAID, none=("first",)),
+            _when(*_LLAMA_SAID, all=("first",), none=("tools",)),
+        ),
         "assistant": (
             _when(*_LLAMA_SAID, none=("calls",)),
             _when("<|start_header_id|>assistant<|end_header_id|>\n\n", Field("calls"), "<|eot_id|>", all=("calls",)),
@@ -118,6 +150,8 @@ LLAMA3 = ChatTemplate(
     },
     answer=("<|start_header_id|>assistant<|end_header_id|>\n\n",),
     calls=Calls(each=('{"name": "', Field("name"), '", "parameters": ', Field("arguments"), "}"), most=1),
+    tools=(Field("definition", "indented"), "\n\n"),
+    called="whole",
 )
 
 # ── Mistral, third version ──────────────────────────────────────────────────────────────────────

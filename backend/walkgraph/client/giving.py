@@ -162,7 +162,10 @@ def _file(path: Path, modality: str | None, packing: Packing) -> Any:
 
 def _conversation(value: Any, packing: Packing) -> Any:
     """Encode a conversation: a list of `Turn` or of JSON's turns, whose content may hold files, pictures and sounds. A
-    text is one turn of the user."""
+    text is one turn of the user. `{"turns": ..., "tools": ...}` has functions that the answer may call."""
+    if isinstance(value, Mapping) and "turns" in value:
+        given = cast(Mapping[str, Any], value)
+        return {**given, "turns": _conversation(given["turns"], packing)}
     if isinstance(value, str | Turn):
         value = [value]
     if not isinstance(value, list | tuple):

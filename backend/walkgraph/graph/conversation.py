@@ -51,6 +51,8 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Conversation:
     turns: tuple[Turn, ...]
+    tools: tuple[str, ...] = ()
+    """Definitions of the functions that the answer may call, each as JSON."""
 
     def as_text(self) -> str:
         """For people to read: a line for each turn, with the texts of its parts and the kinds of the others."""

@@ -196,9 +196,14 @@ def by_name(task: Task) -> frozenset[str]:
     return frozenset(b.removeprefix("@task.") for b in bindings if b.startswith("@task.")) & task.inputs.keys()
 
 
+def takes_whole(task: Task) -> bool:
+    """True if a step takes a conversation whole."""
+    return any(task.inputs[name].modality == MESSAGES for name in by_name(task))
+
+
 def reads_calls(task: Task) -> bool:
     """True if a step reads the tool calls of turns, or takes a conversation whole."""
-    if any(task.inputs[name].modality == MESSAGES for name in by_name(task)):
+    if takes_whole(task):
         return True
     return "@turn.calls" in bindings_of(task) or any("@turn.calls" in text for text in expressions_of(task))
 

@@ -74,6 +74,7 @@ class Turn(Message, frozen=True):
 
 class Conversation(Message, frozen=True, tag="conversation"):
     turns: tuple[Turn, ...]
+    tools: tuple[str, ...] = ()
 
 
 Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation

@@ -1,12 +1,13 @@
 """Templates as data give the prompts of the published programs, text by text; what they refuse; whose text is whose."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.golden.make_chat_templates import COUNT, GOLDEN, brief, conversation, thinks
+from tests.golden.make_chat_templates import COUNT, GOLDEN, brief, conversation, thinks, tools
 from walkgraph.checkpoints.chat_template import SpecialToken, render, text_of
 from walkgraph.checkpoints.known_templates import CHATML, DIGESTS, PUBLISHED, TEMPLATES, digest, template_of
 from walkgraph.errors import InvalidInput
@@ -38,6 +39,23 @@ def test_prompts_are_those_of_the_published_template(name: str) -> None:
     assert found[: len(golden["shown"])] == golden["shown"]
     wrong = [i for i, prompt in enumerate(found) if brief(prompt) != golden["prompts"][16 * i : 16 * i + 16]]
     assert not wrong, f"{len(wrong)} of {len(found)}, the first: {found[wrong[0]]!r}"
+
+
+@pytest.mark.parametrize("name", [name for name, golden in KNOWN.items() if "tools" in golden])
+def test_prompts_with_tools_are_those_of_the_published_template(name: str) -> None:
+    def prompt(i: int) -> str:
+        written = tuple(json.dumps(tool, ensure_ascii=False) for tool in tools(name, i))
+        turns = replace(chat(*conversation(name, i)), tools=written)
+        return text_of(render(TEMPLATES[name], turns, thinking=thinks(i)))
+
+    golden = KNOWN[name]["tools"]
+    wrong = [i for i in range(COUNT) if brief(prompt(i)) != golden[16 * i : 16 * i + 16]]
+    assert not wrong, f"{len(wrong)} of {COUNT}, the first: {prompt(wrong[0])!r}"
+
+
+def test_tools_are_refused_where_a_template_writes_none() -> None:
+    with pytest.raises(InvalidInput, match="writes no tools"):
+        render(TEMPLATES["mistral-v3"], replace(chat(said("user")), tools=("{}",)))
 
 
 def test_published_templates_are_known_by_their_digest() -> None:

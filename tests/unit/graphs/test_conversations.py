@@ -13,6 +13,7 @@ from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.check import check
 from walkgraph.graph.conversation import Conversation, Role, Turn, TurnPart
+from walkgraph.worker.io.values import pack, unpack
 
 
 def picture(colour: str) -> TurnPart:
@@ -89,3 +90,13 @@ def test_a_part_that_the_template_cannot_write_fails_the_run() -> None:
     assert local.failed["f"].code == "invalid_input"
     assert "no parts of type `image`" in local.failed["f"].message
     assert "`/0/content/0` of the conversation" in local.failed["f"].message
+
+
+def test_tools_reach_the_template_by_the_wire() -> None:
+    chat = Conversation((said("user", "hi"),), ('{"type":"function","function":{"name":"look"}}',))
+    assert unpack(pack(chat)) == chat
+    local = deployment()
+    local.submit("t", "whole", {"max_tokens": 1}, {"messages": [chat]})
+    local.run()
+    (prompt,) = local.outputs["t"]["prompt"]
+    assert '<tools>\n{"type": "function", "function": {"name": "look"}}\n</tools>' in prompt

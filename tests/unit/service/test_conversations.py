@@ -149,3 +149,48 @@ def test_a_task_that_takes_a_conversation_has_no_parts() -> None:
         read_request(RunId("r"), "chat", CHAT, {"inputs": {"parts": [{"type": "text", "text": "a"}]}}, 5.0)
     assert refusal.value.faults
     assert "parts" not in str(request_schema("chat", CHAT)["properties"]["inputs"]["properties"].keys())
+
+
+# ── tools ───────────────────────────────────────────────────────────────────────────────────────
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"b": 1, "a": [2]}}}
+WHOLE = codec.load(
+    {
+        **DOCUMENT,
+        "tasks": {
+            "chat": {
+                **DOCUMENT["tasks"]["talk"],
+                "inputs": {"chat": {"modality": "messages"}},
+                "steps": {"writer": [{"walk": "prefill", "with": {"text": "@task.chat"}}]},
+            }
+        },
+    }
+).tasks["chat"]
+
+
+def test_tools_beside_the_turns_are_kept_as_they_are() -> None:
+    given = {"turns": [{"role": "user", "content": "a"}], "tools": [TOOL]}
+    jsonschema.validate({"inputs": {"chat": given}}, request_schema("chat", WHOLE))
+    (found,) = read(given, WHOLE).inputs["chat"]
+    assert isinstance(found, m.Conversation)
+    assert found.tools == ('{"type":"function","function":{"name":"look","parameters":{"b":1,"a":[2]}}}',)
+    assert values.write(found, "messages")["tools"] == [TOOL]
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "at", "words"),
+    [
+        ({"turns": [], "tools": [TOOL]}, WHOLE, "", "1 to 1024 turns"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [{}]}, WHOLE, "/tools/0", "a tool is"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": 5}, WHOLE, "/tools/0", "a tool is"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL] * 129}, WHOLE, "/tools", "at most 128"),
+        ({"turns": [{"role": "user", "content": "a"}], "more": 1}, WHOLE, "/more", "`turns` and `tools`"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL]}, CHAT, "/tools", "no step of the task"),
+    ],
+)
+def test_every_fault_of_tools_is_at_its_place(given: Any, declared: Task, at: str, words: str) -> None:
+    with pytest.raises(Unprocessable) as refusal:
+        read(given, declared)
+    (fault,) = refusal.value.faults
+    assert fault.pointer == f"/inputs/chat{at}"
+    assert words in fault.message

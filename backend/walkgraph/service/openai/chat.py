@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from walkgraph.checkpoints.chat_template import CallForm
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.steps import steps_of
 from walkgraph.service.http.dialects import parameter
@@ -33,10 +34,10 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
     "tools": ([],),
-    "tool_choice": ("none",),
+    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none",),
-    "parallel_tool_calls": (),
+    "parallel_tool_calls": (True,),
     "reasoning_effort": (),
     "verbosity": (),
     "prediction": (),
@@ -60,6 +61,9 @@ class Sent:
     """Audio format."""
     logprobs: str | None = None
     """The output with log-probabilities, if the request asks for them."""
+    calls: CallForm | None = None
+    """How the answer calls functions; None if the request has none."""
+    functions: tuple[str, ...] = ()
     origins: dict[str, str] = field(default_factory=dict[str, str])
     """Pointer into a body -> pointer into the request."""
 
@@ -95,6 +99,8 @@ def send(request: ChatRequest, resolved: Resolved) -> Sent:
         audio=audio,
         format=request.audio.format if request.audio else "",
         logprobs=logprobs,
+        calls=serving.calls if reading.functions else None,
+        functions=reading.functions,
         origins=reading.origins,
     )
 
@@ -113,6 +119,8 @@ class _Reading:
         self._name = resolved.model
         self._serving: Serving = resolved.serving
         self.origins: dict[str, str] = {}
+        self.functions: tuple[str, ...] = ()
+        """The names of the functions that the answer may call."""
 
     # ── parameters ──────────────────────────────────────────────────────────────────────────────
 
@@ -129,7 +137,7 @@ class _Reading:
         if self._request.stop:
             more["stop"] = self._request.stop
         for name, value in (self._request.model_extra or {}).items():
-            if value is None or name in _LABELS:
+            if value is None or name in _LABELS or (name == "tools" and value and self._serving.calls):
                 continue
             if name in self._serving.params:
                 found[name] = value
@@ -230,7 +238,14 @@ class _Reading:
         if self._serving.conversation is not None:
             inputs, origins = turns_of(self._request.messages, self._serving, self._name)
             self.origins |= origins
-            return inputs
+            extra = self._request.model_extra or {}
+            tools: Any = extra.get("tools")
+            if not tools or self._serving.calls is None or extra.get("tool_choice") == "none":
+                return inputs
+            name = self._serving.conversation
+            self.origins[f"/inputs/{name}/tools"] = "/tools"
+            self.functions = _names(tools)
+            return {name: {"turns": inputs[name], "tools": tools}}
         said: list[tuple[str, Any, str]] = []
         system: list[tuple[str, str]] = []
         for i, message in enumerate(self._request.messages):
@@ -330,6 +345,16 @@ def _pieces(message: Message, at: str) -> Iterator[tuple[str, Any, str]]:
                 yield "image", part.image_url.url, f"{where}/image_url/url"
             case AudioPart():
                 yield "audio", part.input_audio.data, f"{where}/input_audio/data"
+
+
+def _names(tools: Any) -> tuple[str, ...]:
+    """The names of functions; faults are left to the task."""
+    found: list[str] = []
+    for tool in cast(list[Any], tools) if isinstance(tools, list) else ():
+        function = cast(dict[str, Any], tool).get("function") if isinstance(tool, dict) else None
+        name = cast(dict[str, Any], function).get("name") if isinstance(function, dict) else None
+        found += [name] if isinstance(name, str) else []
+    return tuple(found)
 
 
 def _upwards(at: str) -> Iterator[str]:

@@ -145,11 +145,24 @@ class Sound(BaseModel):
     transcript: str
 
 
+class CalledFunction(BaseModel):
+    name: str
+    arguments: str
+    """JSON."""
+
+
+class ToolCall(BaseModel):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class Answered(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
     audio: Sound | None = None
+    tool_calls: list[ToolCall] | None = None
 
 
 class Likely(BaseModel):
@@ -171,7 +184,7 @@ class Choice(BaseModel):
     index: int
     message: Answered
     logprobs: Logprobs | None = None
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
 
 
 class Completion(BaseModel):

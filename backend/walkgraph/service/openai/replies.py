@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from walkgraph.checkpoints.tool_calls import CallReader
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service.http import dialects
@@ -42,20 +43,47 @@ class Heard(NamedTuple):
     """A piece of audio as the task output it."""
 
 
+class Called(NamedTuple):
+    call: dict[str, Any]
+    """OpenAI's tool call."""
+
+
 class Ended(NamedTuple):
     finish: str
-    """`stop` or `length`."""
+    """`stop`, `length` or `tool_calls`."""
     read: int
     found: int
     made: int
     """Tokens of the generated text."""
 
 
-Piece = Text | Scored | Heard | Ended
+Piece = Text | Called | Scored | Heard | Ended
 
 
 async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
-    """The texts, audio and end of one choice. Raises RunFailed."""
+    """The texts, tool calls, audio and end of one choice. Raises RunFailed."""
+    if sent.calls is None:
+        async for piece in _plain(run, sent):
+            yield piece
+        return
+    reader, calls = CallReader(sent.calls, sent.functions), 0
+    async for piece in _plain(run, sent):
+        found = reader.feed(piece.text) if isinstance(piece, Text) else ()
+        for one in (*found, *(reader.finish() if isinstance(piece, Ended) else ())):
+            if isinstance(one, str):
+                yield Text(one)
+                continue
+            function = {"name": one.name, "arguments": one.arguments}
+            yield Called({"id": f"call_{run.id}_{calls}", "type": "function", "function": function})
+            calls += 1
+        if isinstance(piece, Ended) and calls and piece.finish == "stop":
+            yield piece._replace(finish="tool_calls")
+        elif not isinstance(piece, Text):
+            yield piece
+
+
+async def _plain(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
+    """The pieces with tool calls as text."""
     counted = outside = 0
     async for event in run.follow():
         match event:
@@ -98,8 +126,10 @@ async def completion(runs: Sequence[LiveRun], sent: Sent, model: str) -> dict[st
     """A `chat_schemas.Completion`. Raises the error of the first choice that fails."""
     told = await asyncio.gather(*(_whole(run, sent) for run in runs))
     choices: list[dict[str, Any]] = []
-    for i, (run, (text, scored, heard, ended)) in enumerate(zip(runs, told, strict=True)):
+    for i, (run, (text, calls, scored, heard, ended)) in enumerate(zip(runs, told, strict=True)):
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            message |= {"content": text or None, "tool_calls": calls}
         if sent.audio is not None:
             data = await asyncio.to_thread(sound.encoded, heard, _FORMATS.get(sent.format, sent.format))
             message |= {"content": None, "audio": _sound(run.id, base64.b64encode(data).decode(), text)}
@@ -119,8 +149,12 @@ def _logprobs(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return {"content": entries, "refusal": None}
 
 
-async def _whole(run: LiveRun, sent: Sent) -> tuple[str, list[dict[str, Any]], list[bytes], Ended]:
+async def _whole(
+    run: LiveRun, sent: Sent
+) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]], list[bytes], Ended]:
+    """Text, tool calls, log-probabilities, audio and end."""
     texts: list[str] = []
+    calls: list[dict[str, Any]] = []
     scored: list[dict[str, Any]] = []
     heard: list[bytes] = []
     ended = Ended("stop", 0, 0, 0)
@@ -128,13 +162,15 @@ async def _whole(run: LiveRun, sent: Sent) -> tuple[str, list[dict[str, Any]], l
         match piece:
             case Text():
                 texts.append(piece.text)
+            case Called():
+                calls.append(piece.call)
             case Scored():
                 scored += piece.entries
             case Heard():
                 heard.append(piece.data)
             case Ended():
                 ended = piece
-    return "".join(texts), scored, heard, ended
+    return "".join(texts), calls, scored, heard, ended
 
 
 def _sound(run: RunId, data: str, transcript: str) -> dict[str, Any]:
@@ -244,6 +280,9 @@ class Chunks:
                     case Heard():
                         for delta in _heard(await heard.feed(piece.data) if heard else b""):
                             await self._queue.put((index, delta))
+                    case Called():
+                        call = {"index": int(piece.call["id"].rpartition("_")[2]), **piece.call}
+                        await self._queue.put((index, {"tool_calls": [call]}))
                     case Scored():
                         await self._queue.put((index, piece))
                     case Ended():

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
+from walkgraph.checkpoints.chat_template import CallForm
+from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES, template_of
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role
@@ -36,6 +38,7 @@ SPOKEN = frozenset({"text", "image", "audio"})
 VOICES = ("voice", "speaker")
 """Usual names of the parameter that selects the voice."""
 KEPT_GRAPHS = 64
+_CHAT_PROMPT = "text.chat_prompt"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Serving:
     task: Task
     outputs: tuple[Output, ...]
     """In the order in which the task declares them."""
+    calls: CallForm | None = None
+    """How the task's answers call functions; None if its chat template is not known, or writes none."""
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
@@ -241,7 +246,25 @@ class _ById:
 @lru_cache(maxsize=KEPT_GRAPHS)
 def _servings(key: _ById) -> Mapping[str, Serving]:
     graph = key.graph
-    return {name: Serving(name, task, tuple(_outputs(graph, task))) for name, task in graph.tasks.items()}
+    return {
+        name: Serving(name, task, tuple(_outputs(graph, task)), _call_form(graph, task))
+        for name, task in graph.tasks.items()
+    }
+
+
+def _call_form(graph: Graph, task: Task) -> CallForm | None:
+    """By the template of the node that writes the task's conversations."""
+    walks = dict.fromkeys(at.step.walk for at in steps_of(task))
+    used = {entry.node for walk in walks for entry in structure(graph.walks[walk], walk).entries}
+    for name, node in graph.nodes.items():
+        if node.component == _CHAT_PROMPT and name in used:
+            template = node.params.get("template", PUBLISHED)
+            source = graph.weights[node.weights].source if node.weights in graph.weights else ""
+            if template == PUBLISHED and source.startswith("random:"):
+                template = template_of(None, PUBLISHED).name
+            found = TEMPLATES.get(str(template))
+            return found.called if found is not None else None
+    return None
 
 
 def _outputs(graph: Graph, task: Task) -> Iterator[Output]:

@@ -9,7 +9,7 @@ from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Task, TaskInput, TaskParam
 from walkgraph.graph.turns import turn_parts
 from walkgraph.ids import RunId
-from walkgraph.placement.request import declared_params, fill_params, name_inputs, reads_calls
+from walkgraph.placement.request import declared_params, fill_params, name_inputs, reads_calls, takes_whole
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
@@ -81,7 +81,7 @@ def _declared_schema(task: Task, declared: TaskInput) -> dict[str, Any]:
         return _input_schema(declared.modality, many=declared.many, text=declared.description)
     taken = turn_parts(task)
     kinds = sorted(frozenset[str]().union(*taken.values()))
-    return conversations.schema(taken, _part_schema(kinds), declared.description)
+    return conversations.schema(taken, _part_schema(kinds), declared.description, whole=takes_whole(task))
 
 
 def _part_schema(kinds: Iterable[str]) -> dict[str, Any]:
@@ -241,7 +241,8 @@ class _Reader:
         modality = self._task.inputs[name].modality
         try:
             if modality == MESSAGES:
-                return (conversations.read(turn_parts(self._task), given, at, calls=reads_calls(self._task)),)
+                reads = {"calls": reads_calls(self._task), "whole": takes_whole(self._task)}
+                return (conversations.read(turn_parts(self._task), given, at, **reads),)
             return (values.read(modality, given, at, lambda: self._kinds(name)),)
         except InvalidInput as error:
             self.fault(error.pointer, "bad_value", str(error))

@@ -6,11 +6,14 @@
       "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
      {"role": "tool", "tool_call_id": "1", "content": "a cat"}]
 
+Functions that the answer may call stand beside the turns: `{"turns": [...], "tools": [{"type": "function", ...}]}`.
 Parts are those of the task API. Tool calls have the shape of OpenAI's API.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, cast
+
+import msgspec
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import ROLES, Role
@@ -28,8 +31,8 @@ _KEYS = ("role", "content", "tool_calls", "tool_call_id")
 # ── the schema ──────────────────────────────────────────────────────────────────────────────────
 
 
-def schema(taken: Taken, part: Mapping[str, Any], description: str) -> dict[str, Any]:
-    """JSON Schema of a conversation. `part`: that of one part."""
+def schema(taken: Taken, part: Mapping[str, Any], description: str, *, whole: bool = False) -> dict[str, Any]:
+    """JSON Schema of a conversation. `part`: that of one part. `whole`: the task takes conversations whole."""
     text = {"type": "string", "maxLength": limits.TEXT_CHARACTERS}
     content = {"anyOf": [text, {"type": "array", "maxItems": limits.PARTS, "items": dict(part)}, {"type": "null"}]}
     function = _closed({"name": {"type": "string"}, "arguments": text}, ["name", "arguments"])
@@ -44,7 +47,9 @@ def schema(taken: Taken, part: Mapping[str, Any], description: str) -> dict[str,
         },
         ["role"],
     )
-    return {"type": "array", "minItems": 1, "maxItems": limits.TURNS, "items": turn, "description": description}
+    turns = {"type": "array", "minItems": 1, "maxItems": limits.TURNS, "items": turn, "description": description}
+    tools = {"type": "array", "maxItems": limits.TOOL_CALLS, "items": {"type": "object"}}
+    return {"anyOf": [turns, _closed({"turns": turns, "tools": tools}, ["turns"])]} if whole else turns
 
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -54,9 +59,18 @@ def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 # ── from the client ─────────────────────────────────────────────────────────────────────────────
 
 
-def read(taken: Taken, given: Any, pointer: str, *, calls: bool) -> m.Conversation:
-    """The conversation. `calls`: the task reads tool calls. Raises InvalidInput, with the pointer, at the first
-    fault."""
+def read(taken: Taken, given: Any, pointer: str, *, calls: bool, whole: bool = False) -> m.Conversation:
+    """The conversation. `calls`: the task reads tool calls. `whole`: it takes conversations whole, so that they may
+    have tools. Raises InvalidInput, with the pointer, at the first fault."""
+    if isinstance(given, dict):
+        fields = cast(dict[str, Any], given)
+        unknown = next((key for key in fields if key not in ("turns", "tools")), None)
+        if unknown is not None:
+            raise InvalidInput("a conversation has `turns` and `tools`", f"{pointer}/{unknown[:80]}")
+        tools = _tools(fields.get("tools"), f"{pointer}/tools")
+        if tools and not whole:
+            raise InvalidInput("no step of the task reads tools; leave them out", f"{pointer}/tools")
+        return m.Conversation(turns=read(taken, fields.get("turns"), pointer, calls=calls).turns, tools=tools)
     if not isinstance(given, list):
         raise InvalidInput('this must be a list of turns (`{"role": "user", "content": "..."}`)', pointer)
     turns = cast(list[Any], given)
@@ -152,6 +166,26 @@ def _call(given: Any, pointer: str) -> m.ToolCall:
     if max(len(id_), len(name)) > limits.NAME_CHARACTERS or len(arguments) > limits.TEXT_CHARACTERS:
         raise InvalidInput("the tool call is too long; shorten it", pointer)
     return m.ToolCall(id=id_, name=name, arguments=arguments)
+
+
+def _tools(given: Any, pointer: str) -> tuple[str, ...]:
+    tools: Sequence[Any] = () if given is None else cast(list[Any], given) if isinstance(given, list) else (None,)
+    if len(tools) > limits.TOOL_CALLS:
+        raise InvalidInput(f"send at most {limits.TOOL_CALLS} tools", pointer)
+    written = tuple(_tool(tool, f"{pointer}/{i}") for i, tool in enumerate(tools))
+    if sum(map(len, written)) > limits.TEXT_CHARACTERS:
+        raise InvalidInput(f"tools may have {limits.TEXT_CHARACTERS} characters; shorten them", pointer)
+    return written
+
+
+def _tool(given: Any, pointer: str) -> str:
+    fields = cast(dict[str, Any], given) if isinstance(given, dict) else {}
+    function = fields.get("function")
+    name = cast(dict[str, Any], function).get("name") if isinstance(function, dict) else None
+    if fields.get("type") != "function" or not isinstance(name, str) or not 0 < len(name) <= limits.NAME_CHARACTERS:
+        message = 'a tool is `{"type": "function", "function": {"name": "...", "parameters": {...}}}`'
+        raise InvalidInput(message, pointer)
+    return msgspec.json.encode(given).decode()
 
 
 def _call_id(role: str, given: Any, pointer: str) -> str | None:

@@ -9,6 +9,7 @@ from itertools import groupby
 from math import prod
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 
 from walkgraph.errors import InvalidInput
@@ -144,7 +145,8 @@ def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> d
             items = {name: write(item, "", frames) for name, item in value.items.items()}
             return {"type": modality or "named", "items": items}
         case m.Conversation():
-            return {"type": "messages", "turns": [_written_turn(turn, frames) for turn in value.turns]}
+            told = {"type": "messages", "turns": [_written_turn(turn, frames) for turn in value.turns]}
+            return {**told, "tools": [msgspec.json.decode(tool) for tool in value.tools]} if value.tools else told
         case m.Absent():
             return {"type": "absent"}
         case m.Ticket():
@@ -206,7 +208,8 @@ def size_of(value: m.Value) -> int:
         case m.Named():
             return sum(size_of(item) for item in value.items.values())
         case m.Conversation():
-            return sum(size_of(part.value) for turn in value.turns for part in turn.parts)
+            parts = sum(size_of(part.value) for turn in value.turns for part in turn.parts)
+            return parts + sum(map(len, value.tools))
         case _:
             return 0
 

@@ -75,7 +75,7 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
         case m.Named():
             return {name: unpack(item, get) for name, item in value.items.items()}
         case m.Conversation():
-            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns))
+            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns), value.tools)
 
 
 def _unpacked_turn(turn: m.Turn, get: Callable[[m.Ticket], Tensor] | None) -> Turn:
@@ -114,7 +114,8 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
         items = cast(Mapping[Any, Any], value).items()
         return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
     if isinstance(value, Conversation):
-        return m.Conversation(turns=tuple(_packed_turn(turn, put, tickets, depth) for turn in value.turns))
+        turns = tuple(_packed_turn(turn, put, tickets, depth) for turn in value.turns)
+        return m.Conversation(turns=turns, tools=value.tools)
     if isinstance(value, Sequence):
         return m.Many(items=tuple(_pack(item, put, tickets, depth + 1) for item in cast(Sequence[Any], value)))
     raise InvalidInput(

@@ -120,7 +120,7 @@ def test_sound_is_asked_for_with_its_voice(voice: Any) -> None:
         ({"modalities": ["text", "audio"], "audio": {"format": "aac"}}, "/audio/format", "unsupported_value"),
         ({"audio": {"format": "wav"}}, "/audio", "invalid_value"),
         ({"n": 2, "seed": 1, "max_tokens": 3, "max_completion_tokens": 4}, "/max_tokens", "invalid_value"),
-        ({"tool_choice": "auto"}, "/tool_choice", "unsupported_parameter"),
+        ({"tool_choice": "required"}, "/tool_choice", "unsupported_parameter"),
         ({"a/b~c": 1}, "/a~1b~0c", "unknown_parameter"),
     ],
 )
@@ -255,3 +255,38 @@ def test_fields_of_sampling_that_have_no_place_are_refused(
 def test_fields_of_sampling_are_bounded(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         request(text("a"), **fields)
+
+
+# ── tools ───────────────────────────────────────────────────────────────────────────────────────
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+
+
+def test_tools_stand_beside_the_turns() -> None:
+    sent = chat.send(request(text("a"), tools=[TOOL], tool_choice="auto", parallel_tool_calls=True), LLM)
+    (only,) = sent.bodies
+    messages = only["inputs"]["messages"]
+    assert (messages["tools"], len(messages["turns"])) == ([TOOL], 1)
+    assert (sent.calls, sent.functions) == ("tagged", ("look",))
+    fault = Fault("/inputs/messages/tools/0", "bad_value", "x")
+    assert sent.translated([fault]) == [Fault("/tools", "bad_value", "x")]
+    without = chat.send(request(text("a"), tools=[TOOL], tool_choice="none"), LLM)
+    assert without.bodies == chat.send(request(text("a")), LLM).bodies
+    assert without.calls is None
+
+
+@pytest.mark.parametrize(
+    ("found", "fields", "pointer"),
+    [
+        (LLM, {"tools": [TOOL], "tool_choice": "required"}, "/tool_choice"),
+        (LLM, {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look"}}}, "/tool_choice"),
+        (LLM, {"parallel_tool_calls": False}, "/parallel_tool_calls"),
+        (BAGEL, {"tools": [TOOL]}, "/tools"),
+    ],
+)
+def test_choices_of_tools_that_cannot_be_kept_are_refused(
+    found: serving.Resolved, fields: dict[str, Any], pointer: str
+) -> None:
+    with pytest.raises(Unprocessable) as refusal:
+        chat.send(request(text("a"), **fields), found)
+    assert [fault.pointer for fault in refusal.value.faults] == [pointer]

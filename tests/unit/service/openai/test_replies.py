@@ -285,3 +285,23 @@ async def test_spoiled_requests_are_refused_in_openais_words(service: Running) -
             assert answer.json()["error"].keys() == {"message", "type", "param", "code"}, body
             assert answer.json()["error"]["message"]
     assert statuses == {200, 400, 404}
+
+
+async def test_calls_of_functions_come_as_tool_calls() -> None:
+    def asked() -> Sent:
+        return Sent([{}], TEXT, None, "", calls="tagged", functions=("look",))
+
+    run = live()
+    say(run, "Let me see.\n<tool", '_call>\n{"name": "look", "argu', 'ments": {"at": 1}}\n</tool_call>')
+    end(run, 3)
+    (choice,) = (await replies.completion([run], asked(), "m"))["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Let me see.", "tool_calls")
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "look", "arguments": '{"at": 1}'}
+    chunks = [c for chunk in await deltas(run, sent=asked()) for c in chunk["choices"]]
+    streamed = [one for c in chunks for one in c["delta"].get("tool_calls", [])]
+    assert streamed == [{"index": 0, **call}]
+    assert "".join(c["delta"].get("content") or "" for c in chunks) == "Let me see."
+    assert chunks[-1]["finish_reason"] == "tool_calls"
+    plain = (await replies.completion([run], sent(), "m"))["choices"][0]
+    assert (plain["finish_reason"], "tool_calls" in plain["message"]) == ("stop", False)
