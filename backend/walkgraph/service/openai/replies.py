@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from walkgraph.checkpoints.tool_calls import CallReader
 from walkgraph.errors import RunFailed, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service.http import dialects
@@ -17,6 +16,7 @@ from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
+from walkgraph.service.openai.tool_calls import CallReader
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.streaming import HEARTBEAT_SECONDS
 from walkgraph.service.values import sound

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from walkgraph.checkpoints.chat_template import CallForm
-from walkgraph.checkpoints.tool_calls import CallReader, FoundCall
+from walkgraph.service.openai.tool_calls import CallReader, FoundCall
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "sky"}}\n</tool_call>'
 LOOK = FoundCall("look", '{"at": "sky"}')
