@@ -169,7 +169,7 @@ def _conversation(value: Any, packing: Packing) -> Any:
     if isinstance(value, str | Turn):
         value = [value]
     if not isinstance(value, list | tuple):
-        raise TypeError(f"a conversation is a list of turns, not {type(value).__name__}")
+        raise TypeError(f"a conversation is a list of turns, not {type(cast(object, value)).__name__}")
     return [_turn(turn, packing) for turn in cast(Sequence[Any], value)]
 
 
