@@ -76,4 +76,6 @@ class Component(TypedDict):
     families: list[str]
     """Families whose weights fit."""
     host: bool
+    task: bool
+    """It calls a task, whose declaration its own follows."""
     available: bool
