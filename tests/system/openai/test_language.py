@@ -93,3 +93,15 @@ def test_a_bias_decides_and_a_stop_cuts(client: openai.OpenAI, running: Service)
         assert len(answer.text("logprobs").splitlines()) == 5
         with pytest.raises(RunError, match="tokens from 0 to 263"):
             complete(prompt="a", logit_bias=[[264.0, 1.0]])
+
+
+def test_tools_are_part_of_the_prompt(client: openai.OpenAI) -> None:
+    tools: Any = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    plain = client.chat.completions.create(messages=TURNS[:2], **HOW)
+    told = client.chat.completions.create(messages=TURNS[:2], tools=tools, extra_body={"max_prompt": 1024}, **HOW)
+    assert plain.usage is not None
+    assert told.usage is not None
+    assert told.usage.prompt_tokens > plain.usage.prompt_tokens + 100
+    with pytest.raises(openai.BadRequestError) as found:
+        client.chat.completions.create(messages=TURNS[:2], tools=tools, tool_choice="required", **HOW)
+    assert found.value.param == "tool_choice"
