@@ -80,7 +80,8 @@ class Running:
             command, cwd=folder, env=self.environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
         )
         where = f"{block.page}:{block.line}"
-        assert answer.returncode == 0, f"{where}\n{code}\n{answer.stdout}\n{answer.stderr}"
+        if answer.returncode:
+            raise AssertionError(f"{where}\n{code}\n{answer.stdout}\n{answer.stderr}")
         return answer.stdout
 
     def pages(self, pages: Mapping[str, Sequence[Block]], folder: Path) -> dict[str, list[str]]:
@@ -107,7 +108,8 @@ class Running:
         answer = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
         )
-        assert answer.returncode == 0, answer.stderr
+        if answer.returncode:
+            raise AssertionError(answer.stderr)
         printed = json.loads(target.read_text())
         return {page: [printed[f"{page}:{block.line}"] for block in blocks] for page, blocks in pages.items()}
 

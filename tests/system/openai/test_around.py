@@ -136,6 +136,7 @@ async def test_many_at_once(aio: openai.AsyncOpenAI) -> None:
 MODELS = {
     "shapes": {"chat.completions", "images.generations", "images.edits", "realtime"},
     "bagel": {"chat.completions", "images.generations", "images.edits", "realtime"},
+    "llm": {"chat.completions", "realtime"},
     "orpheus": {"audio.speech", "realtime"},
     "reach": set[str](),
 }

@@ -64,6 +64,7 @@ def test_records_and_taps_tell_what_calls_gave(graph: Graph, ranks: list[int], s
     whole = made(cluster, graph)
     assert seen(cluster, "record") == whole
     assert not seen(cluster, "record", "other")
+    assert all(call.answered for call in cluster.calls if call.run == "r"), "what is probed is read"
     there = [one for one in seen(cluster, "tap") if one[4] != "absent"]
     assert there == [one for one in whole if one[1] in tapped]
     for one in cluster.observed:

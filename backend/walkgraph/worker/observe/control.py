@@ -7,7 +7,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan, StepPlan
 from walkgraph.wire.watching import Gate as Order
 from walkgraph.wire.watching import Watch
-from walkgraph.worker.events import Command, Ref, Started
+from walkgraph.worker.events import Command, Ref, RunCall, Started
 from walkgraph.worker.observe.gate import Gate
 from walkgraph.worker.observe.observing import Observed
 
@@ -53,7 +53,12 @@ class Control:
         return out
 
     def take(self, commands: list[Command]) -> list[Command]:
-        """The commands that may be performed now."""
+        """The commands that may be performed now. Outputs that are probed count as read, so that a call whose tokens
+        are found computes them."""
+        if self._observed is not None:
+            for command in commands:
+                if isinstance(command, RunCall):
+                    command.call.answered = True
         return commands if self._gate is None else self._gate.take(commands)
 
     def outputs(self, ref: Ref, outputs: Mapping[str, Any]) -> Iterable[Command]:
