@@ -37,6 +37,7 @@ SAMPLES: dict[str, Any] = {
     "audio": b"audio",
     "state": torch.zeros(SIZE),
     "actions": torch.zeros(SIZE, 7),
+    "tensor": torch.zeros(SIZE, 2),
 }
 
 
