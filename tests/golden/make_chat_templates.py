@@ -75,7 +75,7 @@ def _tool(chance: random.Random) -> dict[str, Any]:
 
 
 def thinks(seed: int) -> bool:
-    """Whether the request asks for thinking."""
+    """True if the request asks for thinking."""
     return seed % 2 == 0
 
 

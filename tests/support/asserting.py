@@ -1,4 +1,4 @@
-"""What a test calls to learn whether the asserts of the tests' own modules are executed."""
+"""A function that tells whether the asserts of the tests' own modules are executed."""
 
 from __future__ import annotations
 

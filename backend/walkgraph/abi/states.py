@@ -40,7 +40,7 @@ class Segment:
 
 
 class Reused(NamedTuple):
-    """What a call need not append, because others have computed it."""
+    """The rows that a call need not append, because others have computed them."""
 
     found: int
     """Rows that are in the state already."""

@@ -158,7 +158,7 @@ def text_of(pieces: Sequence[Piece]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """What fields and conditions read."""
+    """The values that fields and conditions read."""
 
     known: frozenset[Condition]
     values: Mapping[FieldName, str]

@@ -34,13 +34,13 @@ class CachedItinerary(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """What a task's steps read of a conversation."""
+    """The parts of a conversation that a task's steps read."""
 
     turns: bool
     calls: bool
 
     def kinds(self, given: Sequence[Given]) -> _Key:
-        """What an itinerary can depend on, of the values of a request."""
+        """The facts about a request's values on which an itinerary can depend."""
         kinds: list[object] = []
         for one in given:
             if one.turn is None or self.turns:
@@ -80,7 +80,7 @@ class ItineraryCache:
     def legs(
         self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
     ) -> tuple[Itinerary, Legs | None]:
-        """What the ranks of a request get at first, and the legs that follow."""
+        """The first itinerary of a request's ranks, and the legs that follow."""
         return legs_of(self._facts, self._graph.tasks[submit.task], params, given, found)
 
     def _found(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:

@@ -163,13 +163,13 @@ class _Branching:
 
     @contextmanager
     def case(self, value: str) -> Generator[None, None, None]:
-        """What runs where the value of the choice around it is this one, as text."""
+        """The items that run where the choice around them has this value, as text."""
         with self._into(self._given()["cases"].setdefault(value, [])):
             yield
 
     @contextmanager
     def otherwise(self) -> Generator[None, None, None]:
-        """What runs for any other value."""
+        """The items that run for any other value."""
         with self._into(self._given().setdefault("otherwise", [])):
             yield
 

@@ -111,7 +111,7 @@ class Component:
     task: bool = False
     """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
     calls: tuple[str, ...] = ()
-    """Of a task, the tasks that it calls itself."""
+    """The tasks that a called task calls itself."""
 
     @property
     def available(self) -> bool:

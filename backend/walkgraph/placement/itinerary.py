@@ -77,7 +77,7 @@ def expanded_request(
 def legs_of(
     facts: Facts, task: Task, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
 ) -> tuple[Itinerary, Legs | None]:
-    """What the ranks of a request get at first, and the legs that follow; None if that is all."""
+    """The first itinerary of a request's ranks, and the legs that follow; None if there are none."""
     if found.needed is None:
         return found.itinerary, None
     legs = Legs(facts, task, fill_params(task, params), given, found.itinerary.outputs, found.needed)

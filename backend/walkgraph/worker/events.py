@@ -130,9 +130,9 @@ class RunCall:
     task: str = ""
     """`graph/task` if the service runs it; otherwise the engine does."""
     outputs: tuple[str, ...] = ()
-    """Of a task: the outputs that edges take once it has ended."""
+    """For a task, the outputs that edges take once it has ended."""
     pieces: tuple[str, ...] = ()
-    """Of a task: the outputs whose values leave as it sends them."""
+    """For a task, the outputs whose values leave as it sends them."""
 
 
 @dataclass(frozen=True, slots=True)

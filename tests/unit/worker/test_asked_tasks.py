@@ -139,7 +139,7 @@ def test_pieces_of_an_output_leave_before_the_call_has_ended_and_not_again_at_it
 
 
 def told(commands: list[Any]) -> list[tuple[str, Any, tuple[int, ...]]]:
-    """What goes to the client."""
+    """The pieces that go to the client."""
     reports = [one for one in commands if isinstance(one, Report) and isinstance(one.message, m.Emit)]
     return [(one.message.name, one.value, one.message.iteration) for one in reports]  # type: ignore[union-attr]
 

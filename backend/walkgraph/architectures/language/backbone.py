@@ -240,7 +240,7 @@ def _fed(call: Call) -> tuple[str, Tensor]:
 
 
 def _had(call: Call, port: str, states: States, *, short: bool) -> Reused:
-    """What is known of the tokens that a call appends. `short`: don't look for a part of them."""
+    """The part of a call's tokens that is known. `short`: don't look for a part of them."""
     if port == "token" or (short and call.answered):
         return Reused(0, call.numbers(port))
     return reused(call, port, "kv", states)

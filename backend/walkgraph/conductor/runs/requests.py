@@ -16,7 +16,7 @@ from walkgraph.wire import messages as m
 @dataclass(frozen=True, slots=True)
 class Request:
     itinerary: Itinerary
-    """What its ranks get at first."""
+    """The itinerary that its ranks get first."""
     params: dict[str, Scalar]
     inputs: dict[Rank, dict[str, m.Value]]
     """Rank -> the input values that its steps read."""

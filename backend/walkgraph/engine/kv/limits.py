@@ -43,7 +43,7 @@ class StateLimits:
         return self._most.get(key.run, {}).get(key.state)
 
     def salt(self, key: StateKey) -> str:
-        """What the prefix keys of a state begin with, beside the operator."""
+        """The beginning of a state's prefix keys, beside the operator."""
         return self._salts.get(key.run, "")
 
     def forget(self, run: str) -> None:

@@ -12,7 +12,7 @@ from walkgraph.layers.norm.rms_norm import rms_norm
 
 
 class SparseFlowLinears(AttentionLinears):
-    """Of a packed layer whose MLP is a mixture of experts."""
+    """The linears of a packed layer whose MLP is a mixture of experts."""
 
     def __init__(self, layer: DecoderLayer, suffix: str, mlp: SparseMLP) -> None:
         super().__init__(layer, suffix)

@@ -264,7 +264,7 @@ def _fed(call: Call) -> tuple[str, Tensor]:
 
 
 def _had(call: Call, port: str, piece: Piece, states: States) -> Reused | None:
-    """What others have computed of the rows that a call appends; None for all of it."""
+    """The rows of a call that others have computed; None for all of them."""
     match piece.kind:
         case "noised":
             return Reused(0, None)

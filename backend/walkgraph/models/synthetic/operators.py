@@ -255,7 +255,7 @@ def _int(call: Call, port: str) -> int:
 
 
 def _had(call: Call, states: States) -> Reused:
-    """What others have computed of the tokens that a call appends."""
+    """The tokens of a call that others have computed."""
     match _fed(call):
         case "ids", _:
             return reused(call, "ids", "kv", states)

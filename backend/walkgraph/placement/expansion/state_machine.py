@@ -29,7 +29,7 @@ class Place(NamedTuple):
     """Where a step stands in what the request gives."""
 
     parts: tuple[Given, ...]
-    """What `for: parts` goes through here."""
+    """The parts that `for: parts` goes through here."""
     part: Given | None = None
     turn: TurnAt | None = None
 
@@ -301,7 +301,7 @@ class Expansion:
 
 
 class _Start(NamedTuple):
-    """What a result stands for at the start of a loop."""
+    """The value that a result stands for at the start of a loop."""
 
     since: int
     """The first draft of the loop."""

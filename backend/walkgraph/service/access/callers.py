@@ -54,7 +54,7 @@ class Caller:
         return f"{self.key}:{name}" if self.key is not None else name
 
     def salt(self, shared: Literal["key", "deployment"]) -> str:
-        """What keeps its cached pages apart from those of others."""
+        """The salt that keeps its cached pages apart from those of others."""
         return self.key or "" if shared == "key" else ""
 
     def session_shown(self, inside: str) -> str | None:

@@ -52,7 +52,7 @@ class CallReader:
         yield from self._let(len(self._held) - self._beginning())
 
     def finish(self) -> Iterator[str | FoundCall]:
-        """What is left at the answer's end."""
+        """The text that is left at the answer's end."""
         found = self._call(self._held, "parameters") if self._form == "whole" else None
         if found is None:
             yield from self._let(len(self._held))

@@ -9,7 +9,7 @@ from walkgraph.wire import messages as m
 
 MAX_STOPS = 4
 MAX_CHARACTERS = 256
-"""Of one stop sequence."""
+"""The limit of one stop sequence."""
 
 
 def stops_of(given: Any) -> tuple[str, ...] | None:

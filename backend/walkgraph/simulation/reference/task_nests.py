@@ -120,7 +120,7 @@ def _walk(task: NestedTask, tasks: Sequence[NestedTask], nodes: dict[str, Any]) 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a task must give: its outputs, or one of some errors."""
+    """The expected end of a task: its outputs, or one of some errors."""
 
     sum: int
     token: int

@@ -104,7 +104,7 @@ class DeviceLoop:
         self.outputs: dict[str, LoopOutput] = {}
         """Outputs by key."""
         self.gathers: dict[str, Gather] = {}
-        """What is made of the values of a collected output, by its key."""
+        """How the values of a collected output are gathered, by its key."""
         edges = tuple(self._edge(edge) for edge in walk.edges)
         self.emits = tuple(e for e in edges if e.source.use == self.first and e.leave == "each")
         """Edges whose values leave while it runs: leaving edges, and those to followers. `source.port` is the output's
