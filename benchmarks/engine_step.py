@@ -272,7 +272,7 @@ class Decoder:
         # Prompts are the same every time, and their prefill is measured.
         self.engine = Engine(plan, RANK, threads=threads, prefix_cache=False, batch_invariant=batch_invariant)
         self.engine.load(phases)
-        self._template = next(loop for loop in Core(plan, RANK).loops() if loop.loop == model.loop)
+        self._template = backbone(next(loop for loop in Core(plan, RANK).loops() if loop.loop == model.loop))
         self.engine.prepare(self._template, phases)
         self.start = {**phases.seconds, "all": time.perf_counter() - began}
 
@@ -378,7 +378,7 @@ class Decoder:
         )
 
     def _loop(self, run: str, token: Any, case: Case, times: int) -> LoopCall:
-        (source,) = [use.sources["token"] for use in self._template.spec.uses]
+        source = self._template.spec.uses[0].sources["token"]
         (use,) = self._template.uses
         return replace(
             self._template,
@@ -403,6 +403,14 @@ def only(plan: Plan, names: Sequence[str]) -> Plan:
 
     kept = tuple(node.index for node in plan.nodes if node.name in names)
     return changed(plan, ranks=tuple(changed(one, nodes=kept) for one in plan.ranks if one.rank == Rank(0)))
+
+
+def backbone(loop: LoopCall) -> LoopCall:
+    """The loop with its first use and the tokens alone, as it runs where nothing optional is asked for."""
+    first = loop.spec.uses[0]
+    use = replace(first, sources={"token": first.sources["token"]})
+    outputs = tuple(one for one in loop.spec.outputs if one.use == 0)
+    return replace(loop, spec=replace(loop.spec, uses=(use,), outputs=outputs), uses=loop.uses[:1])
 
 
 def hash_of(run: str) -> int:

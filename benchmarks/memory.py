@@ -98,7 +98,7 @@ class Here:
         address = read_address(Settings(home=folder))
         assert address is not None
         (conductor,) = _children(address.pid)
-        (worker,) = _children(conductor)
+        worker = min(_children(conductor))  # a spare one may have started after it
         self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
         self._settings = Settings(home=folder)
         self._begun = self._refused = 0

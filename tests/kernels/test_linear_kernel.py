@@ -189,4 +189,4 @@ def test_other_processors_are_left_to_torch(capability, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     x, weight = torch.zeros(2, 64, dtype=torch.bfloat16), torch.zeros(32, 64, dtype=torch.bfloat16)
     assert choose(2, 32, 64, False) is not None
-    assert _streamed(x, weight, None, 1e-6, None, False, None) is None
+    assert _streamed(x, weight, None, 1e-6, None, False, None, False) is None
