@@ -226,6 +226,22 @@ class WalkBuilder(_Branching):
             yield f"@loop.{name}"
 
     @contextmanager
+    def map(
+        self,
+        source: str,
+        *,
+        bound: str | int,
+        width: str | int = 1,
+        as_: str | None = None,
+        when: str | None = None,
+    ) -> Generator[str, None, None]:
+        """Run what is inside for every item of a list, `width` at once; yields the reference to the item's index. An
+        edge from the list into it with `each=True` brings the item."""
+        given = _fields(map=source, bound=str(bound), width=str(width) if str(width) != "1" else None, when=when)
+        with self._inside(given | ({"as": as_} if as_ else {}), "body"):
+            yield f"@loop.{as_ or 'items'}"
+
+    @contextmanager
     def parallel(self, *, when: str | None = None) -> Generator[None, None, None]:
         with self._inside(_fields(when=when), "parallel"):
             yield

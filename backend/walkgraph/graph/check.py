@@ -10,6 +10,7 @@ from walkgraph.graph.checks.calls import check_calls
 from walkgraph.graph.checks.choices import check_choices
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.edges import check_edges
+from walkgraph.graph.checks.maps import check_maps
 from walkgraph.graph.checks.nodes import check_nodes
 from walkgraph.graph.checks.states import check_states
 from walkgraph.graph.checks.streams import check_streams
@@ -34,6 +35,7 @@ def check(document: object, catalogue: Catalogue) -> Report:
     check_walks(context)
     check_edges(context)
     check_choices(context)
+    check_maps(context)
     check_streams(context)
     check_tasks(context)
     check_unused(context)

@@ -114,6 +114,44 @@ class Loop(Record):
     body: tuple["Item", ...] = Field(min_length=1)
 
 
+class Map(Record):
+    """Runs its body for every item of a list, up to `width` items at once. The items are independent: nothing is
+    carried from one to the next, and no state is shared that one of them writes. What leaves is collected in the order
+    of the items, or goes to the client in that order."""
+
+    map: Reference
+    """The list: `use.port`, `@in.x` or `@merge.x`; a `list of` values, or a tensor with its slices along the first
+    axis. An edge into the body with `each` brings item i. An absent value has no items."""
+    as_: Name | None = Field(default=None, alias="as")
+    """The name by which `@loop.NAME` reads the item's index; `items` if it has none."""
+    bound: Expression
+    """The most items; a run with a longer list fails."""
+    width: Expression = "1"
+    """The most items in work at once."""
+    when: Expression | None = None
+    """Judged once, before the map; `@loop.index` belongs to the loop around it."""
+    body: tuple["Item", ...] = Field(min_length=1)
+
+    @property
+    def loop(self) -> str:
+        """The name, as that of a loop."""
+        return self.as_ or "items"
+
+    @property
+    def times(self) -> str:
+        """The most iterations."""
+        return self.bound
+
+    @property
+    def until(self) -> None:
+        """Nothing ends it early."""
+        return
+
+    @property
+    def drop_last(self) -> bool:
+        return False
+
+
 class Fork(Record):
     """Copy-on-write: `into` becomes a copy of `fork`, position counter included."""
 
@@ -142,7 +180,7 @@ class Choose(Record):
 
 
 def _item_kind(value: Any) -> str | None:
-    return _first_key(value, ("use", "parallel", "sequence", "loop", "fork", "choose"))
+    return _first_key(value, ("use", "parallel", "sequence", "loop", "fork", "choose", "map"))
 
 
 def _first_key(value: Any, kinds: tuple[str, ...]) -> str | None:
@@ -157,7 +195,8 @@ Item = Annotated[
     | Annotated[Sequence, Tag("sequence")]
     | Annotated[Loop, Tag("loop")]
     | Annotated[Fork, Tag("fork")]
-    | Annotated[Choose, Tag("choose")],
+    | Annotated[Choose, Tag("choose")]
+    | Annotated[Map, Tag("map")],
     Discriminator(_item_kind),
 ]
 
@@ -166,10 +205,11 @@ class Edge(Record):
     from_: Reference = Field(alias="from")
     to: Reference
     each: bool = False
-    """Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to
-    `@out` only). From a called task to `@out`: every value leaves as the task sends it."""
+    """Entering a loop or a map: slice i goes to iteration i. Leaving one: every iteration's value leaves as it comes, of
+    a map in the order of the items (to `@out` only). From a called task to `@out`: every value leaves as the task sends
+    it."""
     collect: Collect = False
-    """Leaving a loop: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and
+    """Leaving a loop or a map: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and
     joins texts; `join` puts tensors end to end; `list` keeps them apart."""
 
 

@@ -67,6 +67,8 @@ def _item(item: doc.Item) -> Iterator[str]:
             yield from _call("w.fork", [item.fork, item.into], _given(item, "fork", "into"))
         case doc.Loop():
             yield from _with("w.loop", [item.loop], _given(item, "loop", "body"), "", _items(item.body))
+        case doc.Map():
+            yield from _with("w.map", [item.map], _given(item, "map", "body"), "", _items(item.body))
         case doc.Parallel():
             yield from _with("w.parallel", [], _given(item, "parallel"), "", _items(item.parallel))
         case doc.Sequence():

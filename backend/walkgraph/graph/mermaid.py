@@ -7,7 +7,7 @@ follows the author's order.
 from collections.abc import Iterable, Iterator, Mapping
 
 from walkgraph.errors import NotFound
-from walkgraph.graph.document import Choose, Collect, Fork, Graph, Item, Loop, Parallel, Sequence, Stream, Use
+from walkgraph.graph.document import Choose, Collect, Fork, Graph, Item, Loop, Map, Parallel, Sequence, Stream, Use
 from walkgraph.graph.problems import nearest
 from walkgraph.graph.structure import End, Route, WalkStructure, partitions, structure, structures
 
@@ -87,6 +87,7 @@ class _Walk:
         self.boxes = 0
         self.forks = 0
         self.choices = 0
+        self.maps = 0
 
     def lines(self) -> Iterator[str]:
         yield from (_round("in", name) for name in self.facts.walk.inputs)
@@ -113,6 +114,8 @@ class _Walk:
             case Loop():
                 until = f", until {item.until}" if item.until else ""
                 yield from self.box(f"loop {item.loop}: {item.times} times{until}", item.when, item.body, item.loop)
+            case Map():
+                yield from self.map(item)
             case Choose():
                 yield from self.choice(item)
 
@@ -123,6 +126,14 @@ class _Walk:
         if loop in self.indices():
             inside.insert(0, f"{_id('index', loop)}(({_quoted('index')}))")
         yield from _box(name, f"{title}, when {when}" if when else title, inside)
+
+    def map(self, item: Map) -> Iterator[str]:
+        """The head that takes the list, and a box for the body."""
+        head = self.facts.maps[self.maps]
+        self.maps += 1
+        yield f"map_{head.loop}{{{{{_label(item.map, 'map')}}}}}"
+        title = f"map {item.loop}: up to {item.bound} items, {item.width} at once"
+        yield from self.box(title, item.when, item.body, item.loop)
 
     def choice(self, item: Choose) -> Iterator[str]:
         """A box for the choice, with one for each branch that has items."""
@@ -162,7 +173,8 @@ class _Walk:
 
     def arrows(self) -> Iterator[str]:
         drawn: set[str] = set()
-        for route in (*self.facts.routes, *(route for choice in self.facts.choices for route in choice.routes)):
+        heads = (*self.facts.choices, *self.facts.maps)
+        for route in (*self.facts.routes, *(route for head in heads for route in head.routes)):
             source = _id("merge", route.merge) if route.merge else self.end(route.source, route)
             target = self.end(route.target, route)
             if source and target:
@@ -184,6 +196,8 @@ class _Walk:
                 return _id("index", _loop(route)) if _loop(route) else ""
             case "choice":
                 return f"choice_{int(end.name) + 1}"
+            case "map":
+                return f"map_{end.name}"
             case _:
                 return _id(end.kind, end.name)
 

@@ -11,7 +11,7 @@ around it. Its edges become *routes*, with what happens on the way, outermost lo
 
 One route may at once leave inner loops, be carried at a common loop and enter other inner loops. An edge from a merge
 has one route for each port that it merges. A choice takes its value over a route too: it is an entry, in its place
-before the entries of its branches.
+before the entries of its branches. So does a map, which is a loop besides, with its list's length for a count.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,6 +27,7 @@ from walkgraph.graph.document import (
     Graph,
     Item,
     Loop,
+    Map,
     Parallel,
     Result,
     Sequence,
@@ -35,7 +36,7 @@ from walkgraph.graph.document import (
 )
 from walkgraph.graph.language.expressions import ExpressionError, name_innermost
 
-EndKind = Literal["use", "in", "loop", "stream", "merge", "out", "result", "choice"]
+EndKind = Literal["use", "in", "loop", "stream", "merge", "out", "result", "choice", "map"]
 Leave = Literal["none", "last", "each", "collect"]
 Enter = Literal["none", "held", "first", "each"]
 PARTS = ("text", "image", "audio", "state", "actions")
@@ -47,7 +48,7 @@ class LoopAt:
 
     index: int
     """Position in the order in which loops open."""
-    item: Loop
+    item: Loop | Map
     parent: int
     """Index of the loop around it, or -1."""
     loops: tuple[str, ...]
@@ -68,15 +69,15 @@ Branch = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A use, a fork or a choice, and its place in a body."""
+    """A use, a fork, a choice or the head of a map, and its place in a body."""
 
     index: int
     """Program order in the Walk, from 0."""
-    item: Use | Fork | Choose
+    item: Use | Fork | Choose | Map
     name: str
-    """The use's name in edges; empty for a fork and a choice."""
+    """The use's name in edges; empty for all others."""
     node: str
-    """The use's node; empty for a fork and a choice."""
+    """The use's node; empty for all others."""
     loops: tuple[str, ...]
     """Names of the loops around it, outermost first."""
     loop_indices: tuple[int, ...]
@@ -108,14 +109,28 @@ class ChoiceAt:
 
 
 @dataclass(frozen=True, slots=True)
+class MapAt:
+    """A map and its place in a body."""
+
+    item: Map
+    loop: int
+    """Index of its loop."""
+    entry: Entry
+    """Its head: it takes the list, before the entries of the body."""
+    routes: tuple["Route", ...]
+    """Its list; several if it is a merge."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     kind: EndKind
     name: str
-    """Name of the use, Walk input, loop, stream, merge without ports, output, result or choice (its number)."""
+    """Name of the use, Walk input, loop, stream, merge without ports, output, result, choice (its number) or map (its
+    loop's number)."""
     port: str = ""
     """Port of a use; otherwise empty."""
     entry: Entry | None = None
-    """Entry of a use or a choice; None if the body has no such use."""
+    """Entry of a use, a choice or a map; None if the body has no such use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ class Route:
     """An edge or a result of a Walk, with the loops it crosses."""
 
     index: int
-    """Position in the Walk's edges; -1 for a result or the value of a choice."""
+    """Position in the Walk's edges; -1 for a result, the value of a choice or the list of a map."""
     edge: Edge
     source: End
     target: End
@@ -150,8 +165,9 @@ class WalkStructure:
     walk: Walk
     loops: tuple[LoopAt, ...]
     entries: tuple[Entry, ...]
-    """Uses, forks and choices in program order."""
+    """Uses, forks, choices and maps in program order."""
     choices: tuple[ChoiceAt, ...]
+    maps: tuple[MapAt, ...]
     routes: tuple[Route, ...]
     """One per edge, in the author's order; one per merged port for an edge from a merge."""
     results: tuple[Route, ...]
@@ -177,8 +193,14 @@ class WalkStructure:
 
     @cached_property
     def taken(self) -> tuple[Route, ...]:
-        """Everything that takes a value: edges, results and choices."""
-        return (*self.routes, *self.results, *(route for choice in self.choices for route in choice.routes))
+        """Everything that takes a value: edges, results, choices and maps."""
+        heads = (*self.choices, *self.maps)
+        return (*self.routes, *self.results, *(route for head in heads for route in head.routes))
+
+    @cached_property
+    def map_loops(self) -> frozenset[str]:
+        """Names of the loops that are maps."""
+        return frozenset(at.item.loop for at in self.maps)
 
     @cached_property
     def feeds(self) -> Mapping[tuple[str, str], tuple[Route, ...]]:
@@ -203,7 +225,9 @@ def structure(walk: Walk, name: str = "") -> WalkStructure:
     routes = [route for i, edge in enumerate(walk.edges) for route in edges.routes(i, edge, f"/edges/{i}")]
     results = tuple(route for key, result in walk.results.items() for route in edges.result(key, result))
     choices = tuple(edges.choice(i, entry, item) for i, (entry, item) in enumerate(body.choices))
-    return WalkStructure(name, walk, tuple(body.loops), tuple(body.entries), choices, _with_first(routes), results)
+    maps = tuple(edges.map(loop, entry, item) for loop, entry, item in body.maps)
+    found = tuple(body.loops), tuple(body.entries), choices, maps, _with_first(routes), results
+    return WalkStructure(name, walk, *found)
 
 
 def structures(graph: Graph) -> dict[str, WalkStructure]:
@@ -230,14 +254,14 @@ class _Body:
         self.entries: list[Entry] = []
         self.loops: list[LoopAt] = []
         self.choices: list[tuple[Entry, Choose]] = []
+        self.maps: list[tuple[int, Entry, Map]] = []
         self.parallels = 0
 
     def add(self, item: Item, around: _Around, at: str) -> None:
         match item:
             case Use() | Fork():
                 whens = around.whens if item.when is None else (*around.whens, item.when)
-                name, node = (item.name, item.use) if isinstance(item, Use) else ("", "")
-                self.entries.append(_entry(len(self.entries), item, name, node, replace(around, whens=whens), at))
+                self.add_entry(item, replace(around, whens=whens), at)
             case Choose():
                 self.add_choice(item, _guarded(around, item.when), at)
             case Parallel():
@@ -248,6 +272,16 @@ class _Body:
                     self.add(child, inside, f"{at}/sequence/{position}")
             case Loop():
                 self.add_loop(item, _guarded(around, item.when), at)
+            case Map():
+                inside = _guarded(around, item.when)
+                self.maps.append((len(self.loops), self.add_entry(item, inside, at), item))
+                self.add_loop(item, inside, at)
+
+    def add_entry(self, item: Use | Fork | Choose | Map, around: _Around, at: str) -> Entry:
+        name, node = (item.name, item.use) if isinstance(item, Use) else ("", "")
+        place = (around.loops, around.loop_indices, around.branches, around.whens, around.cases, at)
+        self.entries.append(Entry(len(self.entries), item, name, node, *place))
+        return self.entries[-1]
 
     def add_parallel(self, item: Parallel, around: _Around, at: str) -> None:
         number = self.parallels
@@ -256,7 +290,7 @@ class _Body:
             inside = replace(around, branches=(*around.branches, (number, branch)))
             self.add(child, inside, f"{at}/parallel/{branch}")
 
-    def add_loop(self, item: Loop, around: _Around, at: str) -> None:
+    def add_loop(self, item: Loop | Map, around: _Around, at: str) -> None:
         index = len(self.loops)
         parent = around.loop_indices[-1] if around.loop_indices else -1
         inside = replace(around, loops=(*around.loops, item.loop), loop_indices=(*around.loop_indices, index))
@@ -266,19 +300,12 @@ class _Body:
 
     def add_choice(self, item: Choose, around: _Around, at: str) -> None:
         number = len(self.choices)
-        entry = _entry(len(self.entries), item, "", "", around, at)
-        self.entries.append(entry)
-        self.choices.append((entry, item))
+        self.choices.append((self.add_entry(item, around, at), item))
         places = [*(f"{at}/cases/{segment(value)}" for value in item.cases), f"{at}/otherwise"]
         for branch, (items, place) in enumerate(zip(item.branches, places, strict=True)):
             inside = replace(around, cases=(*around.cases, (number, branch)))
             for position, child in enumerate(items):
                 self.add(child, inside, f"{place}/{position}")
-
-
-def _entry(index: int, item: Use | Fork | Choose, name: str, node: str, around: _Around, at: str) -> Entry:
-    place = (around.loops, around.loop_indices, around.branches, around.whens, around.cases, at)
-    return Entry(index, item, name, node, *place)
 
 
 def segment(name: str) -> str:
@@ -304,7 +331,7 @@ def _guarded(around: _Around, when: str | None) -> _Around:
 
 
 class _Edges:
-    """Makes the routes of a Walk: of edges, results and choices, each through a merge if it comes from one."""
+    """Makes the routes of a Walk: of edges, results, choices and maps, each through a merge if it comes from one."""
 
     def __init__(self, walk: Walk, uses: Mapping[str, Entry]) -> None:
         self.walk, self.uses = walk, uses
@@ -324,11 +351,16 @@ class _Edges:
             yield Route(-1, edge, source, target, 0, False, leave, "none", left, (), pointer, merge)
 
     def choice(self, index: int, entry: Entry, item: Choose) -> ChoiceAt:
-        edge = Edge.model_validate({"from": item.choose, "to": f"@choice.n{index}"})
-        target = End("choice", str(index), "", entry)
-        at = f"{entry.pointer}/choose"
-        routes = (_route(-1, edge, source, target, at, merge) for merge, source in self.sources(item.choose))
-        return ChoiceAt(index, item, entry, tuple(routes))
+        return ChoiceAt(index, item, entry, self.head("choice", index, entry, item.choose, "choose"))
+
+    def map(self, loop: int, entry: Entry, item: Map) -> MapAt:
+        return MapAt(item, loop, entry, self.head("map", loop, entry, item.map, "map"))
+
+    def head(self, kind: EndKind, number: int, entry: Entry, source: str, key: str) -> tuple[Route, ...]:
+        """The routes into a choice or a map. `key`: that of the source in the item."""
+        edge = Edge.model_validate({"from": source, "to": f"@{kind}.n{number}"})
+        target, at = End(kind, str(number), "", entry), f"{entry.pointer}/{key}"
+        return tuple(_route(-1, edge, found, target, at, merge) for merge, found in self.sources(source))
 
     def sources(self, reference: str) -> Iterator[tuple[str, End]]:
         """(merge, port) for each port behind a reference; one, without a merge, if it names none."""
@@ -443,7 +475,7 @@ def nodes_of(walk: Walk) -> tuple[str, ...]:
         match items.pop():
             case Use(use=node):
                 found[node] = None
-            case Parallel(parallel=inside) | Sequence(sequence=inside) | Loop(body=inside):
+            case Parallel(parallel=inside) | Sequence(sequence=inside) | Loop(body=inside) | Map(body=inside):
                 items.extend(reversed(inside))
             case Choose() as choose:
                 items.extend(child for branch in reversed(choose.branches) for child in reversed(branch))

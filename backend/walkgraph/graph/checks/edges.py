@@ -23,8 +23,8 @@ def check_edges(context: Context) -> None:
             path = walk_path(name, route.pointer)
             if check_source(context, name, facts, route, (*path, "from")):
                 _way(context, route, path)
-        for choice in facts.choices:
-            for route in choice.routes:
+        for head in (*facts.choices, *facts.maps):
+            for route in head.routes:
                 _way(context, route, walk_path(name, route.pointer))
         _feeding(context, name, facts)
         _types(context, name, facts)
@@ -118,13 +118,14 @@ def _way(context: Context, route: Route, path: Path) -> None:
         message = f"`{source.name}` and `{target.name}` run side by side in one `parallel`; put them in a `sequence`"
         context.add("between_branches", path, message)
     elif source and target and apart(source.cases, target.cases) is not None:
-        ends = f"`{route.edge.from_}` and `{route.edge.to}`" if target.name else f"`{route.edge.from_}` and this choice"
+        other = f"`{route.edge.to}`" if target.name else f"this {route.target.kind}"
+        ends = f"`{route.edge.from_}` and {other}"
         message = f"{ends} are in different branches of one choice, and only one of them is taken; move one out of it"
         context.add("between_branches", path, message)
     elif route.backward and not route.carried:
         if target is not None and not target.name:
-            message = f"the choice stands before `{route.source.name}`, and no loop holds both to carry its value back"
-            message = f"{message}; change their order, or put them in a loop"
+            message = f"the {route.target.kind} stands before `{route.source.name}`, and no loop holds both"
+            message = f"{message} to carry its value back; change their order, or put them in a loop"
         elif source is target:
             message = f"`{route.source.name}` takes its own earlier value, and no loop is around it; put it in a loop"
         else:

@@ -99,7 +99,7 @@ def _iteration(context: Context, path: Path, touches: Sequence[Touch]) -> None:
         if outside:
             message = f"`{outside}` in Walk `{walk}` uses it outside any loop; use it inside one, {advice}"
             context.add("iteration_outside_loop", (*path, "scope"), message, "warning")
-        elif len(entries) == 1 and entries[0].loops:
+        elif len(entries) == 1 and entries[0].loops and entries[0].loops[-1] not in context.facts[walk].map_loops:
             message = f"only `{entries[0].name}` of Walk `{walk}` uses it, so it starts empty in every iteration"
             message = f"{message} of `{entries[0].loops[-1]}`; use it in the loop around that one too, {advice}"
             context.add("iteration_of_one_use", (*path, "scope"), message, "warning")

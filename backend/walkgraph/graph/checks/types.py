@@ -71,6 +71,11 @@ def choosable(found: PortType) -> str | None:
             return None
 
 
+def mappable(found: PortType) -> bool:
+    """True if a value has items for a map: it is a list, or a tensor with an axis."""
+    return found.many or (found.modality not in (*MEDIA, "text", "flag") and found.shape != ())
+
+
 class Unifier:
     """Sizes of one Walk: classes of symbols that edges make equal, each with its number where one is known."""
 

@@ -41,7 +41,7 @@ def _effects(context: Context, walk: str) -> None:
     """Report a use whose outputs nobody reads and that keeps no state: its computation has no effect."""
     facts = context.facts[walk]
     read = {route.source.name for route in (*facts.routes, *facts.results) if route.source.kind == "use"}
-    read |= {route.source.name for choice in facts.choices for route in choice.routes}
+    read |= {route.source.name for head in (*facts.choices, *facts.maps) for route in head.routes}
     read |= {port.name for loop in facts.loops for port in facts.ports(loop.item.until or "")}
     read |= {p.name for stream in context.graph.streams if walk in stream.walks for p in facts.ports(stream.from_)}
     for entry in facts.entries:
@@ -53,7 +53,8 @@ def _effects(context: Context, walk: str) -> None:
 
 def _merges(context: Context, walk: str, facts: WalkStructure) -> None:
     taken = {*(edge.from_ for edge in facts.walk.edges), *(result.from_ for result in facts.walk.results.values())}
-    taken |= {choice.item.choose for choice in facts.choices} | {loop.item.until for loop in facts.loops}
+    taken |= {choice.item.choose for choice in facts.choices} | {at.item.map for at in facts.maps}
+    taken |= {loop.item.until for loop in facts.loops}
     taken |= {stream.from_ for stream in context.graph.streams if walk in stream.walks}
     for name in facts.walk.merges:
         if f"@merge.{name}" not in taken:
@@ -82,6 +83,7 @@ def _walk_texts(context: Context, facts: WalkStructure) -> Iterator[str | None]:
     """Every expression that a Walk depends on: its own, its nodes' parameters, its states' sizes."""
     graph = context.graph
     yield from (loop.item.times for loop in facts.loops)
+    yield from (at.item.width for at in facts.maps)
     yield from (when for _, when, _ in whens(facts))
     for node in {entry.node for entry in facts.entries if entry.node in graph.nodes}:
         values = graph.nodes[node].params.values()

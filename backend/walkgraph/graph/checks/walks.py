@@ -2,7 +2,7 @@
 
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.presence import can_be_skipped
-from walkgraph.graph.document import Choose, Fork, Graph, Use
+from walkgraph.graph.document import Choose, Fork, Graph, Map, Use
 from walkgraph.graph.language.expressions import Expr, constant
 from walkgraph.graph.language.ranges import Range
 from walkgraph.graph.language.syntax import can_be_named
@@ -23,8 +23,8 @@ def check_walks(context: Context) -> None:
                     _use(context, path, entry.item)
                 case Fork():
                     _fork(context, path, entry.item)
-                case Choose():
-                    pass  # `choices` checks it
+                case Choose() | Map():
+                    pass  # `choices` and `maps` check them
         for loop in facts.loops:
             _loop(context, name, facts, loop)
         _conditions(context, name, facts)
@@ -88,8 +88,13 @@ def _fork(context: Context, path: Path, fork: Fork) -> None:
 
 def _loop(context: Context, name: str, facts: WalkStructure, loop: LoopAt) -> None:
     path = walk_path(name, loop.pointer)
+    if isinstance(loop.item, Map):
+        for key, text in (("bound", loop.item.bound), ("width", loop.item.width)):
+            if not context.draft.is_broken(*path, key):
+                _times(context, name, (*path, key), loop, text)
+        return
     if not context.draft.is_broken(*path, "times"):
-        _times(context, name, (*path, "times"), loop)
+        _times(context, name, (*path, "times"), loop, loop.item.times)
     if loop.item.until is None:
         if loop.item.drop_last and not context.draft.is_broken(*path, "until"):
             message = (
@@ -101,21 +106,23 @@ def _loop(context: Context, name: str, facts: WalkStructure, loop: LoopAt) -> No
     _until(context, (*path, "until"), name, facts, loop)
 
 
-def _times(context: Context, walk: str, path: Path, loop: LoopAt) -> None:
-    expr = context.expression(loop.item.times, path)
+def _times(context: Context, walk: str, path: Path, loop: LoopAt, text: str) -> None:
+    """Check a count: of a loop's iterations, or of a map's items."""
+    expr, key = context.expression(text, path), path[-1]
     if expr is None:
         return
     _loop_names(context, path, expr, loop.loops[:-1])
     for task, found in _in_tasks(context, walk, path, expr):
         if found.kind != "integer":
-            advice = "round it with `round`, `floor` or `ceil`" if found.kind == "number" else "write a number of times"
-            context.add("bad_times", path, f"`{expr.text}` is {article(found.kind)}, and `times` an integer; {advice}")
+            advice = "round it with `round`, `floor` or `ceil`" if found.kind == "number" else "write a whole number"
+            context.add("bad_times", path, f"`{expr.text}` is {article(found.kind)}, and `{key}` an integer; {advice}")
         elif found.high < 0 or constant(expr) == 0:
-            context.add("bad_times", path, f"`{expr.text}` is never above 0; let the loop run at least once")
+            advice = "let the loop run at least once" if key == "times" else "let it be at least 1"
+            context.add("bad_times", path, f"`{expr.text}` is never above 0; {advice}")
         elif found.low < 0:
             message = f"`{expr.text}` may be below 0 in task `{task}`; bound its parameters"
             context.add("times_may_be_negative", path, message, "warning")
-        elif found.low == 0 and _is_awaited(context, context.facts[walk], loop):
+        elif found.low == 0 and key == "times" and _is_awaited(context, context.facts[walk], loop):
             message = (
                 f"`{expr.text}` may be 0 in task `{task}`, and then the "
                 "loop has no value to hand on; bound its parameters"

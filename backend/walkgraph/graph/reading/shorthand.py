@@ -15,7 +15,7 @@ from walkgraph.graph.reading.guard import arr, obj
 
 Change = Callable[[Any], Any]
 
-_CHILDREN = {"parallel": "parallel", "sequence": "sequence", "loop": "body"}
+_CHILDREN = {"parallel": "parallel", "sequence": "sequence", "loop": "body", "map": "body"}
 """Kind of item -> the key of its list."""
 
 

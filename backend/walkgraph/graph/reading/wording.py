@@ -25,12 +25,17 @@ _EXPECTED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
 }
-_EXPRESSIONS = ("times", "when", "width", "capacity")
+_UNBOUND = {
+    ("times",): "the loop has no `times`; give it a bound, even where `until` ends it",
+    ("bound",): "the map has no `bound`; say how many items it takes at most",
+}
+_EXPRESSIONS = ("times", "when", "width", "capacity", "bound")
 _PATTERNS = {
     "component": ("bad_name", "is not a component's name; write `family.role` in small letters"),
     "source": ("bad_value", "is not a source; write `starter:NAME`, `checkpoint:NAME` or `random:CONFIG:SEED`"),
     "from": ("bad_reference", "names no port; write `use.port`, `@in.x`, `@loop.index`, `@stream.x` or `@merge.x`"),
     "until": ("bad_reference", "names no port; write `use.port` or `@merge.x`"),
+    "map": ("bad_reference", "names no list; write `use.port`, `@in.x` or `@merge.x`"),
     "choose": ("bad_reference", "names no value; in a body write `use.port`, in a task `walk.result` or `@task.x`"),
     "merges": ("bad_reference", "names no port; write `use.port`"),
     "to": ("bad_reference", "names no port; write `use.port` or `@out.x`"),
@@ -42,8 +47,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
     """Code and message of an error at `path`; `rest` is the part of its location that is no place in the document."""
     kind, context, given = error["type"], error.get("ctx") or {}, _input(error)
     last = path[-1] if path else ""
-    if kind == "missing" and rest == ("times",):
-        return "loop_without_bound", "the loop has no `times`; give it a bound, even where `until` ends it"
+    if kind == "missing" and rest in _UNBOUND:
+        return "loop_without_bound", _UNBOUND[rest]
     if kind == "missing":
         return "missing_key", f"`{rest[0] if rest else last}` is missing in {_what(path, document)}; add it"
     if kind == "extra_forbidden":
@@ -89,8 +94,8 @@ def _limit_words(kind: str, context: Mapping[str, Any], section: str, last: str)
             return "bad_item", "a step is an object with one of `walk`, `for`, `first`, `choose`; write one of them"
         return (
             "bad_item",
-            "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop`, `fork` or `choose`; "
-            "write one",
+            "an item is the name of a node, a list, or an object with `use`, `parallel`, `loop`, `map`, `fork` or "
+            "`choose`; write one",
         )
     if "ge" in context:
         return "bad_value", f"must be at least {context['ge']}; raise it"
@@ -152,6 +157,7 @@ _ITEMS: Mapping[str, type[BaseModel]] = {
     "loop": doc.Loop,
     "fork": doc.Fork,
     "choose": doc.Choose,
+    "map": doc.Map,
 }
 _STEPS: Mapping[str, type[BaseModel]] = {
     "walk": doc.WalkStep,
