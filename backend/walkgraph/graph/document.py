@@ -205,12 +205,12 @@ class Edge(Record):
     from_: Reference = Field(alias="from")
     to: Reference
     each: bool = False
-    """Entering a loop or a map: slice i goes to iteration i. Leaving one: every iteration's value leaves as it comes, of
-    a map in the order of the items (to `@out` only). From a called task to `@out`: every value leaves as the task sends
-    it."""
+    """Entering a loop or a map: slice i goes to iteration i. Leaving one: every iteration's value leaves as it comes,
+    of a map in the order of the items (to `@out` only). From a called task to `@out`: every value leaves as the task
+    sends it."""
     collect: Collect = False
-    """Leaving a loop or a map: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and
-    joins texts; `join` puts tensors end to end; `list` keeps them apart."""
+    """Leaving a loop or a map: the values of all iterations, but for those that `drop_last` drops. `true` stacks
+    tensors and joins texts; `join` puts tensors end to end; `list` keeps them apart."""
 
 
 class Result(Record):
