@@ -80,7 +80,8 @@ def _walk(plan: Plan, walk: WalkPlan) -> Iterator[str]:
         parent = loop.parent
         while parent >= 0:
             depth, parent = depth + 1, walk.loops[parent].parent
-        yield f"  {'  ' * depth}  loop {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
+        kind = "map" if loop.width else "loop"
+        yield f"  {'  ' * depth}  {kind} {loop.name}  {_ends(plan, walk, loop.index)} · {_ranks(loop.ranks)}"
         yield f"  {'  ' * depth}    {loop.why}"
     for choice in walk.choices:
         yield f"    choose {choice.by}  {', '.join(choice.cases)} · decided on {_ranks((walk.uses[choice.use].rank,))}"
@@ -98,6 +99,9 @@ def _calls(plan: Plan, walk: WalkPlan) -> Iterator[str]:
 
 def _ends(plan: Plan, walk: WalkPlan, index: int) -> str:
     loop = walk.loops[index]
+    if loop.width:
+        head = walk.uses[loop.head]
+        return f"up to `{loop.times}` items of {head.name.partition(':')[2]}, counted on {_ranks((head.rank,))}"
     if loop.stream is not None:
         return f"until stream `{plan.streams[loop.stream].name}` ends"
     ends = " or ".join(f"{walk.uses[use].name}.{port}" for use, port in loop.endings)

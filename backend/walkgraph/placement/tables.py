@@ -18,6 +18,10 @@ of the loops around the choice. Uses in a branch have `cases`; they wait for the
 branch they are skipped, and loops inside the branch with all of their iterations at once. A choice that is skipped
 takes no branch.
 
+A map is a loop whose head, another use (`map`), is called with its list and gives the count of its items. They are
+walked side by side, up to `width` of them, in order, each as if it were alone: an item begins on a rank when fewer than
+`width` of those before it are still open on any rank with uses inside. What leaves is put in the order of the items.
+
 A Walk that a step runs `per: chunk` has its own table (`chunked`): the same body inside one more, outermost loop
 `chunk`, which ends with the stream; its `@out` edges leave with `each`, except for empty values. The last chunk of a
 stream may hold nothing new: in that iteration a call without a value at a required port is skipped.
@@ -35,7 +39,7 @@ LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 client through the conductor."""
 Gather = Literal["stack", "join", "list"]
 """What `collect` makes of the values: tensors stacked or end to end and texts joined, or a list."""
-Op = Literal["call", "fork", "export", "import", "loop", "choose"]
+Op = Literal["call", "fork", "export", "import", "loop", "choose", "map"]
 Branch = tuple[int, int]
 """A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
 
@@ -117,6 +121,10 @@ class LoopPlan(Table, frozen=True):
     """Its counts in the tasks at their defaults."""
     until_else: tuple[tuple[int, str], ...] = ()
     """More uses and ports where a merge ends the loop: the one that is called gives the verdict."""
+    head: int = -1
+    """For a map, the use `map` that counts its items; `times` is then the most items that there may be."""
+    width: str = ""
+    """For a map, the most items in work at once."""
 
     @property
     def endings(self) -> tuple[tuple[int, str], ...]:
@@ -141,7 +149,8 @@ class UsePlan(Table, frozen=True):
     name: str
     op: Op
     """`fork` copies on one rank; across ranks it is an `export` (output `state`) and an `import` (input `state`) joined
-    by an edge. `choose` (input `value`) gives the verdict of a choice. `loop` occurs in no plan: a worker uses it for
+    by an edge. `choose` (input `value`) gives the verdict of a choice, `map` (input `value`) the count of a map's
+    items. `loop` occurs in no plan: a worker uses it for
     all uses of a resident loop."""
     node: int
     """-1 unless `op` is `call`."""

@@ -111,10 +111,17 @@ def _follows(plan: Plan, into: dict[int, set[str]], out: dict[int, set[str]]) ->
 
 
 def _chosen(walk: WalkPlan, nodes: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """A use in a branch begins once the value is there by which the branch is taken."""
+    """A use in a branch begins once the value is there by which the branch is taken, and one in a map once its list
+    is."""
+    heads: list[tuple[int, list[int]]] = []
     for choice in walk.choices:
         inside = [use.index for use in walk.uses if any(number == choice.index for number, _ in use.cases)]
-        values = [edge.source.use for edge in walk.edges if edge.target.use == choice.use and edge.source.use in nodes]
+        heads.append((choice.use, inside))
+    for loop in walk.loops:
+        if loop.width:
+            heads.append((loop.head, [use.index for use in walk.uses if loop.index in use.loops]))
+    for head, inside in heads:
+        values = [edge.source.use for edge in walk.edges if edge.target.use == head and edge.source.use in nodes]
         yield from ((nodes[value], nodes[use]) for value in values for use in inside if use in nodes)
 
 

@@ -12,7 +12,7 @@ from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.graph import codec
 from walkgraph.graph.check import check
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import PageDemand, page_demand
+from walkgraph.placement.capacity.demand import Kept, PageDemand, page_demand
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
@@ -216,12 +216,12 @@ def test_states_return_at_the_end_of_a_branch() -> None:
 def test_the_larger_branch_is_reserved() -> None:
     plan, found = expanded(DOCUMENT)
     demand = page_demand(plan, found, {})
-    both, large, small = ({Rank(0): {state: tokens}} for state, tokens in ((2, 32), (1, 64), (0, 16)))
+    both, large, small = ({Rank(0): {state: Kept(tokens, 1)}} for state, tokens in ((2, 32), (1, 64), (0, 16)))
     assert demand == PageDemand(both, ((PageDemand(large), PageDemand(small)),))
     budget = PageBudget(plan)
     pool = PoolSize(states=("small", "large", "both"), pages=100, page_tokens=16, page_bytes=1)
     budget.set_pools(Rank(0), (pool,))
-    own, lasting = budget.demand(demand, {}, session=False)
+    own, lasting = budget.demand(demand, session=False)
     assert own == Counter({(0, 0): 2 + 4})
     assert not lasting
 
@@ -235,18 +235,24 @@ def test_the_larger_branch_of_a_walk_is_reserved_where_it_is_chosen_once() -> No
     step = {"walk": "both", "with": {"x": "@task.x", "t": "@task.t"}}
     document["tasks"]["t"]["steps"] = [step]
     plan, found = expanded(document)
-    large, small = PageDemand({Rank(0): {1: 64, 2: 32}}), PageDemand({Rank(0): {0: 16}})
+    large, small = PageDemand({Rank(0): {1: Kept(64, 1), 2: Kept(32, 1)}}), PageDemand({Rank(0): {0: Kept(16, 1)}})
     assert page_demand(plan, found, {}) == PageDemand({}, ((large, small),))
     # Each of two runs of the Walk may take another branch.
     document["tasks"]["t"]["steps"] = [step, step]
-    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    assert page_demand(*expanded(document), {}) == PageDemand(
+        {Rank(0): {0: Kept(16, 1), 1: Kept(64, 1), 2: Kept(32, 1)}}
+    )
     document["tasks"]["t"]["steps"] = [{"loop": [step], "times": "2"}]
-    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    assert page_demand(*expanded(document), {}) == PageDemand(
+        {Rank(0): {0: Kept(16, 1), 1: Kept(64, 1), 2: Kept(32, 1)}}
+    )
     # So may each iteration of a loop.
     document["tasks"]["t"]["steps"] = [step]
     walk["body"] = [{"loop": "l", "times": "2", "body": walk["body"]}]
     document["walks"]["both"] |= walk
-    assert page_demand(*expanded(document), {}) == PageDemand({Rank(0): {0: 16, 1: 64, 2: 32}})
+    assert page_demand(*expanded(document), {}) == PageDemand(
+        {Rank(0): {0: Kept(16, 1), 1: Kept(64, 1), 2: Kept(32, 1)}}
+    )
     # A loop inside a branch doesn't choose.
     walk["body"] = ["judge", {**choice, "cases": {"true": [{"loop": "l", "times": "2", "body": ["b", "c"]}]}}]
     document["walks"]["both"] |= walk

@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.placing import at, duet, planned
 from walkgraph.errors import InvalidInput
-from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand, whole_pages
+from walkgraph.ids import Rank
+from walkgraph.placement.capacity.demand import Kept, PageDemand, inputs_read, page_demand, whole_pages
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.tables import Itinerary, Plan
 
@@ -24,6 +25,11 @@ def talk(plan: Plan) -> Itinerary:
     return expand(duet(), plan, "talk", {"seed": 1}, {"prompt": ["a", "b"]})
 
 
+def kept(tokens: dict[int, dict[int, int]]) -> PageDemand:
+    """One sequence in each state."""
+    return PageDemand({Rank(rank): {s: Kept(n, 1) for s, n in states.items()} for rank, states in tokens.items()})
+
+
 def test_each_rank_is_sent_what_it_reads() -> None:
     plan = plan_of(RECALL)
     found = expand(duet(), plan, "remember", {"seed": 1}, {"fact": ["x"]})
@@ -32,8 +38,8 @@ def test_each_rank_is_sent_what_it_reads() -> None:
 
 def test_pages_are_asked_for_where_states_are() -> None:
     alone, apart = plan_of(), plan_of(DECODE)
-    assert page_demand(alone, talk(alone), {"room": 100}) == PageDemand({0: {0: 100, 1: 100}})
-    assert page_demand(apart, talk(apart), {"room": 7}) == PageDemand({0: {0: 7, 1: 7}, 1: {0: 7}})
+    assert page_demand(alone, talk(alone), {"room": 100}) == kept({0: {0: 100, 1: 100}})
+    assert page_demand(apart, talk(apart), {"room": 7}) == kept({0: {0: 7, 1: 7}, 1: {0: 7}})
     with pytest.raises(InvalidInput, match="state `main`"):
         page_demand(alone, talk(alone), {})
 

@@ -90,7 +90,7 @@ class Admission:
     def _needed(self, run: RunRecord) -> tuple[Demand, Demand, str | None]:
         """(its own pages, pages that its session needs beyond those it holds, why it can never start or None)."""
         if run.demand is None:
-            run.demand = self._pages.demand(run.request.tokens, run.request.params, run.session is not None)
+            run.demand = self._pages.demand(run.request.tokens, run.session is not None)
         own, lasting = run.demand
         if run.state == "suspended":
             return own, Demand(), None

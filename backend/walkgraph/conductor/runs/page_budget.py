@@ -4,11 +4,10 @@ A run is admitted only if its worst case fits, so that none fails midway for lac
 """
 
 from collections import Counter
-from collections.abc import Mapping
 
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import PageDemand, state_tokens, whole_pages
-from walkgraph.placement.tables import Plan, Scalar
+from walkgraph.placement.capacity.demand import PageDemand, whole_pages
+from walkgraph.placement.tables import Plan
 from walkgraph.wire.messages import PoolSize
 
 Pool = tuple[Rank, int]
@@ -26,21 +25,20 @@ class PageBudget:
         """Sets a rank's pools, as its worker reports them when it is ready."""
         self._pools[rank] = pools
 
-    def demand(self, tokens: PageDemand, params: Mapping[str, Scalar], session: bool) -> tuple[Demand, Demand]:
-        """(own, session's) pages for the most tokens that a run keeps. Of each choice the larger branch counts, in each
+    def demand(self, most: PageDemand, session: bool) -> tuple[Demand, Demand]:
+        """(own, session's) pages for the most that a run keeps. Of each choice the larger branch counts, in each
         pool."""
         own, lasting = Demand(), Demand()
-        for rank, states in tokens.always.items():
-            for index, most in states.items():
+        for rank, states in most.always.items():
+            for index, kept in states.items():
                 state = self._plan.states[index]
                 found = self._pool(rank, state.name)
-                if found is None or not most:
+                if found is None or not kept.tokens:
                     continue
-                width = state_tokens(state.name, "1", state.width, params)
-                pages = whole_pages(most, width, self._pools[rank][found].page_tokens)
+                pages = whole_pages(kept.tokens, kept.sequences, self._pools[rank][found].page_tokens)
                 (lasting if session and state.scope == "session" else own)[rank, found] += pages
-        for branches in tokens.choices:
-            demands = [self.demand(branch, params, session) for branch in branches]
+        for branches in most.choices:
+            demands = [self.demand(branch, session) for branch in branches]
             for total, part in ((own, 0), (lasting, 1)):
                 larger = Demand()
                 for demand in demands:

@@ -25,7 +25,7 @@ _EXPECTED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
 }
-_UNBOUND = {
+_UNBOUND: Mapping[Path, str] = {
     ("times",): "the loop has no `times`; give it a bound, even where `until` ends it",
     ("bound",): "the map has no `bound`; say how many items it takes at most",
 }

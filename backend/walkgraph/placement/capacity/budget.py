@@ -18,7 +18,7 @@ from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.problems import Problem
 from walkgraph.graph.steps import steps_of
 from walkgraph.ids import Rank
-from walkgraph.placement.capacity.demand import state_tokens, whole_pages
+from walkgraph.placement.capacity.demand import kept_in, whole_pages
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.compiler.loop_decisions import spanning_ranks
@@ -26,7 +26,7 @@ from walkgraph.placement.document import size_in_bytes
 from walkgraph.placement.hardware import Hardware
 from walkgraph.placement.request import declared_params
 from walkgraph.placement.sizes import MIB, Sizes, WeightSizes, absent
-from walkgraph.placement.tables import Plan, RankPlan, Scalar
+from walkgraph.placement.tables import Plan, RankPlan, Scalar, StatePlan
 from walkgraph.placement.transports import Transports, addressable
 
 PAGE = 16
@@ -240,28 +240,29 @@ def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, 
     found: dict[Rank, dict[int, int]] = {}
     for task in graph.tasks.values():
         params = _params(task, largest=largest)
-        for state, rank in _places(facts, task):
-            table = plan.states[state]
-            tokens = _tokens(table.name, table.capacity, table.width, params)
+        for state, rank, widths in _places(facts, task):
+            tokens = _tokens(plan.states[state], params, widths)
             states = found.setdefault(rank, {})
             states[state] = max(states.get(state, 0), tokens)
     return {rank: dict(sorted(states.items())) for rank, states in found.items()}
 
 
-def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank]]:
-    """Every paged state of the task's steps, with every rank that holds it."""
+def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[str, ...]]]:
+    """Every paged state of the task's steps, with every rank that holds it and the widths of maps around it."""
     walks = {(walk.name, walk.chunked): walk.index for walk in facts.plan.walks}
     for step in steps_of(task):
         index = walks.get((step.step.walk, step.step.per == "chunk"))
-        places = facts[index].places if index is not None else ()
-        yield from ((state, rank) for state, rank in places if facts.plan.states[state].kind == "paged_kv")
+        if index is not None:
+            for state, rank in facts[index].places:
+                if facts.plan.states[state].kind == "paged_kv":
+                    yield state, rank, facts[index].copies.get(state, ())
 
 
-def _tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:
+def _tokens(state: StatePlan, params: Mapping[str, Scalar], widths: tuple[str, ...]) -> int:
     """Tokens of a state, rounded up to whole pages."""
     try:
-        tokens = state_tokens(name, capacity, width, params)
-        return PAGE * whole_pages(tokens, state_tokens(name, "1", width, params), PAGE)
+        kept = kept_in(state, params, widths)
+        return PAGE * whole_pages(kept.tokens, kept.sequences, PAGE)
     except InvalidInput:
         return 0  # the graph's check reports a capacity that can't be computed
 

@@ -1,20 +1,29 @@
 """The demand of a run's steps on each rank: the pages that it may fill, and the inputs that are read there."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.facts import Facts, shared_branches
-from walkgraph.placement.tables import Branch, FromInput, Itinerary, Plan, Scalar, StepPlan
+from walkgraph.placement.tables import Branch, FromInput, Itinerary, Plan, Scalar, StatePlan, StepPlan
+
+
+class Kept(NamedTuple):
+    """The most that a run may keep in a paged state at once."""
+
+    tokens: int
+    sequences: int
+    """Sequences among which the tokens are divided evenly, each with pages of its own."""
 
 
 class PageDemand(NamedTuple):
-    """The most tokens that a run may keep in paged states, on each rank: capacity times width."""
+    """The most that a run may keep in paged states, on each rank."""
 
-    always: dict[Rank, dict[int, int]]
-    """Rank -> state -> tokens, whatever is chosen."""
+    always: dict[Rank, dict[int, Kept]]
+    """Rank -> state -> what is kept whatever is chosen."""
     choices: tuple[tuple["PageDemand", ...], ...] = ()
     """For each choice, what each of its branches adds. One of them is taken."""
 
@@ -27,6 +36,7 @@ def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) 
     """
     facts = Facts(plan)
     around: dict[tuple[Rank, int], tuple[_Case, ...]] = {}
+    kept: dict[tuple[Rank, int], Kept] = {}
     for index, step in _distinct(plan, itinerary):
         for (state, rank), cases in facts[step.walk].places.items():
             if plan.states[state].kind == "paged_kv":
@@ -35,11 +45,9 @@ def page_demand(plan: Plan, itinerary: Itinerary, params: Mapping[str, Scalar]) 
                 # A session may take another branch in its next run.
                 inside = () if plan.states[state].scope == "session" else whole
                 around[rank, state] = shared_branches(around.get((rank, state), inside), inside)
-    tokens: dict[int, int] = {}
-    for state in sorted({state for _, state in around}):
-        table = plan.states[state]
-        tokens[state] = state_tokens(table.name, table.capacity, table.width, params)
-    return _grouped({place: (cases, tokens[place[1]]) for place, cases in sorted(around.items())}, 0)
+                here = kept_in(plan.states[state], params, facts[step.walk].copies.get(state, ()))
+                kept[rank, state] = max(kept.get((rank, state), here), here)
+    return _grouped({place: (cases, kept[place]) for place, cases in sorted(around.items())}, 0)
 
 
 _Case = tuple[int, int, int]
@@ -57,18 +65,32 @@ def _distinct(plan: Plan, itinerary: Itinerary) -> Iterator[tuple[int, StepPlan]
             yield index, step
 
 
-def _grouped(found: Mapping[tuple[Rank, int], tuple[tuple[_Case, ...], int]], depth: int) -> PageDemand:
+_Place = tuple[tuple[_Case, ...], Kept]
+"""The branches around all uses of a state on a rank, and what it keeps there."""
+
+
+def _grouped(found: Mapping[tuple[Rank, int], _Place], depth: int) -> PageDemand:
     """The demand of places with these branches around them. `depth`: the number of branches that they share."""
-    always: dict[Rank, dict[int, int]] = {}
-    inner: dict[tuple[int, int], dict[int, dict[tuple[Rank, int], tuple[tuple[_Case, ...], int]]]] = {}
-    for (rank, state), (cases, tokens) in found.items():
+    always: dict[Rank, dict[int, Kept]] = {}
+    inner: dict[tuple[int, int], dict[int, dict[tuple[Rank, int], _Place]]] = {}
+    for (rank, state), (cases, kept) in found.items():
         if len(cases) == depth:
-            always.setdefault(rank, {})[state] = tokens
+            always.setdefault(rank, {})[state] = kept
         else:
             step, choice, branch = cases[depth]
-            inner.setdefault((step, choice), {}).setdefault(branch, {})[rank, state] = cases, tokens
+            inner.setdefault((step, choice), {}).setdefault(branch, {})[rank, state] = cases, kept
     choices = (tuple(_grouped(one, depth + 1) for _, one in sorted(found.items())) for found in inner.values())
     return PageDemand(always, tuple(choices))
+
+
+def kept_in(state: StatePlan, params: Mapping[str, Scalar], widths: Sequence[str] = ()) -> Kept:
+    """The most that a paged state keeps. `widths`: those of the maps whose items have a copy each.
+
+    Raises InvalidInput where an expression has no value.
+    """
+    copies = prod(max(1, _number(text, params, state.name)) for text in widths)
+    sequences = max(0, _number(state.width, params, state.name))
+    return Kept(copies * state_tokens(state.name, state.capacity, state.width, params), copies * sequences)
 
 
 def state_tokens(name: str, capacity: str | None, width: str, params: Mapping[str, Scalar]) -> int:

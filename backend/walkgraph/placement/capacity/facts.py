@@ -29,6 +29,9 @@ class WalkFacts:
     places: Mapping[tuple[int, Rank], tuple[Branch, ...]]
     """(state, rank) for every rank that holds a state here -> the branches around all uses of it. Choices in loops are
     left out, as each iteration may take another branch."""
+    copies: Mapping[int, tuple[str, ...]]
+    """State that every item of a map keeps for itself -> the widths of the maps around its uses: so many copies of it
+    there may be at once."""
     readers: Mapping[str, frozenset[Rank]]
     """Walk input -> ranks that read it."""
     required: frozenset[str]
@@ -74,6 +77,7 @@ def _facts(plan: Plan, walk: WalkPlan) -> WalkFacts:
         writes=frozenset(writes),
         replaced=frozenset(replaced),
         places=places,
+        copies=_copies(walk),
         readers=_readers(walk),
         required=_required(plan, walk),
     )
@@ -91,6 +95,16 @@ def _judged_once(walk: WalkPlan, use: UsePlan) -> tuple[Branch, ...]:
     """The branches around a use, down to the first choice that is in a loop."""
     outside = takewhile(lambda case: not walk.uses[walk.choices[case[0]].use].loops, use.cases)
     return tuple(outside)
+
+
+def _copies(walk: WalkPlan) -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for state, depth in walk.state_scopes.items():
+        around = next((use.loops[:depth] for use in walk.uses if state in use.writes), ())
+        widths = tuple(walk.loops[loop].width for loop in around if walk.loops[loop].width)
+        if widths:
+            found[state] = widths
+    return found
 
 
 def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from walkgraph.graph.document import Choose, Fork, Graph
-from walkgraph.graph.structure import Entry, WalkStructure, structures
+from walkgraph.graph.document import Choose, Fork, Graph, Map
+from walkgraph.graph.structure import ChoiceAt, Entry, MapAt, WalkStructure, structures
 from walkgraph.ids import Rank
 from walkgraph.placement.document import ALL, Group, Placement
 
@@ -90,19 +90,19 @@ class Assignment:
         return (source[0], target[0]) if source and target else (self.first, self.first)
 
     def entry_ranks(self, entry: Entry, walk: WalkStructure) -> tuple[Rank, ...]:
-        """The ranks on which a use, a fork or a choice has work."""
+        """The ranks on which a use, a fork, a choice or the head of a map has work."""
         if isinstance(entry.item, Fork):
             return tuple(dict.fromkeys(self.fork_homes(entry.item, walk.name)))
-        if isinstance(entry.item, Choose):
-            return (self.choice_rank(entry, walk),)
+        if isinstance(entry.item, Choose | Map):
+            return (self.head_rank(entry, walk),)
         return (self.rank(entry.node, walk.name),)
 
-    def choice_rank(self, entry: Entry, walk: WalkStructure) -> Rank:
-        """A choice is made where its value comes from, or else where its first branch is."""
-        choice = next(one for one in walk.choices if one.entry is entry)
-        ends = (route.source.entry for route in choice.routes)
+    def head_rank(self, entry: Entry, walk: WalkStructure) -> Rank:
+        """A choice is made where its value comes from, or else where its first branch is; so with a map's list."""
+        head = next(one for one in (*walk.choices, *walk.maps) if one.entry is entry)
+        ends = (route.source.entry for route in head.routes)
         sources = [end for end in ends if end is not None]
-        inside = (one for one in walk.entries if any(number == choice.index for number, _ in one.cases))
+        inside = [one for one in walk.entries if _decided_by(head, one)]
         return next((self.entry_ranks(one, walk)[0] for one in (*sources, *inside)), self.first)
 
     @cached_property
@@ -125,3 +125,10 @@ class Assignment:
             elif entry.node in self.graph.nodes:
                 states = self.graph.nodes[entry.node].states.values()
                 yield from ((state, self.rank(entry.node, walk)) for state in dict.fromkeys(states))
+
+
+def _decided_by(head: ChoiceAt | MapAt, entry: Entry) -> bool:
+    """True if an entry is in a branch of a choice, or in the body of a map."""
+    if isinstance(head, ChoiceAt):
+        return any(number == head.index for number, _ in entry.cases)
+    return head.loop in entry.loop_indices

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from walkgraph.graph.document import Choose, Fork, Whole
+from walkgraph.graph.document import Choose, Fork, Map, Whole
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
@@ -153,7 +153,9 @@ class _Walk:
             if isinstance(entry.item, Fork):
                 self._fork(entry, entry.item)
             elif isinstance(entry.item, Choose):
-                self._choose(entry, entry.item)
+                self._head(entry, "choose", entry.item.choose)
+            elif isinstance(entry.item, Map):
+                self._head(entry, "map", entry.item.map)
             elif entry.node in context.node_index:
                 self._call(entry)
 
@@ -173,11 +175,11 @@ class _Walk:
         )
         self._add(use, _node_access(self.context, self.walk, entry))
 
-    def _choose(self, entry: Entry, item: Choose) -> None:
-        """A choice is made where its value comes from, or else where its branches are."""
+    def _head(self, entry: Entry, op: Op, source: str) -> None:
+        """A choice is made, and a map's list counted, where the value comes from, or else where what it decides is."""
         self.at[entry.index] = len(self.uses)
-        rank = self.context.assignment.choice_rank(entry, self.walk)
-        self._add(_state_use(len(self.uses), f"choose:{item.choose}", "choose", rank, entry, ()), _Access({}))
+        rank = self.context.assignment.head_rank(entry, self.walk)
+        self._add(_state_use(len(self.uses), f"{op}:{source}", op, rank, entry, ()), _Access({}))
 
     def choices(self) -> tuple[ChoicePlan, ...]:
         found: list[ChoicePlan] = []
@@ -247,7 +249,9 @@ class _Walk:
 
     def loops(self) -> tuple[LoopPlan, ...]:
         found: list[LoopPlan] = []
+        heads = {at.loop: at for at in self.walk.maps}
         for loop in self.walk.loops:
+            head = heads.get(loop.index)
             ranks = {use.rank for use in self.uses if loop.index in use.loops}
             until = self._until(loop.item.until)
             found.append(
@@ -261,6 +265,8 @@ class _Walk:
                     stream=None,
                     drop_last=loop.item.drop_last,
                     ranks=tuple(sorted(ranks)),
+                    head=self.at[head.entry.index] if head is not None else -1,
+                    width=head.item.width if head is not None else "",
                 )
             )
         return tuple(found)
@@ -343,7 +349,7 @@ class _EdgeTables:
         match end.kind:
             case "use" if end.entry is not None and end.entry.index in self.at:
                 return Target(kind="use", use=self.at[end.entry.index], port=end.port)
-            case "choice" if end.entry is not None and end.entry.index in self.at:
+            case "choice" | "map" if end.entry is not None and end.entry.index in self.at:
                 return Target(kind="use", use=self.at[end.entry.index], port="value")
             case "out":
                 modality = self._modality(source.entry, source.port) if source.entry is not None else None

@@ -147,6 +147,10 @@ def _barred(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: L
         return f"copies {_lasting(context, nodes, walk, loop, use) or 'a state'}"
     if use.op == "choose":
         return "takes a branch by a value"
+    if use.op == "map":
+        return "counts the items of a list"
+    if any(walk.loops[inner].width for inner in use.loops[use.loops.index(loop.index) + 1 :]):
+        return "is called for each item of a list"
     if use.op != "call":
         return "copies a state"
     if nodes[use.node].host:

@@ -19,6 +19,7 @@ from walkgraph.placement.compiler.loop_contents import LoopContents, contents_of
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
 
 _ALL = "stepped: this plan steps every loop"
+_ITEMS = "a map: up to `{}` of its items are in work at once"
 _APART = "stepped: with its parameters the loops inside can't be unrolled"
 _PLURALS = {"copies": "copy", "runs": "run", "waits": "wait"}
 
@@ -29,6 +30,9 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
         return _stepped(walk)
     loops: list[LoopPlan] = []
     for loop in walk.loops:
+        if loop.width:
+            loops.append(_off(loop, _ITEMS.format(loop.width)))
+            continue
         inside = contents_of(context, nodes, walk, loop)
         against = _against(inside)
         core, forks = tuple(use.index for use in inside.uses), tuple(use.index for use in inside.forks)
@@ -68,7 +72,7 @@ def apart(plan: Plan) -> Plan:
 
 
 def _stepped(walk: WalkPlan) -> WalkPlan:
-    return replace(walk, loops=tuple(_off(loop, _ALL) for loop in walk.loops))
+    return replace(walk, loops=tuple(loop if loop.width else _off(loop, _ALL) for loop in walk.loops))
 
 
 def _off(loop: LoopPlan, why: str) -> LoopPlan:
@@ -175,6 +179,8 @@ def _members(inside: LoopContents) -> str:
         return ""
     *most, last = map(str, ranks)
     apart = f"its uses lie on ranks {', '.join(most)} and {last}"
+    if any(inside.walk.loops[outer].width for outer in inside.uses[0].loops[: inside.outer]):
+        return f"{apart}, and items of a map are in it at once"
     gpus = {Rank(one.rank) for one in inside.context.assignment.placement.ranks if one.device != "cpu"}
     if not gpus.issuperset(ranks):
         return apart
