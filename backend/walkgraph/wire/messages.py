@@ -6,8 +6,8 @@
                             Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
                             LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
-    worker -> worker        Deliver, Until, Chosen, StepChosen, StreamItem, StreamDone, Credit, Freed, Greet,
-                            Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
+    worker -> worker        Deliver, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem, StreamDone, Credit,
+                            Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
 Small values travel inside a message; larger tensors stay in the sender's arena, and a `Ticket` travels.
 """
@@ -388,6 +388,27 @@ class Chosen(Message, frozen=True, tag="chosen"):
     """-1: none."""
 
 
+class Counted(Message, frozen=True, tag="counted"):
+    """The number of a map's items."""
+
+    run: RunId
+    step: int
+    loop: int
+    key: tuple[int, ...]
+    """Indices of the loops around the map."""
+    items: int
+
+
+class ItemDone(Message, frozen=True, tag="item_done"):
+    """An item of a map is done on the sending rank."""
+
+    run: RunId
+    step: int
+    loop: int
+    key: tuple[int, ...]
+    """Indices of the loops around the map, and of the item."""
+
+
 class StepChosen(Message, frozen=True, tag="step_chosen"):
     """The verdict of a choice among a run's steps."""
 
@@ -452,5 +473,5 @@ Answers = TaskPiece | TaskAnswer
 ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
 FromWorker = OfRank | Emit | Sent | CallTask | Halted | LegDone | RankDone | RankFailed | Suspended | Released
-OfRun = Deliver | Until | Chosen | StepChosen | StreamItem | StreamDone | Credit
+OfRun = Deliver | Until | Chosen | Counted | ItemDone | StepChosen | StreamItem | StreamDone | Credit
 BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

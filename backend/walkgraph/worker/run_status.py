@@ -22,10 +22,10 @@ def standing(plan: Plan, run: LocalRun) -> Standing:
 
 def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
     streams = {stream.index: f"@stream.{stream.name}" for stream in plan.streams}
-    for walker in run.walkers:
-        walk = walker.table.plan
+    for outer in run.walkers:
+        walk = outer.table.plan
         uses = {use.index: use.name for use in walk.uses}
-        for table, at, state in walker.progress.standing():
+        for walker, table, at, state in outer.standing():
             for port, source in _lacks(run, walker, table, at, state):
                 name = source if isinstance(source, str) else end_name(uses, source.source, streams)
                 yield Wait(walk=walk.name, use=table.plan.name, iteration=at, port=port, source=name)
@@ -50,6 +50,9 @@ def _lacks(
     if state == "waiting" and (choice := walker.progress.undecided(table, at)) is not None:
         yield "", walk.choices[choice].by
         return
+    if table.map is not None:
+        yield "", walk.uses[table.map.plan.head].name.partition(":")[2]
+        return
     if state == "running" or not run.credit(table.paced):
         yield "", "room in its streams"
     for port, edges in table.inputs if state == "waiting" else ():
@@ -64,4 +67,4 @@ def _missing(walker: Walker, edge: EdgePlan, at: Vector) -> bool:
     if edge.source.kind in ("loop", "stream"):
         return edge.source.kind == "stream"
     key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]
-    return not walker.arrived.has(edge.index, key)
+    return not walker.has(edge, key)

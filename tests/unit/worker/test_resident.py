@@ -94,6 +94,18 @@ def test_resident_loops_do_what_stepped_ones_do(graph: Graph, calmed: bool, rank
     agree(graph, ranks, seed)
 
 
+@pytest.mark.parametrize("ending", [f"b{i}" for i in range(6)])
+def test_a_loop_drops_only_values_of_its_own_uses(ending: str) -> None:
+    """The loop inside runs on the device, and stands in the outer one as a single use. The names stop at times."""
+    stepped = {"choose": "@in.x", "cases": {"5": ["c"]}}
+    body = [{"loop": "inner", "times": "2", "body": ["a"]}, ending, stepped]
+    outer = {"loop": "outer", "times": "3", "until": f"{ending}.stop", "drop_last": True, "body": body}
+    edges = [[f"{ending}.out", f"{ending}.a"], {"from": "a.out", "to": "@out.all", "collect": True}]
+    walk = {"inputs": {"x": "scalar"}, "body": [outer], "edges": edges}
+    nodes = {name: {"component": "test.mix"} for name in ("a", ending, "c")}
+    agree(codec.load({"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}}), [], 0)
+
+
 @QUICK
 @given(followed(), st.lists(st.integers(0, 2), min_size=4, max_size=4), st.integers(0, 99))
 def test_what_follows_a_core_does_what_it_does_when_stepped(graph: Graph, others: list[int], seed: int) -> None:

@@ -14,6 +14,7 @@ from walkgraph.graph.document import (
     Graph,
     Item,
     Loop,
+    Map,
     Node,
     Parallel,
     Result,
@@ -186,6 +187,8 @@ class _Builder:
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
         self.uses: list[_At] = []
+        self.maps: set[str] = set()
+        """The loops that are maps."""
         self.loops = 0
         self.parallels = 0
         self.choices = 0
@@ -199,12 +202,14 @@ class _Builder:
     def item(self, around: _Around) -> Item:
         kinds = ["use", "use"]
         if around.depth < 3 and len(self.uses) <= 8:
-            kinds += ["loop", "loop", "parallel", "list", "choose"]
+            kinds += ["loop", "loop", "parallel", "list", "choose", "map"]
         match self.draw.one(kinds):
             case "loop":
                 return self.loop(around)
             case "choose":
                 return self.choose(around)
+            case "map":
+                return self.map(around)
             case "parallel":
                 number = self.parallels
                 self.parallels += 1
@@ -223,7 +228,7 @@ class _Builder:
         number, first = self.choices, len(self.uses)
         self.choices += 1
         here = _At("", len(self.uses), around.loops, around.branches, around.cases)
-        sources = [at for at in self.uses if not _apart(at, here)]
+        sources = [at for at in self.uses if not _apart(at, here) and not self.leaves_map(at, around.loops)]
         source, values = "@in.x", self.draw.one([("5", "7"), ("7",)])
         if sources and self.draw.flag():
             port = self.draw.one(["stop", "stop", "stop", "maybe"])
@@ -262,6 +267,27 @@ class _Builder:
         drop = until is not None and self.draw.flag()
         return Loop(loop=name, times=times, until=until, drop_last=drop, when=when, body=body)
 
+    def map(self, around: _Around) -> Item:
+        loops, name = around.loops, f"l{self.loops}"
+        self.loops += 1
+        self.maps.add(name)
+        here = _At("", len(self.uses), around.loops, around.branches, around.cases)
+        sources = [at for at in self.uses if not _apart(at, here) and not self.leaves_map(at, loops)]
+        source = f"{self.draw.one(sources).use}.many" if sources and self.draw.flag() else "@in.xs"
+        bound, width, when = self.draw.one(["3", "n + 1"]), self.draw.one(["1", "2", "n", "8"]), self.when(loops)
+        body = self.items(replace(around.inside, loops=(*loops, name)), least=1)
+        return Map.model_validate(
+            {"map": source, "as": name, "bound": bound, "width": width, "when": when, "body": body}
+        )
+
+    def leaves_map(self, source: _At, loops: tuple[str, ...]) -> bool:
+        """True if a value would leave a map on the way to a place in these loops."""
+        return not self.maps.isdisjoint(source.loops[_common(source.loops, loops) :])
+
+    def carries(self, loops: tuple[str, ...], common: int) -> bool:
+        """True if the innermost of so many loops can carry a value to its next iteration."""
+        return common > 0 and loops[common - 1] not in self.maps
+
     def when(self, loops: tuple[str, ...]) -> str | None:
         choices: list[str | None] = [None, None, None, None, "on", "off", "n > 1"]
         choices += ["@loop.index % 2 == 0", f"@loop.{loops[0]} > 0"] if loops else []
@@ -274,12 +300,14 @@ class _Builder:
                 found.extend(self.into(target, name))
         for i in range(self.draw.integer(1, 3)):
             source = self.draw.one(self.uses)
-            how = self.draw.one(["last", "each", "collect"]) if source.loops else "last"
+            ways = ["each", "collect"] if self.leaves_map(source, ()) else ["last", "each", "collect"]
+            how = self.draw.one(ways) if source.loops else "last"
             collect = how == "collect" and self.draw.one(COLLECTED)
             found.append(self.edge(source, f"@out.o{i}", each=how == "each", collect=collect))
         for i, merge in enumerate(self.merges):
-            each = all(at.loops for at in merge.parts) and self.draw.flag()
-            if self.draw.flag():
+            mapped = any(self.leaves_map(at, ()) for at in merge.parts)
+            each = all(at.loops for at in merge.parts) and (mapped or self.draw.flag())
+            if (each or not mapped) and self.draw.flag():
                 found.append(_edge(f"@merge.{merge.name}", to=f"@out.m{i}", each=each))
         return tuple(found)
 
@@ -288,7 +316,8 @@ class _Builder:
         found: list[Edge] = []
         to = f"{target.use}.{name}"
         before = [at for at in self.uses if at.position < target.position and not _apart(at, target)]
-        merges = [merge for merge in self.merges if all(at in before for at in merge.parts)]
+        single = [at for at in before if not self.leaves_map(at, target.loops)]
+        merges = [merge for merge in self.merges if all(at in single for at in merge.parts)]
         kinds = ["none", "in"] + (["loop"] if target.loops else []) + (["use"] * 3 if before else [])
         kinds += ["merge"] * 3 if merges else []
         match self.draw.one(kinds):
@@ -305,27 +334,30 @@ class _Builder:
             case "use":
                 source = self.draw.one(before)
                 common = _common(source.loops, target.loops)
-                each = len(target.loops) > common and self.draw.flag()
-                collect = not each and len(source.loops) > common and self.draw.one(JOINED)
+                mapped = self.leaves_map(source, target.loops)
+                each = not mapped and len(target.loops) > common and self.draw.flag()
+                collect = not each and len(source.loops) > common and self.draw.one(JOINED[mapped:])
                 found.append(self.edge(source, to, each=each, collect=collect))
             case _:
                 pass
         depths: set[int] = set()
         for _ in range(self.draw.integer(0, 2)):
             after = [at for at in self.uses if at.position >= target.position and not _apart(at, target)]
-            merges = [merge for merge in self.merges if all(at in after and at != target for at in merge.parts)]
+            single = [at for at in after if at != target and not self.leaves_map(at, target.loops)]
+            merges = [merge for merge in self.merges if all(at in single for at in merge.parts)]
             if merges and self.draw.flag():
                 merge = self.draw.one(merges)
                 common = min(_common(at.loops, target.loops) for at in merge.parts)
-                if common and common not in depths:
+                if self.carries(target.loops, common) and common not in depths:
                     depths.add(common)
                     found.append(_edge(f"@merge.{merge.name}", to=to))
                 continue
             source = self.draw.one(after)
             common = _common(source.loops, target.loops)
-            if common and common not in depths:
+            if self.carries(target.loops, common) and common not in depths:
                 depths.add(common)
-                collect = len(source.loops) > common and self.draw.one(JOINED)
+                ways = JOINED[self.leaves_map(source, target.loops) :]
+                collect = len(source.loops) > common and self.draw.one(ways)
                 found.append(self.edge(source, to, each=False, collect=collect))
         return found
 
@@ -334,10 +366,12 @@ class _Builder:
         return _edge(f"{source.use}.{port}", to=to, each=each, collect=collect)
 
     def result(self) -> Result:
-        if self.merges and self.draw.flag():
-            return _result(f"@merge.{self.draw.one(self.merges).name}", collect=False)
+        merges = [merge for merge in self.merges if not any(self.leaves_map(at, ()) for at in merge.parts)]
+        if merges and self.draw.flag():
+            return _result(f"@merge.{self.draw.one(merges).name}", collect=False)
         source = self.draw.one(self.uses)
-        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.one((False, False, *COLLECTED)))
+        ways = COLLECTED if self.leaves_map(source, ()) else (False, False, *COLLECTED)
+        return _result(f"{source.use}.{self.draw.one(OUTPUTS)}", collect=self.draw.one(ways))
 
 
 def _edge(source: str, to: str, *, each: bool = False, collect: Collect = False) -> Edge:

@@ -5,14 +5,15 @@ values of ports in the record of all calls so far.
 
 It also defines: a skipped use counts as a call without outputs; the value that leaves a loop is that of the source's
 last call there, so there is none if that call was skipped; collected values are the present ones that `drop_last`
-does not drop, in a flat list.
+does not drop, in a flat list. The items of a map are worked on one after the other; a `list` collected from a map is
+there even if it is empty.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from walkgraph.graph.document import Choose, Edge, Fork, Item, Loop, Parallel, Result, Use, Walk
+from walkgraph.graph.document import Choose, Collect, Edge, Fork, Item, Loop, Map, Parallel, Result, Use, Walk
 from walkgraph.graph.document import Sequence as Items
 from walkgraph.graph.language.expressions import evaluate, parse
 
@@ -59,6 +60,8 @@ class _Run:
     """Use -> iteration -> outputs, in the order of the calls."""
     dropped: list[tuple[tuple[str, ...], Vector]] = field(default_factory=list[tuple[tuple[str, ...], Vector]])
     """Loops and indices of the iterations whose `each` and `collect` values are suppressed."""
+    mapped: set[tuple[str, Vector]] = field(default_factory=set[tuple[str, Vector]])
+    """Maps that were gone through, with the iteration of the loops around them."""
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
     """Use -> its position in the body and the loops around it."""
 
@@ -90,6 +93,8 @@ class _Run:
                     self.items(item.sequence, around, on=runs)
                 case Loop():
                     self.loop(item, around, on=runs)
+                case Map():
+                    self.map(item, around, on=runs)
                 case Choose():
                     self.choose(item, around, on=runs)
                 case Fork():
@@ -97,9 +102,8 @@ class _Run:
 
     def choose(self, item: Choose, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         """Run the branch that the value takes. The uses of the others count as called once, without outputs."""
-        at, name = _vector(around), _choice(item)
-        edges = [edge.model_copy(update={"to": f"{name}.value"}) for edge in self.sources(item.choose)] if on else []
-        value = _text(self.port(name, edges, at)) if on else None
+        at = _vector(around)
+        value = _text(self.taken(item, item.choose, at)) if on else None
         taken = list(item.cases).index(value) if value in item.cases else len(item.cases)
         for number, branch in enumerate(item.branches):
             if on and number == taken:
@@ -109,6 +113,23 @@ class _Run:
                 _place(branch, (), inside)
                 for use in inside:
                     self.calls.setdefault(use, {})[at] = {}
+
+    def taken(self, item: Choose | Map, source: str, at: Vector) -> Any:
+        """The value that a choice or a map takes."""
+        name = _head(item)
+        return self.port(name, [edge.model_copy(update={"to": f"{name}.value"}) for edge in self.sources(source)], at)
+
+    def map(self, item: Map, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
+        """Go through the items; raises ValueError if there are more than its bound."""
+        at = _vector(around)
+        found = self.taken(item, item.map, at) if on else _NOTHING
+        count = 0 if found is _NOTHING else len(found)
+        if count > int(evaluate(parse(item.bound), self.params, _env(around))):
+            raise ValueError(f"{count} items are too many")
+        if on:
+            self.mapped.add((item.loop, at))
+        for index in range(count):
+            self.items(item.body, (*around, (item.loop, index)), on=True)
 
     def loop(self, loop: Loop, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         for index in range(int(evaluate(parse(loop.times), self.params, _env(around)))):
@@ -181,16 +202,18 @@ class _Run:
 
     def of(self, edge: Edge, prefix: Vector) -> Any:
         """The source's value at these outer indices, as it leaves its other loops."""
-        return self.left(edge.from_, prefix, collect=edge.collect is not False)
+        return self.left(edge.from_, prefix, edge.collect)
 
-    def left(self, source: str, prefix: Vector, *, collect: bool) -> Any:
+    def left(self, source: str, prefix: Vector, collect: Collect) -> Any:
         owner, port = source.split(".")
         if owner == "@in":
             return self.inputs.get(port, _NOTHING)
         calls = {at: out for at, out in self.calls.get(owner, {}).items() if at[: len(prefix)] == prefix}
         if not collect or len(self.places[owner][1]) == len(prefix):
             return list(calls.values())[-1].get(port, _NOTHING) if calls else _NOTHING
-        return [out[port] for at, out in calls.items() if port in out and not self.suppressed(owner, at)] or _NOTHING
+        values = [out[port] for at, out in calls.items() if port in out and not self.suppressed(owner, at)]
+        whole = collect == "list" and (self.places[owner][1][len(prefix)], prefix) in self.mapped
+        return values if values or whole else _NOTHING
 
     def enter(self, edge: Edge, value: Any, at: Vector, common: int) -> Any:
         if not edge.each or value is _NOTHING or len(at) == common:
@@ -200,7 +223,7 @@ class _Run:
     def leaving(self, edge: Edge) -> list[Out]:
         owner, _, port = edge.from_.partition(".")
         if not edge.each or owner.startswith("@") or not self.places[owner][1]:
-            value = self.left(edge.from_, (), collect=edge.collect is not False)
+            value = self.left(edge.from_, (), edge.collect)
             return [] if value is _NOTHING else [((), value)]
         calls = self.calls.get(owner, {}).items()
         return [(at, out[port]) for at, out in calls if port in out and not self.suppressed(owner, at)]
@@ -209,7 +232,7 @@ class _Run:
         return (self.places[use][1], at) in self.dropped
 
     def result(self, result: Result) -> Any:
-        values = [self.left(edge.from_, (), collect=result.collect is not False) for edge in self.sources(result.from_)]
+        values = [self.left(edge.from_, (), result.collect) for edge in self.sources(result.from_)]
         return next((value for value in values if value is not _NOTHING), _NOTHING)
 
 
@@ -224,17 +247,20 @@ def _place(items: Sequence[Item], loops: tuple[str, ...], found: dict[str, tuple
                 _place(item.sequence, loops, found)
             case Loop():
                 _place(item.body, (*loops, item.loop), found)
+            case Map():
+                found[_head(item)] = (len(found), loops)
+                _place(item.body, (*loops, item.loop), found)
             case Choose():
-                found[_choice(item)] = (len(found), loops)
+                found[_head(item)] = (len(found), loops)
                 for branch in item.branches:
                     _place(branch, loops, found)
             case Fork():
                 pass
 
 
-def _choice(item: Choose) -> str:
-    """A name for a choice that no use has."""
-    return f"choice {id(item)}"
+def _head(item: Choose | Map) -> str:
+    """A name for a choice or a map that no use has."""
+    return f"head {id(item)}"
 
 
 def _text(value: Any) -> str | None:

@@ -78,8 +78,8 @@ class DeviceLoops:
     def __init__(self, calls: Calls, outgoing: Mapping[int, Outgoing]) -> None:
         self._calls = calls
         self._outgoing = outgoing
-        self._running: dict[tuple[int, int], _Running] = {}
-        """(step, standing use) -> the loop that runs there."""
+        self._running: dict[Ref, _Running] = {}
+        """Entry of a standing use -> the loop that runs there."""
 
     def enter(
         self, walker: Walker, use: UseTable, table: DeviceLoopTable, at: Vector, inputs: Mapping[str, Any]
@@ -99,9 +99,12 @@ class DeviceLoops:
         ref = Ref(self._calls.run, walker.step, use.plan.index, at)
         running = _Running(walker, use, entry, ref, emits, wanted, streams)
         running.allowed = running.credited()
-        self._running[walker.step, use.plan.index] = running
+        self._running[ref] = running
         grain, offset = _pace(emits, streams, wanted)
         return entry.call(_by_key(emits, wanted), grain, offset, running.allowed)
+
+    def _ref(self, event: Items) -> Ref:
+        return Ref(self._calls.run, event.call.step, event.call.use, event.call.iteration)
 
     def _emits(self, loop: DeviceLoop) -> tuple[EdgePlan, ...]:
         """Edges whose values leave while this run is in the loop."""
@@ -110,7 +113,7 @@ class DeviceLoops:
     def items(self, event: Items) -> Iterator[Leaving]:
         """Sort the values by the edges of the Walk that they leave over."""
         call = event.call
-        running = self._running.get((call.step, call.use))
+        running = self._running.get(self._ref(event))
         if running is None:
             return
         running.done, running.stopped = event.first + event.count, event.stopped
@@ -129,7 +132,7 @@ class DeviceLoops:
 
     def judge(self, event: Items) -> None:
         """Let the followers go on to the next iterations. Called once the values of the event are delivered."""
-        running = self._running.get((event.call.step, event.call.use))
+        running = self._running.get(self._ref(event))
         if running is not None:
             running.judge(event.first + event.count, stopped=event.stopped)
 
@@ -142,9 +145,9 @@ class DeviceLoops:
                     running.allowed = upto
                     yield Allow(running.ref, upto)
 
-    def starved(self, step: int, use: int) -> bool:
-        """True if a loop runs there that has done all iterations its streams have credit for."""
-        running = self._running.get((step, use))
+    def starved(self, ref: Ref) -> bool:
+        """True if a loop was entered there that has done all iterations its streams have credit for."""
+        running = self._running.get(ref)
         if running is None or running.allowed is None or running.stopped:
             return False
         return running.allowed <= running.done < running.entry.times
@@ -155,7 +158,7 @@ class DeviceLoops:
 
     def calls(self, event: CallDone) -> list[int]:
         """How often a loop that has ended called each of its uses."""
-        entry, count = self._running[event.ref.step, event.ref.use].entry, event.iterations
+        entry, count = self._running[event.ref].entry, event.iterations
         found = [0] * len(entry.table.uses)
         for one, active in zip(entry.unrolled.order, entry.masks, strict=True):
             found[one.place] += count if active is None else sum(active[:count])
@@ -163,7 +166,7 @@ class DeviceLoops:
 
     def end(self, event: CallDone) -> dict[str, Any] | ErrorInfo:
         """The outputs of the standing use for the walker, or the error that ends the run."""
-        running = self._running.pop((event.ref.step, event.ref.use))
+        running = self._running.pop(event.ref)
         if event.error is not None:
             return event.error
         entry, times = running.entry, event.iterations

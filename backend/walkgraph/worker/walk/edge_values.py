@@ -120,6 +120,10 @@ class LeavingValues:
             return ABSENT
         return self._gather(held, edge.gather) if edge.leave == "collect" else held[-1]
 
+    def take(self, edge: int) -> list[Any]:
+        """The values that are held on an edge which leaves all loops here."""
+        return self._held.pop(edge, [])
+
     def forget(self, index: int, table: UseTable) -> None:
         """Forget the outputs of a use that moves on."""
         self._outputs.pop(index, None)
@@ -138,9 +142,10 @@ class LeavingValues:
     def _dropped(self, table: UseTable, edge: EdgePlan, at: Vector) -> bool | None:
         """True if the iteration's value is suppressed; None while there is no verdict on its innermost loop.
 
-        Only that loop counts: values of an inner loop leave before there is a verdict on an outer one.
+        Only that loop counts: values of an inner loop leave before there is a verdict on an outer one. A use that
+        stands for an inner loop gives such values.
         """
         loops = table.plan.loops
-        if len(loops) == edge.common or not self._loops[loops[-1]].drop_last:
+        if len(loops) == edge.common or table.plan.op == "loop" or not self._loops[loops[-1]].drop_last:
             return False
         return self._progress.verdict(loops[-1], at)

@@ -40,6 +40,18 @@ class Host(Protocol[W_contra]):
         """Send the verdict of a choice to the other ranks with uses in its branches."""
         ...
 
+    def count(self, walker: W_contra, head: UseTable, at: Vector, value: Any) -> int | None:
+        """The number of a map's items; None, and the run fails, if there are more than its bound."""
+        ...
+
+    def counted(self, walker: W_contra, loop: int, key: Vector, items: int) -> None:
+        """Send the number of a map's items to the other ranks with uses in it."""
+        ...
+
+    def item_done(self, walker: W_contra, loop: int, key: Vector) -> None:
+        """Tell the other ranks of a map that an item is done here."""
+        ...
+
     def text(self, value: Any) -> str | None:
         """A flag, a number or a text as a case names it; None for any other value."""
         ...

@@ -92,7 +92,7 @@ class LocalRun:
         return out
 
     def called(self, event: CallBegun | CallDone) -> list[Command]:
-        walker, begun = self.steps.walkers.get(event.ref.step), event.ref in self._begun
+        walker, begun = self._holding(event.ref), event.ref in self._begun
         if self._over or (walker is None and not begun):
             return []
         if isinstance(event, CallBegun):
@@ -104,7 +104,7 @@ class LocalRun:
         if begun:
             self._begun.discard(event.ref)
         walk = self._tables[self.steps.all[event.ref.step].walk]
-        table = walk.uses[event.ref.use]
+        table = walk.use(event.ref.use)
         outputs: dict[str, Any] | ErrorInfo = event.outputs or {}
         if table.device_loop is None:
             self._times.add(walk.plan.name, table, event)
@@ -125,7 +125,7 @@ class LocalRun:
 
     def piece(self, event: PieceCame) -> list[Command]:
         """Take a value that a called task has sent."""
-        walker = self.steps.walkers.get(event.ref.step)
+        walker = self._holding(event.ref)
         if self._over or walker is None:
             return []
         walker.pass_on(event.ref.use, event.port, event.value)
@@ -133,7 +133,8 @@ class LocalRun:
 
     def items(self, event: Items) -> list[Command]:
         """Take the values that a device loop hands out while it runs."""
-        walker = self.steps.walkers.get(event.call.step)
+        call = event.call
+        walker = self._holding(Ref(self.run, call.step, call.use, call.iteration))
         if self._over or walker is None:
             return []
         for edge, iterations, values in self._loops.items(event):
@@ -155,18 +156,23 @@ class LocalRun:
     def busy(self) -> bool:
         """True if the engine has work of the run: a call, or a loop that can go on."""
         running = (
-            (walker.step, use.plan.index)
+            Ref(self.run, walker.step, use.plan.index, at)
             for walker in self.walkers
-            for use, _, state in walker.progress.standing()
+            for _, use, at, state in walker.standing()
             if state == "running"
         )
-        return bool(self._begun) or any(not self._loops.starved(*place) for place in running)
+        return bool(self._begun) or any(not self._loops.starved(ref) for ref in running)
 
     def credit(self, edges: Iterable[EdgePlan]) -> bool:
         """True if the streams that these edges feed may take another item."""
         return self._streams.open(edges)
 
     # ── inside ──
+
+    def _holding(self, ref: Ref) -> Walker | None:
+        """The walker that made a call."""
+        walker = self.steps.walkers.get(ref.step)
+        return walker.holding(ref.use, ref.iteration) if walker is not None else None
 
     def _progress(self) -> list[Command]:
         effects = self._effects
@@ -187,7 +193,7 @@ class LocalRun:
         steps, moved = self.steps, False
         for walker in steps.walkers.values():
             moved |= walker.advance()
-        ended = [index for index, walker in steps.walkers.items() if not walker.progress.unfinished]
+        ended = [index for index, walker in steps.walkers.items() if walker.over]
         for index in ended:
             self._end_step(steps.all[index], steps.end(index))
         begun = steps.begin(self._host)
@@ -228,7 +234,7 @@ class LocalRun:
                 self._host.steps_chosen(self.steps.deliver(event, message))
             case m.StepChosen() as message:
                 self._host.steps_chosen(self.steps.choose(message.choice, message.branch))
-            case m.Until() | m.Chosen() as message:
+            case m.Until() | m.Chosen() | m.Counted() | m.ItemDone() as message:
                 self.steps.judge(event, message)
             case m.StreamItem() | m.StreamDone() | m.Credit() as message:
                 self._streams.take(message, event.value)

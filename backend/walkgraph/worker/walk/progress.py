@@ -1,6 +1,8 @@
-"""The progress of one step of a run on one rank: the iteration of each use, and the verdicts on loops and of choices.
+"""The progress of one step of a run on one rank: the iteration of each use, and the verdicts on loops, choices and
+maps.
 
-A verdict says whether an iteration of a loop was the last, or which branch a choice takes. Pure: it holds no values.
+A verdict says whether an iteration of a loop was the last, which branch a choice takes, or how many items a map has.
+Pure: it holds no values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +20,15 @@ NO_BRANCH = -1
 
 
 class Progress:
-    def __init__(self, table: WalkTable, params: Mapping[str, Scalar]) -> None:
+    def __init__(
+        self,
+        table: WalkTable,
+        params: Mapping[str, Scalar],
+        around: "Progress | None" = None,
+        item: Vector = (),
+    ) -> None:
+        """`item`: the iteration of a map, and of the loops around it, to which it is confined; `around`: the progress
+        outside, whose verdicts it shares."""
         self.at: dict[int, Vector | None] = dict.fromkeys(table.uses)
         """Use -> its current iteration; None before its first."""
         self.state: dict[int, str] = dict.fromkeys(table.uses, "moving")
@@ -27,13 +37,26 @@ class Progress:
         """The number of uses that have not ended."""
         self.cursors: dict[int, Cursor] = {}
         """Cursors of uses that wait for an `until`."""
-        self._table, self._params = table, params
+        self._table, self._params, self._around, self._item = table, params, around, item
         self._until = [_Verdicts[bool](self, loop.uses) for loop in table.loops]
         """For each loop: indices of outer loops and iteration -> true if it was the last."""
+        self._counts = [_Verdicts[int](self, loop.uses) for loop in table.loops]
+        """For each map: iteration of the loops around it -> the number of its items."""
         self._chosen = [_Verdicts[int](self, uses) for uses in table.branches]
         """For each choice: iteration of the loops around it -> the branch taken."""
+        if around is not None:
+            self._share(around)
         self._closing: Vector | None = None
         """The iteration of the loop `chunk` whose chunk has no new items."""
+
+    def _share(self, around: "Progress") -> None:
+        """Share the verdicts on loops and choices that are not inside the map."""
+        for loop, table in enumerate(self._table.loops):
+            if len(table.outer) < len(self._item):
+                self._until[loop] = around._until[loop]
+        for choice in self._table.plan.choices:
+            if len(self._table.plan.uses[choice.use].loops) < len(self._item):
+                self._chosen[choice.index] = around._chosen[choice.index]
 
     def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
         """Every use that has not ended, with its current iteration and its state."""
@@ -53,6 +76,13 @@ class Progress:
     def choose(self, choice: int, key: Vector, branch: int) -> None:
         self._chosen[choice].put(key, branch)
 
+    def count(self, loop: int, key: Vector, items: int) -> None:
+        self._counts[loop].put(key, items)
+
+    def items(self, loop: int, key: Vector) -> int | None:
+        """The number of a map's items; None while that isn't known."""
+        return self._counts[loop].known.get(key)
+
     def taken(self, table: UseTable, at: Vector) -> bool | None:
         """True if the branches around a use are taken in an iteration; None while that isn't known."""
         for choice, depth, branch in table.cases:
@@ -68,6 +98,8 @@ class Progress:
 
     def closes(self, at: Vector) -> bool:
         """True if an iteration exists only so that its uses can flush; calls without inputs are skipped in it."""
+        if self._around is not None:
+            return self._around.closes(at)
         return self._closing is not None and at[:1] == self._closing
 
     def awaits_verdict(self, table: UseTable, at: Vector) -> bool:
@@ -78,10 +110,12 @@ class Progress:
     # ── from one iteration to the next ──
 
     def next(self, index: int, table: UseTable, at: Vector | None) -> Next:
-        prefix, entering, ended = self.cursors.get(index) or Cursor(at or (), at is None, len(at or ()))
+        begun = self._item if at is None else at
+        prefix, entering, ended = self.cursors.get(index) or Cursor(begun, at is None, len(begun))
+        floor = len(self._item)
         loops, empties = table.plan.loops, list[Vector]()
         untaken: tuple[Vector, ...] = ()
-        while entering or prefix:
+        while entering or len(prefix) > floor:
             if entering and len(prefix) == len(loops):
                 return Next(prefix, empties, Cursor(prefix, entering, ended), untaken)
             reached = self._reaches(table, prefix) if entering and table.cases else True
@@ -107,7 +141,7 @@ class Progress:
                 ended = min(ended, len(prefix))
                 if at is None or at[: len(prefix)] != prefix:
                     empties.append(prefix)
-        return Next(None, empties, Cursor((), False, 0), untaken)
+        return Next(None, empties, Cursor(self._item, False, floor), untaken)
 
     def times(self, loop: int, prefix: Vector) -> int:
         table = self._table.loops[loop]
@@ -143,7 +177,7 @@ class Progress:
         """A vector, or prefix of one: all calls of the use before it are over."""
         cursor = self.cursors.get(use)
         if cursor is None:
-            return self.at[use] or ()
+            return self.at[use] or self._item
         return cursor.prefix if cursor.entering else following(cursor.prefix)
 
     def _enters(self, loop: int, prefix: Vector) -> bool:
@@ -173,7 +207,9 @@ class Progress:
     def oldest(self, uses: Sequence[int]) -> Vector | None:
         """The least iteration that one of the uses may still ask about; None if all have ended."""
         going = [use for use in uses if self.state[use] != "ended"]
-        return min((self.cursors[u].prefix if u in self.cursors else self.at[u] or () for u in going), default=None)
+        return min(
+            (self.cursors[u].prefix if u in self.cursors else self.at[u] or self._item for u in going), default=None
+        )
 
 
 class _Verdicts(Generic[V]):

@@ -109,23 +109,43 @@ class RunHost:
 
     def judged(self, walker: Walker, loop: int, key: Vector, stop: bool, *, closing: bool = False) -> None:
         message = m.Until(run=self._run, step=walker.step, loop=loop, key=key, stop=stop, closing=closing)
-        for rank in walker.table.plan.loops[loop].ranks:
-            if rank != self._rank:
-                self._send(rank, message, ABSENT, "inline")
+        self._tell(walker.table.plan.loops[loop].ranks, message)
 
     def chosen(self, walker: Walker, choice: ChoicePlan, key: Vector, branch: int) -> None:
         message = m.Chosen(run=self._run, step=walker.step, choice=choice.index, key=key, branch=branch)
-        for rank in choice.ranks:
+        self._tell(choice.ranks, message)
+
+    def count(self, walker: Walker, head: UseTable, at: Vector, value: Any) -> int | None:
+        if value is ABSENT or head.counts is None:
+            return 0
+        found, most = shaping.length(value), walker.times(head.counts.index, at)
+        if found <= most:
+            return found
+        source = head.plan.name.partition(":")[2]
+        message = f"`{source}` has {found} items, and the map takes {most} at most; raise its `bound`"
+        self._effects.failure = ErrorInfo(
+            code="node_error", message=message, walk=walker.table.plan.name, iteration=at, rank=self._rank
+        )
+        return None
+
+    def counted(self, walker: Walker, loop: int, key: Vector, items: int) -> None:
+        message = m.Counted(run=self._run, step=walker.step, loop=loop, key=key, items=items)
+        self._tell(walker.table.plan.loops[loop].ranks, message)
+
+    def item_done(self, walker: Walker, loop: int, key: Vector) -> None:
+        message = m.ItemDone(run=self._run, step=walker.step, loop=loop, key=key)
+        self._tell(walker.table.plan.loops[loop].ranks, message)
+
+    def _tell(self, ranks: Iterable[Rank], message: m.BetweenWorkers) -> None:
+        """Send a message to those of these ranks that are others."""
+        for rank in ranks:
             if rank != self._rank:
                 self._send(rank, message, ABSENT, "inline")
 
     def steps_chosen(self, verdicts: Iterable[tuple[int, int]]) -> None:
         """Send the verdicts of choices among steps to the run's other ranks."""
         for choice, branch in verdicts:
-            message = m.StepChosen(run=self._run, choice=choice, branch=branch)
-            for rank in self._steps.ranks:
-                if rank != self._rank:
-                    self._send(rank, message, ABSENT, "inline")
+            self._tell(self._steps.ranks, m.StepChosen(run=self._run, choice=choice, branch=branch))
 
     def extended(self, kept: Sequence[int], verdicts: Iterable[tuple[int, int]]) -> None:
         """Send results of earlier legs that a new one reads. `kept`: the steps whose results may still be read."""

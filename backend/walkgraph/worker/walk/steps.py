@@ -30,6 +30,8 @@ from walkgraph.worker.walk.host import Host
 from walkgraph.worker.walk.walk_tables import WalkTable, deciding_rank, result_edges, result_readers
 from walkgraph.worker.walk.walker import Walker
 
+Verdict = m.Until | m.Chosen | m.Counted | m.ItemDone
+"""What another rank tells a Walk besides values."""
 _LATER: Final = object()
 """Stands for a value that isn't known yet."""
 
@@ -142,7 +144,7 @@ class Steps:
         for event in self._early.pop(step.index, []):
             if isinstance(event.message, m.Deliver):
                 self.deliver(event, event.message)
-            elif isinstance(event.message, m.Until | m.Chosen):
+            elif isinstance(event.message, Verdict):
                 self.judge(event, event.message)
 
     def end(self, index: int) -> Walker:
@@ -156,7 +158,7 @@ class Steps:
     def watch(self) -> None:
         """Update the edges that are probed."""
         for walker in self.walkers.values():
-            walker.looked = self._control.edges(walker.step)
+            walker.watch(self._control.edges(walker.step))
 
     def deliver(self, event: Arrived, message: m.Deliver) -> list[tuple[int, int]]:
         """Take a value from another rank. Returns verdicts that follow, as `store` does."""
@@ -172,14 +174,21 @@ class Steps:
             self._early[message.step].append(event)
         return []
 
-    def judge(self, event: Arrived, message: m.Until | m.Chosen) -> None:
+    def judge(self, event: Arrived, message: Verdict) -> None:
         walker = self.walkers.get(message.step)
-        if walker is not None and isinstance(message, m.Chosen):
-            walker.chosen(message.choice, message.key, message.branch)
-        elif walker is not None and isinstance(message, m.Until):
-            walker.judge(message.loop, message.key, message.stop, closing=message.closing)
-        elif message.step not in self.finished:
-            self._early[message.step].append(event)
+        if walker is None:
+            if message.step not in self.finished:
+                self._early[message.step].append(event)
+            return
+        match message:
+            case m.Until():
+                walker.judge(message.loop, message.key, message.stop, closing=message.closing)
+            case m.Chosen():
+                walker.chosen(message.choice, message.key, message.branch)
+            case m.Counted():
+                walker.count(message.loop, message.key, message.items)
+            case m.ItemDone():
+                walker.item_done(message.loop, message.key)
 
     def store(self, step: int, result: str, value: Any) -> list[tuple[int, int]]:
         """Store a step's result and feed it to the steps that read it. Returns (choice, branch) for each choice that

@@ -56,7 +56,7 @@ class Times:
         outputs: Mapping[str, Any] = done.outputs or {}
         for loop, port in use.judges:
             self._ended(walk, loop, 1, stopped=bool(outputs.get(port)))
-        if not done.ref.iteration and done.read:
+        if not use.looped and done.read:
             reads = self._reads[_name(use)]
             reads.read += done.read
             reads.found += done.found

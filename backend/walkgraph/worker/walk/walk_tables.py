@@ -1,11 +1,8 @@
-"""A plan's tables prepared for one rank: expressions parsed, edges sorted by their ends.
+"""The columns of a plan's tables as one rank needs them: expressions parsed, edges sorted by their ends."""
 
-Made once, when the plan is loaded.
-"""
-
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
@@ -25,7 +22,7 @@ from walkgraph.placement.tables import (
     UsePlan,
     WalkPlan,
 )
-from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
+from walkgraph.worker.loops.lowering import DeviceLoop, Lowering
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -78,12 +75,18 @@ class UseTable:
     """(choice, number of loops around the choice, branch) for each branch around the use, outermost first."""
     decides: ChoicePlan | None = None
     """The choice that this use makes."""
+    looped: bool = False
+    """True if a loop is around it; maps don't count."""
     asked: tuple[str, ...] = ()
     """Its ports whose values are used once it has ended."""
     pieces: tuple[str, ...] = ()
     """Its ports whose values leave as a called task sends them."""
+    counts: LoopPlan | None = None
+    """The map whose items this use counts."""
     device_loop: "DeviceLoopTable | None" = None
     """The device loop to run instead of a call, if the use stands for one."""
+    map: "MapTable | None" = None
+    """The map to walk instead of a call, if the use stands for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +126,36 @@ class DeviceLoopTable:
 
 
 @dataclass(frozen=True, slots=True)
+class MapTable:
+    """A rank's uses in a map. For the walker around the map, one use stands for them."""
+
+    plan: LoopPlan
+    depth: int
+    """The number of loops around it."""
+    width: Evaluator
+    body: "WalkTable"
+    """The table by which one item is walked."""
+    collected: tuple[EdgePlan, ...]
+    """Edges whose values are collected here, as the standing use has them."""
+    sent: tuple[EdgePlan, ...]
+    """Edges whose values leave item by item, among those of other ranks, so that absent ones are told too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the maps of a table hold, each with the use that stands for its map."""
+
+    uses: Mapping[int, int]
+    loops: Mapping[int, int]
+    choices: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class WalkTable:
     plan: WalkPlan
     uses: dict[int, UseTable]
-    """This rank's uses."""
+    """This rank's uses; for those in a map, one that stands for them."""
+    inside: Inside
     loops: tuple[LoopTable, ...]
     branches: tuple[tuple[int, ...], ...]
     """For each choice, this rank's uses in its branches."""
@@ -137,91 +166,11 @@ class WalkTable:
     stream_readers: dict[int, int]
     """Stream -> the number of this rank's uses that read it."""
 
-
-def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
-    return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
-
-
-def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
-    walk, loops_here = device_loops(plan, stepped, rank)
-    uses = {use.index: _use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
-    for index, loop in loops_here.items():
-        uses[index] = _standing(plan, stepped, uses[index], loop)
-    loops = tuple(_loop_table(walk, loop, uses) for loop in walk.loops)
-    readers: dict[str, list[EdgePlan]] = defaultdict(list)
-    for edge in walk.edges:
-        if edge.source.kind == "input" and edge.target.use in uses:
-            readers[edge.source.port].append(edge)
-    reading = {(e.source.index, e.target.use) for e in walk.edges if e.source.kind == "stream" and e.target.use in uses}
-    return WalkTable(
-        plan=walk,
-        uses=uses,
-        loops=loops,
-        branches=tuple(_in_branches(uses, choice) for choice in walk.choices),
-        readers={name: tuple(edges) for name, edges in readers.items()},
-        streaming=tuple(i for i, u in uses.items() if u.streams or u.paced),
-        stream_readers=Counter(stream for stream, _ in reading),
-    )
-
-
-def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) -> LoopTable:
-    outer: tuple[str, ...] = ()
-    parent = loop.parent
-    while parent >= 0:
-        outer = (walk.loops[parent].name, *outer)
-        parent = walk.loops[parent].parent
-    return LoopTable(
-        plan=loop,
-        times=evaluator(loop.times) if loop.times else None,
-        outer=outer,
-        uses=tuple(index for index, use in uses.items() if loop.index in use.plan.loops),
-    )
-
-
-def _in_branches(uses: Mapping[int, UseTable], choice: ChoicePlan) -> tuple[int, ...]:
-    return tuple(index for index, use in uses.items() if any(number == choice.index for number, _, _ in use.cases))
-
-
-def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:
-    """The table of a standing use. Values that leave while the loop runs don't pass through the walker."""
-    return replace(
-        use,
-        outputs=tuple(edge for edge in use.outputs if edge.leave != "each"),
-        paced=tuple(edge for edge in loop.emits if edge.target.kind == "stream"),
-        device_loop=_device_loop_table(plan, stepped, loop),
-    )
-
-
-def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
-    uses = tuple(_use_table(plan, stepped, use, loop.plan) for use in loop.uses)
-    return DeviceLoopTable(
-        loop,
-        Lowering(loop, [use.varying for use in uses]),
-        uses,
-        tuple(_conditions(stepped, use, loop.plan) for use in loop.uses),
-        {
-            edge.index: Reader(_conditions(stepped, use, loop.plan), int(edge.carried))
-            for edge in loop.follows
-            if (use := stepped.uses[edge.target.use]).when
-        },
-        {use.index: _conditions(stepped, use, loop.plan) for use in loop.others.values()},
-        {inner: evaluator(stepped.loops[inner].times) for inside in loop.inside for inner in inside},
-        {s: evaluator(plan.states[s].width) for s in _sized(plan, loop)},
-    )
-
-
-def _sized(plan: Plan, loop: DeviceLoop) -> set[int]:
-    """States whose width an entry needs."""
-    held = {state for node in loop.nodes for state in node.states.values()}
-    wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
-    return {*loop.anew, *(fork.states[1] for fork in loop.forks), *wide}
-
-
-def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
-    own = index_names(use, loop)
-    count = next((i for i, text in enumerate(use.when) if not own.isdisjoint(parse(text).loops)), len(use.when))
-    asked = tuple(evaluator(text) for text in use.when)
-    return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
+    def use(self, index: int) -> UseTable:
+        """One of this rank's uses, also in a map."""
+        standing = self.inside.uses.get(index)
+        inner = self.uses[index if standing is None else standing]
+        return inner if standing is None or inner.map is None else inner.map.body.use(index)
 
 
 def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
@@ -229,7 +178,7 @@ def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
     return tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index)
 
 
-def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
+def use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
     """`loop`: the device loop that iterates it."""
     node = plan.nodes[use.node] if use.op == "call" else None
     ports: dict[str, list[EdgePlan]] = defaultdict(list)
@@ -269,10 +218,12 @@ def _use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None =
         after=after,
         neighbours=tuple(other for other, _ in (*before, *after)),
         judges=(judges := _judged(walk, use)),
+        looped=any(not walk.loops[i].width for i in use.loops),
         asked=tuple(sorted({e.source.port for e in outputs if e.leave != "pieces"} | {port for _, port in judges})),
         pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
         decides=next((choice for choice in walk.choices if choice.use == use.index), None),
+        counts=next((one for one in walk.loops if one.width and one.head == use.index), None),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
             for state in (node.states.values() if node else use.states)
@@ -346,7 +297,9 @@ __all__ = [
     "DeviceLoopTable",
     "Evaluator",
     "ExpressionError",
+    "Inside",
     "LoopTable",
+    "MapTable",
     "Reader",
     "UseTable",
     "WalkTable",
@@ -354,5 +307,5 @@ __all__ = [
     "evaluator",
     "result_edges",
     "result_readers",
-    "walk_tables",
+    "use_table",
 ]

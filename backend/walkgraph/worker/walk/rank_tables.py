@@ -1,0 +1,84 @@
+"""A plan's tables prepared for one rank. Made once, when the plan is loaded."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+from walkgraph.graph.language.expressions import parse
+from walkgraph.ids import Rank
+from walkgraph.placement.compiler.loop_contents import index_names
+from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
+from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
+from walkgraph.worker.walk.map_tables import with_maps
+from walkgraph.worker.walk.walk_tables import (
+    Conditions,
+    DeviceLoopTable,
+    Reader,
+    UseTable,
+    WalkTable,
+    evaluator,
+    use_table,
+)
+
+
+def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
+    return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
+
+
+def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
+    walk, loops_here = device_loops(plan, stepped, rank)
+    uses = {use.index: use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
+    for index, loop in loops_here.items():
+        uses[index] = _standing(plan, stepped, uses[index], loop)
+    heads = {loop.index: use_table(plan, walk, walk.uses[loop.head]) for loop in walk.loops if loop.width}
+    readers: dict[str, list[EdgePlan]] = defaultdict(list)
+    for edge in walk.edges:
+        if edge.source.kind == "input" and edge.target.use in uses:
+            readers[edge.source.port].append(edge)
+    reading = {(e.source.index, e.target.use) for e in walk.edges if e.source.kind == "stream" and e.target.use in uses}
+    return replace(
+        with_maps(walk, uses, heads),
+        readers={name: tuple(edges) for name, edges in readers.items()},
+        stream_readers=Counter(stream for stream, _ in reading),
+    )
+
+
+def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:
+    """The table of a standing use. Values that leave while the loop runs don't pass through the walker."""
+    return replace(
+        use,
+        outputs=tuple(edge for edge in use.outputs if edge.leave != "each"),
+        paced=tuple(edge for edge in loop.emits if edge.target.kind == "stream"),
+        device_loop=_device_loop_table(plan, stepped, loop),
+    )
+
+
+def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
+    uses = tuple(use_table(plan, stepped, use, loop.plan) for use in loop.uses)
+    return DeviceLoopTable(
+        loop,
+        Lowering(loop, [use.varying for use in uses]),
+        uses,
+        tuple(_conditions(stepped, use, loop.plan) for use in loop.uses),
+        {
+            edge.index: Reader(_conditions(stepped, use, loop.plan), int(edge.carried))
+            for edge in loop.follows
+            if (use := stepped.uses[edge.target.use]).when
+        },
+        {use.index: _conditions(stepped, use, loop.plan) for use in loop.others.values()},
+        {inner: evaluator(stepped.loops[inner].times) for inside in loop.inside for inner in inside},
+        {s: evaluator(plan.states[s].width) for s in _sized(plan, loop)},
+    )
+
+
+def _sized(plan: Plan, loop: DeviceLoop) -> set[int]:
+    """States whose width an entry needs."""
+    held = {state for node in loop.nodes for state in node.states.values()}
+    wide = {s for s in held if plan.states[s].kind == "paged_kv" and plan.states[s].width != "1"}
+    return {*loop.anew, *(fork.states[1] for fork in loop.forks), *wide}
+
+
+def _conditions(walk: WalkPlan, use: UsePlan, loop: LoopPlan) -> Conditions:
+    own = index_names(use, loop)
+    count = next((i for i, text in enumerate(use.when) if not own.isdisjoint(parse(text).loops)), len(use.when))
+    asked = tuple(evaluator(text) for text in use.when)
+    return Conditions(asked[:count], asked[count:], tuple(walk.loops[i].name for i in use.loops))
