@@ -53,9 +53,18 @@ Function = Callable[[Call], dict[str, Any]]
 
 class Cluster:
     def __init__(
-        self, plan: Plan, functions: Mapping[str, Function], seed: int = 0, *, begun: float = 0.0, faulty: str = ""
+        self,
+        plan: Plan,
+        functions: Mapping[str, Function],
+        seed: int = 0,
+        *,
+        begun: float = 0.0,
+        faulty: str = "",
+        lagging: Rank | None = None,
     ) -> None:
-        """`begun`: the chance that a call is told before it is over. `faulty`: a node whose calls fail then."""
+        """`begun`: the chance that a call is told before it is over. `faulty`: a node whose calls fail then. `lagging`:
+        a rank that serves a call only where nothing else is left to do."""
+        self._lagging = lagging
         self.plan, self._begun, self._faulty = plan, begun, faulty
         self.cores = {rank.rank: Core(plan, rank.rank) for rank in plan.ranks}
         self.states: dict[tuple[Rank, StateKey], Any] = {}
@@ -126,6 +135,8 @@ class Cluster:
         """One event; False where there is none."""
         links = [link for link, queue in self._links.items() if queue]
         work = {rank: found for rank in self._work if (found := self._going(rank))}
+        if links or len(work) > 1:
+            work.pop(self._lagging, None)
         if not links and not work:
             return False
         choice = self._random.randrange(len(links) + len(work))

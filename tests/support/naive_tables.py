@@ -34,6 +34,8 @@ class _Run:
         self.dropped: set[tuple[int, Vector]] = set()
         self.taken: dict[int, dict[Vector, int]] = {choice.index: {} for choice in walk.choices}
         """Choice -> iteration -> branch."""
+        self.items: dict[int, dict[Vector, int]] = {loop.index: {} for loop in walk.loops if loop.width}
+        """Map -> iteration of the loops around it -> the number of its items."""
 
     def block(self, loop: int, at: Vector) -> None:
         """One iteration of a loop (-1: of the whole body): its uses and inner loops in body order."""
@@ -54,7 +56,8 @@ class _Run:
 
     def loop(self, index: int, at: Vector) -> None:
         loop = self.walk.loops[index]
-        for i in range(int(evaluate(parse(loop.times), self.params, self.env(index, at)))):
+        times = int(evaluate(parse(loop.times), self.params, self.env(index, at)))
+        for i in range(self.items[index].get(at, 0) if loop.width else times):
             self.block(index, (*at, i))
             if any(self.calls[use].get((*at, i), {}).get(port) is True for use, port in loop.endings):
                 if loop.drop_last:
@@ -84,7 +87,7 @@ class _Run:
         found = {port: self.port(use, port, at) for port in ports}
         given = {port: value for port, value in found.items() if value is not _NOTHING}
         self.decide(use, at, given)
-        if use.op == "choose":
+        if use.op in ("choose", "map"):
             return
         self.calls[use.index][at] = self.functions[self.plan.nodes[use.node].name](given, at)
 
@@ -92,7 +95,10 @@ class _Run:
         return len(self.walk.uses[self.walk.choices[choice].use].loops)
 
     def decide(self, use: UsePlan, at: Vector, given: Mapping[str, Any] | None) -> None:
-        """The verdict of a choice; `given` is None where it is skipped."""
+        """The verdict of a choice, or the count of a map; `given` is None where it is skipped."""
+        for loop in self.walk.loops:
+            if loop.width and loop.head == use.index and given is not None:
+                self.items[loop.index][at] = len(given.get("value", ()))
         for choice in self.walk.choices:
             if choice.use == use.index:
                 value = (given or {}).get("value")
@@ -119,14 +125,15 @@ class _Run:
             return at[edge.common - 1]
         value = self.inputs.get(edge.source.port, _NOTHING) if edge.source.kind == "input" else self.left(edge, key)
         if edge.enter_each and value is not _NOTHING:
-            return value[at[edge.common]] if at[edge.common] < len(value) else _NOTHING
+            return value[at[edge.sliced]] if at[edge.sliced] < len(value) else _NOTHING
         return value
 
     def left(self, edge: EdgePlan, key: Vector) -> Any:
         calls = [(at, out) for at, out in self.calls[edge.source.use].items() if at[: len(key)] == key]
         if edge.leave == "collect":
             there = [out[edge.source.port] for at, out in calls if edge.source.port in out and not self.drops(edge, at)]
-            return there or _NOTHING
+            left = self.walk.uses[edge.source.use].loops[len(key)]
+            return there if there or (edge.gather == "list" and key in self.items.get(left, ())) else _NOTHING
         values = [out.get(edge.source.port, _NOTHING) for _, out in calls]
         assert edge.leave == "last" or len(values) <= 1
         return values[-1] if values else _NOTHING

@@ -7,7 +7,8 @@ around it. Its edges become *routes*, with what happens on the way, outermost lo
     carried    the target is not after the source: the value goes to the next iteration of the innermost common loop
     leave      the source's loops beyond `common`: the last value, each as it comes, or all stacked
     enter      the target's loops beyond `common`: the value is held for all iterations, feeds the first only (because
-               the port also has an edge carried at one of them), or slice i feeds iteration i
+               the port also has an edge carried at one of them), or slice i feeds iteration i: of the map whose list
+               it is, otherwise of the first loop entered
 
 One route may at once leave inner loops, be carried at a common loop and enter other inner loops. An edge from a merge
 has one route for each port that it merges. A choice takes its value over a route too: it is an entry, in its place
@@ -153,6 +154,8 @@ class Route:
     pointer: str
     merge: str = ""
     """The merge that the edge comes from, of which this route is one port."""
+    skipped: int = 0
+    """For `each`: the number of loops that it enters before the one whose iterations get the slices."""
 
     @property
     def carried(self) -> bool:
@@ -189,7 +192,7 @@ class WalkStructure:
 
     def ports(self, reference: str) -> tuple[End, ...]:
         """What a reference stands for: the ports behind a merge, otherwise one end."""
-        return tuple(source for _, source in _Edges(self.walk, self.uses).sources(reference))
+        return tuple(source for _, source in _Edges(self.walk, self.uses, {}).sources(reference))
 
     @cached_property
     def taken(self) -> tuple[Route, ...]:
@@ -221,7 +224,7 @@ def structure(walk: Walk, name: str = "") -> WalkStructure:
     for entry in body.entries:
         if entry.name:
             uses.setdefault(entry.name, entry)
-    edges = _Edges(walk, uses)
+    edges = _Edges(walk, uses, {item.loop: item.map for _, _, item in body.maps})
     routes = [route for i, edge in enumerate(walk.edges) for route in edges.routes(i, edge, f"/edges/{i}")]
     results = tuple(route for key, result in walk.results.items() for route in edges.result(key, result))
     choices = tuple(edges.choice(i, entry, item) for i, (entry, item) in enumerate(body.choices))
@@ -333,13 +336,16 @@ def _guarded(around: _Around, when: str | None) -> _Around:
 class _Edges:
     """Makes the routes of a Walk: of edges, results, choices and maps, each through a merge if it comes from one."""
 
-    def __init__(self, walk: Walk, uses: Mapping[str, Entry]) -> None:
-        self.walk, self.uses = walk, uses
+    def __init__(self, walk: Walk, uses: Mapping[str, Entry], lists: Mapping[str, str]) -> None:
+        """`lists`: map -> the reference to its list."""
+        self.walk, self.uses, self.lists = walk, uses, lists
 
     def routes(self, index: int, edge: Edge, at: str) -> Iterator[Route]:
         target = end(edge.to, self.uses, target=True)
         for merge, source in self.sources(edge.from_):
-            yield _route(index, edge, source, target, at, merge)
+            route = _route(index, edge, source, target, at, merge)
+            own = [at for at, loop in enumerate(route.entered) if self.lists.get(loop) == edge.from_]
+            yield replace(route, skipped=own[0]) if own and route.enter == "each" else route
 
     def result(self, name: str, result: Result) -> Iterator[Route]:
         edge = Edge.model_validate({"from": result.from_, "to": f"@result.{name}", "collect": result.collect})

@@ -204,7 +204,9 @@ class EdgePlan(Table, frozen=True):
     it."""
     gather: Gather = "stack"
     enter_each: bool = False
-    """The value is a sequence: slice i goes to iteration i of the first loop entered."""
+    """The value is a sequence: slice i goes to iteration i of the first loop entered, or of a later one."""
+    skipped: int = 0
+    """For `enter_each`: the number of loops entered before that one."""
     transport: str = LOCAL
     """Name of a transport, or `local`, `inline`, `control`. Workers for whom it is refused on this machine take the
     next one."""
@@ -212,6 +214,11 @@ class EdgePlan(Table, frozen=True):
     """Its transport moves tensors from GPU to GPU."""
     merged: str = ""
     """The merge that it belongs to: one of several edges from exclusive branches into one place."""
+
+    @property
+    def sliced(self) -> int:
+        """For `enter_each`: the number of loops around the one whose iterations get the slices."""
+        return self.common + self.skipped
 
 
 class WalkPlan(Table, frozen=True):

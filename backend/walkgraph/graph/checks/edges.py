@@ -139,8 +139,9 @@ def _way(context: Context, route: Route, path: Path) -> None:
     elif route.edge.each and route.target.kind == "use" and not route.entered:
         message = "`each` sends every value to the client only; use `collect`" if route.left else "remove `each`"
         context.add("each_without_loop", (*path, "each"), f"the edge enters no loop; {message}")
-    if route.edge.each and route.target.kind == "use" and len(route.entered) > 1 and route.source.kind != "stream":
-        outer, inner = route.entered[0], route.entered[-1]
+    sliced = route.entered[route.skipped :]
+    if route.edge.each and route.target.kind == "use" and len(sliced) > 1 and route.source.kind != "stream":
+        outer, inner = sliced[0], sliced[-1]
         message = f"iteration i of `{outer}` gets slice i, which is the same in all iterations of `{inner}`"
         message = f"{message}; for a slice in each of these, make the sequence inside `{outer}`"
         context.add("each_by_outer_loop", (*path, "each"), message, "warning")

@@ -73,7 +73,9 @@ def choosable(found: PortType) -> str | None:
 
 def mappable(found: PortType) -> bool:
     """True if a value has items for a map: it is a list, or a tensor with an axis."""
-    return found.many or (found.modality not in (*MEDIA, "text", "flag") and found.shape != ())
+    if found.many:
+        return True
+    return found.modality not in (*MEDIA, "text", "flag") and found.shape != () and choosable(found) is None
 
 
 class Unifier:

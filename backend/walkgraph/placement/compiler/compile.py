@@ -320,6 +320,7 @@ class _EdgeTables:
             leave="pieces" if route.edge.each and target.kind == "out" and self._calls_task(route) else route.leave,
             gather="stack" if isinstance(route.edge.collect, bool) else route.edge.collect,
             enter_each=route.enter == "each",
+            skipped=route.skipped,
             transport=transport,
             on_device=self.context.on_device(transport),
             merged=route.merge,

@@ -279,7 +279,7 @@ def _ports(inside: LoopContents) -> str:
         outside = [edge for edge in edges if edge.common <= inside.outer]
         if any(edge.carried for edge in outside) and any(_plain_inside(inside, edge) for edge in edges):
             return f"{name} is fed from inside it and from an iteration of the loop around it"
-        if len({edge.enter_each and edge.common == inside.outer for edge in outside}) > 1:
+        if len({edge.enter_each and edge.sliced == inside.outer for edge in outside}) > 1:
             return f"{name} is fed slice by slice and whole"
     return ""
 

@@ -9,7 +9,7 @@ does not drop, in a flat list. The items of a map are worked on one after the ot
 there even if it is empty.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +65,8 @@ class _Run:
     places: dict[str, tuple[int, tuple[str, ...]]] = field(init=False)
     """Use -> its position in the body and the loops around it."""
 
+    lists: dict[str, set[str]] = field(init=False)
+    """Map -> the ports that give its list."""
     edges: list[Edge] = field(init=False)
     """The Walk's edges; for an edge from a merge one from each of its ports."""
 
@@ -74,8 +76,10 @@ class _Run:
             for edge in self.walk.edges
             for source in self.sources(edge.from_)
         ]
-        self.places = {}
+        self.places, self.lists = {}, {}
         _place(self.walk.body, (), self.places)
+        for item in _maps(self.walk.body):
+            self.lists[item.loop] = {source.from_ for source in self.sources(item.map)}
 
     # ── the body ──
 
@@ -178,14 +182,14 @@ class _Run:
     def over(self, edge: Edge, use: str, at: Vector, carried: int) -> Any:
         """The value of one edge. `carried`: as in `carried`."""
         if carried:
-            return self.enter(edge, self.of(edge, (*at[: carried - 1], at[carried - 1] - 1)), at, carried)
+            return self.enter(edge, use, self.of(edge, (*at[: carried - 1], at[carried - 1] - 1)), at, carried)
         owner, name = edge.from_.split(".")
         if owner == "@in":
-            return self.enter(edge, self.inputs.get(name, _NOTHING), at, 0)
+            return self.enter(edge, use, self.inputs.get(name, _NOTHING), at, 0)
         if owner == "@loop":
             return at[-1] if name == "index" else at[self.places[use][1].index(name)]
         common = self.common(owner, use)
-        return self.enter(edge, self.of(edge, at[:common]), at, common)
+        return self.enter(edge, use, self.of(edge, at[:common]), at, common)
 
     def common(self, a: str, b: str) -> int:
         pairs = zip(self.places[a][1], self.places[b][1], strict=False)
@@ -215,10 +219,13 @@ class _Run:
         whole = collect == "list" and (self.places[owner][1][len(prefix)], prefix) in self.mapped
         return values if values or whole else _NOTHING
 
-    def enter(self, edge: Edge, value: Any, at: Vector, common: int) -> Any:
+    def enter(self, edge: Edge, use: str, value: Any, at: Vector, common: int) -> Any:
         if not edge.each or value is _NOTHING or len(at) == common:
             return value
-        return value[at[common]] if at[common] < len(value) else _NOTHING
+        entered = self.places[use][1][common:]
+        own = (i for i, loop in enumerate(entered) if edge.from_ in self.lists.get(loop, ()))
+        index = at[common + next(own, 0)]
+        return value[index] if index < len(value) else _NOTHING
 
     def leaving(self, edge: Edge) -> list[Out]:
         owner, _, port = edge.from_.partition(".")
@@ -255,6 +262,25 @@ def _place(items: Sequence[Item], loops: tuple[str, ...], found: dict[str, tuple
                 for branch in item.branches:
                     _place(branch, loops, found)
             case Fork():
+                pass
+
+
+def _maps(items: Sequence[Item]) -> Iterator[Map]:
+    for item in items:
+        match item:
+            case Parallel():
+                yield from _maps(item.parallel)
+            case Items():
+                yield from _maps(item.sequence)
+            case Loop():
+                yield from _maps(item.body)
+            case Map():
+                yield item
+                yield from _maps(item.body)
+            case Choose():
+                for branch in item.branches:
+                    yield from _maps(branch)
+            case Use() | Fork():
                 pass
 
 

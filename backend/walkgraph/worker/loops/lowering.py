@@ -183,7 +183,7 @@ class DeviceLoop:
             if self._inside(edge):
                 return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
             target = replace(edge.target, use=self.first, port=self._entry(edge))
-            return replace(edge, target=target, enter_each=edge.enter_each and edge.common < self.depth)
+            return replace(edge, target=target, enter_each=edge.enter_each and edge.sliced < self.depth)
         if edge.source.kind == "use" and edge.source.use in self.place:
             return self._leaving(edge)
         return edge
@@ -218,7 +218,7 @@ class DeviceLoop:
             yield Feed(
                 port=port,
                 entry=self._entry(outside[0]) if outside else None,
-                sliced=any(edge.enter_each and edge.common == self.depth for edge in outside),
+                sliced=any(edge.enter_each and edge.sliced == self.depth for edge in outside),
                 plain=next((edge for edge in inside if not edge.carried), None),
                 carried=tuple(sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)),
                 across=next((edge for edge in reversed(edges) if self._comes_across(edge)), None),

@@ -427,14 +427,14 @@ class Walker:
             if edge.merged:
                 value = self._store(edge).merged(edges, edge, key)
                 if edge.enter_each and value is not ABSENT and value is not None:
-                    value = self._host.part(value, at[edge.common])
+                    value = self._host.part(value, at[edge.sliced])
                 return None if value is None else (value, None)
             values = self._store(edge).by_edge.get(edge.index)
             if values is None or key not in values:
                 return None
             value = values[key]
             if edge.enter_each and value is not ABSENT:
-                value = self._host.part(value, at[edge.common])
+                value = self._host.part(value, at[edge.sliced])
             return value, None
         return ABSENT, None
 
