@@ -235,6 +235,8 @@ class WalkPlan(Table, frozen=True):
     """State index -> number of leading loop indices that key it. Only for states of scope `walk` (0) and `iteration`;
     for the latter, the loops that hold all its uses."""
     choices: tuple[ChoicePlan, ...] = ()
+    modalities: dict[str, str] = {}
+    """Input -> its modality."""
     usual: tuple[dict[str, Scalar], ...] = ()
     """The distinct parameter sets of its tasks at their defaults. They hold the parameters that counts of loops and
     widths of states read, and those of nodes in loops that aren't fractions."""

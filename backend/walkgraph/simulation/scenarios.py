@@ -94,6 +94,7 @@ def bundled_scenarios() -> list[Scenario]:
         "synthetic_streams": _streams,
         "synthetic_states": _states,
         "synthetic_passes": _passes,
+        "synthetic_maps": _maps,
         "synthetic_faults": _faults,
     }
     found: list[Scenario] = []
@@ -220,6 +221,25 @@ def _grown(tokens: Sequence[int], position: int, times: int) -> list[int]:
         found.append((sum(kept) + position) % 997)
         kept.append(found[-1])
     return found
+
+
+def _maps() -> list[ScenarioRequest]:
+    def write(items: int, width: int, prompt: int, times: int, fail_at: int = -1) -> ScenarioRequest:
+        params = {"items": items, "width": width, "prompt": prompt, "times": times, "fail_at": fail_at}
+        found: list[int] = []
+        for first in range(items if fail_at < 0 else fail_at):
+            read = [*range(first, first + prompt)]
+            token = (sum(read) + prompt) % 997
+            found += _grown([*read, token], prompt, times)
+        return ScenarioRequest("write", params, {"token": found}, fails=fail_at >= 0)
+
+    def add(items: int, parts: int, width: int) -> ScenarioRequest:
+        rows = [sum(row + column + row for column in range(parts)) for row in range(items)]
+        params = {"items": items, "parts": parts, "width": width}
+        return ScenarioRequest("add", params, {"row": rows, "total": [sum(rows)]})
+
+    asked = [write(5, 2, 4, 4), write(3, 1, 2, 3), write(4, 9, 3, 2), write(6, 2, 4, 2, fail_at=3)]
+    return [*asked, add(3, 2, 2), add(4, 3, 1), add(2, 5, 3)]
 
 
 def _passes() -> list[ScenarioRequest]:

@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.documents import bundled_graph
 from tests.support.placing import at, duet, planned
+from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import Kept, PageDemand, inputs_read, page_demand, whole_pages
+from walkgraph.placement.compiler.assemble import assemble
+from walkgraph.placement.compiler.assignment import Assignment
+from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.itinerary import expand
 from walkgraph.placement.tables import Itinerary, Plan
 
@@ -42,6 +47,17 @@ def test_pages_are_asked_for_where_states_are() -> None:
     assert page_demand(apart, talk(apart), {"room": 7}) == kept({0: {0: 7, 1: 7}, 1: {0: 7}})
     with pytest.raises(InvalidInput, match="state `main`"):
         page_demand(alone, talk(alone), {})
+
+
+@pytest.mark.parametrize(("width", "kept"), [(1, Kept(24, 1)), (8, Kept(192, 8))])
+def test_a_map_keeps_a_copy_for_each_item_at_once(width: int, kept: Kept) -> None:
+    """1,000 items ask for no more than those in work."""
+    graph = bundled_graph("synthetic_maps")
+    placement = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(graph, placement), catalogue())
+    params = {"items": 1000, "width": width, "prompt": 20, "times": 4, "fail_at": -1, "seed": 1}
+    itinerary = expand(graph, plan, "write", params, {})
+    assert page_demand(plan, itinerary, params) == PageDemand({Rank(0): {0: kept}})
 
 
 @pytest.mark.parametrize(("tokens", "width", "pages"), [(0, 2, 0), (1, 1, 1), (16, 1, 1), (17, 1, 2), (34, 2, 4)])

@@ -232,7 +232,11 @@ def test_a_long_map_keeps_what_its_width_needs(lagging: int) -> None:
 def test_check_refuses_maps_that_can_not_be_run(change: dict[str, str], code: str) -> None:
     graph = {"nodes": {n: {"component": "test.mix"} for n in "abc"}}
     walk = {"inputs": {"xs": "list of scalar"}, "body": ["a", mapped("b") | change, "c"], "edges": []}
-    task = {"inputs": {"xs": {"modality": "scalar", "many": True}}, "outputs": ["o"], "steps": [{"walk": "w", "with": {}}]}
+    task = {
+        "inputs": {"xs": {"modality": "scalar", "many": True}},
+        "outputs": ["o"],
+        "steps": [{"walk": "w", "with": {}}],
+    }
     document = {"format": "walkgraph/graph@1", "name": "g", **graph, "walks": {"w": walk}, "tasks": {"t": task}}
     assert code in {problem.code for problem in check(document, CATALOGUE).problems}
 

@@ -44,7 +44,7 @@ def made(cluster: Cluster, graph: Graph) -> list[Place]:
         for port, value in served(call.node)(call).items()
     ]
     sources = [edge.from_ for edge in graph.walks["w"].edges]
-    sources += [choice.by for walk in cluster.plan.walks for choice in walk.choices]
+    sources += [use.name.partition(":")[2] for walk in cluster.plan.walks for use in walk.uses if use.node < 0]
     read = {source.removeprefix("@in.") for source in sources if source.startswith("@in.")}
     return sorted([*outputs, *(("w", f"@in.{name}", 0, (), INPUTS[name]) for name in read)], key=repr)
 

@@ -5,11 +5,13 @@ are left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from walkgraph.graph.document import Choose, Fork, Map, Whole
+from walkgraph.graph.ports import parse_type
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
@@ -43,7 +45,16 @@ def compile_walk(context: Context, walk: WalkStructure, index: int) -> WalkPlan:
         ranks=tuple(sorted({use.rank for use in builder.uses})),
         state_scopes=builder.state_scopes(),
         choices=builder.choices(),
+        modalities=_modalities(walk),
     )
+
+
+def _modalities(walk: WalkStructure) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, text in walk.walk.inputs.items():
+        with suppress(ValueError):  # a check reports it at the input
+            found[name] = parse_type(text).modality
+    return found
 
 
 def chunked(context: Context, plan: WalkPlan, index: int) -> WalkPlan:

@@ -31,7 +31,7 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
     loops: list[LoopPlan] = []
     for loop in walk.loops:
         if loop.width:
-            loops.append(_off(loop, _ITEMS.format(loop.width)))
+            loops.append(_mapped(loop))
             continue
         inside = contents_of(context, nodes, walk, loop)
         against = _against(inside)
@@ -72,7 +72,11 @@ def apart(plan: Plan) -> Plan:
 
 
 def _stepped(walk: WalkPlan) -> WalkPlan:
-    return replace(walk, loops=tuple(loop if loop.width else _off(loop, _ALL) for loop in walk.loops))
+    return replace(walk, loops=tuple(_mapped(loop) if loop.width else _off(loop, _ALL) for loop in walk.loops))
+
+
+def _mapped(loop: LoopPlan) -> LoopPlan:
+    return _off(loop, _ITEMS.format(loop.width))
 
 
 def _off(loop: LoopPlan, why: str) -> LoopPlan:

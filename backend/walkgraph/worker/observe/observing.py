@@ -52,7 +52,7 @@ class Observed:
             if (edge.source.kind, edge.source.port, edge.target.kind) == ("input", name, "use")
         ]
         if readers and min(use.rank for use in readers) == self._rank:
-            yield from self._seen(walk, step, f"@in.{name}", (), self._taken(walk, name), value)
+            yield from self._seen(walk, step, f"@in.{name}", (), walk.modalities.get(name, ""), value)
 
     def edges(self, step: int) -> frozenset[int]:
         """Indices of the edges in the step's Walk that have taps."""
@@ -79,15 +79,6 @@ class Observed:
 
     def _walk(self, step: int) -> WalkPlan:
         return self._plan.walks[self._steps[step].walk]
-
-    def _taken(self, walk: WalkPlan, name: str) -> str:
-        """Modality of a Walk's input: that of a port that reads it."""
-        for edge in walk.edges:
-            if (edge.source.kind, edge.source.port, edge.target.kind) == ("input", name, "use"):
-                use = walk.uses[edge.target.use]
-                if use.op == "call" and (found := self._plan.nodes[use.node].inputs.get(edge.target.port)):
-                    return found
-        return ""
 
 
 def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoop | MoveState) -> Iterator[Observe]:
