@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.documents import bundled_graph
+from benchmarks._runtime import bundled_graph
 from tests.support.placing import at, duet, planned
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput
@@ -49,13 +49,14 @@ def test_pages_are_asked_for_where_states_are() -> None:
         page_demand(alone, talk(alone), {})
 
 
-@pytest.mark.parametrize(("width", "kept"), [(1, Kept(24, 1)), (8, Kept(192, 8))])
-def test_a_map_keeps_a_copy_for_each_item_at_once(width: int, kept: Kept) -> None:
-    """1,000 items ask for no more than those in work."""
+@pytest.mark.parametrize(
+    ("items", "width", "kept"), [(1000, 1, Kept(24, 1)), (1000, 8, Kept(192, 8)), (5, 64, Kept(120, 5))]
+)
+def test_a_map_keeps_a_copy_for_each_item_at_once(items: int, width: int, kept: Kept) -> None:
     graph = bundled_graph("synthetic_maps")
-    placement = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
-    plan = assemble(Assignment(graph, placement), catalogue())
-    params = {"items": 1000, "width": width, "prompt": 20, "times": 4, "fail_at": -1, "seed": 1}
+    one = Placement(name="one", groups=(Group(nodes=("*",), ranks=(0,)),), ranks=(RankDevice(rank=0, device="cpu"),))
+    plan = assemble(Assignment(graph, one), catalogue())
+    params = {"items": items, "width": width, "prompt": 20, "times": 4, "fail_at": -1, "seed": 1}
     itinerary = expand(graph, plan, "write", params, {})
     assert page_demand(plan, itinerary, params) == PageDemand({Rank(0): {0: kept}})
 

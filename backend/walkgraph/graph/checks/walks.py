@@ -111,7 +111,7 @@ def _times(context: Context, walk: str, path: Path, loop: LoopAt, text: str) -> 
     expr, key = context.expression(text, path), path[-1]
     if expr is None:
         return
-    _loop_names(context, path, expr, loop.loops[:-1])
+    _loop_names(context, path, expr, () if key == "width" else loop.loops[:-1])
     for task, found in _in_tasks(context, walk, path, expr):
         if found.kind != "integer":
             advice = "round it with `round`, `floor` or `ceil`" if found.kind == "number" else "write a whole number"

@@ -240,15 +240,15 @@ def _demand(graph: Graph, plan: Plan, *, largest: bool) -> dict[Rank, dict[int, 
     found: dict[Rank, dict[int, int]] = {}
     for task in graph.tasks.values():
         params = _params(task, largest=largest)
-        for state, rank, widths in _places(facts, task):
-            tokens = _tokens(plan.states[state], params, widths)
+        for state, rank, maps in _places(facts, task):
+            tokens = _tokens(plan.states[state], params, maps)
             states = found.setdefault(rank, {})
             states[state] = max(states.get(state, 0), tokens)
     return {rank: dict(sorted(states.items())) for rank, states in found.items()}
 
 
-def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[str, ...]]]:
-    """Every paged state of the task's steps, with every rank that holds it and the widths of maps around it."""
+def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[tuple[str, ...], ...]]]:
+    """Every paged state of the task's steps, with every rank that holds it and the limits of the maps around it."""
     walks = {(walk.name, walk.chunked): walk.index for walk in facts.plan.walks}
     for step in steps_of(task):
         index = walks.get((step.step.walk, step.step.per == "chunk"))
@@ -258,10 +258,10 @@ def _places(facts: Facts, task: Task) -> Iterator[tuple[int, Rank, tuple[str, ..
                     yield state, rank, facts[index].copies.get(state, ())
 
 
-def _tokens(state: StatePlan, params: Mapping[str, Scalar], widths: tuple[str, ...]) -> int:
+def _tokens(state: StatePlan, params: Mapping[str, Scalar], maps: tuple[tuple[str, ...], ...]) -> int:
     """Tokens of a state, rounded up to whole pages."""
     try:
-        kept = kept_in(state, params, widths)
+        kept = kept_in(state, params, maps)
         return PAGE * whole_pages(kept.tokens, kept.sequences, PAGE)
     except InvalidInput:
         return 0  # the graph's check reports a capacity that can't be computed

@@ -83,12 +83,13 @@ def _grouped(found: Mapping[tuple[Rank, int], _Place], depth: int) -> PageDemand
     return PageDemand(always, tuple(choices))
 
 
-def kept_in(state: StatePlan, params: Mapping[str, Scalar], widths: Sequence[str] = ()) -> Kept:
-    """The most that a paged state keeps. `widths`: those of the maps whose items have a copy each.
+def kept_in(state: StatePlan, params: Mapping[str, Scalar], maps: Sequence[Sequence[str]] = ()) -> Kept:
+    """The most that a paged state keeps. `maps`: for each map whose items have a copy each, the limits to its items at
+    once.
 
     Raises InvalidInput where an expression has no value.
     """
-    copies = prod(max(1, _number(text, params, state.name)) for text in widths)
+    copies = prod(max(1, min(_number(text, params, state.name) for text in limits)) for limits in maps)
     sequences = max(0, _number(state.width, params, state.name))
     return Kept(copies * state_tokens(state.name, state.capacity, state.width, params), copies * sequences)
 

@@ -7,7 +7,8 @@ from itertools import takewhile
 from typing import TypeVar
 
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import Branch, Plan, UsePlan, WalkPlan
+from walkgraph.placement.compiler.loop_contents import reads_an_index
+from walkgraph.placement.tables import Branch, LoopPlan, Plan, UsePlan, WalkPlan
 
 B = TypeVar("B")
 
@@ -29,9 +30,9 @@ class WalkFacts:
     places: Mapping[tuple[int, Rank], tuple[Branch, ...]]
     """(state, rank) for every rank that holds a state here -> the branches around all uses of it. Choices in loops are
     left out, as each iteration may take another branch."""
-    copies: Mapping[int, tuple[str, ...]]
-    """State that every item of a map keeps for itself -> the widths of the maps around its uses: so many copies of it
-    there may be at once."""
+    copies: Mapping[int, tuple[tuple[str, ...], ...]]
+    """State that every item of a map keeps for itself -> for each map around its uses, the limits to its items at once:
+    its width, and its bound if that is fixed. There may be as many copies of the state."""
     readers: Mapping[str, frozenset[Rank]]
     """Walk input -> ranks that read it."""
     required: frozenset[str]
@@ -97,14 +98,18 @@ def _judged_once(walk: WalkPlan, use: UsePlan) -> tuple[Branch, ...]:
     return tuple(outside)
 
 
-def _copies(walk: WalkPlan) -> dict[int, tuple[str, ...]]:
-    found: dict[int, tuple[str, ...]] = {}
+def _copies(walk: WalkPlan) -> dict[int, tuple[tuple[str, ...], ...]]:
+    found: dict[int, tuple[tuple[str, ...], ...]] = {}
     for state, depth in walk.state_scopes.items():
         around = next((use.loops[:depth] for use in walk.uses if state in use.writes), ())
-        widths = tuple(walk.loops[loop].width for loop in around if walk.loops[loop].width)
-        if widths:
-            found[state] = widths
+        limits = tuple(_at_once(walk.loops[loop]) for loop in around if walk.loops[loop].width)
+        if limits:
+            found[state] = limits
     return found
+
+
+def _at_once(loop: LoopPlan) -> tuple[str, ...]:
+    return (loop.width,) if reads_an_index(loop.times) else (loop.width, loop.times)
 
 
 def _touched(plan: Plan, use: UsePlan) -> Iterable[int]:

@@ -106,6 +106,14 @@ def reads(text: str, loops: Collection[str]) -> bool:
         return True
 
 
+def reads_an_index(text: str) -> bool:
+    """True if an expression reads the index of any loop."""
+    try:
+        return bool(parse(text).loops)
+    except ExpressionError:  # a check reports it at the expression
+        return True
+
+
 def touched(nodes: Sequence[NodePlan], use: UsePlan) -> set[int]:
     """The states that a use accesses."""
     return set(nodes[use.node].states.values()) if use.op == "call" else set(use.states)

@@ -12,10 +12,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.compiler.loop_contents import LoopContents, contents_of, joined, listed, touched
+from walkgraph.placement.compiler.loop_contents import (
+    LoopContents,
+    contents_of,
+    joined,
+    listed,
+    reads_an_index,
+    touched,
+)
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
 
 _ALL = "stepped: this plan steps every loop"
@@ -320,7 +326,7 @@ def _unrolled_counts(inside: LoopContents, inner: tuple[LoopPlan, ...]) -> Itera
     for loop in inner:
         if loop.until is not None:
             yield f"`{loop.name}` is inside it, and `{inside.walk.uses[loop.until[0]].name}.{loop.until[1]}` ends that"
-        if _reads_an_index(loop.times):
+        if reads_an_index(loop.times):
             yield f"`{loop.name}` is inside it, and its count changes with an index"
 
 
@@ -386,13 +392,6 @@ def _unrolled_leaving(inside: LoopContents, edge: EdgePlan, source: UsePlan, *, 
 
 def _target_name(inside: LoopContents, edge: EdgePlan) -> str:
     return f"`{inside.walk.uses[edge.target.use].name}.{edge.target.port}`"
-
-
-def _reads_an_index(text: str) -> bool:
-    try:
-        return bool(parse(text).loops)
-    except ExpressionError:  # a check reports it at the expression
-        return True
 
 
 # ── several ranks ───────────────────────────────────────────────────────────────────────────────

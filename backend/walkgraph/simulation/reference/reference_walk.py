@@ -126,7 +126,7 @@ class _Run:
     def map(self, item: Map, around: tuple[tuple[str, int], ...], *, on: bool) -> None:
         """Go through the items; raises ValueError if there are more than its bound."""
         at = _vector(around)
-        found = self.taken(item, item.map, at) if on else _NOTHING
+        found: Any = self.taken(item, item.map, at) if on else _NOTHING
         count = 0 if found is _NOTHING else len(found)
         if count > int(evaluate(parse(item.bound), self.params, _env(around))):
             raise ValueError(f"{count} items are too many")
