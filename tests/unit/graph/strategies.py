@@ -31,6 +31,10 @@ def _items(inner: Any) -> Any:
             {"loop": NAMES, "times": EXPRESSIONS, "body": body},
             {"until": REFERENCES, "drop_last": st.booleans(), "when": EXPRESSIONS},
         ),
+        record(
+            {"map": REFERENCES, "bound": EXPRESSIONS, "body": body},
+            {"width": EXPRESSIONS, "as": NAMES, "when": EXPRESSIONS},
+        ),
     )
 
 
