@@ -172,7 +172,7 @@ class WalkStructure:
         return {route.target.name: route for route in reversed(self.results)}
 
     def ports(self, reference: str) -> tuple[End, ...]:
-        """What a reference stands for: the ports behind a merge, otherwise one end."""
+        """The ends that a reference stands for: the ports behind a merge, otherwise one."""
         return tuple(source for _, source in _Edges(self.walk, self.uses).sources(reference))
 
     @cached_property

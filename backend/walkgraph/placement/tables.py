@@ -34,7 +34,7 @@ LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 """Transports of edges that need none: the value stays on its rank, is small enough for the message, or goes to the
 client through the conductor."""
 Gather = Literal["stack", "join", "list"]
-"""What `collect` makes of the values: tensors stacked or end to end and texts joined, or a list."""
+"""The form in which `collect` gives the values: tensors stacked, or end to end and texts joined, or a list."""
 Op = Literal["call", "fork", "export", "import", "loop", "choose"]
 Branch = tuple[int, int]
 """A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""

@@ -52,7 +52,7 @@ def page() -> None:
 
 
 def _is_lesson(entry: GalleryEntry) -> bool:
-    """Whether the graph has no model, only numbers to learn the rules with."""
+    """True if the graph has no model, only numbers to learn the rules with."""
     return not entry["modalities_in"]
 
 

@@ -205,7 +205,7 @@ def test_values_of_old_passes_are_forgotten(ranks: int) -> None:
 
 
 def test_steps_that_no_pass_needs_are_left_out() -> None:
-    """What one pass needs of the one before is needed in all."""
+    """A step that one pass needs of the one before is needed in all."""
     other = {"walk": "other", "with": {"a": "draw.out"}}
     cluster = run(graph_with([loop_of([DRAW, other, LOOK], start={"look.out": "x"}), END]), 1, {})
     assert [call.node for call in cluster.calls] == ["draw", "look"] * 3 + ["end"]
