@@ -303,6 +303,8 @@ class StepPlan(Table, frozen=True):
     """Walk input -> the source of its value; an unbound optional input is absent."""
     cases: tuple[Branch, ...] = ()
     """The branches of choices around it, outermost first; it is taken only where all of them are."""
+    passes: tuple[int, ...] = ()
+    """The pass of each loop of steps around it, outermost first."""
 
 
 class StepChoice(Table, frozen=True):

@@ -118,6 +118,13 @@ def test_loops_nest_and_start_anew(ranks: int) -> None:
 
 
 @RANKS
+def test_outputs_know_their_passes(ranks: int) -> None:
+    inner = loop_of([{"walk": "show", "with": {"a": "@loop.index"}}], "2")
+    cluster = run(graph_with([loop_of([inner], "3"), END]), ranks, {})
+    assert sorted(cluster.passes["r", "end"]) == [(), *((i, j) for i in range(3) for j in range(2))]
+
+
+@RANKS
 def test_an_inner_loop_ends_anew_in_each_pass(ranks: int) -> None:
     inner = loop_of([{"walk": "look"}], "5", until="look.stop")
     graph = graph_with([loop_of([inner, {"walk": "show", "with": {"a": "look.out"}}], "2"), END])

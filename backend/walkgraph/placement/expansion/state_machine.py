@@ -245,7 +245,7 @@ class Expansion:
         if step.as_ is not None:
             self.latest[step.as_] = (len(self.drafts),)
         key = id(step), place.part.name if place.part else "", place.turn.index if place.turn else -1
-        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases, key, self.ends))
+        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases, key, self.ends, self.passes))
 
     @property
     def _index(self) -> Mapping[str, int]:
