@@ -171,6 +171,10 @@ def play(hand: Hand) -> None:
     expect(pictures(result)).to_have_count(3)
     seen = page.evaluate("window.seen")
     assert [count for state, count in seen if state == "Running" and count] == [1, 2, 3]
+    assert result.get_by_role("region", name="Text").locator(".text").inner_text().count("\n") == 2
+    with hand.person.running.client() as client:
+        trace = client.trace(client.runs(NAME)[0]["id"])
+    assert [leg["passes"] for leg in trace["passes"]] == [[[0], [0]], [[1], [1]], [[2], [2]]]
 
 
 def pictures(result: Locator) -> Locator:

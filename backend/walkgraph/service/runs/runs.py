@@ -409,8 +409,8 @@ def usage_of(end: m.Finished) -> dict[str, Any]:
 
 
 def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `frames`: as in
-    `values.write`."""
+    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `frames`: as
+    in `values.write`."""
     pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:
         pieces.setdefault(output.name, []).append(output)
