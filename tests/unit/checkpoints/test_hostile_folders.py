@@ -1,4 +1,4 @@
-"""Folders that lie: headers, indices, names, files that no download has. Each is refused soon, in a short sentence."""
+"""Folders that lie: headers, indices, names and files that no download has. Each is refused soon, and in short."""
 
 from __future__ import annotations
 
