@@ -71,7 +71,7 @@ class Model(NamedTuple):
     """Parameters of a `plain` case, in addition to these."""
     grain: int
     precision: str = "bf16"
-    """Of experts."""
+    """The precision of experts."""
 
 
 def orpheus(config: str) -> Model:

@@ -55,9 +55,15 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of the call by port or slot, as kinds and sizes only: `float32 [1, 256]`; at most 16."""
 
 
+_MOST_CHARACTERS = 4000
+
+
 class WalkgraphError(Exception):
     code: ErrorCode = "internal_error"
     retryable = False
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(sendable(message))
 
     def info(self) -> ErrorInfo:
         return ErrorInfo(code=self.code, message=str(self), retryable=self.retryable)
@@ -96,3 +102,11 @@ class RunFailed(WalkgraphError):
 
     def info(self) -> ErrorInfo:
         return self.error
+
+
+def sendable(message: str) -> str:
+    """The message as it can be sent: names in it may come from files or clients and be long, or have halves of
+    characters, which no encoding has."""
+    if len(message) > _MOST_CHARACTERS:
+        message = f"{message[:_MOST_CHARACTERS]}..."
+    return message if message.isascii() else message.encode(errors="replace").decode()

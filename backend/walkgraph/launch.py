@@ -77,7 +77,7 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
     catalogue()
     with only_one(settings):
         token = ensure_token(settings)
-        logs.configure(settings.log_level, settings.log_format, (token,))
+        logs.configure(settings.log_level, settings.log_format, (token, *settings.secrets()))
         store = Store.open(settings.database)
         first = store.read_now(queries.is_new)
         studio = _studio(settings)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Literal, NamedTuple, Protocol, TextIO
+from typing import Any, Literal, NamedTuple, Protocol, TextIO, cast
 
 import structlog
 
@@ -249,17 +249,27 @@ def _traced_errors_only(_logger: Any, method: str, event: MutableMapping[str, An
 
 class _Scrubber:
     def __init__(self, secrets: tuple[str, ...]) -> None:
-        self._secrets = tuple(secret for secret in secrets if secret)
+        # Longer ones first: a secret may be a part of another.
+        self._secrets = tuple(sorted(filter(None, secrets), key=len, reverse=True))
 
     def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        return {key: self._clean(value) for key, value in event.items()}
+        # Keys with `_` are the logging library's own: the record, for one.
+        return {key: value if key.startswith("_") else self._clean(value) for key, value in event.items()}
 
     def _clean(self, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        for secret in self._secrets:
-            value = value.replace(secret, "***")
-        return without_codes(value)
+        match value:
+            case None | bool() | int() | float():
+                return value
+            case str():
+                for secret in self._secrets:
+                    value = value.replace(secret, "***")
+                return without_codes(value)
+            case dict():
+                return {self._clean(key): self._clean(inner) for key, inner in cast(dict[Any, Any], value).items()}
+            case list() | tuple():
+                return [self._clean(inner) for inner in cast(list[Any], value)]
+            case _:
+                return self._clean(str(value))
 
 
 def _plain(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:

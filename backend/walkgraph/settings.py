@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from walkgraph.errors import Conflict, Refused
 
 _LOCK = "lock"
+_SHORT = 8
 MIN_TOKEN = 16
 """The fewest characters of a configured token."""
 
@@ -153,6 +154,12 @@ class Settings(BaseSettings):
 
     def otlp_header_fields(self) -> dict[str, str]:
         return {name: unquote(value) for name, _, value in self._otlp_pairs()}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no log may show, besides the token. Short ones are left out: they are words of other texts too."""
+        urls = [urlsplit(url) for url in (self.database_url, self.otlp_endpoint) if url]
+        found = [*self.otlp_header_fields().values(), *(url.password or "" for url in urls)]
+        return tuple(text for secret in found for text in {secret, unquote(secret)} if len(text) >= _SHORT)
 
     def _otlp_pairs(self) -> list[tuple[str, str, str]]:
         text = self.otlp_headers.get_secret_value() if self.otlp_headers else ""

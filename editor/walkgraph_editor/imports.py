@@ -33,7 +33,7 @@ def document(data: bytes) -> tuple[str, dict[str, Any]]:
         raise Unreadable("this file contains no graph; use a file that was saved in the playground, or a JSON document")
     try:
         value = json.loads(found)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(f"this file is not valid JSON: {error}") from None
     kind = str(value.get("format", "")) if isinstance(value, dict) else ""
     for name in ("graph", "placement"):
@@ -44,10 +44,10 @@ def document(data: bytes) -> tuple[str, dict[str, Any]]:
 
 def _png_text(data: bytes) -> str | None:
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
             picture.load()
             found = picture.info.get(KEYWORD)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise Unreadable(f"this picture can't be read: {error}") from None
     return found if isinstance(found, str) else None
 

@@ -40,6 +40,61 @@ def test_markup_of_a_document_and_of_a_prompt_is_shown_as_text(person: Person) -
     unharmed(person, dialogs)
 
 
+LINKS = "[Sign in again](https://evil.example/) <https://evil.example/> https://evil.example/ ![x](https://evil.example/x.png)"
+DIRECTIVES = ":red[x] $\\href{https://evil.example/}{x}$ `a` [b](//evil.example) `c"
+
+
+@pytest.mark.safety("S10")
+def test_a_description_leads_nowhere(person: Person) -> None:
+    """Pages of the studio that are written as Markdown: a text of a document's author makes no link."""
+    document = person.copied("shapes", "leading")
+    document["description"] = f"Read this. {LINKS} {DIRECTIVES} {ATTACK}"
+    document["tasks"]["text_to_image"]["label"] = f"Draw {LINKS}"
+    with person.running.client() as client:
+        _, etag = client.document("graph", "leading")
+        client.put_document("graph", "leading", document, etag)
+    asked: list[str] = []
+    person.page.on("request", lambda request: asked.append(request.url))
+    person.go("")
+    text = person.page.get_by_text("Read this.")
+    expect(text).to_be_visible()
+    expect(text).to_contain_text("[Sign in again](")
+    assert person.page.locator("a[href*='evil']").count() == 0
+    assert not [url for url in asked if "evil" in url]
+    unharmed(person, [])
+
+
+@pytest.mark.safety("S10")
+def test_markup_in_the_keys_of_a_draft_is_shown_as_text(person: Person) -> None:
+    """A draft holds whatever JSON it was given: names that no graph could have, and their problems."""
+    person.expected = ["404", "422", "400"]
+    draft = {
+        "format": "walkgraph/graph@1",
+        "name": "drafted",
+        ATTACK: {ATTACK: ATTACK},
+        "nodes": {ATTACK: {"component": ATTACK, "label": ATTACK, "params": {ATTACK: ATTACK}}, "b": {"component": LINK}},
+        "states": {ATTACK: {"kind": ATTACK}},
+        "weights": {ATTACK: {"family": ATTACK, "source": ATTACK}},
+        "walks": {
+            ATTACK: {"label": ATTACK, "inputs": {ATTACK: ATTACK}, "body": [ATTACK], "edges": [[ATTACK, ATTACK]]},
+            "w": {"body": ["b", {"loop": ATTACK, "times": ATTACK, "body": [ATTACK]}], "edges": [["@in.x", "b.y"]]},
+        },
+        "tasks": {ATTACK: {"outputs": [ATTACK], "steps": [{"walk": ATTACK}]}, "t": {"outputs": [], "steps": [ATTACK]}},
+        "layout": {ATTACK: ATTACK, "notes": [{"text": ATTACK}]},
+    }
+    with person.running.client() as client:
+        client.put_document("graph", "drafted", draft)
+    dialogs: list[str] = []
+    person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    person.open("drafted")
+    expect(person.page.get_by_text("<img src=x").locator("visible=true").first).to_be_visible()
+    for tab in person.page.get_by_role("tablist", name="Views").get_by_role("tab").all():
+        tab.click()
+        unharmed(person, dialogs)
+    person.go("")
+    unharmed(person, dialogs)
+
+
 def unharmed(person: Person, dialogs: list[str]) -> None:
     person.page.wait_for_timeout(300)
     assert person.page.title() != "run"

@@ -70,8 +70,6 @@ def loop_over_steps(person: Person) -> None:
     person.tab("Tasks")
     page.get_by_role("button", name="Add a task").last.click()
     person.enter("Name of the task", "run")
-    page.get_by_role("button", name="Input", exact=True).click()
-    person.enter("Name of the input", "prompt")
     page.get_by_role("button", name="Add a step at the end").click()
     page.get_by_role("menuitem", name="Loop…").click()
     page.get_by_role("button", name="Add a step to the loop").click()
@@ -81,6 +79,8 @@ def loop_over_steps(person: Person) -> None:
     # The first pass has no description yet, and says so at its place.
     expect(page.get_by_text("comes later in the loop").first).to_be_visible()
     person.look("without_a_start")
+    page.get_by_role("button", name="Input", exact=True).click()
+    person.enter("Name of the input", "prompt")
     page.get_by_label("Say what a result starts as").select_option("look.idea")
     expect(page.get_by_label("What look.idea starts as", exact=True)).to_have_value("@task.prompt")
     person.enter("Most passes of the loop", "3")

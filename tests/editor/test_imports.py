@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import zlib
 
 import pytest
 from PIL import Image, PngImagePlugin
@@ -41,6 +42,15 @@ def test_a_picture_and_a_sound_carry_their_graph() -> None:
     assert imports.document(sound) == ("graph", GRAPH)
 
 
+def huge_png() -> bytes:
+    """1,600 million pixels, of which the first byte is there."""
+    head = b"IHDR" + (40_000).to_bytes(4, "big") * 2 + bytes((8, 2, 0, 0, 0))
+    chunks = (
+        (len(chunk) - 4).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big") for chunk in (head, b"IDATx")
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
 @pytest.mark.parametrize(
     ("data", "word"),
     [
@@ -52,7 +62,11 @@ def test_a_picture_and_a_sound_carry_their_graph() -> None:
         (b'{"format": "other"}', "not a Walkgraph document"),
         (b"\xff\xfe\x00", "not valid JSON"),
         (wav()[:11], "contains no graph"),
+        (b"[" * 200_000, "not valid JSON"),
+        (b'{"a":' * 200_000, "not valid JSON"),
+        (huge_png(), "can't be read"),
     ],
+    ids=range(11),
 )
 def test_what_holds_no_document_is_refused_with_the_reason(data: bytes, word: str) -> None:
     with pytest.raises(imports.Unreadable, match=word):

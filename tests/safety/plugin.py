@@ -50,7 +50,7 @@ class Figure:
         at_most: float | None = None,
         at_least: float | None = None,
     ) -> None:
-        """Of the first of the test's rows."""
+        """Keep a figure of the first of the test's rows."""
         bar = None if at_most is None and at_least is None else at_most if at_most is not None else at_least
         within = (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
         sign = "≤" if at_most is not None else "≥"

@@ -71,6 +71,8 @@ class Cluster:
         """Contents of forked and moved states, for functions that look into them."""
         self.calls: list[Call] = []
         self.emitted: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
+        self.passes: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+        """The passes of each of these values."""
         self.outputs: dict[tuple[str, str], list[tuple[tuple[int, ...], Any]]] = defaultdict(list)
         """As `emitted`, in the order in which the conductor sends them."""
         self._in_turn: dict[str, OrderedOutputs] = defaultdict(lambda: OrderedOutputs(()))
@@ -272,6 +274,7 @@ class Cluster:
             emit = replace(emit, value=m.Absent())
         else:
             self.emitted[emit.run, emit.name].append((emit.iteration, value))
+            self.passes[emit.run, emit.name].append(emit.passes)
             emit = replace(emit, value=m.Small(value=len(self._values)))
             self._values.append(value)
         self._send(self._in_turn[emit.run].emit(emit))

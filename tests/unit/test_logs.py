@@ -42,6 +42,19 @@ def test_an_event_is_one_line_without_secrets(form: str, capsys: pytest.CaptureF
         assert first["key"] == "***"
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_secret_inside_a_value_is_removed_too(form: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", form, ("s3cret", "s3cret-token"))
+    headers = {"authorization": "Bearer abc.def", "s3cret-token": ["s3cret-token", ("s3cret",)]}
+    structlog.get_logger("w").info("asked", headers=headers, error=ValueError("s3cret-token in /x"), count=3, ok=True)
+    logging.getLogger("library").warning("sent %s", headers)
+    written = capsys.readouterr().err
+    assert "s3cret" not in written
+    assert "token" not in written
+    assert "abc.def" not in written
+    assert "3" in written
+
+
 def test_below_the_level_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("warning", "json")
     structlog.get_logger("test").info("quiet")

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from walkgraph.errors import Refused
 from walkgraph.settings import Settings, ensure_token, is_loopback, prepare_home, read_token, write_private
@@ -83,3 +83,16 @@ def test_private_files_are_written_whole(tmp_path: Path) -> None:
     assert path.read_text() == "two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["secret"]
+
+
+def test_secrets_are_those_of_urls_and_headers(tmp_path: Path) -> None:
+    settings = Settings(
+        home=tmp_path,
+        database_url="postgresql://wg:data%2Fbase-password@host/db",
+        otlp_endpoint="https://user:endpoint-password@collector/x",
+        otlp_headers=SecretStr("authorization=Bearer%20header-secret,x-scope-orgid=1"),
+    )
+    found = settings.secrets()
+    assert {"data/base-password", "endpoint-password", "Bearer header-secret"} <= {*found}
+    assert "1" not in found
+    assert Settings(home=tmp_path).secrets() == ()

@@ -88,6 +88,18 @@ class Call:
             return None
         return value.tolist()
 
+    def text(self, port: str) -> str:
+        """The text that an input has, as characters that have bytes."""
+        value = self.inputs[port]
+        if not isinstance(value, str):
+            raise CallFailed(f"`{self.node}` takes text", port, code="invalid_input")
+        return plain_text(value)
+
+
+def plain_text(text: str) -> str:
+    """A lone surrogate, which is not a character and has no bytes, becomes `?`."""
+    return text.encode(errors="replace").decode()
+
 
 Outputs = dict[str, Any]
 """Port -> value; a missing optional output is absent."""

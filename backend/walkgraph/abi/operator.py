@@ -94,8 +94,8 @@ class Operator(Protocol):
         return None
 
     def alike(self, call: Call) -> Hashable:
-        """Of several waiting calls that agree in this, one is served first: what it leaves in its state spares the
-        others most of their work. None for a call that nothing spares."""
+        """One of several waiting calls that agree in this is served first: the state that it leaves spares the others
+        most of their work. None for a call that nothing spares."""
         return None
 
     def rows(self, call: Call) -> int:

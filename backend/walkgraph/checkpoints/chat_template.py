@@ -94,7 +94,7 @@ CallForm = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """What stands around an assistant's reasoning in its text; it is taken out of it."""
+    """The marks around an assistant's reasoning in its text, from which the reasoning is taken out."""
 
     open: str
     close: str

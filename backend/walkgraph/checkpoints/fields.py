@@ -1,11 +1,18 @@
-"""Reading a config key by key: every value has a type and bounds. An error names the key, the value and the bound."""
+"""Reading a folder's files, and a config key by key: every value has a type and bounds. An error names the key, the
+value and the bound.
+
+A folder comes from anywhere: a name in it may be a pipe, on which reading never ends, or a file of terabytes that takes
+no room.
+"""
 
 import json
 import math
+import os
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.problems import nearest
@@ -103,16 +110,40 @@ def _shown(value: Any) -> str:
 # ── files ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Raises InvalidInput for anything else than a regular file that can be read."""
+    try:
+        # Without O_NONBLOCK, opening a pipe that nobody writes to doesn't return.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise InvalidInput(f"`{path.name}` is not a file; fetch it again")
+    return os.fdopen(file, "rb")
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The whole file. Raises InvalidInput for one of more than `most` bytes, or that can't be read."""
+    try:
+        with open_file(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > most:
+                raise InvalidInput(f"`{path.name}` has {size} bytes, more than the {most} allowed; fetch it again")
+            return stream.read(most)
+    except OSError:
+        raise InvalidInput(f"`{path.name}` can't be read; check its disk") from None
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The object of a JSON file. Raises NotFound or InvalidInput with the file's name."""
     if not path.is_file():
         raise NotFound(f"`{path.parent.name}` has no `{path.name}`")
+    data = read_file(path, MOST_BYTES)
     try:
-        value = read_json(path.read_bytes(), MOST_BYTES)
+        value = read_json(data, MOST_BYTES)
     except InvalidInput as error:
         raise InvalidInput(f"`{path.name}` is not valid JSON: {error}") from None
-    except OSError:
-        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"`{path.name}` is not a JSON object; export it again")
     return cast(dict[str, Any], value)

@@ -5,6 +5,8 @@ index or, without an index, all of them.
 """
 
 import json
+import math
+import os
 import re
 import struct
 from collections.abc import Iterable, Mapping
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from walkgraph.checkpoints.fields import read_object
+from walkgraph.checkpoints.fields import open_file, read_object
 from walkgraph.errors import InvalidInput, NotFound
 
 Shape = tuple[int, ...]
@@ -24,7 +26,20 @@ TOKENIZER_PARTS = ("vocab.json", "merges.txt", "tokenizer_config.json")
 _SUFFIX = ".safetensors"
 _INDEX = ".safetensors.index.json"
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)")
-_MAX_HEADER = 100 * 2**20
+_MAX_HEADER = 16 * 2**20
+_MAX_TENSORS = 2**18
+"""Of one stem. The largest published models have 100,000."""
+_MAX_SIDES = 16
+_MAX_NAME = 512
+_MAX_FILE_NAME = 255
+"""Bytes that a file system allows."""
+_BYTES = {
+    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 2),
+    **dict.fromkeys(("I32", "U32", "F32"), 4),
+    **dict.fromkeys(("I64", "U64", "F64", "C64"), 8),
+}
+"""Type -> bytes of a number."""
 _LISTED = 5
 
 
@@ -70,6 +85,8 @@ def tensors(folder: Path, stem: str) -> dict[str, Tensor]:
             if name in where:
                 raise InvalidInput(f"`{where[name].name}` and `{path.name}` both hold the tensor `{name}`; keep one")
             found[name], where[name] = tensor, path
+        if len(found) > _MAX_TENSORS:
+            raise InvalidInput(f"`{stem}` in `{folder.name}` has more than {_MAX_TENSORS} tensors; no network has them")
     index = folder / f"{stem}{_INDEX}"
     if index.is_file() and not (folder / f"{stem}{_SUFFIX}").is_file():
         for name, file in _weight_map(index).items():
@@ -84,15 +101,15 @@ def header(path: Path) -> dict[str, Tensor]:
     """The tensors of one file, from its header. Raises InvalidInput for a file that isn't safetensors, or is
     truncated."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             start = stream.read(8)
             (length,) = struct.unpack("<Q", start) if len(start) == 8 else (0,)
             if not 2 <= length <= min(_MAX_HEADER, size - 8):
                 raise InvalidInput(f"`{path.name}` is not a safetensors file, or is incomplete; fetch it again")
             declared: Any = json.loads(stream.read(length))
         entries = {name: entry for name, entry in declared.items() if name != "__metadata__"}
-        found = {name: _tensor(entry) for name, entry in entries.items()}
+        found = {_tensor_name(name): _tensor(entry) for name, entry in entries.items()}
         end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except OSError:
         raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
@@ -113,12 +130,29 @@ def coded(name: str, dtype: str, names: Iterable[str] = ()) -> str | None:
     return f"`{name}` holds {dtype} numbers, which need a scale, and {scale}: convert it to BF16, F16 or F32"
 
 
-def _tensor(declared: Mapping[str, Any]) -> Tensor:
-    shape = tuple(int(side) for side in declared["shape"])
-    start, end = declared["data_offsets"]
-    if any(side < 0 for side in shape) or not 0 <= start <= end:
+def _tensor_name(name: str) -> str:
+    """Raises ValueError for a name that no message could show."""
+    if len(name) > _MAX_NAME or not name.isprintable():
         raise ValueError
-    return Tensor(shape, str(declared["dtype"]), int(end) - int(start))
+    return name
+
+
+def _tensor(declared: Mapping[str, Any]) -> Tensor:
+    """Raises ValueError for a shape that doesn't take the bytes that it has."""
+    dtype: Any = declared["dtype"]
+    shape: list[Any] = list(declared["shape"])
+    start, end = declared["data_offsets"]
+    numbers = [*shape, start, end]
+    if not isinstance(dtype, str) or len(numbers) > _MAX_SIDES + 2:
+        raise ValueError
+    if any(type(number) is not int or not 0 <= number < 2**63 for number in numbers):
+        raise ValueError
+    count = math.prod(shape)
+    # Types that aren't known here have at least one bit a number.
+    fits = end - start == count * _BYTES[dtype] if dtype in _BYTES else count <= 8 * (end - start)
+    if start > end or not fits:
+        raise ValueError
+    return Tensor(tuple(shape), dtype, end - start)
 
 
 def _weight_map(index: Path) -> dict[str, str]:
@@ -130,12 +164,16 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 def _indexed(index: Path) -> list[Path]:
     names = sorted(set(_weight_map(index).values()))
-    if any(Path(name).name != name for name in names):
+    if any(Path(name).name != name or not _is_file_name(name) for name in names):
         raise InvalidInput(f"`{index.name}` names a shard outside its folder")
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing or not names:
         raise NotFound(f"`{index.name}` names shards that are not there: {_list(missing) or 'none at all'}; fetch them")
     return [index.parent / name for name in names]
+
+
+def _is_file_name(name: str) -> bool:
+    return name not in {"", ".", ".."} and name.isprintable() and len(name.encode()) <= _MAX_FILE_NAME
 
 
 def _counted(folder: Path, stem: str) -> list[Path]:

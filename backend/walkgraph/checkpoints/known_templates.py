@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from walkgraph.checkpoints.chat_template import Calls, ChatTemplate, Field, Form, Thinking, When
+from walkgraph.checkpoints.fields import read_file
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.reading.guard import arr, obj
 
@@ -236,7 +237,7 @@ def published(folder: Path) -> str | None:
     try:
         if not path.is_file() or path.stat().st_size > _MOST_BYTES * 16:
             return None
-        text = path.read_text("utf-8")
+        text = read_file(path, _MOST_BYTES * 16).decode()
         found: Any = text if path == whole else json.loads(text).get("chat_template")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"`{path.name}` is not readable; export it again") from error
@@ -247,4 +248,4 @@ def published(folder: Path) -> str | None:
 
 
 def digest(text: str) -> str:
-    return hashlib.sha256(text.strip().encode()).hexdigest()
+    return hashlib.sha256(text.strip().encode(errors="replace")).hexdigest()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from walkgraph.checkpoints.fields import Fields, read_object
+from walkgraph.checkpoints.fields import Fields, open_file, read_object
 from walkgraph.checkpoints.files import header
 from walkgraph.errors import InvalidInput, NotFound
 
@@ -146,7 +146,7 @@ def _numbers(path: Path, name: str) -> tuple[float, ...] | None:
     tensor = header(path).get(name)
     if tensor is None or not 0 < math.prod(tensor.shape) <= _NUMBERS:
         return None
-    with path.open("rb") as file:
+    with open_file(path) as file:
         (length,) = struct.unpack("<Q", file.read(8))
         entries = json.loads(file.read(length))
         file.seek(8 + length + entries[name]["data_offsets"][0])

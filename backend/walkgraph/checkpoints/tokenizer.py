@@ -11,6 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from walkgraph.checkpoints.chat_template import Piece, SpecialToken, text_of
+from walkgraph.checkpoints.fields import read_file
 from walkgraph.checkpoints.files import TOKENIZER, TOKENIZER_PARTS
 from walkgraph.errors import InvalidInput
 
@@ -151,11 +152,7 @@ def _pairs(path: Path, vocab: Collection[str]) -> list[tuple[str, str]]:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InvalidInput(f"`{path.name}` has more than {_MOST_BYTES} bytes, which no tokenizer needs")
-        return path.read_text("utf-8")
-    except OSError:
-        raise InvalidInput(f"`{path.name}` can't be read; check its permissions") from None
+        return read_file(path, _MOST_BYTES).decode()
     except UnicodeDecodeError:
         raise InvalidInput(f"`{path.name}` is not UTF-8; export it again") from None
 

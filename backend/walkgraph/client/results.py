@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from walkgraph.client import values
@@ -25,6 +26,8 @@ class Output:
     value: Value
     iteration: tuple[int, ...] = ()
     """Iterations of the loops that it comes from, outermost first."""
+    passes: tuple[int, ...] = ()
+    """Passes of the loops of steps that it comes from, outermost first."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Result:
         return name in self.outputs
 
     def text(self, name: str | None = None) -> str:
-        """All text of an output, or of the first output that has texts."""
-        return "".join(self._of(Text, name))
+        """All text of an output, or of the first output that has texts. Each pass of a loop of steps begins a line."""
+        return "\n".join(self._of(Text, name))
 
     def picture(self, name: str | None = None) -> Picture:
         """The last picture of an output, or of the first output that has pictures."""
@@ -89,7 +92,7 @@ class Gathered:
         self.result: Result | None = None
         self._task: str = declared["name"]
         self._names: Sequence[str] = declared["outputs"]
-        self._values: dict[str, list[Value]] = {}
+        self._outputs: dict[str, list[Output]] = {}
 
     def take(self, event: Event, frames: Sequence[bytes] = ()) -> Output | None:
         """Take an event; returns the output that it carries, if any. Raises RunError if the run ended in an error."""
@@ -98,16 +101,26 @@ class Gathered:
             self.run, self.seed = data["run"], data["seed"]
         elif event.name == "output":
             output = Output(
-                data["name"], data["index"], values.read(data["value"], frames), tuple(data.get("iteration", ()))
+                data["name"],
+                data["index"],
+                values.read(data["value"], frames),
+                tuple(data.get("iteration", ())),
+                tuple(data.get("passes", ())),
             )
-            self._values.setdefault(output.name, []).append(output.value)
+            self._outputs.setdefault(output.name, []).append(output)
             return output
         elif event.name == "done":
-            made = {name: values.joined(found) for name, found in self._values.items()}
+            made = {name: _joined(found) for name, found in self._outputs.items()}
             self.result = _result(self._names, {**data, "task": self._task, "seed": self.seed}, made)
         elif event.name == "error":
             raise of_run(data["error"], data.get("errors", ()))
         return None
+
+
+def _joined(outputs: Sequence[Output]) -> list[Value]:
+    """The values of one output, with texts and sounds of a pass joined."""
+    passes = groupby(outputs, key=lambda output: output.passes)
+    return [value for _, made in passes for value in values.joined(output.value for output in made)]
 
 
 def of_answer(declared: Mapping[str, Any], answer: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Result:

@@ -33,7 +33,7 @@ class Weights:
     def bytes(self) -> int:
         """Size of the weight files on disk."""
         files = self.folder.glob("*.safetensors") if self.folder else ()
-        return sum(path.stat().st_size for path in files)
+        return sum(path.stat().st_size for path in files if path.is_file())
 
     def context(
         self, options: Mapping[str, Scalar], progress: Callable[[int], None], capture: Capture | None = None

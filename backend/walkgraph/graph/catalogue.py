@@ -101,7 +101,7 @@ class Component:
     weights: str | None = None
     """The weight family it reads (`bagel`); `any` for each of `families`; None for a component without weights."""
     reads: str | None = None
-    """What it reads from weights of `any` family: `tokenizer`. None: whatever is there."""
+    """The part that it reads of weights of `any` family: `tokenizer`. None: whatever is there."""
     families: tuple[str, ...] = ()
     """The families that fit where `weights` is `any`. The catalogue fills them in from what families declare."""
     host: bool = False

@@ -21,8 +21,9 @@ TURN_VALUES: Mapping[str, Literal["string", "integer", "boolean"]] = {
     "@turn.calls": "string",
     "@turn.call_id": "string",
 }
-"""What steps inside `for: turns` can bind, and read in conditions: the role, the position from 0, whether it is the
-last turn, its tool calls as JSON (empty if it has none), and the id of the call that it answers (empty if none)."""
+"""The values that steps inside `for: turns` can bind, and read in conditions: the role, the position from 0, whether it
+is the last turn, its tool calls as JSON (empty if it has none), and the id of the call that it answers (empty if
+none)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from each other."""
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from weakref import ref
 
 from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Literals, LoopStep, Step, Task, TurnsStep, WalkStep
 from walkgraph.graph.structure import Branch, segment
@@ -56,7 +57,7 @@ def inside(step: Step) -> Iterable[tuple[Step, ...]]:
 
 def steps_of(task: Task) -> tuple[StepAt, ...]:
     """Every Walk's step, lane by lane in order. Pointers are relative to the task."""
-    return tuple(_walked(task).found)
+    return _walked(task).steps
 
 
 def bindings_of(task: Task) -> Iterator[Literals]:
@@ -96,17 +97,13 @@ def handings(task: Task) -> Iterator[Handing]:
 
 def meanings(task: Task, binding: Literals, loops: Iterable[int]) -> Iterator[tuple[str, str]]:
     """(Walk, result) of each result that a binding may mean, in a place with these loops around it."""
-    walks: dict[str, dict[str, None]] = {}
-    for at in steps_of(task):
-        for name in (at.name, at.step.walk):
-            walks.setdefault(name, {})[at.step.walk] = None
-    starts = [loop.step.start for loop in loops_of(task) if loop.index in loops]
+    walked = _walked(task)
     meant = {binding: None}
-    for start in reversed(starts):
+    for start in (walked.loops[loop].step.start for loop in sorted(loops, reverse=True)):
         meant |= {start[str(one)]: None for one in list(meant) if str(one) in start}
     for one in meant:
         owner, _, result = str(one).partition(".")
-        yield from ((walk, result) for walk in walks.get(owner, ()) if result)
+        yield from ((walk, result) for walk in walked.named.get(owner, ()) if result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ class ChooseAt:
 
 def choices_of(task: Task) -> tuple[ChooseAt, ...]:
     """Every choice among a task's steps, lane by lane in order."""
-    return tuple(_walked(task).choices)
+    return _walked(task).choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +151,7 @@ class LoopStepAt:
 
 def loops_of(task: Task) -> tuple[LoopStepAt, ...]:
     """Every loop of a task's steps, lane by lane in order."""
-    return tuple(_walked(task).loops)
+    return _walked(task).loops
 
 
 class _Steps:
@@ -206,9 +203,35 @@ class _Steps:
         self.loops[index] = replace(self.loops[index], after=len(self.found))
 
 
-def _walked(task: Task) -> _Steps:
+class _Walked(NamedTuple):
+    """The steps of a task, as its functions here give them."""
+
+    steps: tuple[StepAt, ...]
+    choices: tuple[ChooseAt, ...]
+    loops: tuple[LoopStepAt, ...]
+    named: Mapping[str, Mapping[str, None]]
+    """A step's `as` or Walk -> the Walks that a binding may mean by it."""
+
+
+_known: dict[int, tuple[ref[Task], _Walked]] = {}
+"""Tasks that exist, by their `id`: a document with 10,000 steps asks for them at every one."""
+
+
+def _walked(task: Task) -> _Walked:
+    key = id(task)
+    known = _known.get(key)
+    if known is None or known[0]() is not task:
+        known = _known[key] = ref(task, lambda _: _known.pop(key, None)), _go_through(task)
+    return known[1]
+
+
+def _go_through(task: Task) -> _Walked:
     walked = _Steps()
     for lane, steps in lanes(task).items():
         place = StepAt(0, WalkStep(walk="none"), lane, None, None, None, f"/steps/{lane}" if lane else "/steps")
         walked.add(steps, place)
-    return walked
+    named: dict[str, dict[str, None]] = {}
+    for at in walked.found:
+        for name in (at.name, at.step.walk):
+            named.setdefault(name, {})[at.step.walk] = None
+    return _Walked(tuple(walked.found), tuple(walked.choices), tuple(walked.loops), named)

@@ -191,7 +191,7 @@ class WalkStructure:
         return {route.target.name: route for route in reversed(self.results)}
 
     def ports(self, reference: str) -> tuple[End, ...]:
-        """What a reference stands for: the ports behind a merge, otherwise one end."""
+        """The ends that a reference stands for: the ports behind a merge, otherwise one."""
         return tuple(source for _, source in _Edges(self.walk, self.uses, {}).sources(reference))
 
     @cached_property
@@ -492,5 +492,7 @@ def nodes_of(walk: Walk) -> tuple[str, ...]:
 
 def apart(one: tuple[Branch, ...], other: tuple[Branch, ...]) -> int | None:
     """The choice that keeps two places apart, as they are in different branches of it; None if both may be reached."""
-    first = next(((a, b) for a, b in zip(one, other, strict=False) if a != b), None)
-    return first[0][0] if first is not None and first[0][0] == first[1][0] else None
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            return a[0] if a[0] == b[0] else None
+    return None

@@ -35,6 +35,7 @@ class Draft:
     key: Key = (0, "", -1)
     ends: tuple[int, ...] = ()
     """The choices by which the loops around it might have ended before."""
+    passes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,12 @@ class Moves:
         bindings = {name: self._renumbered(binding) for name, binding in draft.bindings.items()}
         self._steps.append(
             StepPlan(
-                index=len(self._steps), walk=draft.walk, partition=draft.partition, bindings=bindings, cases=draft.cases
+                index=len(self._steps),
+                walk=draft.walk,
+                partition=draft.partition,
+                bindings=bindings,
+                cases=draft.cases,
+                passes=draft.passes,
             )
         )
 

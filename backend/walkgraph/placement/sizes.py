@@ -5,7 +5,9 @@ by the rank's device: GPUs hold weights, activations and caches in 16 bits, CPUs
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,8 @@ from walkgraph.graph.problems import Problem
 
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
 MIB = 2**20
+_NAMED = re.compile(r"[\w\-.]+")
+"""Folders that a graph can name."""
 TOKENIZER = "tokenizer"
 """As an entry of a family's `holds`."""
 
@@ -140,14 +144,17 @@ def weights_folder(source: str, roots: Sequence[Path]) -> Path:
     known = {folder.name: folder for root in reversed(folders) for folder in _weights_in(root)}
     if name not in known:
         place = "in this installation" if kind == "starter" else "under the weight roots of the server's settings"
-        have = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
+        have = ", ".join(f"`{name}`" for name in sorted(known) if _NAMED.fullmatch(name)) or "none"
         raise NotFound(f"there are no weights `{name}` {place} (found: {have}); put the folder there, or name another")
     return known[name]
 
 
 def _weights_in(root: Path) -> list[Path]:
-    """Folders with weights. Only listed folders can be named, so no name leads out of its root."""
-    return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
+    """Folders with weights. Only listed folders can be named, so no name leads out of its root. Links among them are
+    followed: who can write into a root decides what is served."""
+    with suppress(OSError):  # a root that can't be read has none
+        return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
+    return []
 
 
 def _source(

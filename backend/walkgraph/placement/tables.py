@@ -38,7 +38,7 @@ LOCAL, IN_MESSAGE, TO_CLIENT = "local", "inline", "control"
 """Transports of edges that need none: the value stays on its rank, is small enough for the message, or goes to the
 client through the conductor."""
 Gather = Literal["stack", "join", "list"]
-"""What `collect` makes of the values: tensors stacked or end to end and texts joined, or a list."""
+"""The form in which `collect` gives the values: tensors stacked, or end to end and texts joined, or a list."""
 Op = Literal["call", "fork", "export", "import", "loop", "choose", "map"]
 Branch = tuple[int, int]
 """A choice of the Walk, and one of its branches: a case by its position, or `otherwise` after them."""
@@ -321,6 +321,8 @@ class StepPlan(Table, frozen=True):
     """Walk input -> the source of its value; an unbound optional input is absent."""
     cases: tuple[Branch, ...] = ()
     """The branches of choices around it, outermost first; it is taken only where all of them are."""
+    passes: tuple[int, ...] = ()
+    """The pass of each loop of steps around it, outermost first."""
 
 
 class StepChoice(Table, frozen=True):

@@ -19,7 +19,7 @@ PACKAGE = "walkgraph.transports"
 @dataclass(frozen=True, kw_only=True)
 class TransportDeclaration:
     reach: Literal["process", "host"]
-    """What both ends must share at least. Each rank is a process of its own."""
+    """Both ends must share this at least. Each rank is a process of its own."""
     cost: int
     """Approximate microseconds per MiB. The plan takes the cheapest transport that joins an edge's ranks."""
     on_device: bool = False

@@ -62,7 +62,7 @@ CALM = NestChances(0.0, 0.0, 0.0)
 class NestedRun:
     id: RunId
     number: int
-    """Of its task."""
+    """The number of its task."""
     submit: m.Submit
     call: m.CallTask | None = None
     """The call that it serves; None for a client's run."""

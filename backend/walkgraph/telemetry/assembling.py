@@ -16,6 +16,7 @@ from walkgraph.telemetry.trace import (
     Hops,
     Lane,
     LoopEnd,
+    Passes,
     Trace,
 )
 from walkgraph.wire.watching import Level
@@ -70,6 +71,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
         called=tuple(sorted(found.called, key=lambda one: one.asked)),
+        passes=tuple(sorted(found.passes, key=lambda one: one.first)),
         # Only now, as everything before may add names.
         names=tuple(found.names),
         lost=draft.lost,
@@ -89,6 +91,7 @@ class _Assembly:
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
         self.called: list[CalledRun] = []
+        self.passes: list[Passes] = []
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
         self._arrivals: dict[Row, list[int]] = defaultdict(list)
@@ -310,6 +313,11 @@ def _task_called(found: _Assembly, event: e.TaskCalled) -> None:
     )
 
 
+def _passes(found: _Assembly, event: e.RunPasses) -> None:
+    if event.run == found.run:
+        found.passes.append(Passes(at=found.us(event.at), first=event.first, passes=event.passes))
+
+
 _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Forward: _Assembly.forward,
     e.Launch: _Assembly.launch,
@@ -317,6 +325,7 @@ _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Looping: _Assembly.looping,
     e.LoopEnded: _Assembly.loop_ended,
     e.TaskCalled: _task_called,
+    e.RunPasses: _passes,
     e.Transfer: _Assembly.transfer,
     e.Arrival: _Assembly.arrival,
     e.RankGauge: _Assembly.gauge,

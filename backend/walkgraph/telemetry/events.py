@@ -1,7 +1,7 @@
 """The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
 device times are aligned to it.
 
-    summary   RunPhase, Activity, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge, QueueGauge
+    summary   RunPhase, RunPasses, Activity, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge, QueueGauge
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
@@ -35,6 +35,17 @@ class RunPhase(Event, frozen=True, tag="run"):
     at: float
     error: str | None = None
     """Code of the error that ended it."""
+
+
+class RunPasses(Event, frozen=True, tag="passes"):
+    """A run's ranks get steps that are in passes of loops, as the conductor reports it."""
+
+    run: RunId
+    first: int
+    """Number of the first of these steps."""
+    passes: tuple[tuple[int, ...], ...]
+    """For each step the pass of each loop around it, outermost first."""
+    at: float
 
 
 # ── work, level `full` ──────────────────────────────────────────────────────────────────────────
@@ -385,6 +396,7 @@ class Sample(Event, frozen=True, tag="sample"):
 
 Any = (
     RunPhase
+    | RunPasses
     | Forward
     | Launch
     | Activity

@@ -105,6 +105,16 @@ class LoopEnd(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
+class Passes(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that the run's ranks got at once, some of them in loops of steps."""
+
+    at: int
+    first: int
+    """Number of the first of these steps."""
+    passes: tuple[tuple[int, ...], ...]
+    """For each step the pass of each loop around it, outermost first."""
+
+
 class CalledRun(msgspec.Struct, frozen=True, kw_only=True):
     """A task that a use called: a run of its own, with its own trace."""
 
@@ -151,6 +161,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     loops: tuple[LoopEnd, ...] = ()
     called: tuple[CalledRun, ...] = ()
     """In the order in which they were asked for."""
+    passes: tuple[Passes, ...] = ()
     lost: int = 0
     """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""
     cut: bool = False

@@ -138,6 +138,8 @@ class Output(Message, frozen=True, tag="output"):
     iteration: tuple[int, ...] = ()
     modality: str = ""
     """Modality of the source port; it identifies a client's value whose bytes don't."""
+    passes: tuple[int, ...] = ()
+    """The pass of each loop of steps around its step, outermost first."""
 
 
 class NodeTime(Message, frozen=True, tag="node_time"):
@@ -304,6 +306,7 @@ class Emit(Message, frozen=True, tag="emit"):
     iteration: tuple[int, ...]
     modality: str = ""
     step: int = 0
+    passes: tuple[int, ...] = ()
 
 
 class Sent(Message, frozen=True, tag="sent"):

@@ -7,6 +7,7 @@ import streamlit as st
 from walkgraph.client import Unreachable
 from walkgraph_editor import session
 from walkgraph_editor.component import graph_editor
+from walkgraph_editor.markdown import as_text
 
 
 def page() -> None:
@@ -14,7 +15,7 @@ def page() -> None:
     try:
         names = [row["name"] for row in session.client().graphs()]
     except Unreachable as error:
-        st.error(str(error), icon=":material/cloud_off:")
+        st.error(as_text(str(error)), icon=":material/cloud_off:")
         return
     if name is None or name not in names:
         if name:

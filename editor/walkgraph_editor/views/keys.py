@@ -12,6 +12,7 @@ import streamlit as st
 from walkgraph.client import Client, ClientError, ProblemError, Unreachable
 from walkgraph.client.shown import AuditEntry, Key, KeyMade, Scope
 from walkgraph_editor import session
+from walkgraph_editor.markdown import as_text
 
 SCOPES: dict[Scope, str] = {
     "infer": "run tasks and see its own runs",
@@ -47,14 +48,14 @@ def page() -> None:
         st.divider()
         _audit(client, every)
     except Unreachable as error:
-        st.error(str(error), icon=":material/cloud_off:")
+        st.error(as_text(str(error)), icon=":material/cloud_off:")
     except ProblemError as error:
         _refused(error)
 
 
 def _refused(error: ProblemError) -> None:
     if error.status != FORBIDDEN:
-        st.error(str(error))
+        st.error(as_text(str(error)))
         return
     st.info(
         "This page needs the scope `admin`, because it makes keys and shows the audit log. The studio is using a key "
@@ -133,7 +134,7 @@ def _one(client: Client, key: Key) -> None:
     if not key["valid"]:
         st.caption(f"`{key['name']}` is no longer valid.")
         return
-    with st.popover(f"Revoke {key['name']}", icon=":material/block:"):
+    with st.popover(f"Revoke {as_text(key['name'])}", icon=":material/block:"):
         running = key["running"]
         ends = f" {running} {'run' if running == 1 else 'runs'} may be cancelled." if running else ""
         st.write(f"Programs that use `{key['name']}` are refused at once, and their open connections are closed.{ends}")
@@ -141,7 +142,7 @@ def _one(client: Client, key: Key) -> None:
             try:
                 client.revoke_key(key["id"])
             except ClientError as error:
-                st.error(str(error))
+                st.error(as_text(str(error)))
                 return
             if st.session_state.get(_MADE, {}).get("id") == key["id"]:
                 del st.session_state[_MADE]
@@ -174,7 +175,7 @@ def _new(client: Client) -> None:
             name, scopes, requests_per_minute=rate, concurrent=runs, expires_in=EXPIRES[expires or "never"]
         )
     except ClientError as error:
-        st.error(str(error))
+        st.error(as_text(str(error)))
         return
     st.session_state[_MADE] = made
     st.rerun()

@@ -11,6 +11,7 @@ import streamlit as st
 from walkgraph.client import Client, ClientError, Unreachable
 from walkgraph.client.shown import Document
 from walkgraph_editor import session
+from walkgraph_editor.markdown import as_text
 from walkgraph_editor.views.start import open_graph
 
 KINDS = {"Graphs": "graph", "Placements": "placement"}
@@ -27,7 +28,7 @@ def page() -> None:
         else:
             _documents(client, KINDS[shown or "Graphs"], wanted.lower())
     except Unreachable as error:
-        st.error(str(error), icon=":material/cloud_off:")
+        st.error(as_text(str(error)), icon=":material/cloud_off:")
 
 
 def _documents(client: Client, kind: Any, wanted: str) -> None:
@@ -119,13 +120,13 @@ def _deployments(client: Client) -> None:
             if st.button("Undeploy", key=f"undeploy.{deployment['id']}", icon=":material/stop_circle:"):
                 _tell(lambda id_=deployment["id"]: client.undeploy(id_))
         if deployment["reason"]:
-            st.warning(deployment["reason"])
+            st.warning(as_text(deployment["reason"]))
 
 
 def _tell(change: Any) -> None:
     try:
         change()
     except ClientError as error:
-        st.error(str(error))
+        st.error(as_text(str(error)))
         return
     st.rerun()

@@ -7,6 +7,7 @@ import streamlit as st
 from walkgraph.client import Unreachable
 from walkgraph_editor import session
 from walkgraph_editor.component import playground
+from walkgraph_editor.markdown import as_text
 
 
 def page() -> None:
@@ -21,7 +22,7 @@ def chosen_deployment() -> str | None:
     try:
         found = [row["id"] for row in session.client().deployments()]
     except Unreachable as error:
-        st.error(str(error), icon=":material/cloud_off:")
+        st.error(as_text(str(error)), icon=":material/cloud_off:")
         return None
     if not found:
         st.subheader("Nothing is deployed yet", anchor=False)

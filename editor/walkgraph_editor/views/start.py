@@ -10,6 +10,7 @@ import streamlit as st
 from walkgraph.client import Client, ClientError, ProblemError, Unreachable
 from walkgraph.client.shown import Deployment, GalleryEntry
 from walkgraph_editor import imports, session
+from walkgraph_editor.markdown import as_text
 
 COLUMNS = 3
 NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$")
@@ -36,7 +37,7 @@ def page() -> None:
         running = {found["graph"]: found for found in client.deployments()}
         routes = session.routes(client) if running else {}
     except Unreachable as error:
-        st.error(str(error), icon=":material/cloud_off:")
+        st.error(as_text(str(error)), icon=":material/cloud_off:")
         return
     st.title("Draw a model. Watch it walk.", anchor=False)
     st.caption("Start from one of these graphs, or draw your own.")
@@ -52,7 +53,7 @@ def page() -> None:
 
 
 def _is_lesson(entry: GalleryEntry) -> bool:
-    """Whether the graph has no model, only numbers to learn the rules with."""
+    """True if the graph has no model, only numbers to learn the rules with."""
     return not entry["modalities_in"]
 
 
@@ -86,7 +87,7 @@ def _import(client: Client, data: bytes, taken: set[str]) -> None:
     try:
         kind, document = imports.document(data)
     except imports.Unreadable as error:
-        st.error(str(error), icon=":material/broken_image:")
+        st.error(as_text(str(error)), icon=":material/broken_image:")
         return
     wanted = str(document.get("name", ""))
     name = free_name(wanted if NAME.match(wanted) else "imported", taken if kind == "graph" else set())
@@ -99,7 +100,7 @@ def _save(client: Client, kind: Any, name: str, document: dict[str, Any]) -> boo
     try:
         client.put_document(kind, name, document)
     except ProblemError as error:
-        st.error(str(error))
+        st.error(as_text(str(error)))
         return False
     return True
 
@@ -109,10 +110,10 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) ->
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown(f"**{name}**")
         _state(entry, deployment)
-    st.caption(entry["description"] or "No description.")
+    st.caption(as_text(entry["description"] or "No description."))
     flow = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_in"])
     to = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_out"])
-    st.caption(f"{flow} → {to}  ·  {', '.join(task['label'] or task['name'] for task in entry['tasks'])}")
+    st.caption(f"{flow} → {to}  ·  {', '.join(as_text(task['label'] or task['name']) for task in entry['tasks'])}")
     with st.container(horizontal=True):
         if st.button("Open", key=f"open.{name}", icon=":material/account_tree:"):
             open_graph(name)
@@ -136,7 +137,9 @@ def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
         st.badge("starter" if entry["starter"] else "runs here", color="blue")
     else:
         st.badge(
-            "Too large for this machine", color="grey", help=entry["why"] or "It can't be deployed on this machine."
+            "Too large for this machine",
+            color="grey",
+            help=as_text(entry["why"] or "It can't be deployed on this machine."),
         )
 
 
@@ -144,7 +147,7 @@ def _deploy(client: Client, name: str) -> None:
     try:
         found = client.deploy(name)
     except ClientError as error:
-        st.error(str(error))
+        st.error(as_text(str(error)))
         return
     st.switch_page(session.page("playground"), query_params={"deployment": found["id"]})
 

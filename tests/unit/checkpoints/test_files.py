@@ -11,10 +11,11 @@ from walkgraph.errors import InvalidInput, NotFound
 
 
 def safetensors(path: Path, *names: str, dtype: str = "BF16") -> Path:
-    """A file with tensors of three numbers."""
-    entries = {name: {"dtype": dtype, "shape": [3], "data_offsets": [0, 0]} for name in names}
+    """A file with tensors of three numbers, which share their bytes."""
+    size = 3 if dtype in ("I8", "F8_E4M3") else 6
+    entries = {name: {"dtype": dtype, "shape": [3], "data_offsets": [0, size]} for name in names}
     text = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(size))
     return path
 
 

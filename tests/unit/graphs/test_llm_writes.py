@@ -116,7 +116,7 @@ def told(local: LocalDeployment, run: str) -> list[dict[str, Any]]:
 
 
 def id_of(entry: dict[str, Any]) -> int:
-    """Of a token of bytes."""
+    """The id of a token of bytes."""
     data = bytes(entry["bytes"])
     return data[0] if len(data) == 1 else int(data[1:-1])
 

@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     inputs: dict[str, int]
     parts: list[str]
     turns: Sequence[tuple[Role, Sequence[str]]] = ()
-    """Of a conversation: roles, and modalities of parts."""
+    """Turns of a conversation: roles, and modalities of parts."""
 
 
 class Said(NamedTuple):

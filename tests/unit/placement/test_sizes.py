@@ -1,6 +1,7 @@
 """Sizes read from files' headers, and the table's own claims."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from walkgraph.placement.sizes import find_sizes, weights_folder
 
 
 def safetensors(path: Path, **shapes: list[int]) -> None:
-    """A file with a header alone, as far as sizes go."""
-    entries = {name: {"dtype": "BF16", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    """A file whose tensors share their bytes."""
+    sizes = {name: 2 * math.prod(shape) for name, shape in shapes.items()}
+    entries = {
+        name: {"dtype": "BF16", "shape": shape, "data_offsets": [0, sizes[name]]} for name, shape in shapes.items()
+    }
     header = json.dumps({"__metadata__": {"format": "pt"}, **entries}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(max(sizes.values(), default=0)))
 
 
 def bagel(folder: Path, config: str, value: dict[str, object]) -> None:

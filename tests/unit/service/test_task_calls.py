@@ -391,6 +391,16 @@ async def test_the_palette_lists_tasks_where_they_are_asked_for(service: Running
     assert [port["name"] for port in tasks["shapes/text_to_image"]["outputs"]] == ["image", "preview"]
 
 
+async def test_tasks_that_are_served_are_listed_before_others(service: Running) -> None:
+    await service.deploy()
+    stored = (await service.http.get("/api/v1/graphs/shapes")).json()
+    put_ = await service.http.put("/api/v1/graphs/boxes", json={**stored, "name": "boxes"})
+    assert put_.status_code in (200, 201), put_.text
+    whole = (await service.http.get("/api/v1/components?tasks=true")).json()
+    tasks = [one["name"] for one in whole if one["task"]]
+    assert tasks.index("shapes/text_to_image") < tasks.index("boxes/text_to_image")
+
+
 async def test_plans_and_simulations_know_called_tasks(service: Running) -> None:
     plan = (await service.http.post("/api/v1/plans", json={"graph": CALLING})).json()
     assert plan["ok"], plan["problems"]

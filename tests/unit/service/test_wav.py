@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +47,38 @@ def test_what_is_not_of_one_format_stays_apart() -> None:
     assert wav.joined([]) is None
 
 
+def joined(made: Sequence[m.Value], passes: Sequence[tuple[int, ...]] = ()) -> list[m.Value]:
+    """The values of an output. `passes`: of each value, by default none."""
+    each = passes or [()] * len(made)
+    sent = [
+        m.Output(run=RunId("r"), name="o", index=index, value=value, passes=at)
+        for index, (value, at) in enumerate(zip(made, each, strict=True))
+    ]
+    return values.joined(sent)
+
+
+def test_each_pass_has_its_own_text_and_sound() -> None:
+    texts = [m.Small(value=letter) for letter in "abc"]
+    assert joined(texts, [(0,), (0,), (1,)]) == [m.Small(value="ab"), m.Small(value="c")]
+    assert joined(texts, [(0, 1), (1, 1), (1, 1)]) == [m.Small(value="a"), m.Small(value="bc")]
+    sounds = [m.Blob(data=piece(2)), m.Blob(data=piece(1, first=2))]
+    assert len(joined(sounds, [(0,), (0,)])) == 1
+    assert joined(sounds, [(0,), (1,)]) == sounds
+
+
 def test_only_neighbours_of_one_kind_are_joined() -> None:
     blobs = [m.Blob(data=piece(2)), m.Blob(data=piece(1, first=2))]
-    found = values.joined([m.Small(value="a"), m.Small(value="b"), *blobs, m.Small(value=1), m.Small(value="c")])
+    found = joined([m.Small(value="a"), m.Small(value="b"), *blobs, m.Small(value=1), m.Small(value="c")])
     assert [type(value) for value in found] == [m.Small, m.Blob, m.Small, m.Small]
     assert found[0] == m.Small(value="ab")
     assert isinstance(found[1], m.Blob)
     assert samples(found[1].data)[0] == [0, 1, 2]
     apart = [m.Blob(data=piece(2)), m.Blob(data=piece(2, rate=16000))]
-    assert values.joined(apart) == apart
+    assert joined(apart) == apart
     pictures = [m.Blob(data=b"\x89PNG\r\n\x1a\n1"), m.Blob(data=b"\x89PNG\r\n\x1a\n2")]
-    assert values.joined(pictures) == pictures
+    assert joined(pictures) == pictures
     numbers = [m.Small(value=1), m.Small(value=2)]
-    assert values.joined(numbers) == numbers
+    assert joined(numbers) == numbers
 
 
 def run_with_sound(pieces: list[bytes]) -> LiveRun:

@@ -97,6 +97,15 @@ def test_calls_become_blocks_of_lanes_with_their_times() -> None:
     assert found.seconds == 90.0
 
 
+def test_passes_of_steps_are_in_the_trace() -> None:
+    world = begun()
+    legs = [(0, ((), (0,)), 10.5), (2, ((1,), (1,)), 11.0)]
+    told = [e.RunPasses(run=A, first=first, passes=passes, at=at) for first, passes, at in legs]
+    world.tell("conductor", *told, e.RunPasses(run=B, first=0, passes=((5,),), at=11.0), now=11.1)
+    found = [(one.at, one.first, one.passes) for one in world.trace(A).passes]
+    assert found == [(500_000, 0, ((), (0,))), (1_000_000, 2, ((1,), (1,)))]
+
+
 def test_launches_have_waited_since_they_could_have_been() -> None:
     world = begun()
     first = launch((11.0, 11.1, 11.2, 11.5), (A, B), first=(0, 8), ready=(10.5, 10.9))

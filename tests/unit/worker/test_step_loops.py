@@ -118,6 +118,13 @@ def test_loops_nest_and_start_anew(ranks: int) -> None:
 
 
 @RANKS
+def test_outputs_know_their_passes(ranks: int) -> None:
+    inner = loop_of([{"walk": "show", "with": {"a": "@loop.index"}}], "2")
+    cluster = run(graph_with([loop_of([inner], "3"), END]), ranks, {})
+    assert sorted(cluster.passes["r", "end"]) == [(), *((i, j) for i in range(3) for j in range(2))]
+
+
+@RANKS
 def test_an_inner_loop_ends_anew_in_each_pass(ranks: int) -> None:
     inner = loop_of([{"walk": "look"}], "5", until="look.stop")
     graph = graph_with([loop_of([inner, {"walk": "show", "with": {"a": "look.out"}}], "2"), END])
@@ -205,7 +212,7 @@ def test_values_of_old_passes_are_forgotten(ranks: int) -> None:
 
 
 def test_steps_that_no_pass_needs_are_left_out() -> None:
-    """What one pass needs of the one before is needed in all."""
+    """A step that one pass needs of the one before is needed in all."""
     other = {"walk": "other", "with": {"a": "draw.out"}}
     cluster = run(graph_with([loop_of([DRAW, other, LOOK], start={"look.out": "x"}), END]), 1, {})
     assert [call.node for call in cluster.calls] == ["draw", "look"] * 3 + ["end"]

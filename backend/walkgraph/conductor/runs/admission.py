@@ -182,4 +182,5 @@ class Admission:
         over = [] if run.holding else self._endings.end(run, None, now)
         if run.hold and run.holding:
             self._steering.begin(run.id, now)
-        return [*starts, run.phase("started", now), *over]
+        passes = run.passes(request.itinerary.steps, now) if request.legs is not None else []
+        return [*starts, run.phase("started", now), *passes, *over]

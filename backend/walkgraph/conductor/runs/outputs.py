@@ -35,6 +35,7 @@ def _output(run: RunRecord, message: m.Emit, now: float) -> list[Command]:
         value=message.value,
         iteration=message.iteration,
         modality=message.modality,
+        passes=message.passes,
     )
     first = [run.phase("first_output", now)] if run.emitted.total() == 1 else []
     return [ToService(output), *first]

@@ -1,7 +1,7 @@
 """Records of unfinished runs, and the queue of those that wait."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +11,7 @@ from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.requests import Request
 from walkgraph.errors import ErrorCode, ErrorInfo
 from walkgraph.ids import Rank, RunId
+from walkgraph.placement.tables import StepPlan
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
 
@@ -83,6 +84,11 @@ class RunRecord:
     ) -> Command:
         code = error.code if error else None
         return Tell(t.RunPhase(run=self.id, task=self.submit.task, phase=phase, at=now, error=code))
+
+    def passes(self, steps: Sequence[StepPlan], now: float) -> list[Command]:
+        """Reports the passes of the steps that its ranks get, if some are in loops."""
+        found = tuple(step.passes for step in steps)
+        return [Tell(t.RunPasses(run=self.id, first=steps[0].index, passes=found, at=now))] if any(found) else []
 
 
 class RunTable:

@@ -128,7 +128,8 @@ class Runs:
         except WalkgraphError as error:
             return self.endings.end(run, error.info(), now)
         run.ordered = OrderedOutputs(leg.send_orders)
-        return [ToRank(rank, m.Extend(run=run.id, leg=leg)) for rank in sorted(run.holding)]
+        extended = [ToRank(rank, m.Extend(run=run.id, leg=leg)) for rank in sorted(run.holding)]
+        return [*extended, *run.passes(leg.steps, now)]
 
     def probed(self, message: m.Probed, now: float) -> list[Command]:
         commands: list[Command] = []

@@ -1,4 +1,4 @@
-"""Whether a value is certain to be there, given the conditions and the choices around its source and its target."""
+"""Decides if a value is certain to be there, given the conditions and choices around its source and its target."""
 
 from collections.abc import Sequence
 

@@ -51,16 +51,16 @@ def _value(
         context.add("used_before_produced", path, message)
         return None
     found: PortType | None = None
-    for at in (*latest(earlier, choice.cases), *before):
-        facts = context.facts.get(at.step.walk)
+    for walk in dict.fromkeys(at.step.walk for at in (*latest(earlier, choice.cases), *before)):
+        facts = context.facts.get(walk)
         if facts is None:
             continue
         if key not in facts.named_results:
-            if not context.draft.has_gaps("walks", at.step.walk, "results"):
-                message = f"Walk `{at.step.walk}` has no result `{key}`"
+            if not context.draft.has_gaps("walks", walk, "results"):
+                message = f"Walk `{walk}` has no result `{key}`"
                 context.add("unknown_result", path, f"{message}; {context.nearest(key, facts.walk.results)}")
             continue
-        given = result_type(context, at.step.walk, facts.named_results[key])
+        given = result_type(context, walk, facts.named_results[key])
         found = given if found is None or (given is not None and choosable(given) is None) else found
     return found
 
@@ -95,10 +95,10 @@ def latest(earlier: Sequence[StepAt], cases: Sequence[Branch]) -> list[StepAt]:
     while those are in branches that may not be taken, the ones before."""
     found: list[StepAt] = []
     for at in reversed(earlier):
-        found.insert(0, at)
+        found.append(at)
         if tuple(cases[: len(at.cases)]) == at.cases:
             break
-    return found
+    return found[::-1]
 
 
 def always_run(task: Task, steps: Sequence[StepAt], cases: Sequence[Branch]) -> bool:

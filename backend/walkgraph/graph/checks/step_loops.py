@@ -127,19 +127,22 @@ def _start(context: Context, name: str, task: Task, loop: LoopStepAt, result: st
 
 def from_pass_before(task: Task, producers: Sequence[StepAt], at: StepAt) -> list[StepAt]:
     """The steps that come later in a loop around `at`: it takes their results from the pass before."""
-    return [one for one in producers if one.index >= at.index and _common(task, one, at)]
+    return [one for one in producers if one.index >= at.index and _common(task, one, at)] if at.loops else []
 
 
 def _common(task: Task, one: StepAt, at: StepAt) -> bool:
     """True if a loop holds both, and another pass may take the branch of the one than that of the other."""
     common = {*one.loops} & {*at.loops}
+    if not common:
+        return False
     choice = apart(one.cases, at.cases)
-    return bool(common) and (choice is None or not common.isdisjoint(choices_of(task)[choice].loops))
+    return choice is None or not common.isdisjoint(choices_of(task)[choice].loops)
 
 
 def started(task: Task, result: str, at: StepAt) -> bool:
     """True if a loop around a step says what a result stands for in the first pass."""
-    return any(result in loop.step.start for loop in loops_of(task) if loop.index in at.loops)
+    loops = loops_of(task)
+    return any(result in loops[index].step.start for index in at.loops)
 
 
 def skips_first_pass(steps: Sequence[StepAt], at: StepAt) -> bool:

@@ -19,6 +19,8 @@ LIMITS = {"nodes": 2000, "states": 500, "weights": 100, "walks": 500, "streams":
 MAX_EDGES = 10_000
 MAX_ITEMS = 10_000
 """The most items in all bodies and steps in all tasks."""
+MAX_ITEMS_OF_ONE = 2000
+"""The most items in one body, and steps in one task: some checks compare each with each."""
 MAX_NESTING = 32
 """The deepest nesting of items in one body."""
 
@@ -143,17 +145,24 @@ def _limits(document: Any) -> Iterator[Fault]:
                 f"there are {count} {section}, more than the {limit} allowed; split the graph up",
             )
     walks = {name: obj(walk) for name, walk in obj(sections.get("walks")).items()}
-    tasks = [obj(task) for task in obj(sections.get("tasks")).values()]
+    tasks = {name: obj(task) for name, task in obj(sections.get("tasks")).items()}
     edges = sum(size(walk.get("edges")) for walk in walks.values())
     edges += sum(size(sources) for walk in walks.values() for sources in obj(walk.get("merges")).values())
     if edges > MAX_EDGES:
         yield Fault(
             "too_large", ("walks",), f"there are {edges} edges, more than the {MAX_EDGES} allowed; split the graph up"
         )
-    items = sum(_items(task.get("steps"))[0] for task in tasks)
+    items = 0
+    for name, task in tasks.items():
+        count, _ = _items(task.get("steps"))
+        items += count
+        if count > MAX_ITEMS_OF_ONE:
+            yield _too_many("steps", count, ("tasks", name, "steps"))
     for name, walk in walks.items():
         count, deepest = _items(walk.get("body"))
         items += count
+        if count > MAX_ITEMS_OF_ONE:
+            yield _too_many("items", count, ("walks", name, "body"))
         if deepest > MAX_NESTING:
             message = (
                 f"the items of the body are nested {deepest} deep, more than the {MAX_NESTING} allowed; flatten it"
@@ -165,6 +174,10 @@ def _limits(document: Any) -> Iterator[Fault]:
             ("walks",),
             f"there are {items} items and steps, more than the {MAX_ITEMS} allowed; split it up",
         )
+
+
+def _too_many(kind: str, count: int, path: tuple[str, ...]) -> Fault:
+    return Fault("too_large", path, f"there are {count} {kind}, more than the {MAX_ITEMS_OF_ONE} allowed; split it up")
 
 
 def _items(body: Any) -> tuple[int, int]:

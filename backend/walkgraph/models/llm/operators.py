@@ -33,11 +33,7 @@ class Prompt(Operator):
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
 
     def _ids(self, call: Call) -> list[int]:
-        text = call.inputs["text"]
-        if not isinstance(text, str):
-            raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
-        # A lone surrogate is not a character and has no bytes.
-        ids = self._vocabulary.prompt(text.encode(errors="replace").decode())
+        ids = self._vocabulary.prompt(call.text("text"))
         if not ids:
             raise CallFailed(
                 f"`{call.node}` got an empty text; give at least one character", "text", code="invalid_input"

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row
@@ -35,11 +35,8 @@ class Prompt(Operator):
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
 
     def _ids(self, call: Call) -> list[int]:
-        text, t = call.inputs["text"], self._tokens
-        if not isinstance(text, str):
-            raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
-        # A lone surrogate is not a character and has no bytes.
-        said = self._vocabulary.encode(f"{call.params['voice']}: {text}".encode(errors="replace").decode())
+        t = self._tokens
+        said = self._vocabulary.encode(f"{call.params['voice']}: {call.text('text')}")
         begin = [t.bos] if call.params["begin"] else []
         return [*begin, t.start_of_human, t.bos, *said, t.eos, t.end_of_human, t.start_of_ai, t.start_of_speech]
 

@@ -86,9 +86,7 @@ class Prompt(Operator):
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
 
     def _ids(self, call: Call) -> list[int]:
-        text, state = call.inputs["text"], call.inputs["state"]
-        if not isinstance(text, str):
-            raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
+        text, state = call.text("text"), call.inputs["state"]
         if not isinstance(state, Tensor) or state.dim() != 1 or not bool(state.isfinite().all()):
             raise CallFailed(f"`{call.node}` takes a state of finite numbers `[s]`", "state", code="invalid_input")
         try:
@@ -97,8 +95,7 @@ class Prompt(Operator):
             raise CallFailed(f"`{call.node}`: {error}", "state", code="invalid_input") from None
         inside = torch.cat([inside, inside.new_zeros(max(0, int(call.params["state_width"]) - len(inside)))])
         levels = torch.bucketize(inside, self._edges, right=True) - 1
-        # A lone surrogate is not a character and has no bytes.
-        task = text.encode(errors="replace").decode().strip().replace("_", " ").replace("\n", " ")
+        task = text.strip().replace("_", " ").replace("\n", " ")
         said = f"Task: {task}, State: {' '.join(map(str, levels.tolist()))};\nAction: "
         return [self._bos, *self._vocabulary.encode(said)]
 

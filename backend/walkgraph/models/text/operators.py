@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from walkgraph import plugins
-from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar, plain_text
 from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
@@ -45,11 +45,7 @@ class Tokenizer(TextOperator):
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
 
     def _ids(self, call: Call) -> list[int]:
-        text = call.inputs["text"]
-        if not isinstance(text, str):
-            raise CallFailed(f"`{call.node}` takes text", "text", code="invalid_input")
-        # A lone surrogate is not a character and has no bytes.
-        ids = self.vocabulary.encode(text.encode(errors="replace").decode())
+        ids = self.vocabulary.encode(call.text("text"))
         return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
 
 
@@ -79,8 +75,7 @@ class ChatPrompt(TextOperator):
         except InvalidInput as error:
             place = f" (`{error.pointer}` of the conversation)" if error.pointer else ""
             raise CallFailed(f"`{call.node}`: {error}{place}", "messages", code="invalid_input") from None
-        # A lone surrogate is not a character and has no bytes.
-        plain = [p if isinstance(p, SpecialToken) else p.encode(errors="replace").decode() for p in pieces]
+        plain = [piece if isinstance(piece, SpecialToken) else plain_text(piece) for piece in pieces]
         ids = self.vocabulary.encode_pieces(plain)
         return {"ids": torch.tensor(ids, dtype=torch.int64), "text": text_of(plain)}
 

@@ -145,9 +145,6 @@ class _Access:
 
     reads: Mapping[str, bool]
 
-    def conflicts(self, other: "_Access") -> bool:
-        return any(state in other.reads and not (only and other.reads[state]) for state, only in self.reads.items())
-
 
 class _Walk:
     def __init__(self, context: Context, walk: WalkStructure) -> None:
@@ -229,21 +226,32 @@ class _Walk:
         self.access.append(access)
 
     def ordered(self) -> tuple[UsePlan, ...]:
-        return tuple(replace(use, before=self._before(use), writes=self._writes(use)) for use in self.uses)
+        before = self._before()
+        return tuple(replace(use, before=before[use.index], writes=self._writes(use)) for use in self.uses)
 
     def _writes(self, use: UsePlan) -> tuple[int, ...]:
         index = self.context.state_index
         return tuple(index[s] for s, only in self.access[use.index].reads.items() if not only and s in index)
 
-    def _before(self, use: UsePlan) -> tuple[int, ...]:
-        mine = self.access[use.index]
-        earlier = self.uses[: use.index]
-        turns = [uses for uses in self._in_turn() if use.index in uses]
-        return tuple(
-            e.index
-            for e in earlier
-            if e.rank == use.rank and (mine.conflicts(self.access[e.index]) or any(e.index in uses for uses in turns))
-        )
+    def _before(self) -> list[tuple[int, ...]]:
+        """Use -> the earlier uses on its rank that it waits for: those that share a state with it and don't both only
+        read, and those whose values precede its own."""
+        turns = self._in_turn()
+        having: dict[str, list[int]] = {}
+        found: list[tuple[int, ...]] = []
+        for use in self.uses:
+            mine = self.access[use.index].reads
+            earlier = {
+                other
+                for state, only in mine.items()
+                for other in having.get(state, ())
+                if not (only and self.access[other].reads[state])
+            }
+            earlier |= {other for uses in turns if use.index in uses for other in uses if other < use.index}
+            found.append(tuple(sorted(other for other in earlier if self.uses[other].rank == use.rank)))
+            for state in mine:
+                having.setdefault(state, []).append(use.index)
+        return found
 
     def _in_turn(self) -> list[set[int]]:
         """Uses whose values follow each other in one output or stream, iteration by iteration: those of a merge."""

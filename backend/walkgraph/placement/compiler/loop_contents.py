@@ -1,6 +1,7 @@
 """The contents of a loop: the core that the engine may iterate, the followers, and the forks that are made once."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from walkgraph.graph.language.expressions import ExpressionError, parse
@@ -178,10 +179,12 @@ def _lasting(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: 
     writer = next((use for use in walk.uses if loop.index in use.loops and source in use.writes), None)
     if writer is not None:
         return f"state `{names[source]}`, which `{writer.name}` changes"
-    having = [use for use in walk.uses if loop.index in use.loops and target in touched(nodes, use)]
-    if having == [fork]:
+    having = (use for use in walk.uses if loop.index in use.loops and target in touched(nodes, use))
+    others = (use for use in having if use.index != fork.index)
+    first = next(others, None)
+    if first is None:
         return f"into state `{names[target]}`, which nobody inside has"
-    other = next((use for use in having if use != fork and (use.index < fork.index or use.op != "call")), None)
+    other = next((use for use in chain((first,), others) if use.index < fork.index or use.op != "call"), None)
     return f"into state `{names[target]}`, which `{other.name}` has otherwise" if other is not None else ""
 
 

@@ -80,7 +80,7 @@ class Expansion:
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
         self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)}
-        """Of steps; a text that begins with another name is a literal."""
+        """Names of steps; a text that begins with another name is a literal."""
         self.outside = Place(tuple(parts_of_request(self.task, self.given)))
 
     def all(self) -> Going:
@@ -245,7 +245,7 @@ class Expansion:
         if step.as_ is not None:
             self.latest[step.as_] = (len(self.drafts),)
         key = id(step), place.part.name if place.part else "", place.turn.index if place.turn else -1
-        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases, key, self.ends))
+        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases, key, self.ends, self.passes))
 
     @property
     def _index(self) -> Mapping[str, int]:

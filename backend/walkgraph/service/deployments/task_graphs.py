@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from walkgraph.components import catalogue
-from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.catalogue import Catalogue, Component, is_task
 from walkgraph.graph.checks.called import WithTasks, called_graphs
 from walkgraph.store import queries
 from walkgraph.store.session import Store
@@ -26,6 +26,14 @@ class KnownGraphs:
     def catalogue(self) -> Catalogue:
         """The components, and the tasks of these graphs."""
         return WithTasks(catalogue(), self.documents) if self.documents else catalogue()
+
+    def listed(self) -> list[Component]:
+        """All of the catalogue; tasks that no deployment serves come last."""
+        served = self.deployed if self.deployed is not None else self.documents.keys()
+        return sorted(
+            self.catalogue.values(),
+            key=lambda found: is_task(found.name) and found.name.partition("/")[0] not in served,
+        )
 
 
 NO_GRAPHS = KnownGraphs()

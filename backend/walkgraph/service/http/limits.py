@@ -130,6 +130,7 @@ TABLE: dict[str, float] = {
     "document_values": guard.MAX_VALUES,
     "edges": guard.MAX_EDGES,
     "items": guard.MAX_ITEMS,
+    "items_of_one": guard.MAX_ITEMS_OF_ONE,
     "nesting": guard.MAX_NESTING,
     **guard.LIMITS,
     "images": IMAGES,

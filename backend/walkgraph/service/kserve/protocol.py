@@ -237,10 +237,10 @@ def answered(run: LiveRun, task: Task, asked: InferRequest) -> tuple[dict[str, A
     everything = asked.parameters.get(ALL_BINARY) is True
     binary = {output.name: output.parameters.get(BINARY, everything) is True for output in asked.outputs}
     names = list(dict.fromkeys(output.name for output in asked.outputs)) or list(task.outputs)
-    pieces: dict[str, list[m.Value]] = {name: [] for name in names}
+    pieces: dict[str, list[m.Output]] = {name: [] for name in names}
     for output in run.outputs:
         if output.name in pieces:
-            pieces[output.name].append(output.value)
+            pieces[output.name].append(output)
     told: list[dict[str, Any]] = []
     chunks: list[bytes] = []
     for name, made in pieces.items():

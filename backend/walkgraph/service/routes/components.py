@@ -16,11 +16,11 @@ router = APIRouter(prefix="/api/v1/components", tags=["components"], route_class
 
 @router.get("")
 async def list_components(services: ServicesDep, tasks: bool = False) -> list[dict[str, Any]]:
-    """All components. `tasks`: and the tasks that nodes may call, of deployed and stored graphs."""
+    """All components. `tasks`: and the tasks that nodes may call, of deployed graphs and then of stored ones."""
     if not tasks:
         return [shown(component) for component in catalogue().values()]
     known = await services.task_graphs.all()
-    return await anyio.to_thread.run_sync(lambda: [shown(component) for component in known.catalogue.values()])
+    return await anyio.to_thread.run_sync(lambda: [shown(component) for component in known.listed()])
 
 
 @router.get("/{name}")

@@ -131,7 +131,7 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Re
 def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
     """The first output that is a single value of this type, as an answer."""
     for name in outputs:
-        made = values.joined([output.value for output in run.outputs if output.name == name])
+        made = values.joined([output for output in run.outputs if output.name == name])
         if len(made) == 1:
             mime, data = _raw(made[0])
             if mime and (mime == kind or (kind.endswith("/*") and mime.startswith(kind[:-1]))):

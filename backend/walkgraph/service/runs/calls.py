@@ -137,13 +137,13 @@ def _several(value: m.Value) -> tuple[m.Value, ...]:
 
 
 def _outputs(run: LiveRun, call: m.CallTask) -> dict[str, m.Value]:
-    """Output -> its value: consecutive texts and sounds joined, of others the last one. Without those that were only
+    """Output -> its last value, where consecutive texts and sounds of a pass are one. Without those that were only
     passed on."""
     passed = set(call.pieces) - set(call.outputs)
-    sent: dict[str, list[m.Value]] = {}
+    sent: dict[str, list[m.Output]] = {}
     for output in run.outputs:
         if output.name not in passed:
-            sent.setdefault(output.name, []).append(output.value)
+            sent.setdefault(output.name, []).append(output)
     return {name: values.joined(pieces)[-1] for name, pieces in sent.items()}
 
 

@@ -388,7 +388,7 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
         case m.Output():
             value = values.write(event.value, event.modality, frames)
             where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
-            return "output", {**where, "value": value}
+            return "output", {**where, "passes": event.passes, "value": value}
         case m.Finished():
             times = [_plain(time_) for time_ in event.times]
             figures: dict[str, Any] = {
@@ -409,15 +409,13 @@ def usage_of(end: m.Finished) -> dict[str, Any]:
 
 
 def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The whole result of a finished run: texts and audio joined, other values in their order. `frames`: as in
-    `values.write`."""
+    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `frames`: as
+    in `values.write`."""
     pieces: dict[str, list[m.Output]] = {}
     for output in run.outputs:
         pieces.setdefault(output.name, []).append(output)
     outputs = {
-        name: [
-            values.write(value, made[0].modality, frames) for value in values.joined([output.value for output in made])
-        ]
+        name: [values.write(value, made[0].modality, frames) for value in values.joined(made)]
         for name, made in pieces.items()
     }
     end = run.finished

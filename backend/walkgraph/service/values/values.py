@@ -170,12 +170,12 @@ def _bytes(data: bytes, key: str, frames: list[bytes] | None) -> dict[str, Any]:
     return {"frame": len(frames) - 1}
 
 
-def joined(pieces: Sequence[m.Value]) -> list[m.Value]:
-    """The values of one output in order, with consecutive texts joined, and consecutive WAV pieces of one format joined
-    into one file."""
+def joined(outputs: Sequence[m.Output]) -> list[m.Value]:
+    """The values of one output in order. In a pass of a loop of steps, consecutive texts are joined, and consecutive
+    WAV pieces of one format into one file."""
     found: list[m.Value] = []
-    for kind, run in groupby(pieces, key=_kind):
-        group = list(run)
+    for (kind, _), run in groupby(outputs, key=lambda output: (_kind(output.value), output.passes)):
+        group = [output.value for output in run]
         if kind == TEXT:
             found.append(m.Small(value="".join(str(one.value) for one in group if isinstance(one, m.Small))))
             continue

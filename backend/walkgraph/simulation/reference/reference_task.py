@@ -44,7 +44,7 @@ class _Run:
     params: Mapping[str, Any]
     inputs: Mapping[str, Any]
     names: set[str]
-    """Of steps; a text that begins with another name is a literal."""
+    """Names of steps; a text that begins with another name is a literal."""
     outputs: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     results: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Walk, or a step's `as` -> the results of its latest run."""

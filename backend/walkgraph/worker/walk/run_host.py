@@ -99,6 +99,7 @@ class RunHost:
                 iteration=key,
                 modality=target.modality,
                 step=walker.step,
+                passes=self._steps.all[walker.step].passes,
             )
             self._effects.commands.append(Report(emit, value))
         elif value is not ABSENT:

@@ -217,7 +217,16 @@ export interface ValueShown {
 
 export type RunEvent =
   | { event: "accepted"; run: string; seed: number }
-  | { event: "output"; run: string; name: string; index: number; iteration: number[] | null; value: ValueShown }
+  | {
+      event: "output";
+      run: string;
+      name: string;
+      index: number;
+      iteration: number[] | null;
+      /** The pass of each loop of steps that it comes from. */
+      passes?: number[];
+      value: ValueShown;
+    }
   | { event: "done"; run: string; seconds: number; queued: number; times: unknown[] }
   | {
       event: "error";

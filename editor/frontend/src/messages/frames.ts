@@ -15,6 +15,17 @@ export interface RunPhaseEvent {
   error: string | null;
 }
 
+/** A run's ranks get steps that are in passes of loops. */
+export interface RunPassesEvent {
+  type: "passes";
+  run: string;
+  /** Number of the first of these steps. */
+  first: number;
+  /** For each step the pass of each loop around it, outermost first. */
+  passes: number[][];
+  at: number;
+}
+
 // ── work, level `full` ──────────────────────────────────────────────────────────────────────────
 
 /** A batch on its way through a rank. */
@@ -285,6 +296,7 @@ export interface SampleEvent {
 
 export type TelemetryEvent =
   | RunPhaseEvent
+  | RunPassesEvent
   | ForwardEvent
   | LaunchEvent
   | ActivityEvent

@@ -125,7 +125,9 @@ const STATES: Record<Result["state"], [kind: string, words: string]> = {
 };
 
 function State({ result }: { result: Result }) {
-  const [kind, words] = STATES[result.state];
+  const queue = useQueueGauge();
+  // Before its first output, a run is at work once nothing waits.
+  const [kind, words] = STATES[result.state === "waiting" && queue?.waiting === 0 ? "running" : result.state];
   return <Badge kind={kind}>{words}</Badge>;
 }
 

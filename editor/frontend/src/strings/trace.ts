@@ -79,6 +79,8 @@ export const trace = {
   called: "Called as",
   step: "Step",
   iteration: "Iteration",
+  pass: (number: string) => `pass ${number}`,
+  pass2: "Pass",
   from: "From",
   to: "To",
   busy: "Busy",

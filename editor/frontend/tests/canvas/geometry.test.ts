@@ -158,6 +158,27 @@ test("what is dropped over a container goes into it, a component with a node of 
   expect(again.graph.walks!["w"]!.body).toHaveLength(5);
 });
 
+test("the inputs and outputs of a Walk make room for what is put on them", () => {
+  const document = { name: "g", walks: { w: { body: [] } } } as unknown as GraphDocument;
+  const model = modelOf(document);
+  const [inputs, outputs] = [model.boxes.get("@in") as Rect, model.boxes.get("@out") as Rect];
+  expect(outputs.x - inputs.x - inputs.w).toBeGreaterThan(240);
+  for (const [border, kept] of [
+    ["@in", "@out"],
+    ["@out", "@in"],
+  ] as const) {
+    const under = model.boxes.get(border) as Rect;
+    const at: Point = [under.x, under.y];
+    const made = inserted(document, { kind: "component", component: "a.b" }, { canvas, model, catalogue, at });
+    const after = modelOf(made.graph);
+    const added = after.boxes.get(made.id) as Rect;
+    expect(after.boxes.get(kept)).toEqual(model.boxes.get(kept));
+    const [left, right] = [after.boxes.get("@in") as Rect, after.boxes.get("@out") as Rect];
+    expect(left.x + left.w).toBeLessThan(added.x - 40);
+    expect(right.x).toBeGreaterThan(added.x + added.w + 40);
+  }
+});
+
 test("lines up and spreads", () => {
   const boxes = new Map<string, Rect>([
     ["a", { x: 0, y: 0, w: 10, h: 10 }],

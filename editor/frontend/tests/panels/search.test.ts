@@ -55,6 +55,7 @@ describe("the palette", () => {
 
   it("finds by name, abbreviation and purpose", () => {
     expect(found("vae decoder")[0]).toBe("bagel.vae_decoder");
+    expect(found("flow.noise").slice(0, 2)).toEqual(["flow.noise", "node:noise"]);
     expect(found("tokenzer")).toEqual([]);
     expect(found("vaedec")).toContain("bagel.vae_decoder");
     expect(found("paints")).toContain("bagel.vae_decoder");

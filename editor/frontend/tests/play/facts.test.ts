@@ -6,6 +6,7 @@ const came = (...values: unknown[]): OutputShown => ({
   name: "reached",
   text: "",
   made: values.map((value, index) => ({ index, iteration: null, value: { type: "flag", value }, at: 0 })),
+  passes: [],
   left: 0,
 });
 

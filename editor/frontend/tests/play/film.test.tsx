@@ -25,6 +25,7 @@ afterEach(() => {
 const film = (count: number): OutputShown => ({
   name: "film",
   text: "",
+  passes: [],
   left: 0,
   made: Array.from({ length: count }, (_, index) => ({
     index,

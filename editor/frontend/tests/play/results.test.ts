@@ -37,6 +37,16 @@ describe("a run", () => {
     expect(isOver(done)).toBe(true);
   });
 
+  it("begins a line with the text of each pass of a loop of steps", () => {
+    const piece = (text: string, passes: number[]) => ({ ...output("text", { type: "text", text }), passes });
+    const said = [piece("a ", [0]), piece("b", [0]), piece("c", [1])];
+    expect(textOf(run(accepted, ...said))).toBe("a b\nc");
+    const times = { run: "r", deployment: "d", task: "t", seed: 1, seconds: 1, queued: 0, times: [] };
+    const texts = ["a b", "c"].map((text): ValueShown => ({ type: "text", text }));
+    const found = resultOf({ ...times, state: "done", outputs: { text: texts } }, { created_at: 0, error: null });
+    expect(textOf(found)).toBe("a b\nc");
+  });
+
   it("shows the final picture before previews, whichever came last", () => {
     const events = [accepted, output("preview", image("p"), 0, [3]), output("image", image("final"))];
     expect(pictureOf(run(...events))?.value.data).toBe("final");

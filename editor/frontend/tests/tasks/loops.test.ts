@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { GraphDocument, Task } from "../../src/document/types";
 import { renameTaskParam, removeTaskInput } from "../../src/document/edits/tasks";
 import { removeWalk, renameResult, renameWalk } from "../../src/document/edits/walks";
-import { endings, options, rebound, startable } from "../../src/tasks/model/bindings";
+import { endings, options, rebound, startable, startFor } from "../../src/tasks/model/bindings";
 import { lanesOf, mayHold, neighbour, type LoopRow, type Row } from "../../src/tasks/model/rows";
 import { stepsOf } from "../../src/telemetry/steps";
 import { rowAt } from "./fixtures";
@@ -79,6 +79,22 @@ describe("a loop of steps", () => {
   test("ends by a flag, and starts what a step takes", () => {
     expect(endings(graph, catalogue, task, loop)).toEqual(["look.good"]);
     expect(startable(graph, task, loop)).toEqual(["draw.picture"]);
+  });
+
+  test("what a step took first becomes the start of what it takes from the pass before", () => {
+    const begun = (bound: object, value: string, start?: object) => {
+      const steps = [{ loop: [{ walk: "draw", ...bound }, { walk: "look" }], times: "3", ...start }];
+      return startFor(graph, catalogue, { ...task, steps } as Task, "/steps/0/loop/0", "text", value);
+    };
+    const first = { with: { text: "@task.prompt" } };
+    expect(begun(first, "look.text")).toEqual({ pointer: "/steps/0", start: { "look.text": "@task.prompt" } });
+    expect(begun({ with: { text: "a circle" } }, "look.text")?.start).toEqual({ "look.text": "a circle" });
+    expect(begun({}, "look.text")).toBeNull();
+    expect(begun(first, "@task.prompt")).toBeNull();
+    expect(begun({ with: { text: "look.text" } }, "look.text")).toBeNull();
+    expect(begun(first, "look.text", { start: { "look.text": "a square" } })).toBeNull();
+    const start = { "look.good": true, "look.text": "@task.prompt" };
+    expect(begun(first, "look.text", { start: { "look.good": true } })?.start).toEqual(start);
   });
 
   test("follows the names of its steps, Walks, results and parameters", () => {

@@ -53,6 +53,12 @@ describe("live events", () => {
     expect(model.wall).toBeCloseTo(WALL + 10.003);
   });
 
+  it("tell the pass of each step", () => {
+    const { model } = live({ type: "passes", run: "r1", first: 0, passes: [[4]], at: 10 }, forward());
+    expect(model.passesAt(0)).toEqual([4]);
+    expect(model.marks.map((mark) => mark.name)).toEqual(["pass 5"]);
+  });
+
   it("make a block per launch of a loop", () => {
     const { model } = live({
       type: "launch",

@@ -109,6 +109,23 @@ describe("a run's trace", () => {
     expect(hopWords(model.hops[0]!)).toBe("llm.hidden -> vae.latents: rank 0 → 1, 4.0 KiB by shm, 360 µs");
   });
 
+  it("says in which pass of a loop of steps a block was, and marks where passes begin", () => {
+    const looped = modelOf(
+      trace({
+        passes: [
+          { at: 10, first: 0, passes: [[0]] },
+          { at: 900, first: 1, passes: [[1, 2]] },
+        ],
+      }),
+    );
+    looped.add(block({ started: 1000, finished: 1100, lane: 0, step: 1, runs: [looped.name("r1")] }));
+    looped.add(block({ started: 1000, finished: 1100, lane: 0, step: 1, runs: [looped.name("r2")] }));
+    const pass = (id: number) => factsOf(looped, id).find(({ name }) => name === "Pass")?.value;
+    expect([pass(0), pass(2), pass(3)]).toEqual(["1", "2.3", undefined]);
+    expect(looped.marks.map((mark) => mark.name)).toEqual(expect.arrayContaining(["pass 1", "pass 2.3"]));
+    expect(factsOf(model, 0).some(({ name }) => name === "Pass")).toBe(false);
+  });
+
   it("joins a hop to the block that made its value and to the one that read it", () => {
     expect(linksOf(model, nodeOf)).toMatchObject([{ from: 0, to: 1 }]);
     // A loop on the device tells its nodes alone: a use that another node answers for is none of these.

@@ -16,9 +16,9 @@ import { EditRefused } from "../../document/edits/parts/records";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Payload } from "./dragging";
-import { holderAt, snapped } from "../shapes/geometry";
-import { placeKey } from "../model/model";
-import type { Model, Point } from "../shapes/types";
+import { holderAt, overlap, snapped } from "../shapes/geometry";
+import { ModelMaker, placeKey } from "../model/model";
+import type { Model, Point, Rect } from "../shapes/types";
 import { holdersOf, settled, siblingIndex } from "./move";
 import { strings } from "../../strings";
 
@@ -57,7 +57,30 @@ export function inserted(graph: GraphDocument, payload: Payload, where: Where): 
   const before = settled(graph, canvas, model);
   const made =
     canvas.kind === "components" ? onComponents(before, payload, where) : inWalk(before, payload, where, canvas.walk);
-  return { graph: place(made.graph, canvas, { [placeKey(canvas, made.id)]: at }), id: made.id };
+  const placed = place(made.graph, canvas, { [placeKey(canvas, made.id)]: at });
+  return { graph: besideBorder(placed, made.id, where), id: made.id };
+}
+
+/** Pixels for the wires between something new and the Walk's inputs and outputs. */
+const BESIDE = 48;
+
+/** The inputs go left of something new that is too close to them, the outputs right of it. */
+function besideBorder(graph: GraphDocument, id: string, { canvas, catalogue }: Where): GraphDocument {
+  const model = new ModelMaker().make({ graph, canvas, catalogue, problems: [], lit: null, ranks: new Map() });
+  const parents = new Map(model.nodes.map((node) => [node.id, node.parentId]));
+  let outermost = id;
+  for (let at = parents.get(id); at !== undefined; at = parents.get(at)) outermost = at;
+  const added = model.boxes.get(outermost);
+  if (!added) return graph;
+  const room: Rect = { ...added, x: added.x - BESIDE, w: added.w + BESIDE * 2 };
+  const beside = (border: string, x: (own: Rect) => number) => {
+    const own = model.boxes.get(border);
+    return own && overlap(own, room) ? { [border]: snapped([x(own), own.y]) } : {};
+  };
+  return place(graph, canvas, {
+    ...beside("@in", (own) => added.x - BESIDE - own.w),
+    ...beside("@out", () => added.x + added.w + BESIDE),
+  });
 }
 
 function onComponents(graph: GraphDocument, payload: Payload, where: Where): Inserted {

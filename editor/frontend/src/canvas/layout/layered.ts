@@ -4,6 +4,8 @@ import type { Piece, Point, Rect } from "../shapes/types";
 
 const GAP_X = 72;
 const GAP_Y = 28;
+/** More between the inputs and the outputs of a Walk without steps: room for the first one. */
+const ROOM = 240;
 
 /** `label`: pixels that the words on the wire take, for which neighbours make room. */
 export type Link = readonly [source: string, target: string, label?: number];
@@ -189,12 +191,18 @@ export function arranged(
   const known = leaves.filter((piece) => stored[piece.id]);
   if (missing.length === 0 || !known.some((piece) => !piece.id.startsWith("@")))
     return missing.length
-      ? { places: layered(pieces, links), placed: false }
+      ? { places: wide(pieces, layered(pieces, links)), placed: false }
       : { places: new Map(leaves.map((piece) => [piece.id, stored[piece.id] as Point])), placed: true };
   const places = new Map(known.map((piece) => [piece.id, stored[piece.id] as Point]));
   for (const piece of [...missing].sort((a, b) => a.order - b.order))
     places.set(piece.id, spot(piece, pieces, places, links));
   return { places, placed: false };
+}
+
+function wide(pieces: readonly Piece[], places: Map<string, Point>): Map<string, Point> {
+  if (pieces.some((piece) => piece.data.kind !== "boundary")) return places;
+  const outputs = new Set(pieces.filter((piece) => piece.order === Infinity).map((piece) => piece.id));
+  return new Map([...places].map(([id, [x, y]]) => [id, [outputs.has(id) ? x + ROOM : x, y]]));
 }
 
 function spot(

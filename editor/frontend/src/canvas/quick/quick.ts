@@ -1,11 +1,11 @@
 // The entries of the quick list and their order. Pure.
-import fuzzysort from "fuzzysort";
 import type { Catalogue, Port } from "../../messages/answers";
 import { accepts, parseType, streamType } from "../../document/ports";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Replaced, Wiring } from "../gestures/board";
 import { payloadName, type Payload } from "../gestures/dragging";
+import { ranked } from "../../ui/search";
 import { strings } from "../../strings";
 
 export interface Offer {
@@ -106,12 +106,12 @@ function fitting(catalogue: Catalogue, name: string, wire: Wiring): Port | undef
 
 export function found(all: readonly Offer[], words: string): Offer[] {
   if (!words.trim()) return all.slice(0, 60);
-  return fuzzysort
-    .go(words, all, {
-      keys: ["title", "note"],
-      limit: 40,
-      threshold: 0.2,
-      scoreFn: ([title, note]) => Math.max(title?.score ?? 0, (note?.score ?? 0) * 0.6),
-    })
-    .map((result) => result.obj);
+  return ranked(all, words, {
+    texts: [
+      [({ title }) => title, 1],
+      [({ note }) => note, 0.6],
+    ],
+    least: 0.2,
+    most: 40,
+  });
 }

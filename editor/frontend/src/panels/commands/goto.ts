@@ -1,10 +1,10 @@
 // Everything that the command palette can go to or do, and how words find it. Pure.
-import fuzzysort from "fuzzysort";
 import type { Catalogue, Problem } from "../../messages/answers";
 import { portsOf } from "../../document/ports";
 import { factsOf } from "../../document/routes";
 import type { Choose, GraphDocument, Walk } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
+import { ranked } from "../../ui/search";
 import { locate, type Located } from "../../store/locate";
 import { strings } from "../../strings";
 
@@ -148,17 +148,15 @@ export function sought(text: string, { graph, catalogue, ranks, targets, command
     ...(filtered ? [] : commands.map((command): Found => ({ kind: "command", command }))),
   ];
   if (!wanted.words) return all.slice(0, MOST);
-  return fuzzysort
-    .go(wanted.words, all, {
-      limit: MOST,
-      threshold: 0.35,
-      keys: [
-        (found) => (found.kind === "target" ? found.target.title : found.command.name),
-        (found) => (found.kind === "target" ? found.target.detail : ""),
-      ],
-      scoreFn: (hit) => Math.max(hit[0]!.score, hit[1]!.score * 0.7) + nearness(hit.obj, near),
-    })
-    .map((hit) => hit.obj);
+  return ranked(all, wanted.words, {
+    texts: [
+      [(found) => (found.kind === "target" ? found.target.title : found.command.name), 1],
+      [(found) => (found.kind === "target" ? found.target.detail : ""), 0.7],
+    ],
+    least: 0.35,
+    most: MOST,
+    adjust: (score, found) => score + nearness(found, near),
+  });
 }
 
 /** Breaks ties: the open Walk's own first, then whole things before their uses. */

@@ -1,9 +1,9 @@
 // The entries of the palette, and the search in them. Pure.
-import fuzzysort from "fuzzysort";
 import type { Catalogue, Component, Port } from "../../messages/answers";
-import { familyOf, groupOf, title } from "../../catalogue/catalogue";
+import { calledGraph, familyOf, groupOf, title } from "../../catalogue/catalogue";
 import type { GraphDocument } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
+import { ranked, type Searched } from "../../ui/search";
 import { groupBy } from "../common/group";
 import type { Payload } from "../../canvas/gestures/dragging";
 import { strings } from "../../strings";
@@ -102,7 +102,7 @@ function components(catalogue: Catalogue): PaletteEntry[] {
     .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || a.localeCompare(b))
     .flatMap(([group, members]) =>
       members
-        .toSorted((a, b) => Number(b.available) - Number(a.available) || a.name.localeCompare(b.name))
+        .toSorted((a, b) => Number(b.available) - Number(a.available) || byName(a, b))
         .map((component) => ({
           key: component.name,
           group,
@@ -115,6 +115,11 @@ function components(catalogue: Catalogue): PaletteEntry[] {
           payload: { kind: "component", component: component.name } as const,
         })),
     );
+}
+
+/** Tasks stay in the service's order: those of deployed graphs first. */
+function byName(a: Component, b: Component): number {
+  return calledGraph(a.name) === null ? a.name.localeCompare(b.name) : 0;
 }
 
 function marks(): PaletteEntry[] {
@@ -147,7 +152,10 @@ export function searched(entries: readonly PaletteEntry[], text: string): Palett
       makes.every((type) => has(component?.outputs, type)) && takes.every((type) => has(component?.inputs, type)),
   );
   if (!words && makes.length + takes.length === 0) return grouped(fitting);
-  const found = words ? ranked(fitting, words) : fitting;
+  // The whole name of a component means that one, rather than a node of it.
+  const adjust = (score: number, { key, available }: PaletteEntry) =>
+    (key === words ? 1 : score) * (available ? 1 : UNAVAILABLE);
+  const found = words ? ranked(fitting, words, { texts: TEXTS, least: 0.35, adjust }) : fitting;
   return found.length
     ? [{ title: found.length === 1 ? strings.panels.n1Found : strings.panels.found(found.length), entries: found }]
     : [];
@@ -157,29 +165,16 @@ function grouped(entries: readonly PaletteEntry[]): PaletteGroup[] {
   return [...groupBy(entries, (entry) => entry.group)].map(([title, members]) => ({ title, entries: members }));
 }
 
-/** How much a hit in each of the searched texts counts, in their order. */
-const WEIGHTS = [1, 0.95, 0.8, 0.8, 0.75, 0.55];
+/** The searched texts, and how much a hit in each counts. */
+const TEXTS: readonly Searched<PaletteEntry>[] = [
+  [(entry) => entry.title, 1],
+  [(entry) => entry.name, 0.95],
+  [(entry) => entry.group, 0.8],
+  [(entry) => entry.family, 0.8],
+  [(entry) => portWords(entry.component), 0.75],
+  [(entry) => entry.description, 0.55],
+];
 const UNAVAILABLE = 0.85;
-
-function ranked(entries: readonly PaletteEntry[], words: string): PaletteEntry[] {
-  const hits = fuzzysort.go(words, [...entries], {
-    limit: 0,
-    threshold: 0.35,
-    keys: [
-      (entry) => entry.title,
-      (entry) => entry.name,
-      (entry) => entry.group,
-      (entry) => entry.family,
-      (entry) => portWords(entry.component),
-      (entry) => entry.description,
-    ],
-    scoreFn: (hit) => {
-      const best = Math.max(...hit.map((key, index) => key.score * (WEIGHTS[index] ?? 0)));
-      return hit.obj.available ? best : best * UNAVAILABLE;
-    },
-  });
-  return hits.map((hit) => hit.obj);
-}
 
 function portWords(component: Component | null): string {
   const ports = component ? [...component.inputs, ...component.outputs] : [];

@@ -36,10 +36,12 @@ export function after(result: Result, event: RunEvent, at: number): Result {
     case "accepted":
       return { ...result, state: "waiting", run: event.run, seed: event.seed };
     case "output": {
-      const output = result.outputs[event.name] ?? { name: event.name, text: "", made: [], left: 0 };
-      const { index, iteration, value } = event;
+      const output = result.outputs[event.name] ?? empty(event.name);
+      const { index, iteration, passes = [], value } = event;
       const grown =
-        value.type === "text" ? written(output, value.text ?? "") : kept(output, { index, iteration, value, at });
+        value.type === "text"
+          ? written(output, value.text ?? "", passes)
+          : kept(output, { index, iteration, value, at });
       return {
         ...result,
         state: "running",
@@ -82,12 +84,11 @@ export function resultOf(
 ): Result {
   const outputs = Object.fromEntries(
     Object.entries(answer.outputs).map(([name, values]) => {
-      const empty: OutputShown = { name, text: "", made: [], left: 0 };
       const add = (output: OutputShown, value: Made["value"], index: number) =>
         value.type === "text"
-          ? written(output, value.text ?? "")
+          ? written(output, value.text ?? "", [index])
           : kept(output, { index, iteration: null, value, at: 0 });
-      return [name, values.reduce(add, empty)];
+      return [name, values.reduce(add, empty(name))];
     }),
   );
   const { state, run, deployment, task, seed, seconds, queued } = answer;
@@ -108,8 +109,13 @@ export function textOf(result: Result): string {
   return Object.values(result.outputs).find((output) => output.text)?.text ?? "";
 }
 
-function written(output: OutputShown, piece: string): OutputShown {
-  return { ...output, text: output.text + piece };
+function empty(name: string): OutputShown {
+  return { name, text: "", passes: [], made: [], left: 0 };
+}
+
+function written(output: OutputShown, piece: string, passes: readonly number[]): OutputShown {
+  const goesOn = output.text === "" || output.passes.join() === passes.join();
+  return { ...output, text: output.text + (goesOn ? "" : "\n") + piece, passes };
 }
 
 function kept(output: OutputShown, made: Made): OutputShown {

@@ -117,8 +117,10 @@ export interface NodeTime {
 
 export interface OutputShown {
   name: string;
-  /** Pieces of text, joined. */
+  /** Pieces of text, joined; each pass of a loop of steps begins a line. */
   text: string;
+  /** The passes of its last piece. */
+  passes: readonly number[];
   made: Made[];
   /** Values that were left out of `made`: older steps of a long row of pictures. */
   left: number;

@@ -62,12 +62,14 @@ export function PictureFrame({
   onSave,
   uses,
 }: Omit<OutputProps, "output"> & { previews: OutputShown | null; finals: OutputShown | null }) {
-  const steps = [...(previews?.made ?? []), ...(finals?.made.slice(-1) ?? [])];
+  const all = [...(previews?.made ?? []), ...(finals?.made ?? [])];
+  // Of several pictures, each is done before the next one begins; a single one stands last, however late previews are.
+  const steps = (finals?.made.length ?? 0) > 1 ? all.toSorted((a, b) => a.at - b.at) : all;
   const [chosen, setChosen] = useState<number | null>(null);
   const at = Math.min(chosen ?? steps.length - 1, steps.length - 1);
   const made = steps[at];
   if (!made) return null;
-  const final = finals !== null && at === steps.length - 1;
+  const final = finals?.made.includes(made) ?? false;
   const output = final ? finals : (previews ?? finals);
   const step = made.iteration?.length ? strings.play.step((made.iteration.at(-1) ?? 0) + 1) : "";
   return (

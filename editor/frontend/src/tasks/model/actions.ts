@@ -19,7 +19,7 @@ import type {
 } from "../../document/types";
 import type { Editor } from "../../store/editor";
 import { useEditor } from "../../store/react";
-import { choiceCases, rebound, suggested } from "./bindings";
+import { choiceCases, rebound, startFor, suggested } from "./bindings";
 import * as lanes from "./lanes";
 import type { Branch } from "../../document/edits/parts/steps";
 import type { Slot, WalkRow } from "./rows";
@@ -99,11 +99,9 @@ function taskEdits(editor: Editor, name: string) {
 
     insertStep,
     /** A step that takes from the request what fits. */
-    insertWalk: (slot: Slot, walk: string) => {
-      const found = task();
-      const bound = found ? suggested(editor.graph, editor.state.catalogue, found, slot.list, walk) : {};
-      insertStep(slot, Object.keys(bound).length > 0 ? { walk, with: bound } : { walk });
-    },
+    insertWalk: (slot: Slot, walk: string) => insertStep(slot, suggestedStep(slot, walk)),
+    /** A loop around such a step. */
+    insertLoop: (slot: Slot, walk: string) => insertStep(slot, { loop: [suggestedStep(slot, walk)], times: "3" }),
     setStep,
     setWalk: (pointer: Pointer, walk: string) => {
       const step = at(task(), pointer) as WalkStep | undefined;
@@ -125,7 +123,13 @@ function taskEdits(editor: Editor, name: string) {
       const step = at(task(), pointer) as WalkStep | undefined;
       const { [input]: _, ...rest } = step?.with ?? {};
       const bound = value === undefined ? rest : { ...step?.with, [input]: value };
-      setStep(pointer, { with: Object.keys(bound).length > 0 ? bound : undefined });
+      const fields = { with: Object.keys(bound).length > 0 ? bound : undefined };
+      const found = task();
+      const begun = found && startFor(editor.graph, editor.state.catalogue, found, pointer, input, value);
+      apply(strings.tasks.changeAStep, (graph) => {
+        const made = edits.setStep(graph, name, pointer, fields);
+        return begun ? edits.setStep(made, name, begun.pointer, { start: begun.start }) : made;
+      });
     },
     removeStep: (pointer: Pointer) =>
       void apply(strings.tasks.deleteAStep, (graph) => edits.removeStep(graph, name, pointer)),
@@ -190,6 +194,12 @@ function taskEdits(editor: Editor, name: string) {
     renameLane: (from: string, to: string) => void lane((found) => lanes.rename(found, from, to)),
     removeLane: (each: string) => void lane((found) => lanes.remove(found, each)),
   };
+
+  function suggestedStep(slot: Slot, walk: string): WalkStep {
+    const found = task();
+    const bound = found ? suggested(editor.graph, editor.state.catalogue, found, slot.list, walk) : {};
+    return Object.keys(bound).length > 0 ? { walk, with: bound } : { walk };
+  }
 
   function setBlock(pointer: Pointer, fields: Partial<Record<Branch, Step[] | undefined>> | Partial<ChooseStep>) {
     apply(strings.tasks.changeABlock, (graph) => edits.setStep(graph, name, pointer, fields));

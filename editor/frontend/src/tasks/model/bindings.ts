@@ -176,6 +176,36 @@ export function suggested(
   return found;
 }
 
+/**
+ * For an input that is now bound to a result of the pass before: the innermost loop, with what the input was bound to
+ * as the start of that result. Nothing where the result has a start already, or the input had nothing to begin with.
+ */
+export function startFor(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  task: Task,
+  pointer: Pointer,
+  input: string,
+  value: Literal | undefined,
+): { pointer: Pointer; start: Record<string, Literal> } | null {
+  const rows = rowsOf(task);
+  const row = rows.find((each): each is WalkRow => each.kind === "walk" && each.pointer === pointer);
+  const before = row?.step.with?.[input];
+  const type = row && graph.walks?.[row.step.walk]?.inputs?.[input];
+  if (!row || before === undefined || type === undefined) return null;
+  const found = options(graph, catalogue, task, row, String(type));
+  const groupOf = (one: Literal | undefined) => found.find((option) => option.value === one)?.group;
+  if (groupOf(value) !== "The pass before" || (isReference(before) && groupOf(before) !== "The request")) return null;
+  const loop = rows.findLast(
+    (each): each is LoopRow =>
+      each.kind === "loop" &&
+      row.loops.includes(each.pointer) &&
+      inLoop(graph, task, each).some(([, result]) => result === value),
+  );
+  if (!loop || String(value) in (loop.step.start ?? {})) return null;
+  return { pointer: loop.pointer, start: { ...loop.step.start, [String(value)]: before } };
+}
+
 /** The bindings and choices that mean this step's results, as they are once it is called `to`: fields of those steps. */
 export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointer; fields: object }[] {
   const rows = walkRows(task);

@@ -316,7 +316,7 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
   if (mayHold(slot.list, "choose"))
     blocks.push({ label: strings.tasks.choiceByAValue, run: () => edits.insertChoice(slot) });
   if (mayHold(slot.list, "loop") && walk !== undefined)
-    blocks.push({ label: strings.tasks.loop, run: () => edits.insertStep(slot, { loop: [{ walk }], times: "3" }) });
+    blocks.push({ label: strings.tasks.loop, run: () => edits.insertLoop(slot, walk) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),

@@ -59,6 +59,10 @@ export class LiveTrace {
         return this.arrival(event, this.start(event.at, wall));
       case "rank":
         return this.gauge(event, this.start(event.at, wall));
+      case "passes": {
+        const at = (event.at - this.start(event.at, wall)) * 1e6;
+        return this.model.addPasses(event.run, { ...event, at });
+      }
       case "run": {
         const at = (event.at - this.start(event.at, wall)) * 1e6;
         return this.model.addMark({ at, name: PHASES[event.phase] ?? event.phase, run: event.run });
@@ -209,6 +213,7 @@ export class LiveTrace {
     for (const lane of old.lanes) model.laneOf(lane.rank, lane.name, lane.nodes, lane.loop, lane.spans);
     for (let id = 0; id < old.size; id += 1) if (old.started.at(id) >= from) model.add(blockOf(old, id, model));
     for (const hop of old.hops.slice(-MOST_HOPS / 2)) if (hop.sent >= from) model.addHop(hop);
+    model.takePasses(old);
     for (const mark of old.marks.slice(-MOST_MARKS / 2)) if (mark.at >= from) model.addMark(mark);
     for (const [rank, was] of old.counters) {
       const counter = model.counter(rank);

@@ -1,7 +1,8 @@
 // The drawn data: blocks in lanes of ranks, hops between ranks, counters, marks; by columns, in microseconds from one
 // beginning. Made whole from a trace, or grown from live events. Pure.
 import { lower, Numbers } from "./columns";
-import type { LaneShown } from "./types";
+import { strings } from "../../strings";
+import type { LaneShown, PassesShown } from "./types";
 
 /** A block that starts before one of its lane has ended goes to the next track; the last one takes what is left. */
 export const MOST_TRACKS = 4;
@@ -82,6 +83,8 @@ export class Counter {
   }
 }
 
+const KEPT_PASSES = 1000;
+
 export class Model {
   readonly names: string[] = [];
   readonly lanes: Lane[] = [];
@@ -114,6 +117,8 @@ export class Model {
   wall = 0;
   /** One more for each change. */
   version = 0;
+  /** `run step` -> its passes. */
+  private readonly passes = new Map<string, readonly number[]>();
   private readonly nameIndex = new Map<string, number>();
   private readonly laneIndex = new Map<string, number>();
 
@@ -170,6 +175,25 @@ export class Model {
     this.place(id, this.lanes[block.lane]!);
     this.reach(block.started, block.finished);
     return id;
+  }
+
+  /** Steps in loops of steps: marks where a pass begins, and knows the passes of each step. */
+  addPasses(run: string, { at, first, passes }: PassesShown): void {
+    passes.forEach((each, index) => {
+      if (each.length) this.passes.set(`${run} ${first + index}`, each);
+    });
+    if (passes[0]?.length)
+      this.addMark({ at, name: strings.trace.pass(passes[0].map((each) => each + 1).join(".")), run });
+  }
+
+  /** The passes of loops of steps that a block is in; those of the first run of a batch. */
+  passesAt(id: number): readonly number[] {
+    return this.passes.get(`${this.names[this.runs[id]![0] ?? -1]} ${this.step.at(id)}`) ?? [];
+  }
+
+  /** The newest of another model. */
+  takePasses(from: Model): void {
+    for (const [key, passes] of [...from.passes].slice(-KEPT_PASSES)) this.passes.set(key, passes);
   }
 
   addHop(hop: Hop): void {

@@ -97,6 +97,15 @@ export interface CalledShown {
 
 export type RunState = "running" | "done" | "cancelled" | "failed";
 
+/** Steps that the run's ranks got at once, some of them in loops of steps. */
+export interface PassesShown {
+  at: number;
+  /** Number of the first of these steps. */
+  first: number;
+  /** For each step the pass of each loop around it, outermost first. */
+  passes: number[][];
+}
+
 export interface TraceShown {
   run: string;
   deployment: string;
@@ -118,6 +127,8 @@ export interface TraceShown {
   loops: LoopEndShown[];
   /** In the order in which they were asked for; traces of earlier versions have none. */
   called?: CalledShown[];
+  /** In order; none without loops of steps. */
+  passes?: PassesShown[];
   /** Events that were dropped while it ran. */
   lost: number;
   cut: boolean;

@@ -14,6 +14,7 @@ export function modelOf(trace: TraceShown): Model {
   addCounters(model, trace);
   for (const [phase, at] of Object.entries(trace.phases))
     model.addMark({ at, name: PHASES[phase] ?? phase, run: trace.run });
+  for (const passes of trace.passes ?? []) model.addPasses(trace.run, passes);
   model.reach(0, Math.max(trace.seconds * 1e6, 1));
   return model;
 }

@@ -49,6 +49,8 @@ export function factsOf(model: Model, id: number): Fact[] {
   if (use !== null && use !== lane.name) facts.push({ name: strings.trace.called, value: use });
   const fact = (name: string, value: string) => facts.push({ name, value });
   if (model.step.at(id) >= 0) fact(strings.trace.step, String(model.step.at(id) + 1));
+  const passes = model.passesAt(id);
+  if (passes.length) fact(strings.trace.pass2, passes.map((index) => index + 1).join("."));
   if (model.iteration[id]!.length)
     fact(strings.trace.iteration, model.iteration[id]!.map((index) => index + 1).join("."));
   if (kind === FOLDED) {
