@@ -12,8 +12,8 @@ from walkgraph.placement.compiler.loop_decisions import apart, stepped
 from walkgraph.placement.tables import Plan, WalkPlan
 from walkgraph.worker.events import Started
 from walkgraph.worker.loops.lowering import unrolls
-from walkgraph.worker.walk.rank_tables import walk_tables
-from walkgraph.worker.walk.walk_tables import Evaluator, Params, WalkTable, evaluator
+from walkgraph.worker.tables.rank_tables import walk_tables
+from walkgraph.worker.tables.walk_tables import Evaluator, Params, WalkTable, evaluator
 
 Walked = tuple[Plan, tuple[WalkTable, ...]]
 

@@ -6,9 +6,9 @@ from itertools import islice
 from walkgraph.placement.tables import EdgePlan, Plan
 from walkgraph.telemetry.places import end_name
 from walkgraph.wire.standing import Standing, Wait
+from walkgraph.worker.tables.walk_tables import UseTable
 from walkgraph.worker.walk.host import Vector
 from walkgraph.worker.walk.local_run import LocalRun
-from walkgraph.worker.walk.walk_tables import UseTable
 from walkgraph.worker.walk.walker import Walker
 
 MOST_WAITS = 16
@@ -20,12 +20,20 @@ def standing(plan: Plan, run: LocalRun) -> Standing:
     return Standing(run=run.run, busy=run.busy, sent=run.sent, received=run.received, waits=waits)
 
 
+def _standing(outer: Walker) -> Iterator[tuple[Walker, UseTable, Vector, str]]:
+    """Every use that has not ended, also in items of maps. A map that runs has no wait of its own."""
+    for walker in outer.everywhere():
+        for use, at, state in walker.progress.standing():
+            if use.map is None or state != "running":
+                yield walker, use, at, state
+
+
 def _waits(plan: Plan, run: LocalRun) -> Iterator[Wait]:
     streams = {stream.index: f"@stream.{stream.name}" for stream in plan.streams}
     for outer in run.walkers:
         walk = outer.table.plan
         uses = {use.index: use.name for use in walk.uses}
-        for walker, table, at, state in outer.standing():
+        for walker, table, at, state in _standing(outer):
             for port, source in _lacks(run, walker, table, at, state):
                 name = source if isinstance(source, str) else end_name(uses, source.source, streams)
                 yield Wait(walk=walk.name, use=table.plan.name, iteration=at, port=port, source=name)
@@ -40,14 +48,14 @@ def _lacks(
         cursor = walker.progress.cursors.get(table.plan.index)
         if cursor is None:
             return
-        choice = walker.progress.undecided(table, cursor.prefix) if cursor.entering else None
+        choice = walker.progress.verdicts.undecided(table, cursor.prefix) if cursor.entering else None
         loop = walk.loops[table.plan.loops[len(cursor.prefix) - (not cursor.entering)]]
         if choice is not None:
             yield "", walk.choices[choice].by
         elif loop.until is not None:
             yield "", f"{walk.uses[loop.until[0]].name}.{loop.until[1]}"
         return
-    if state == "waiting" and (choice := walker.progress.undecided(table, at)) is not None:
+    if state == "waiting" and (choice := walker.progress.verdicts.undecided(table, at)) is not None:
         yield "", walk.choices[choice].by
         return
     if table.map is not None:
@@ -67,4 +75,4 @@ def _missing(walker: Walker, edge: EdgePlan, at: Vector) -> bool:
     if edge.source.kind in ("loop", "stream"):
         return edge.source.kind == "stream"
     key = (*at[: edge.common - 1], at[edge.common - 1] - 1) if edge.carried else at[: edge.common]
-    return not walker.has(edge, key)
+    return not walker.mailbox.store(edge).has(edge.index, key)

@@ -3,6 +3,7 @@
 The nodes are fakes: each output port gives a value of its type, so what is tested is the drawing, not the networks.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def value_of(port: Port) -> Any:
+def value_of(port: Port, params: Mapping[str, Any]) -> Any:
+    """A value of a port's type. An axis that is named like a parameter has its size."""
     kind = port.type
     if kind.dtype == "bool":
         return False
@@ -49,7 +51,8 @@ def value_of(port: Port) -> Any:
         return "text" if kind.dtype == "str" else b"bytes"
     if kind.shape is None:
         return 1
-    return torch.zeros([size if isinstance(size, int) else SIZE for size in kind.shape if size != "..."])
+    sizes = [size if isinstance(size, int) else params.get(size, SIZE) for size in kind.shape if size != "..."]
+    return torch.zeros([size if isinstance(size, int) else SIZE for size in sizes])
 
 
 def misfit(port: Port, value: Any) -> str | None:
@@ -71,7 +74,7 @@ def fake(graph: Graph, call: Call) -> dict[str, Any]:
     for port in component.inputs:
         fault = misfit(port, call.inputs.get(port.name))
         assert not fault, f"{call.walk}: `{call.node}.{port.name}` {fault}"
-    return {port.name: value_of(port) for port in component.outputs}
+    return {port.name: value_of(port, call.params) for port in component.outputs}
 
 
 def asked(name: str, param: TaskParam) -> Scalar:

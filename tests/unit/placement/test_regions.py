@@ -17,7 +17,7 @@ from walkgraph.placement.compiler.loop_decisions import apart
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.resources import bundled
-from walkgraph.worker.walk.rank_tables import walk_tables
+from walkgraph.worker.tables.rank_tables import walk_tables
 
 MIX = replace(
     RESIDENT["test.mix"],

@@ -14,12 +14,12 @@ from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
 from walkgraph.worker.loops.entries import LoopEntry
 from walkgraph.worker.loops.lowering import PARTS, DeviceLoop, part_key
+from walkgraph.worker.tables.walk_tables import DeviceLoopTable, UseTable
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.edge_values import CollectedParts
 from walkgraph.worker.walk.run_streams import Outgoing
-from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
 from walkgraph.worker.walk.walker import Walker
 
 
@@ -86,7 +86,7 @@ class DeviceLoops:
     ) -> LoopCall | Lacking | ErrorInfo:
         """Enter a loop. `inputs`: those of the standing use. Returns the error if its first iteration can't be
         computed; raises ExpressionError."""
-        times, emits = walker.times(table.loop.plan.index, at), self._emits(table.loop)
+        times, emits = walker.progress.times(table.loop.plan.index, at), self._emits(table.loop)
         sent = frozenset(edge.source.port for edge in emits)
         entry = LoopEntry(self._calls, walker, table, at, times, inputs, sent)
         bound = entry.bound

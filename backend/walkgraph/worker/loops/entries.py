@@ -17,10 +17,10 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.compiler.loop_contents import INDEX
 from walkgraph.placement.tables import EdgePlan, Plan
 from walkgraph.worker.loops.lowering import unrolls
+from walkgraph.worker.tables.walk_tables import Conditions, DeviceLoopTable, Params, UseTable, WalkTable, evaluator
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking, WalkStep, no_value
 from walkgraph.worker.walk.cursor import Vector, indices
-from walkgraph.worker.walk.walk_tables import Conditions, DeviceLoopTable, Params, UseTable, WalkTable, evaluator
 
 _WARM_UP = RunId("warm-up")
 _MOST_FORMS = 4

@@ -9,8 +9,8 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
 from walkgraph.worker.events import ABSENT, MoveState, Ref, RunCall
+from walkgraph.worker.tables.walk_tables import UseTable, WalkTable, evaluator
 from walkgraph.worker.walk.cursor import Vector, indices
-from walkgraph.worker.walk.walk_tables import UseTable, WalkTable, evaluator
 
 
 class WalkStep(Protocol):

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.tables.walk_tables import UseTable, WalkTable
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.progress import Progress
-from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 EMPTY: Final[dict[str, Any]] = {}
 """Outputs of a device loop without iterations."""
@@ -148,4 +148,4 @@ class LeavingValues:
         loops = table.plan.loops
         if len(loops) == edge.common or table.plan.op == "loop" or not self._loops[loops[-1]].drop_last:
             return False
-        return self._progress.verdict(loops[-1], at)
+        return self._progress.verdicts.of(loops[-1], at)

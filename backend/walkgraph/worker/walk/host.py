@@ -5,8 +5,8 @@ from typing import Any, Protocol, TypeVar
 
 from walkgraph.abi.calls import ChunkInfo
 from walkgraph.placement.tables import ChoicePlan, EdgePlan, Gather, Scalar
+from walkgraph.worker.tables.walk_tables import UseTable
 from walkgraph.worker.walk.cursor import Vector
-from walkgraph.worker.walk.walk_tables import UseTable
 
 W_contra = TypeVar("W_contra", contravariant=True)
 """The walker."""

@@ -26,6 +26,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
+from walkgraph.worker.tables.walk_tables import WalkTable
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, no_value
 from walkgraph.worker.walk.effects import Effects
@@ -33,7 +34,6 @@ from walkgraph.worker.walk.run_host import RunHost
 from walkgraph.worker.walk.run_streams import Streams
 from walkgraph.worker.walk.steps import Steps
 from walkgraph.worker.walk.times import Times
-from walkgraph.worker.walk.walk_tables import WalkTable
 from walkgraph.worker.walk.walker import Walker
 
 
@@ -92,7 +92,7 @@ class LocalRun:
         return out
 
     def called(self, event: CallBegun | CallDone) -> list[Command]:
-        walker, begun = self._holding(event.ref), event.ref in self._begun
+        walker, begun = self.steps.holding(event.ref), event.ref in self._begun
         if self._over or (walker is None and not begun):
             return []
         if isinstance(event, CallBegun):
@@ -125,7 +125,7 @@ class LocalRun:
 
     def piece(self, event: PieceCame) -> list[Command]:
         """Take a value that a called task has sent."""
-        walker = self._holding(event.ref)
+        walker = self.steps.holding(event.ref)
         if self._over or walker is None:
             return []
         walker.pass_on(event.ref.use, event.port, event.value)
@@ -134,7 +134,7 @@ class LocalRun:
     def items(self, event: Items) -> list[Command]:
         """Take the values that a device loop hands out while it runs."""
         call = event.call
-        walker = self._holding(Ref(self.run, call.step, call.use, call.iteration))
+        walker = self.steps.holding(Ref(self.run, call.step, call.use, call.iteration))
         if self._over or walker is None:
             return []
         for edge, iterations, values in self._loops.items(event):
@@ -157,9 +157,10 @@ class LocalRun:
         """True if the engine has work of the run: a call, or a loop that can go on."""
         running = (
             Ref(self.run, walker.step, use.plan.index, at)
-            for walker in self.walkers
-            for _, use, at, state in walker.standing()
-            if state == "running"
+            for outer in self.walkers
+            for walker in outer.everywhere()
+            for use, at, state in walker.progress.standing()
+            if state == "running" and use.map is None
         )
         return bool(self._begun) or any(not self._loops.starved(ref) for ref in running)
 
@@ -168,11 +169,6 @@ class LocalRun:
         return self._streams.open(edges)
 
     # ── inside ──
-
-    def _holding(self, ref: Ref) -> Walker | None:
-        """The walker that made a call."""
-        walker = self.steps.walkers.get(ref.step)
-        return walker.holding(ref.use, ref.iteration) if walker is not None else None
 
     def _progress(self) -> list[Command]:
         effects = self._effects

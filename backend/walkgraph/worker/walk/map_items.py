@@ -5,14 +5,15 @@ further ahead of another than that, and what the items hold stays bounded, howev
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from walkgraph.placement.tables import EdgePlan, Gather
+from walkgraph.worker.tables.walk_tables import MapTable
 from walkgraph.worker.walk.cursor import Vector
-from walkgraph.worker.walk.edge_values import CollectedParts
-from walkgraph.worker.walk.walk_tables import MapTable
+from walkgraph.worker.walk.edge_values import CollectedParts, LeavingValues
+from walkgraph.worker.walk.mailbox import Mailbox
 
 Give = Callable[[EdgePlan, Vector, Any], None]
 
@@ -23,11 +24,13 @@ class ItemWalker(Protocol):
     @property
     def over(self) -> bool: ...
 
-    def advance(self) -> bool: ...
+    @property
+    def mailbox(self) -> Mailbox: ...
 
-    def collected(self, edge: int) -> list[Any]:
-        """The values of an edge that leaves the map; they are handed over."""
-        ...
+    @property
+    def leaving(self) -> LeavingValues: ...
+
+    def advance(self) -> bool: ...
 
 
 W = TypeVar("W", bound=ItemWalker)
@@ -62,7 +65,7 @@ class MapItems(Generic[W]):
         """The item that sends; those behind it wait."""
         self._unsent: dict[int, list[tuple[EdgePlan, Vector, Any]]] = defaultdict(list)
         """Item behind it -> what it wants to send."""
-        self._early: dict[int, list[Callable[[W], None]]] = defaultdict(list)
+        self._early: dict[int, list[Callable[[Mailbox], None]]] = defaultdict(list)
         """What has come for items that have not begun."""
         self._collected: dict[int, dict[int, list[Any]]] = {edge.index: {} for edge in table.collected}
         """Edge -> item -> its values."""
@@ -85,15 +88,17 @@ class MapItems(Generic[W]):
                 moved = True
         return moved
 
-    def into(self, item: int, give: Callable[[W], None]) -> None:
-        """Give an item what has come for it: at once, when it begins, or never if it is done."""
+    @property
+    def mailboxes(self) -> Iterable[Mailbox]:
+        return [walker.mailbox for walker in self.open.values()]
+
+    def into(self, item: int, give: Callable[[Mailbox], None]) -> None:
         if item in self.open:
-            give(self.open[item])
+            give(self.open[item].mailbox)
         elif self._next <= item < self._count:
             self._early[item].append(give)
 
     def done_elsewhere(self, item: int) -> None:
-        """Note that an item is done on another rank."""
         self._done[item] += 1
         if self._done[item] == len(self._table.plan.ranks):
             del self._done[item]
@@ -116,12 +121,12 @@ class MapItems(Generic[W]):
         self._unfinished += 1
         self.open[item] = self._begin((*self.at, item), partial(self._leave, item))
         for give in self._early.pop(item, ()):
-            give(self.open[item])
+            give(self.open[item].mailbox)
 
     def _close(self, item: int, walker: W) -> None:
         del self.open[item]
         for edge, items in self._collected.items():
-            items[item] = walker.collected(edge)
+            items[item] = walker.leaving.take(edge)
         self._tell((*self.at, item))
         self.done_elsewhere(item)
         while self._sending < self._next and self._sending not in self.open:

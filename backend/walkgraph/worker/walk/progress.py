@@ -5,12 +5,12 @@ A verdict says whether an iteration of a loop was the last, which branch a choic
 Pure: it holds no values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from walkgraph.placement.tables import Scalar
+from walkgraph.worker.tables.walk_tables import UseTable, WalkTable
 from walkgraph.worker.walk.cursor import WAIT, Cursor, Next, Vector, following, indices
-from walkgraph.worker.walk.walk_tables import UseTable, WalkTable
 
 V = TypeVar("V")
 VERDICTS = 64
@@ -37,75 +37,12 @@ class Progress:
         """The number of uses that have not ended."""
         self.cursors: dict[int, Cursor] = {}
         """Cursors of uses that wait for an `until`."""
-        self._table, self._params, self._around, self._item = table, params, around, item
-        self._until = [_Verdicts[bool](self, loop.uses) for loop in table.loops]
-        """For each loop: indices of outer loops and iteration -> true if it was the last."""
-        self._counts = [_Verdicts[int](self, loop.uses) for loop in table.loops]
-        """For each map: iteration of the loops around it -> the number of its items."""
-        self._chosen = [_Verdicts[int](self, uses) for uses in table.branches]
-        """For each choice: iteration of the loops around it -> the branch taken."""
-        if around is not None:
-            self._share(around)
-        self._closing: Vector | None = None
-        """The iteration of the loop `chunk` whose chunk has no new items."""
-
-    def _share(self, around: "Progress") -> None:
-        """Share the verdicts on loops and choices that are not inside the map."""
-        for loop, table in enumerate(self._table.loops):
-            if len(table.outer) < len(self._item):
-                self._until[loop] = around._until[loop]
-        for choice in self._table.plan.choices:
-            if len(self._table.plan.uses[choice.use].loops) < len(self._item):
-                self._chosen[choice.index] = around._chosen[choice.index]
+        self.verdicts = Verdicts(table, self.oldest, around.verdicts if around is not None else None, len(item))
+        self._table, self._params, self._item = table, params, item
 
     def standing(self) -> Iterator[tuple[UseTable, Vector, str]]:
         """Every use that has not ended, with its current iteration and its state."""
         return ((self._table.uses[u], self.at[u] or (), s) for u, s in self.state.items() if s != "ended")
-
-    # ── verdicts ──
-
-    def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool) -> None:
-        self._until[loop].put(key, stop)
-        if closing:
-            self._closing = key
-
-    def verdict(self, loop: int, key: Vector) -> bool | None:
-        """True if an iteration was the last; None while that isn't known."""
-        return self._until[loop].known.get(key)
-
-    def choose(self, choice: int, key: Vector, branch: int) -> None:
-        self._chosen[choice].put(key, branch)
-
-    def count(self, loop: int, key: Vector, items: int) -> None:
-        self._counts[loop].put(key, items)
-
-    def items(self, loop: int, key: Vector) -> int | None:
-        """The number of a map's items; None while that isn't known."""
-        return self._counts[loop].known.get(key)
-
-    def taken(self, table: UseTable, at: Vector) -> bool | None:
-        """True if the branches around a use are taken in an iteration; None while that isn't known."""
-        for choice, depth, branch in table.cases:
-            verdict = self._chosen[choice].known.get(at[:depth])
-            if verdict != branch:
-                return None if verdict is None else False
-        return True
-
-    def undecided(self, table: UseTable, at: Vector) -> int | None:
-        """The outermost choice whose verdict a use waits for in an iteration."""
-        cases = (case for case in table.cases if case[1] <= len(at))
-        return next((choice for choice, depth, _ in cases if at[:depth] not in self._chosen[choice].known), None)
-
-    def closes(self, at: Vector) -> bool:
-        """True if an iteration exists only so that its uses can flush; calls without inputs are skipped in it."""
-        if self._around is not None:
-            return self._around.closes(at)
-        return self._closing is not None and at[:1] == self._closing
-
-    def awaits_verdict(self, table: UseTable, at: Vector) -> bool:
-        """True while it isn't known whether a call without inputs belongs to a closing chunk."""
-        loops = table.plan.loops
-        return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]].known
 
     # ── from one iteration to the next ──
 
@@ -191,7 +128,7 @@ class Progress:
             return more
         if not more and not table.plan.drop_last:
             return False
-        stop = self._until[loop].known.get(key)
+        stop = self.verdicts.of(loop, key)
         return None if stop is None else more and not stop
 
     def _reaches(self, table: UseTable, prefix: Vector) -> bool | None:
@@ -199,7 +136,7 @@ class Progress:
         outside have been taken."""
         for choice, depth, branch in table.cases:
             if depth == len(prefix):
-                verdict = self._chosen[choice].known.get(prefix)
+                verdict = self.verdicts.branch(choice, prefix)
                 if verdict != branch:
                     return None if verdict is None else False
         return True
@@ -212,19 +149,97 @@ class Progress:
         )
 
 
-class _Verdicts(Generic[V]):
+class Verdicts:
+    """The verdicts on loops, of choices and of maps."""
+
+    def __init__(
+        self,
+        table: WalkTable,
+        oldest: Callable[[Sequence[int]], Vector | None],
+        around: "Verdicts | None",
+        depth: int,
+    ) -> None:
+        """`oldest`: as that of `Progress`. For an item of a map: `around` are the verdicts outside, those on loops and
+        of choices with fewer than `depth` loops around them."""
+        self._table, self._around = table, around
+        self._until = [_Known[bool](oldest, loop.uses) for loop in table.loops]
+        """For each loop: indices of outer loops and iteration -> true if it was the last."""
+        self._counts = [_Known[int](oldest, loop.uses) for loop in table.loops]
+        """For each map: iteration of the loops around it -> the number of its items."""
+        self._chosen = [_Known[int](oldest, uses) for uses in table.branches]
+        """For each choice: iteration of the loops around it -> the branch taken."""
+        self._closing: Vector | None = None
+        """The iteration of the loop `chunk` whose chunk has no new items."""
+        if around is None:
+            return
+        for loop, found in enumerate(table.loops):
+            if len(found.outer) < depth:
+                self._until[loop] = around._until[loop]
+        for choice in table.plan.choices:
+            if len(table.plan.uses[choice.use].loops) < depth:
+                self._chosen[choice.index] = around._chosen[choice.index]
+
+    def judge(self, loop: int, key: Vector, stop: bool, *, closing: bool) -> None:
+        self._until[loop].put(key, stop)
+        if closing:
+            self._closing = key
+
+    def of(self, loop: int, key: Vector) -> bool | None:
+        """True if an iteration was the last; None while that isn't known."""
+        return self._until[loop].known.get(key)
+
+    def choose(self, choice: int, key: Vector, branch: int) -> None:
+        self._chosen[choice].put(key, branch)
+
+    def count(self, loop: int, key: Vector, items: int) -> None:
+        self._counts[loop].put(key, items)
+
+    def items(self, loop: int, key: Vector) -> int | None:
+        """The number of a map's items; None while that isn't known."""
+        return self._counts[loop].known.get(key)
+
+    def taken(self, table: UseTable, at: Vector) -> bool | None:
+        """True if the branches around a use are taken in an iteration; None while that isn't known."""
+        for choice, depth, branch in table.cases:
+            verdict = self._chosen[choice].known.get(at[:depth])
+            if verdict != branch:
+                return None if verdict is None else False
+        return True
+
+    def undecided(self, table: UseTable, at: Vector) -> int | None:
+        """The outermost choice whose verdict a use waits for in an iteration."""
+        cases = (case for case in table.cases if case[1] <= len(at))
+        return next((choice for choice, depth, _ in cases if at[:depth] not in self._chosen[choice].known), None)
+
+    def closes(self, at: Vector) -> bool:
+        """True if an iteration exists only so that its uses can flush; calls without inputs are skipped in it."""
+        if self._around is not None:
+            return self._around.closes(at)
+        return self._closing is not None and at[:1] == self._closing
+
+    def missing(self, table: UseTable, at: Vector) -> bool:
+        """True while it isn't known whether a call without inputs belongs to a closing chunk."""
+        loops = table.plan.loops
+        return bool(loops) and self._table.loops[loops[0]].times is None and at[:1] not in self._until[loops[0]].known
+
+    def branch(self, choice: int, key: Vector) -> int | None:
+        """The branch that a choice takes; None while that isn't known."""
+        return self._chosen[choice].known.get(key)
+
+
+class _Known(Generic[V]):
     """The verdicts on one loop, or of one choice."""
 
-    def __init__(self, progress: Progress, uses: Sequence[int]) -> None:
+    def __init__(self, oldest: Callable[[Sequence[int]], Vector | None], uses: Sequence[int]) -> None:
         """`uses`: those that ask for them."""
         self.known: dict[Vector, V] = {}
-        self._progress, self._uses, self._most = progress, uses, VERDICTS
+        self._oldest, self._uses, self._most = oldest, uses, VERDICTS
 
     def put(self, key: Vector, verdict: V) -> None:
         self.known[key] = verdict
         if len(self.known) > self._most:
             # No use asks for iterations behind it.
-            oldest = self._progress.oldest(self._uses)
+            oldest = self._oldest(self._uses)
             kept = {} if oldest is None else {k: v for k, v in self.known.items() if k >= oldest[: len(k)]}
             self.known = kept
             self._most = max(VERDICTS, 2 * len(kept))

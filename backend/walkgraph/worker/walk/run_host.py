@@ -11,13 +11,13 @@ from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT, DropStates, Report, RunLoop
 from walkgraph.worker.loops.device_loops import DeviceLoops
 from walkgraph.worker.observe.control import Control
+from walkgraph.worker.tables.walk_tables import UseTable
 from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.run_streams import Sender, Streams
 from walkgraph.worker.walk.steps import Steps
-from walkgraph.worker.walk.walk_tables import UseTable
 from walkgraph.worker.walk.walker import Walker
 
 
@@ -58,7 +58,7 @@ class RunHost:
     ) -> None:
         if use.device_loop is not None:
             match self._loops.enter(walker, use, use.device_loop, at, inputs):
-                case Lacking() if walker.progress.closes(at):
+                case Lacking() if walker.progress.verdicts.closes(at):
                     walker.skip(use, at)
                 case Lacking(error=failure) | (ErrorInfo() as failure):
                     self._effects.failure = failure
@@ -66,7 +66,7 @@ class RunHost:
                     self._effects.commands.append(RunLoop(call))
             return
         match self._calls.made(walker, use, at, inputs, chunks):
-            case Lacking() if walker.progress.closes(at):
+            case Lacking() if walker.progress.verdicts.closes(at):
                 walker.skip(use, at)
             case Lacking(error=failure):
                 self._effects.failure = failure
@@ -119,7 +119,7 @@ class RunHost:
     def count(self, walker: Walker, head: UseTable, at: Vector, value: Any) -> int | None:
         if value is ABSENT or head.counts is None:
             return 0
-        found, most = shaping.length(value), walker.times(head.counts.index, at)
+        found, most = shaping.length(value), walker.progress.times(head.counts.index, at)
         if found <= most:
             return found
         source = head.plan.name.partition(":")[2]

@@ -17,8 +17,8 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import EdgePlan, Itinerary, Plan, StreamPlan
 from walkgraph.wire import messages as m
 from walkgraph.worker.events import ABSENT
+from walkgraph.worker.tables.walk_tables import WalkTable
 from walkgraph.worker.walk import shaping
-from walkgraph.worker.walk.walk_tables import WalkTable
 
 Place = tuple[int, ...]
 """Step and loop indices of the calls that read a chunk."""

@@ -23,11 +23,11 @@ from walkgraph.placement.tables import (
     StepPlan,
 )
 from walkgraph.wire import messages as m
-from walkgraph.worker.events import ABSENT, Arrived, Started
+from walkgraph.worker.events import ABSENT, Arrived, Ref, Started
 from walkgraph.worker.observe.control import Control
+from walkgraph.worker.tables.walk_tables import WalkTable, deciding_rank, result_edges, result_readers
 from walkgraph.worker.walk.effects import Effects
 from walkgraph.worker.walk.host import Host
-from walkgraph.worker.walk.walk_tables import WalkTable, deciding_rank, result_edges, result_readers
 from walkgraph.worker.walk.walker import Walker
 
 Verdict = m.Until | m.Chosen | m.Counted | m.ItemDone
@@ -155,10 +155,16 @@ class Steps:
             del self._unfed[place]
         return self.walkers.pop(index)
 
+    def holding(self, ref: Ref) -> Walker | None:
+        """The walker that made a call; None if it is over."""
+        walker = self.walkers.get(ref.step)
+        return walker.holding(ref.use, ref.iteration) if walker is not None else None
+
     def watch(self) -> None:
         """Update the edges that are probed."""
         for walker in self.walkers.values():
-            walker.watch(self._control.edges(walker.step))
+            for one in walker.everywhere():
+                one.looked = self._control.edges(walker.step)
 
     def deliver(self, event: Arrived, message: m.Deliver) -> list[tuple[int, int]]:
         """Take a value from another rank. Returns verdicts that follow, as `store` does."""
@@ -169,7 +175,7 @@ class Steps:
         if edge.target.kind == "result":
             return self.store(message.step, edge.target.port, event.value)
         if message.step in self.walkers:
-            self.walkers[message.step].feed(message.edge, message.key, event.value)
+            self.walkers[message.step].mailbox.feed(message.edge, message.key, event.value)
         elif message.step not in self.finished:
             self._early[message.step].append(event)
         return []
@@ -182,13 +188,13 @@ class Steps:
             return
         match message:
             case m.Until():
-                walker.judge(message.loop, message.key, message.stop, closing=message.closing)
+                walker.mailbox.judge(message.loop, message.key, message.stop, closing=message.closing)
             case m.Chosen():
-                walker.chosen(message.choice, message.key, message.branch)
+                walker.mailbox.choose(message.choice, message.key, message.branch)
             case m.Counted():
-                walker.count(message.loop, message.key, message.items)
+                walker.mailbox.count(message.loop, message.key, message.items)
             case m.ItemDone():
-                walker.item_done(message.loop, message.key)
+                walker.mailbox.item_done(message.loop, message.key)
 
     def store(self, step: int, result: str, value: Any) -> list[tuple[int, int]]:
         """Store a step's result and feed it to the steps that read it. Returns (choice, branch) for each choice that
@@ -214,7 +220,7 @@ class Steps:
 
     def _feed(self, walker: Walker, name: str, value: Any) -> None:
         self._effects.commands += self._control.input(walker.step, name, value)
-        walker.feed_input(name, value)
+        walker.mailbox.feed_input(name, value)
 
 
 class StepResults:

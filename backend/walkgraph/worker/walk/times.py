@@ -9,7 +9,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import LoopPlan
 from walkgraph.wire.messages import LoopEnd, NodeTime, RankDone
 from walkgraph.worker.events import CallDone
-from walkgraph.worker.walk.walk_tables import DeviceLoopTable, UseTable
+from walkgraph.worker.tables.walk_tables import DeviceLoopTable, UseTable
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from walkgraph.placement.tables import EdgePlan, EdgeSource, LoopPlan, UsePlan, WalkPlan
-from walkgraph.worker.walk.walk_tables import Inside, LoopTable, MapTable, UseTable, WalkTable, evaluator
+from walkgraph.worker.tables.walk_tables import Inside, LoopTable, MapTable, UseTable, WalkTable, evaluator
 
 
 def with_maps(walk: WalkPlan, uses: Mapping[int, UseTable], heads: Mapping[int, UseTable], floor: int = 0) -> WalkTable:

@@ -8,8 +8,8 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
-from walkgraph.worker.walk.map_tables import with_maps
-from walkgraph.worker.walk.walk_tables import (
+from walkgraph.worker.tables.map_tables import with_maps
+from walkgraph.worker.tables.walk_tables import (
     Conditions,
     DeviceLoopTable,
     Reader,

@@ -1,0 +1,1 @@
+"""A plan's tables as one rank needs them."""
