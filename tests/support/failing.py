@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,40 @@ def streams(items: int) -> Case:
     return Case(*plan_on_three(), "all", {"items": items, "seed": 3}, {})
 
 
-CASES: Mapping[str, Callable[[int], Case]] = {"shapes": shapes, "streams": streams}
+def passes(count: int) -> Case:
+    """Steps that loop, leg by leg, with a choice in the second Walk's rank; each pass crosses both ranks."""
+    return apart("synthetic_passes", ("step", "critic", "main"), "redraw", {"most": count, "seed": 3})
+
+
+def rambling(count: int) -> Case:
+    """Passes over a cache that grows, on another rank than the prompt."""
+    return apart("synthetic_passes", ("step", "critic", "main"), "ramble", {"passes": count, "times": 2, "seed": 3})
+
+
+def search(rounds: int) -> Case:
+    """A loop with a loop inside it, copies of a cache, and values that are collected; half of it on another rank."""
+    return apart("synthetic_search", ("spread", "choose"), "search", {"rounds": rounds, "horizon": 2, "seed": 3})
+
+
+def apart(name: str, nodes: Sequence[str], task: str, params: Mapping[str, Any]) -> Case:
+    """A bundled graph with these nodes on rank 1, and all others on rank 0."""
+    graph = graph_named(name)
+    others = sorted(set(graph.nodes) - set(nodes))
+    groups = [{"nodes": [*part], "ranks": [rank]} for rank, part in enumerate((others, nodes))]
+    ranks = [{"rank": rank, "device": "cpu"} for rank in (0, 1)]
+    given = {"format": "walkgraph/placement@1", "name": "apart", "graph": name, "groups": groups, "ranks": ranks}
+    made = assemble(Assignment(graph, decode(given)), catalogue())
+    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
+    return Case(graph, msgspec.structs.replace(made, ranks=kept), task, params, {})
+
+
+CASES: Mapping[str, Callable[[int], Case]] = {
+    "shapes": shapes,
+    "streams": streams,
+    "passes": passes,
+    "rambling": rambling,
+    "search": search,
+}
 
 
 def conduct(directory: Path) -> None:
