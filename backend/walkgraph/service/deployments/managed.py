@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from walkgraph.graph.document import Graph, Task
+from walkgraph.placement.tables import Plan
 from walkgraph.service.access.auditing import Act
 from walkgraph.service.deployments.versions import Version
 from walkgraph.service.observe.hub import Hub
@@ -50,6 +51,11 @@ class Managed:
     def graph(self) -> Graph | None:
         """None until the graph is judged after the service's start."""
         return self.serving.graph
+
+    @property
+    def plan(self) -> Plan | None:
+        """None until the graph is judged after the service's start."""
+        return self.serving.plan
 
     @property
     def versions(self) -> list[Version]:
