@@ -115,7 +115,7 @@ class Managed:
         self.stop_expiry()
         end = self.watched.next_end
         if end is not None and not self.deleted and not self._shutdown.begun:
-            self._expiry = asyncio.get_running_loop().call_later(max(0.0, end - time.time()), self._expire)
+            self._expiry = asyncio.get_running_loop().call_later(max(0.0, end - time.monotonic()), self._expire)
 
     def run_ended(self, run: str) -> None:
         """Removes the taps and breakpoints of this run."""
@@ -129,8 +129,8 @@ class Managed:
             self._expiry = None
 
     def _expire(self) -> None:
-        # The wall clock may be slightly behind the loop's clock.
-        self.watched.expire(time.time())
+        # This clock may be slightly behind the loop's.
+        self.watched.expire(time.monotonic())
         self.rewatch()
 
 
