@@ -156,7 +156,7 @@ class Settings(BaseSettings):
         return {name: unquote(value) for name, _, value in self._otlp_pairs()}
 
     def secrets(self) -> tuple[str, ...]:
-        """Values that no log may show, besides the token. Short ones are left out: they are words of other texts too."""
+        """Values that no log may show, besides the token; without short ones, which are words of other texts too."""
         urls = [urlsplit(url) for url in (self.database_url, self.otlp_endpoint) if url]
         found = [*self.otlp_header_fields().values(), *(url.password or "" for url in urls)]
         return tuple(text for secret in found for text in {secret, unquote(secret)} if len(text) >= _SHORT)

@@ -1,4 +1,5 @@
-"""The N-th send, receive, allocation, open or launch fails: every N of the starter's request and of a streamed one."""
+"""The N-th send, receive, allocation, open or launch fails: every N of the starter's request, of a streamed one, and of
+those with loops of steps, nested loops, choices and called tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from tests.safety.plugin import Figure, Scale
 
 @pytest.mark.safety("R15")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("case", "size", "sample"), [("shapes", 3, 4), ("streams", 5, 8)])
+@pytest.mark.parametrize(
+    ("case", "size", "sample"),
+    [
+        ("shapes", 3, 4),
+        ("streams", 5, 8),
+        ("passes", 2, 2),
+        ("rambling", 2, 2),
+        ("search", 2, 2),
+        ("choices", 2, 2),
+        ("calls", 2, 2),
+    ],
+)
 def test_whatever_fails_a_request_ends_right_or_typed_and_nothing_leaks(
     case: str, size: int, sample: int, scale: Scale, figure: Figure, repository: Path
 ) -> None:

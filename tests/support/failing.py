@@ -19,25 +19,20 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import zmq
 
-from tests.support.deployment import KV_BYTES, ROOT, children, graph_named, is_gone, shared_memory
-from tests.support.forked import Child, ForkingLoop, fork, plan_on_three
-from walkgraph.components import catalogue
+from tests.support.deployment import children, is_gone, shared_memory
+from tests.support.failing_cases import CASES, Case
+from tests.support.forked import Child, ForkingLoop, fork
 from walkgraph.conductor.core import Conductor
 from walkgraph.graph import codec as graphs
-from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
-from walkgraph.placement.compiler.assemble import assemble
-from walkgraph.placement.compiler.assignment import Assignment
-from walkgraph.placement.document import decode
-from walkgraph.placement.tables import Plan
 from walkgraph.telemetry import events as t
 from walkgraph.telemetry.emit import Off
 from walkgraph.wire import codec, sockets
@@ -55,34 +50,6 @@ SOUND = Fault(process="conductor", point="send", number=0)
 LIMITS = Limits(backoff_first=0.02, backoff_last=0.1)
 TRIES = 8
 """Conductors started before a deployment is given up, as a service does."""
-
-
-class Case:
-    """The deployment and its requests."""
-
-    def __init__(
-        self, graph: Graph, plan: Plan, task: str, params: Mapping[str, Any], inputs: Mapping[str, Any]
-    ) -> None:
-        self.graph, self.plan, self.task, self.params, self.inputs = graph, plan, task, params, inputs
-
-
-def shapes(steps: int) -> Case:
-    """The starter's request, its guidance on ranks of their own."""
-    graph = graph_named("shapes")
-    placement = decode(json.loads((ROOT / "placements" / "shapes_cfg3_cpu.json").read_text()))
-    made = assemble(Assignment(graph, placement), catalogue())
-    kept = tuple(msgspec.structs.replace(rank, kv_bytes=KV_BYTES) for rank in made.ranks)
-    prompt = {"prompt": (m.Small(value="a red circle on white"),)}
-    plan = msgspec.structs.replace(made, ranks=kept)
-    return Case(graph, plan, "text_to_image", {"steps": steps, "seed": 3, "cfg_interval_low": 0.0}, prompt)
-
-
-def streams(items: int) -> Case:
-    """Every rank sends to every other."""
-    return Case(*plan_on_three(), "all", {"items": items, "seed": 3}, {})
-
-
-CASES: Mapping[str, Callable[[int], Case]] = {"shapes": shapes, "streams": streams}
 
 
 def conduct(directory: Path) -> None:
@@ -167,12 +134,20 @@ class Client:
                     raise TimeoutError(f"the deployment failed: {message.reason}")
             case m.Output():
                 self._outputs[message.run].append((message.name, message.index, message.value))
+            case m.CallTask():
+                self._answer(message)
             case m.Finished():
                 self.ends[message.run] = message.error.code if message.error else self._digest(message.run)
             case m.Rejected():
                 self.ends[message.run] = message.error.code
             case _:
                 pass
+
+    def _answer(self, call: m.CallTask) -> None:
+        """As a service does, with what the called task would give."""
+        place = {"run": call.run, "rank": call.rank, "step": call.step, "use": call.use, "iteration": call.iteration}
+        given = m.Small(value=int(call.params["times"]) + 1)
+        self._socket.send(codec.encode(m.TaskAnswer(**place, outputs={"sum": given}, called="called")))
 
     def _digest(self, run: str) -> str:
         made = sorted(self._outputs[run], key=lambda one: one[:2])
@@ -272,7 +247,8 @@ def prepare(case: Case) -> None:
     """Import what its ranks run, and keep all that is there from garbage collections: processes that are forked now
     have it at once, and share its pages."""
     for node in case.plan.nodes:
-        importlib.import_module(node.network.partition(":")[0])
+        if node.network:
+            importlib.import_module(node.network.partition(":")[0])
     gc.collect()
     gc.freeze()
 

@@ -5,8 +5,10 @@ The service binds the socket, so that a message sent before the conductor is up 
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
+import resource
 import sys
 from asyncio.subprocess import Process
 from collections import deque
@@ -26,10 +28,24 @@ __all__ = ["DeploymentProcess", "DeploymentSpec", "Limits"]
 
 _log = logging.getLogger(__name__)
 
+_FILES = 64
+"""Files that the service opens at most for one deployment: pipes, sockets, and a connection of each process."""
 _STOP_SECONDS = 5.0
 """Time that a conductor has to stop its workers after `Stop`."""
 _LAST_MESSAGE_SECONDS = 2.0
 """Time that the last message of a conductor may take through the socket's own thread, after the conductor's exit."""
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _check_files() -> None:
+    """Raises OSError if this process may open too few files. ZeroMQ ends the whole process where a peer connects and
+    it may open no more."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft - open_files() < _FILES:
+        raise OSError(errno.EMFILE, f"a deployment needs {_FILES} files that can be opened")
 
 
 class DeploymentProcess:
@@ -57,6 +73,7 @@ class DeploymentProcess:
         nothing follows `on_exit`. Runs that are unfinished then are lost: the caller must tell their clients.
         Raises InvalidInput if the path is too long for a socket, OSError if no process can be started.
         """
+        _check_files()
         write_spec(directory, spec)
         bind = sockets.address(directory, SERVICE_SOCKET)
         with (directory / LOG).open("ab") as log:
@@ -68,7 +85,12 @@ class DeploymentProcess:
                 stdout=log,
                 stderr=log,
             )
-        return cls(process, bind, on_message, on_exit)
+        try:
+            return cls(process, bind, on_message, on_exit)
+        except zmq.ZMQError as error:
+            process.kill()
+            await process.wait()
+            raise OSError(error.errno, "no socket for the deployment's process") from error
 
     def __init__(
         self,
@@ -83,7 +105,11 @@ class DeploymentProcess:
         self._process = process
         self._on_message, self._on_exit = on_message, on_exit
         self._context: sockets.Context = zmq.Context()
-        self._looped = Looped(sockets.pair_for(self._context, bind), self._take)
+        try:
+            self._looped = Looped(sockets.pair_for(self._context, bind), self._take)
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            raise
         self._loop = asyncio.get_running_loop()
         self._outbox: deque[bytes] = deque()
         self._idle = asyncio.Event()

@@ -58,7 +58,7 @@ class State(Record):
 
 class Weights(Record):
     family: Name
-    source: Annotated[str, Field(pattern=r"^(starter:[\w\-.]+|checkpoint:[\w\-.]+|random:[\w\-.]+:\d+)$")]
+    source: Annotated[str, Field(pattern=r"^(starter:[\w\-.]+|checkpoint:[\w\-.]+|random:[\w\-.]+:\d{1,18})$")]
 
 
 class Node(Record):

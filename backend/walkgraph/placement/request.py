@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol, cast
 
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.conversation import MESSAGES, Role, calls_text
@@ -67,10 +67,17 @@ class Given:
     modality: str
     pointer: str
     value: Any
+    """If `listed`, a tuple of all values of the input."""
     turn: int | None = None
     """The turn that it is a part of."""
     turns: tuple[TurnAt, ...] = ()
     """The turns of a conversation."""
+    listed: bool = False
+    """A step takes all values of the input as a list."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return cast(tuple[Any, ...], self.value) if self.listed else (self.value,)
 
 
 def task_of(graph: Graph, name: str) -> Task:
@@ -168,7 +175,21 @@ def name_inputs(task: Task, inputs: Mapping[str, Sequence[Any]], parts: Sequence
             raise InvalidInput(f"`{name}` takes one value and {counts[name]} are given", f"/inputs/{name}")
         if counts[name] == 0 and not declared.optional:
             raise InvalidInput(f"`{name}` is missing; give {_article(declared.modality)}", f"/inputs/{name}")
-    return tuple(found)
+    bound = by_name(task) if any(declared.many for declared in task.inputs.values()) else frozenset[str]()
+    lists = frozenset(name for name in bound if task.inputs[name].many)
+    return tuple(_together(found, lists)) if lists else tuple(found)
+
+
+def _together(found: Sequence[Given], lists: frozenset[str]) -> Iterator[Given]:
+    """The values, where all those of an input that steps take as a list are one, a tuple."""
+    begun: set[str] = set()
+    for one in found:
+        if one.input not in lists:
+            yield one
+        elif one.input not in begun:
+            begun.add(one.input)
+            values = tuple(other.value for other in found if other.input == one.input)
+            yield replace(one, name=f"{one.input}.0", pointer=f"/inputs/{one.input}", value=values, listed=True)
 
 
 def _named(name: str, number: int, modality: str, value: Any) -> Iterator[Given]:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.support.fake_service import PICTURE, PNG, RANK, SHAPES, TASK, TIMES, FakeService, output, sse
 from tests.support.yardstick import fastest
+from walkgraph.cli.verbs import up
 
 Call = Callable[..., int]
 Output = pytest.CaptureFixture[str]
@@ -346,3 +347,23 @@ def test_run_shows_what_a_task_takes(service: FakeService, walkgraph: Call, caps
     told = capsys.readouterr().out
     assert "--prompt" in told
     assert "2 to 200, default 20" in told
+
+
+def test_up_names_the_program_as_a_shell_in_this_folder_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "walkgraph").write_text("#!/bin/sh\n")
+    (programs / "walkgraph").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert up.program() == ".venv/bin/walkgraph"
+    monkeypatch.chdir("/")
+    assert up.program() == str(programs / "walkgraph").lstrip("/")
+    monkeypatch.chdir(programs)
+    assert up.program() == "walkgraph"
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.chdir(tmp_path)
+    assert up.program() == "walkgraph"

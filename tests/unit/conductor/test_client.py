@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
-from walkgraph.conductor.client import DeploymentProcess
+from tests.support import nested
+from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, open_files
 from walkgraph.ids import RunId
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
+
+SPEC = DeploymentSpec(name="s", graph={}, plan=nested.plan())
 
 
 class Lasting:
@@ -106,3 +111,34 @@ async def test_the_last_message_of_a_process_that_stopped_is_waited_for(tmp_path
     await asyncio.wait_for(exited.wait(), 60)
     assert events == ["draining", "stopped", "exit 0"]
     context.destroy(linger=0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.safety("R19")
+async def test_no_process_is_started_that_could_use_up_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZeroMQ would end the service where the process connects."""
+    opened = open_files()
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (opened + 20, opened + 20))
+    with pytest.raises(OSError, match="a deployment needs") as refused:
+        await DeploymentProcess.start(tmp_path, SPEC, lambda message: None, lambda code: None)
+    assert refused.value.errno == errno.EMFILE
+
+
+@pytest.mark.asyncio
+async def test_a_process_without_a_socket_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lasting: Any = Lasting()
+
+    async def started(*words: object, **how: object) -> Any:
+        return lasting
+
+    def refuse(*given: object) -> Any:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
+    monkeypatch.setattr(sockets, "pair_for", refuse)
+    with pytest.raises(OSError, match="no socket") as refused:
+        await DeploymentProcess.start(tmp_path, SPEC, lambda message: None, lambda code: None)
+    assert refused.value.errno == errno.EMFILE
+    assert lasting.over.is_set()

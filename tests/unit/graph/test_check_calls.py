@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from walkgraph.graph.export import to_python
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.resources import bundled
 
 CALLED: dict[str, Any] = {
     "format": "walkgraph/graph@1",
@@ -222,3 +224,44 @@ def test_a_plan_names_the_task_and_keeps_only_what_the_node_sets() -> None:
     assert {
         edge.transport for edge in plan.walks[0].edges if edge.source.kind == "use" and edge.target.kind == "use"
     } == {"inline"}
+
+
+def listed(taken: str, many: bool) -> dict[str, Any]:
+    """A graph that goes through the texts of a request in a loop, and draws each."""
+    each = {"from": "@in.texts", "to": "draw.prompt", "each": True}
+    return {
+        "format": "walkgraph/graph@1",
+        "name": "listed",
+        "nodes": {"draw": {"component": "shapes/text_to_image"}},
+        "walks": {
+            "draw": {
+                "inputs": {"texts": taken},
+                "body": [{"loop": "l", "times": "2", "body": ["draw"]}],
+                "edges": [
+                    each if taken.startswith("list") else ["@in.texts", "draw.prompt"],
+                    {"from": "draw.image", "to": "@out.image", "each": True},
+                ],
+            }
+        },
+        "tasks": {
+            "go": {
+                "inputs": {"texts": {"modality": "text", "many": many}},
+                "outputs": ["image"],
+                "steps": [{"walk": "draw", "with": {"texts": "@task.texts"}}],
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("taken", "many", "found"),
+    [
+        ("list of text", True, []),
+        ("text", False, []),
+        ("text", True, ["many_outside_for"]),
+        ("list of text", False, ["wrong_modality"]),
+    ],
+)
+def test_many_values_of_a_request_are_a_list(taken: str, many: bool, found: list[str]) -> None:
+    known = WithTasks(catalogue(), {"shapes": json.loads(bundled("graphs")["shapes"].read_bytes())})
+    assert [code for code, _ in codes(listed(taken, many), known)] == found

@@ -29,6 +29,7 @@ STRUCTURE: list[Case] = [
     ("bad_reference", sets("walks/read/edges/1", ["tokenizer", "llm.ids"]), "/walks/read/edges/1/0"),
     ("bad_reference", sets("walks/read/results/token", "llm"), "/walks/read/results/token"),
     ("bad_value", sets("weights/toy/source", "/etc/passwd"), "/weights/toy/source"),
+    ("bad_value", sets("weights/toy/source", f"random:x:{10**18}"), "/weights/toy/source"),
     ("bad_value", sets("states/main/kind", "paged"), "/states/main/kind"),
     ("bad_value", sets("format", "walkgraph/graph@2"), "/format"),
     ("bad_value", sets("streams/2/chunks/policy", "lookback"), "/streams/2/chunks"),

@@ -26,6 +26,30 @@ class Part:
     value: Any = None
 
 
+LISTED: dict[str, Any] = {
+    "format": "walkgraph/graph@1",
+    "name": "listed",
+    "nodes": {"draw": {"component": "shapes/text_to_image"}},
+    "walks": {
+        "draw": {
+            "inputs": {"texts": "list of text"},
+            "body": ["draw"],
+            "edges": [["@in.texts", "draw.prompt"], ["draw.image", "@out.image"]],
+        }
+    },
+    "tasks": {
+        "go": {
+            "inputs": {
+                "texts": {"modality": "text", "many": True, "optional": True},
+                "pictures": {"modality": "image", "many": True, "optional": True},
+            },
+            "outputs": ["image"],
+            "steps": [{"walk": "draw", "with": {"texts": "@task.texts"}}],
+        }
+    },
+}
+
+
 @cache
 def plan_of(split: str = "") -> Plan:
     groups = {
@@ -182,6 +206,17 @@ def test_inputs_by_name_come_in_the_tasks_order() -> None:
         ("prompt.0", "prompt", "p"),
         ("hint.0", "hint", "h"),
     ]
+
+
+def test_many_values_that_a_step_takes_are_one() -> None:
+    task = codec.load(LISTED).tasks["go"]
+    given = name_inputs(task, {"texts": ["a", "b"]}, [Part("text", "c"), Part("image", "d")])
+    assert [(one.name, one.input, one.value) for one in given] == [
+        ("texts.0", "texts", ("a", "b", "c")),
+        ("part.1", "pictures", "d"),
+    ]
+    assert [(one.name, one.value) for one in name_inputs(task, {}, [Part("text", "c")])] == [("texts.0", ("c",))]
+    assert name_inputs(task, {}, [Part("image", "d")])[0].value == "d"
 
 
 def test_many_parts_stay_quick() -> None:

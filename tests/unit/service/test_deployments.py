@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from typing import Any
 
@@ -186,6 +187,60 @@ async def test_a_crash_loop_ends_as_failed(settings: Settings) -> None:
             assert (answer.status_code, answer.headers.get("x-should-retry")) == (503, "false"), answer.text
             assert "retry-after" not in answer.headers
             assert "times in a minute" in answer.text
+        assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
+
+
+class PoorMachine(FakeFleet):
+    """Can't start a process while it has no room for it."""
+
+    room = True
+    refused = 0
+
+    async def __call__(self, *given: Any) -> FakeDeployment:
+        if not self.room:
+            self.refused += 1
+            self.room = self.refused > 2 * supervisor.MAX_RESTARTS
+            raise OSError(errno.EMFILE, "no more files")
+        return await super().__call__(*given)
+
+
+@pytest.mark.safety("R19")
+@pytest.mark.usefixtures("_impatient")
+async def test_a_process_that_was_lost_while_no_other_can_be_started_comes_back(settings: Settings) -> None:
+    fleet = PoorMachine()
+    async with serving(settings, fleet) as service:
+        await service.deploy()
+        managed = service.services.deployments.get("shapes")
+        fleet.room = False
+        fleet.started[0].die(-9)
+        while managed.state != "ready" or managed.serving.restarts == 0:
+            await managed.changed.wait()
+        assert fleet.refused > supervisor.MAX_RESTARTS
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
+
+
+@pytest.mark.safety("R19")
+async def test_a_new_deployment_that_cant_be_started_fails_at_once(settings: Settings) -> None:
+    fleet = PoorMachine()
+    fleet.room = False
+    async with serving(settings, fleet) as service:
+        await service.http.post("/api/v1/deployments", json={"graph": "shapes", "placement": "shapes_one_cpu"})
+        managed = service.services.deployments.get("shapes")
+        while managed.state != "failed":
+            await managed.changed.wait()
+        assert fleet.refused == 1
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_what_waits_for_room_can_be_undeployed(settings: Settings) -> None:
+    fleet = PoorMachine()
+    async with serving(settings, fleet) as service:
+        await service.deploy()
+        managed = service.services.deployments.get("shapes")
+        fleet.room, fleet.refused = False, -(10**9)
+        fleet.started[0].die(-9)
+        while managed.state != "starting":
+            await managed.changed.wait()
         assert (await service.http.delete("/api/v1/deployments/shapes")).status_code == 204
 
 

@@ -401,6 +401,21 @@ async def test_tasks_that_are_served_are_listed_before_others(service: Running) 
     assert tasks.index("shapes/text_to_image") < tasks.index("boxes/text_to_image")
 
 
+async def test_outputs_of_a_called_task_are_known_wherever_tasks_are_listed(service: Running) -> None:
+    await service.deploy()
+    put_ = await service.http.put("/api/v1/graphs/calling", json=CALLING)
+    assert put_.status_code in (200, 201), put_.text
+    listed = {row["name"]: row for row in (await service.http.get("/api/v1/gallery")).json()}["calling"]
+    assert (listed["deployable"], listed["why"]) == (True, None)
+    assert "image" in listed["modalities_out"]
+    asked = await service.http.post("/api/v1/deployments", json={"graph": "calling"})
+    assert asked.status_code == 202, asked.text
+    await service.settled("calling")
+    assert (await service.http.get("/v1/models/calling")).json()["routes"] == {"images.generations": ["go"]}
+    told = (await service.http.get("/v2/models/calling/versions/go")).json()
+    assert [(output["name"], output["datatype"]) for output in told["outputs"]] == [("image", "BYTES")]
+
+
 async def test_plans_and_simulations_know_called_tasks(service: Running) -> None:
     plan = (await service.http.post("/api/v1/plans", json={"graph": CALLING})).json()
     assert plan["ok"], plan["problems"]

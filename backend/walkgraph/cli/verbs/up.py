@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,17 +77,26 @@ def _tell(status: dict[str, Any], *, as_json: bool, browse: bool, ready_fd: int 
         webbrowser.open(status["studio"])
 
 
+def program() -> str:
+    """The command, as a shell in this folder finds it."""
+    if shutil.which("walkgraph"):
+        return "walkgraph"
+    path = Path(sys.executable).with_name("walkgraph")
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def _lines(status: dict[str, Any]) -> Iterator[str]:
+    command = program()
     yield "Walkgraph is running.\n"
     yield f"  studio   {status['studio'] or 'not installed: pip install walkgraph-editor'}"
     yield f"  API      {status['url']}/v1   token in {status['token_file']}"
     if status["starter"]:
-        yield f"  deploying the starter graph `{status['starter']}`: see `walkgraph status`, then try"
-        yield f"           walkgraph run {status['starter']} text_to_image --prompt 'a red circle' -o circle.png"
+        yield f"  deploying the starter graph `{status['starter']}`: see `{command} status`, then try"
+        yield f"           {command} run {status['starter']} text_to_image --prompt 'a red circle' -o circle.png"
     if status["starter_problem"]:
         yield f"  the starter graph is not deployed: {status['starter_problem']}"
     if status["studio"]:
-        yield "\nThe studio's address works once, for one browser; `walkgraph open` makes another."
+        yield f"\nThe studio's address works once, for one browser; `{command} open` makes another."
 
 
 def _detached(settings: Settings, *, deploy: bool, browse: bool, as_json: bool) -> int:

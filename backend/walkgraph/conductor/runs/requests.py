@@ -55,7 +55,7 @@ def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: i
     params = fill_params(task, {"seed": seed, **submit.params})
     given = name_inputs(task, submit.inputs, submit.parts)
     found = itineraries.of(submit, params, given)
-    values = {one.name: one.value for one in given}
+    values = {one.name: m.Many(items=one.values) if one.listed else one.value for one in given}
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
     itinerary, legs = itineraries.legs(submit, params, given, found.expanded)

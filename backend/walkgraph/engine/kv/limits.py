@@ -21,6 +21,8 @@ class StateLimits:
         self._states, self._pools = states, pools
         self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
         self._salts: dict[str, str] = {}
+        self._forgot = False
+        """Some that may still run were forgotten."""
 
     def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
         """Limit the states of a run (or of a session) to their capacities under these parameters, so that pages
@@ -33,18 +35,18 @@ class StateLimits:
                     most[state.name] = state_tokens(state.name, state.capacity, state.width, params)
         self._most[run] = most
         self._most.move_to_end(run)
-        if salt:
-            self._salts[run] = salt
+        self._salts[run] = salt
         if len(self._most) > _REMEMBERED:
             self._salts.pop(self._most.popitem(last=False)[0], None)
+            self._forgot = True
 
     def most(self, key: StateKey) -> int | None:
         """The most tokens that a state may hold, in all its sequences; None if it has no limit."""
         return self._most.get(key.run, {}).get(key.state)
 
     def salt(self, key: StateKey) -> str:
-        """The beginning of a state's prefix keys, beside the operator."""
-        return self._salts.get(key.run, "")
+        """The beginning of a state's prefix keys, beside the operator. A run that was forgotten shares with nobody."""
+        return self._salts.get(key.run, key.run if self._forgot else "")
 
     def forget(self, run: str) -> None:
         self._most.pop(run, None)

@@ -256,9 +256,12 @@ def _task_value(
         if wanted and declared.modality in MODALITIES and wanted.modality != declared.modality:
             message = f"`@task.{key}` is `{declared.modality}`, and the input takes `{wanted}`; bind another"
             context.add("wrong_modality", path, message)
-        if declared.many:
-            message = f"`@task.{key}` has many parts; go through them with `for`, or remove `many`"
+        if declared.many and not (wanted and wanted.many):
+            message = f"`@task.{key}` has many parts; go through them with `for`, take a list, or remove `many`"
             context.add("many_outside_for", path, message)
+        elif wanted and wanted.many and not declared.many:
+            message = f"`@task.{key}` is one value, and the input takes `{wanted}`; set `many`, or bind another"
+            context.add("wrong_modality", path, message)
         if declared.optional and needed:
             message = f"`@task.{key}` can be absent, and Walk `{at.step.walk}` needs it; remove `optional`"
             context.add("absent_value", path, message)

@@ -1,7 +1,8 @@
 """The gallery: every stored graph with its tasks, and whether it could be deployed on this machine.
 
 A graph is judged with everything on one rank of an otherwise idle machine. The result holds until the graph changes,
-so it is cached by etag. Graphs without their weights are judged each time: the weights may have arrived.
+so it is cached by etag. Graphs without their weights, and those that call tasks, are judged each time: the weights may
+have arrived, and the called graphs may have changed.
 """
 
 import json
@@ -10,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from walkgraph.components import catalogue
+from walkgraph.graph.catalogue import Catalogue
+from walkgraph.graph.checks.called import called_graphs
 from walkgraph.graph.document import Graph
 from walkgraph.graph.structure import structures
 from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.service.deployments.judging import deployable, judge
+from walkgraph.service.deployments.task_graphs import NO_GRAPHS, KnownGraphs
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.store.tables import Document
 from walkgraph.wire.answers.documents import GalleryEntry, GalleryTask
@@ -26,8 +30,9 @@ class Gallery:
         self._known: dict[str, GalleryEntry] = {}
         """Entries by etag; name, tags and `bundled` are filled in from the row each time."""
 
-    def entries(self, rows: Iterable[Document]) -> list[GalleryEntry]:
-        """Slow for graphs that weren't judged before: don't call it on the event loop."""
+    def entries(self, rows: Iterable[Document], graphs: KnownGraphs) -> list[GalleryEntry]:
+        """Slow for graphs that weren't judged before: don't call it on the event loop. `graphs`: those whose tasks
+        others may call."""
         rows = list(rows)
         host: Hardware | None = None
         known: dict[str, GalleryEntry] = {}
@@ -37,16 +42,17 @@ class Gallery:
             remember = entry is not None
             if entry is None:
                 host = host or _empty(find_hardware())
-                entry, remember = self._judged(json.loads(row.text), host)
+                entry, remember = self._judged(json.loads(row.text), host, graphs)
             if remember:
                 known[row.etag] = entry
             found.append({**entry, "name": row.name, "tags": json.loads(row.tags), "bundled": row.bundled})
         self._known = known
         return found
 
-    def _judged(self, document: object, host: Hardware) -> tuple[GalleryEntry, bool]:
+    def _judged(self, document: object, host: Hardware, graphs: KnownGraphs) -> tuple[GalleryEntry, bool]:
         """The entry, and True if it can be cached."""
-        judged = judge(document, None, (), self._roots, host)
+        calls = bool(called_graphs(document))
+        judged = judge(document, None, (), self._roots, host, graphs if calls else NO_GRAPHS)
         why, codes = None, set[str]()
         try:
             deployable(judged)
@@ -59,14 +65,14 @@ class Gallery:
             description=graph.description if graph else "",
             tasks=[GalleryTask(name=n, label=task.label or n) for n, task in graph.tasks.items()] if graph else [],
             modalities_in=_taken(graph) if graph else [],
-            modalities_out=_given(graph) if graph else [],
+            modalities_out=_given(graph, graphs.catalogue if calls else catalogue()) if graph else [],
             starter=graph is not None and _is_starter(graph),
             deployable=why is None,
             why=why,
             tags=[],
             bundled=False,
         )
-        return entry, "no_weights" not in codes
+        return entry, not calls and "no_weights" not in codes
 
 
 def _empty(host: Hardware) -> Hardware:
@@ -81,7 +87,7 @@ def _taken(graph: Graph) -> list[str]:
     return list(dict.fromkeys(i.modality for task in graph.tasks.values() for i in task.inputs.values()))
 
 
-def _given(graph: Graph) -> list[str]:
+def _given(graph: Graph, known: Catalogue) -> list[str]:
     """Modalities of the ports that the tasks' outputs come from."""
     wanted = {name for task in graph.tasks.values() for name in task.outputs}
     found: dict[str, None] = {}
@@ -91,7 +97,7 @@ def _given(graph: Graph) -> list[str]:
             if route.target.kind != "out" or route.target.name not in wanted or source is None:
                 continue
             node = graph.nodes.get(source.node)
-            component = catalogue().get(node.component) if node else None
+            component = known.get(node.component) if node else None
             output = component.output(route.source.port) if component else None
             if output is not None:
                 found[output.type.modality] = None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from walkgraph.graph.document import Graph, Task
+from walkgraph.placement.tables import Plan
 from walkgraph.service.access.auditing import Act
 from walkgraph.service.deployments.versions import Version
 from walkgraph.service.observe.hub import Hub
@@ -50,6 +51,11 @@ class Managed:
     def graph(self) -> Graph | None:
         """None until the graph is judged after the service's start."""
         return self.serving.graph
+
+    @property
+    def plan(self) -> Plan | None:
+        """None until the graph is judged after the service's start."""
+        return self.serving.plan
 
     @property
     def versions(self) -> list[Version]:
@@ -109,7 +115,7 @@ class Managed:
         self.stop_expiry()
         end = self.watched.next_end
         if end is not None and not self.deleted and not self._shutdown.begun:
-            self._expiry = asyncio.get_running_loop().call_later(max(0.0, end - time.time()), self._expire)
+            self._expiry = asyncio.get_running_loop().call_later(max(0.0, end - time.monotonic()), self._expire)
 
     def run_ended(self, run: str) -> None:
         """Removes the taps and breakpoints of this run."""
@@ -123,8 +129,8 @@ class Managed:
             self._expiry = None
 
     def _expire(self) -> None:
-        # The wall clock may be slightly behind the loop's clock.
-        self.watched.expire(time.time())
+        # This clock may be slightly behind the loop's.
+        self.watched.expire(time.monotonic())
         self.rewatch()
 
 

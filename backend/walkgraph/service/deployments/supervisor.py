@@ -1,4 +1,5 @@
-"""Keeps a process running: it is restarted after 0.5 s, doubling to 8 s, at most five times a minute."""
+"""Keeps a process running: it is restarted after 0.5 s, doubling to 8 s, at most five times a minute. Once it has run,
+a machine that lacks files or disk to start it again is asked every 8 s."""
 
 import asyncio
 import contextlib
@@ -18,6 +19,8 @@ BACKOFF_FIRST = 0.5
 BACKOFF_LAST = 8.0
 MAX_RESTARTS = 5
 RESTART_WINDOW = 60.0
+_NO_PROCESS = -1
+"""Instead of an exit code: the machine can't start the process now."""
 
 State = Literal["starting", "failed", "stopped"]
 """States that the supervisor sets; all others come from the conductor."""
@@ -67,6 +70,7 @@ class Supervisor:
     def __init__(self, supervised: Supervised) -> None:
         self.process: Process | None = None
         self.restarts = 0
+        self._has_run = False
         self._supervised = supervised
         self._unwanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -109,6 +113,10 @@ class Supervisor:
             ended = await self._serve()
             if not self.wanted or ended is None or self._supervised.state == "failed":
                 return
+            if ended == _NO_PROCESS:
+                self._supervised.tell("starting", "its process can't be started now, and is tried again")
+                await self._pause(BACKOFF_LAST)
+                continue
             now = time.monotonic()
             restarts.append(now)
             while restarts[0] < now - RESTART_WINDOW:
@@ -119,8 +127,11 @@ class Supervisor:
             backoff = BACKOFF_FIRST if len(restarts) == 1 else min(backoff * 2, BACKOFF_LAST)
             self.restarts += 1
             self._supervised.tell("starting", f"its process ended (exit code {ended}); starting it again")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._unwanted.wait(), backoff)
+            await self._pause(backoff)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._unwanted.wait(), seconds)
 
     async def _serve(self) -> int | None:
         """Starts the process and waits for its end. Returns the exit code, or None if it can't be started."""
@@ -133,8 +144,11 @@ class Supervisor:
             return None
         except OSError as error:
             _log.error("deployment not started", deployment=supervised.id, exc_info=error)
+            if self._has_run:
+                return _NO_PROCESS
             supervised.tell("failed", "its process could not be started; the service's log says why")
             return None
+        self._has_run = True
         _log.info("deployment started", deployment=supervised.id, pid=self.process.pid)
         supervised.started(spec)
         if not self.wanted:

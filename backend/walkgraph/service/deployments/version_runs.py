@@ -1,6 +1,5 @@
 """The runs of one version of a deployment, from submission to end."""
 
-import time
 from collections.abc import Callable
 
 from walkgraph.errors import ErrorInfo
@@ -53,7 +52,7 @@ class VersionRuns:
             retryable=True,
         )
         for run in list(self._live.values()):
-            run.take(m.Finished(run=run.id, error=error, seconds=time.time() - run.created_at))
+            run.take(m.Finished(run=run.id, error=error, seconds=run.age))
             self._note(run)
 
     def _note(self, run: LiveRun) -> None:

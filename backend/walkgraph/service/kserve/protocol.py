@@ -18,6 +18,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
 from walkgraph.graph.document import Graph, Task
 from walkgraph.placement.request import declared_params
+from walkgraph.placement.tables import Plan
 from walkgraph.service.http import limits
 from walkgraph.service.kserve.binary import elements, joined
 from walkgraph.service.openai.serving import servings
@@ -107,9 +108,9 @@ class InferAnswer(BaseModel):
 # ── metadata ────────────────────────────────────────────────────────────────────────────────────
 
 
-def described(name: str, graph: Graph, task: str) -> ModelMeta:
+def described(name: str, graph: Graph, plan: Plan | None, task: str) -> ModelMeta:
     declared = graph.tasks[task]
-    outputs = {output.name: output.modality for output in servings(graph)[task].outputs}
+    outputs = {output.name: output.modality for output in servings(graph, plan)[task].outputs}
     return ModelMeta(
         name=name,
         versions=list(graph.tasks),

@@ -108,12 +108,12 @@ class Drafts:
 
     def _seen(self, live: LiveRun) -> dict[str, float]:
         """The phases of a finished run as the service has seen them, by the clock of events."""
-        end, queued = live.finished, live.created_at - (time.time() - self.clock())
+        end, queued = live.finished, self.clock() - live.age
         if end is None:
             return {}
         seen = {"queued": queued, "finished": queued + end.seconds}
         if end.queued < end.seconds:
             seen["started"] = queued + end.queued
-        if live.first_output_at is not None:
-            seen["first_output"] = queued + min(live.first_output_at - live.created_at, end.seconds)
+        if live.first_output_after is not None:
+            seen["first_output"] = queued + min(live.first_output_after, end.seconds)
         return seen

@@ -113,7 +113,7 @@ class Metrics:
         key, now = (run.deployment, run.task), self._now()
         before = self._last_output.get(run.id)
         if before is None:
-            self._first.observe(key, max(0.0, time.time() - run.created_at))
+            self._first.observe(key, run.age)
         else:
             self._between.observe(key, now - before)
         self._last_output[run.id] = now

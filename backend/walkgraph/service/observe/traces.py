@@ -1,7 +1,6 @@
 """Traces of running and finished runs, and the analyses and statistics made from them."""
 
 import os
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -121,7 +120,7 @@ def _partial(trace: Trace, places: Places | None) -> statistics.Partial:
 
 def _untold(live: LiveRun) -> Trace:
     """An empty trace for a run without telemetry: it is off, or the run has just arrived."""
-    seconds = live.finished.seconds if live.finished else time.time() - live.created_at
+    seconds = live.finished.seconds if live.finished else live.age
     return Trace(
         run=live.id,
         deployment=live.deployment,

@@ -23,7 +23,9 @@ from walkgraph.wire.watching import Break, Level, Tap
 class _Armed(NamedTuple):
     place: Tap | Break
     expires_at: float
-    """Seconds since 1970."""
+    """Seconds since 1970, for people: the wall clock may jump."""
+    ends: float
+    """By the monotonic clock."""
 
 
 class Watched:
@@ -62,7 +64,7 @@ class Watched:
             message = f"no edge of the Walk `{asked.walk}` goes from `{asked.source}` to `{asked.to}`"
             _check_name("/to", asked.to, places.targets(asked.walk, asked.source), message)
         place = Tap(**_fields(asked, "tap"))
-        self._taps[place.id] = _Armed(place, time.time() + asked.seconds)
+        self._taps[place.id] = _armed(place, asked.seconds)
         return place.id
 
     def stop_at(self, asked: BreakRequest, places: Places) -> str:
@@ -73,7 +75,7 @@ class Watched:
         if asked.iteration is not None and not places.in_loop(asked.walk, asked.use):
             raise _unknown("/iteration", f"no loop is around `{asked.use}`; leave this out", "bad_value")
         place = Break(**_fields(asked, "break"))
-        self._breaks[place.id] = _Armed(place, time.time() + asked.seconds)
+        self._breaks[place.id] = _armed(place, asked.seconds)
         return place.id
 
     def tap_shown(self, id_: str, places: Places) -> answers.Tap:
@@ -108,8 +110,8 @@ class Watched:
         return self._keep(lambda armed: armed.place.run != run)
 
     def expire(self, now: float) -> bool:
-        """Drops expired taps and breakpoints. Returns True if there were any. `now`: seconds since 1970."""
-        return self._keep(lambda armed: armed.expires_at > now)
+        """Drops expired taps and breakpoints. Returns True if there were any. `now`: by the monotonic clock."""
+        return self._keep(lambda armed: armed.ends > now)
 
     @property
     def places(self) -> int:
@@ -118,8 +120,8 @@ class Watched:
 
     @property
     def next_end(self) -> float | None:
-        """When the next tap or breakpoint expires."""
-        return min((armed.expires_at for armed in self._all()), default=None)
+        """When the next tap or breakpoint expires, by the monotonic clock."""
+        return min((armed.ends for armed in self._all()), default=None)
 
     def _all(self) -> Iterable[_Armed]:
         yield from self._taps.values()
@@ -130,6 +132,10 @@ class Watched:
         self._taps = {key: armed for key, armed in self._taps.items() if wanted(armed)}
         self._breaks = {key: armed for key, armed in self._breaks.items() if wanted(armed)}
         return self.places < before
+
+
+def _armed(place: Tap | Break, seconds: float) -> _Armed:
+    return _Armed(place, time.time() + seconds, time.monotonic() + seconds)
 
 
 def _shown(armed: _Armed, places: Places | None) -> dict[str, Any]:

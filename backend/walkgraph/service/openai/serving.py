@@ -14,7 +14,7 @@ A task serves no route if an output fits no such answer (a robot's actions, a fl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from walkgraph.checkpoints.chat_template import CallForm
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES, template_of
@@ -27,6 +27,7 @@ from walkgraph.graph.structure import Route as Edge
 from walkgraph.graph.structure import WalkStructure, structure
 from walkgraph.graph.turns import turn_parts
 from walkgraph.placement.request import by_name, declared_params
+from walkgraph.placement.tables import Plan
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.http.problems import Fault, Unprocessable
@@ -163,16 +164,16 @@ class Resolved:
         return f"{self.managed.id}/{self.serving.name}"
 
 
-def servings(graph: Graph) -> Mapping[str, Serving]:
-    """All tasks of a graph, in its order; cached per graph."""
-    return _servings(_ById(graph))
+def servings(graph: Graph, plan: Plan | None = None) -> Mapping[str, Serving]:
+    """All tasks of a graph, in its order; cached per graph. `plan`: knows the outputs of nodes that call tasks."""
+    return _servings(_ById(graph), _ById(plan))
 
 
-def routes(graph: Graph) -> dict[Route, list[str]]:
-    """Route -> the tasks that serve it, the default first. Routes without a task are left out."""
-    found: dict[Route, list[str]] = {
-        route: [s.name for s in servings(graph).values() if route in s.routes] for route in ROUTES
-    }
+def routes(graph: Graph, plan: Plan | None = None) -> dict[Route, list[str]]:
+    """Route -> the tasks that serve it, the default first. Routes without a task are left out. `plan`: as in
+    `servings`."""
+    able = servings(graph, plan).values()
+    found: dict[Route, list[str]] = {route: [s.name for s in able if route in s.routes] for route in ROUTES}
     return {route: names for route, names in found.items() if names}
 
 
@@ -199,15 +200,14 @@ def resolve(deployments: Deployments, model: str, route: Route) -> Resolved:
     (`unsupported_route`), with the routes that it serves, if the model can't.
     """
     managed, task = find(deployments, model)
-    graph = managed.judged_graph()
-    known = servings(graph)
+    known = servings(managed.judged_graph(), managed.plan)
     if task is not None:
         if route in known[task].routes:
             return Resolved(managed, known[task])
-        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}/{task}`", route, graph, task))
+        raise unsupported("/model", "unsupported_route", _refusal(managed, route, task))
     able = next((found for found in known.values() if route in found.routes), None)
     if able is None:
-        raise unsupported("/model", "unsupported_route", _refusal(f"`{managed.id}`", route, graph, None))
+        raise unsupported("/model", "unsupported_route", _refusal(managed, route, None))
     return Resolved(managed, able)
 
 
@@ -216,10 +216,11 @@ def unsupported(pointer: str, code: str, message: str) -> InvalidInput:
     return Unprocessable(message, [Fault(pointer, code, message)])
 
 
-def _refusal(name: str, route: Route, graph: Graph, task: str | None) -> str:
-    able = routes(graph)
+def _refusal(managed: Managed, route: Route, task: str | None) -> str:
+    name = f"`{managed.id}`" if task is None else f"`{managed.id}/{task}`"
+    able = routes(managed.judged_graph(), managed.plan)
     if task is not None:
-        able = {route: [task] for route in servings(graph)[task].routes}
+        able = {one: [task] for one, tasks in able.items() if task in tasks}
     told = ", ".join(f"{route} ({', '.join(tasks)})" for route, tasks in able.items())
     instead = f"it serves: {told}" if told else "none of its tasks has an OpenAI route; call them at `/v1/tasks`"
     return f"{name} does not serve {route}; {instead}"
@@ -229,25 +230,26 @@ def _refusal(name: str, route: Route, graph: Graph, task: str | None) -> str:
 
 
 class _ById:
-    """A cache key that compares graphs by identity."""
+    """A cache key that compares graphs, or plans, by identity."""
 
-    __slots__ = ("graph",)
+    __slots__ = ("value",)
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __hash__(self) -> int:
-        return id(self.graph)
+        return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.graph is self.graph
+        return isinstance(other, _ById) and other.value is self.value
 
 
 @lru_cache(maxsize=KEPT_GRAPHS)
-def _servings(key: _ById) -> Mapping[str, Serving]:
-    graph = key.graph
+def _servings(graph_key: _ById, plan_key: _ById) -> Mapping[str, Serving]:
+    graph: Graph = graph_key.value
+    planned = _planned(plan_key.value)
     return {
-        name: Serving(name, task, tuple(_outputs(graph, task)), _call_form(graph, task))
+        name: Serving(name, task, tuple(_outputs(graph, task, planned)), _call_form(graph, task))
         for name, task in graph.tasks.items()
     }
 
@@ -267,7 +269,14 @@ def _call_form(graph: Graph, task: Task) -> CallForm | None:
     return None
 
 
-def _outputs(graph: Graph, task: Task) -> Iterator[Output]:
+def _planned(plan: Plan | None) -> Mapping[tuple[str, str], str]:
+    """(Walk, output) -> its modality."""
+    walks = plan.walks if plan is not None else ()
+    out = [(walk.name, edge.target) for walk in walks for edge in walk.edges if edge.target.kind == "out"]
+    return {(walk, target.port): target.modality for walk, target in out if target.modality}
+
+
+def _outputs(graph: Graph, task: Task, planned: Mapping[tuple[str, str], str]) -> Iterator[Output]:
     """The declared outputs, with what the edges of the task's Walks say about them."""
     walks = dict.fromkeys(at.step.walk for at in steps_of(task))
     made: dict[str, list[tuple[WalkStructure, Edge]]] = {}
@@ -277,7 +286,8 @@ def _outputs(graph: Graph, task: Task) -> Iterator[Output]:
                 made.setdefault(edge.target.name, []).append((found, edge))
     for name in task.outputs:
         edges = made.get(name, [])
-        modality = next((found for _, edge in edges if (found := _modality(graph, edge))), "")
+        kinds = [_modality(graph, edge) or planned.get((walk.name, name), "") for walk, edge in edges]
+        modality = next(filter(None, kinds), "")
         each = any(edge.leave == "each" for _, edge in edges)
         loops = {(walk.name, loop) for walk, edge in edges if (loop := _judged_loop(walk, edge))}
         yield Output(name, modality, each, frozenset(loops))

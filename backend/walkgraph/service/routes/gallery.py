@@ -16,4 +16,5 @@ router = APIRouter(tags=["graphs"], route_class=StrictRoute)
 async def gallery(services: ServicesDep) -> list[Answer[GalleryEntry]]:
     """Every stored graph with its tasks, and whether it could be deployed on this machine if nothing else ran."""
     rows = await services.store.read(queries.list_documents, "graph")
-    return await anyio.to_thread.run_sync(services.gallery.entries, rows)
+    graphs = await services.task_graphs.all()
+    return await anyio.to_thread.run_sync(services.gallery.entries, rows, graphs)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from walkgraph import __version__
 from walkgraph.errors import NotFound
-from walkgraph.graph.document import Graph
+from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Name, Services, ServicesDep
 from walkgraph.service.http import body, problems
 from walkgraph.service.http.body import StrictRoute
@@ -67,8 +67,8 @@ async def ready(services: ServicesDep) -> JSONResponse:
 @router.get("/models/{model}/versions/{version}")
 async def metadata(services: ServicesDep, model: Name, version: Name | None = None) -> ModelMeta:
     """Inputs and outputs of a version; by default of the model's first one."""
-    graph, task = _version(services, model, version)
-    return protocol.described(model, graph, task)
+    managed, task = _version(services, model, version)
+    return protocol.described(model, managed.judged_graph(), managed.plan, task)
 
 
 @router.get("/models/{model}/ready", responses=_said("ready", "name"))
@@ -84,8 +84,8 @@ async def model_ready(services: ServicesDep, model: Name, version: Name | None =
 @router.post("/models/{model}/versions/{version}/infer", openapi_extra=_ASKED, responses=_GIVEN)
 async def infer(services: ServicesDep, request: Request, model: Name, version: Name | None = None) -> Response:
     """Run a task. Answers when all outputs are there."""
-    graph, name = _version(services, model, version)
-    task = graph.tasks[name]
+    managed, name = _version(services, model, version)
+    task = managed.tasks()[name]
     refuse_if_full(services, model, request)
     given, tensors = binary.split(await request.body(), request.headers.get(binary.HEADER))
     try:
@@ -113,13 +113,13 @@ def _readiness(said: dict[str, Any]) -> JSONResponse:
     return JSONResponse(said, status_code=503, headers={"Retry-After": "1"})
 
 
-def _version(services: Services, model: str, version: str | None) -> tuple[Graph, str]:
-    """(graph, task) of a version. Raises NotFound, and Unavailable until the deployment is judged after the service's
-    start."""
+def _version(services: Services, model: str, version: str | None) -> tuple[Managed, str]:
+    """(deployment, task) of a version. Raises NotFound, and Unavailable until the deployment is judged after the
+    service's start."""
     managed = services.deployments.get(model)
     graph = managed.judged_graph()
     name = version or next(iter(graph.tasks), "")
     if not name:
         raise NotFound(f"the deployment `{model}` has no tasks")
     declared(managed, name)
-    return graph, name
+    return managed, name

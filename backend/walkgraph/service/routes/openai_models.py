@@ -42,7 +42,9 @@ async def get_model(services: ServicesDep, model: Annotated[str, Path(min_length
 
 
 def _shown(managed: Managed, task: str | None) -> Model:
-    able: dict[serving.Route, list[str]] = serving.routes(managed.graph) if managed.graph is not None else {}
+    able: dict[serving.Route, list[str]] = {}
+    if managed.graph is not None:
+        able = serving.routes(managed.graph, managed.plan)
     if task is not None:
         able = {route: [task] for route, tasks in able.items() if task in tasks}
     name = managed.id if task is None else f"{managed.id}/{task}"

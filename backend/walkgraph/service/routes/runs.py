@@ -1,6 +1,5 @@
 """Runs as a resource: they go on without their client, can be followed and cancelled, and are remembered."""
 
-import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, WebSocket
@@ -22,6 +21,8 @@ from walkgraph.wire.answers.runs import Asked, LeftOut, Run, RunState
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 _PREFIX = "/api/v1/runs"
+_EVER = 2.0**53
+"""Seconds since 1970. Runs may seem to lie in the future, after the wall clock was set back."""
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: answer("The run's events, from the first one on.", {"text/event-stream": {"type": "string"}})
@@ -48,7 +49,7 @@ async def list_runs(
     `infer` sees its own runs."""
     caller = caller_of(request)
     own = None if caller.sees_all_runs else caller.key
-    before = before if before is not None else time.time() + 1
+    before = before if before is not None else _EVER
     stored = await services.store.read(queries.list_runs, deployment, state, limit, before, own)
     rows = services.runs.newest(stored, deployment, state, before, own)
     return [runs.public(row, services.runs.get(row.id)) for row in rows[:limit]]

@@ -51,6 +51,7 @@ class LiveRun:
         self.task = submit.task
         self.params = submit.params
         self.created_at = time.time()
+        self._began = time.monotonic()
         self.seed: int | None = None
         self.session = submit.session
         self.priority, self.depth, self.salt = submit.priority, submit.depth, submit.salt
@@ -59,7 +60,7 @@ class LiveRun:
         self.recorded = submit.record
         self.paused: m.Paused | None = None
         """The last pause that the conductor reported; None if the run is not paused."""
-        self.first_output_at: float | None = None
+        self.first_output_after: float | None = None
         """Time of the first output, in seconds since 1970."""
         self.finished: m.Finished | None = None
         self.asked: KeptRequest | None = None
@@ -100,13 +101,14 @@ class LiveRun:
             case m.Accepted():
                 self.seed = event.seed
             case m.Output():
-                self.first_output_at = self.first_output_at or time.time()
+                if self.first_output_after is None:
+                    self.first_output_after = self.age
                 found = self._within(event)
                 if found is None or not self._keeps(found):
                     return
                 event = found
             case m.Rejected():
-                event = m.Finished(run=self.id, error=event.error, seconds=time.time() - self.created_at)
+                event = m.Finished(run=self.id, error=event.error, seconds=self.age)
             case m.Finished():
                 pass
         if isinstance(event, m.Finished):
@@ -119,6 +121,11 @@ class LiveRun:
         self._more.notify()
         if self.finished is not None:
             self._over.notify()
+
+    @property
+    def age(self) -> float:
+        """Seconds since its request; the wall clock may jump meanwhile."""
+        return time.monotonic() - self._began
 
     def joined(self) -> Self:
         """Adds a client: the run goes on until this one has left too."""

@@ -219,7 +219,7 @@ class _Reader:
             inside = f"/inputs{error.pointer}" if error.pointer.startswith("/parts") else error.pointer
             self.fault(inside, "bad_inputs", str(error))
             return
-        if sum(isinstance(entry.value, m.Blob) for entry in given) > limits.IMAGES:
+        if sum(isinstance(value, m.Blob) for one in given for value in one.values) > limits.IMAGES:
             self.fault("/inputs", "too_long", f"send at most {limits.IMAGES} pictures or sounds")
 
     def _several(self, name: str, declared: TaskInput, given: Any, at: str) -> tuple[m.Value, ...]:

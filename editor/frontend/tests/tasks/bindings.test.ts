@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Task } from "../../src/document/types";
 import { isReference, options, readLiteral, rebound, suggested } from "../../src/tasks/model/bindings";
 import { finals, offers } from "../../src/tasks/model/outputs";
 import { byPlace, ofTask } from "../../src/tasks/model/problems";
@@ -65,6 +66,25 @@ test("typed values", () => {
   expect(readChoices("a, b ,, a", "string")).toEqual(["a", "b"]);
   expect(readChoices("1, 2.5, x", "number")).toEqual([1, 2.5, "x"]);
   expect(readChoices(" , ", "string")).toBeUndefined();
+});
+
+test("many values of a request are a list, for an input that takes one", () => {
+  const several: Task = {
+    ...edit,
+    inputs: { pictures: { modality: "image", many: true }, one: { modality: "image" } },
+  };
+  const refused = (type: string) =>
+    options(bagel, {}, several, rowAt(edit, "/steps/2"), type)
+      .filter(({ value }) => value.startsWith("@task.p") || value === "@task.one")
+      .map((option) => [option.value, option.refused !== null]);
+  expect(refused("image")).toEqual([
+    ["@task.pictures", true],
+    ["@task.one", false],
+  ]);
+  expect(refused("list of image")).toEqual([
+    ["@task.pictures", false],
+    ["@task.one", true],
+  ]);
 });
 
 test("outputs: who sends them, and the steps that are final", () => {

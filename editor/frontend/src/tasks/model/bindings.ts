@@ -61,7 +61,11 @@ export function options(
   if (row.loops.length > 0 && wanted === "scalar")
     found.push({ value: "@loop.index", of: "integer", group: "This pass", refused: null });
   for (const [name, input] of Object.entries(task.inputs ?? {})) {
-    const refused = misfit(input.modality) ?? (input.many ? strings.tasks.manyPartsUseForEach : null);
+    // Many values are a list for an input that takes one; otherwise a `for` goes through them.
+    const list = input.many && wanted.startsWith("list of ");
+    const refused =
+      misfit(list ? `list of ${input.modality}` : input.modality) ??
+      (input.many && !list ? strings.tasks.manyPartsUseForEach : null);
     found.push({ value: `@task.${name}`, of: input.modality, group: "The request", refused });
   }
   for (const [name, param] of Object.entries(withSeed(task))) {

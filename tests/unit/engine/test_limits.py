@@ -1,0 +1,27 @@
+"""What a rank remembers of its runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from walkgraph.abi.calls import StateKey
+from walkgraph.engine.kv import limits
+from walkgraph.engine.kv.limits import StateLimits
+
+
+@pytest.mark.safety("S15")
+def test_a_run_that_is_forgotten_shares_pages_with_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a key that makes many sessions would find the pages of the root token from a run that goes on."""
+    monkeypatch.setattr(limits, "_REMEMBERED", 2)
+    known = StateLimits()
+    root, lasting, other = (StateKey(name, "kv") for name in ("root", "lasting", "other"))
+    assert known.salt(other) == "", "without keys all may share"
+    known.admit("lasting", {}, "key")
+    known.admit("root", {})
+    assert (known.salt(lasting), known.salt(root)) == ("key", "")
+    known.admit("session:1", {}, "key")
+    assert known.salt(lasting) not in ("", "key")
+    assert known.salt(root) == ""
+    assert known.salt(other) != known.salt(lasting)
+    known.admit("lasting", {}, "key")
+    assert known.salt(lasting) == "key"
