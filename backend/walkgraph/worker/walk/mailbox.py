@@ -13,8 +13,8 @@ from walkgraph.worker.walk.edge_values import ArrivedValues
 from walkgraph.worker.walk.progress import Progress
 
 
-class Items(Protocol):
-    """The items of a map that runs."""
+class RunningMap(Protocol):
+    """A map whose items are in work."""
 
     @property
     def at(self) -> Vector:
@@ -45,9 +45,9 @@ class Mailbox:
         self.awake: set[int] = set(table.uses)
         """Uses that may be able to go on."""
         self._table, self._progress, self._around, self._item = table, progress, around, item
-        self._maps: dict[int, Items] = {}
+        self._maps: dict[int, RunningMap] = {}
         """Standing use -> the map that runs."""
-        self._early: dict[tuple[int, Vector], list[Callable[[Items], None]]] = {}
+        self._early: dict[tuple[int, Vector], list[Callable[[RunningMap], None]]] = {}
         """(standing use, iteration) -> what has come for a map that has not begun."""
 
     def feed(self, edge: int, key: Vector, value: Any) -> None:
@@ -109,7 +109,7 @@ class Mailbox:
 
     # ── maps ──
 
-    def begin(self, standing: int, items: Items) -> None:
+    def begin(self, standing: int, items: RunningMap) -> None:
         """Give a map that begins what has come for it."""
         self._maps[standing] = items
         for take in self._early.pop((standing, items.at), ()):
@@ -124,7 +124,7 @@ class Mailbox:
         depth = len(self._table.uses[standing].plan.loops)
         self._to_map(standing, key[:depth], lambda items: items.into(key[depth], give))
 
-    def _to_map(self, standing: int, at: Vector, take: Callable[[Items], None]) -> None:
+    def _to_map(self, standing: int, at: Vector, take: Callable[[RunningMap], None]) -> None:
         """Tell the map that runs in an iteration: now, once it begins, or not at all if it is over."""
         items = self._maps.get(standing)
         if items is not None and items.at == at:
