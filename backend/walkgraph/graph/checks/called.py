@@ -14,6 +14,7 @@ from walkgraph.graph.codec import dump
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.reading.wellformed import Draft
+from walkgraph.graph.steps import approvals_of
 
 MOST_DEEP = 4
 """The most calls below a client's request: a task that calls one that calls one ..."""
@@ -114,6 +115,7 @@ def _component(name: str, context: Context, task: str, declared: Task) -> Compon
         host=True,
         task=True,
         calls=_calls(context, task),
+        asks=bool(approvals_of(declared)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Nodes that call tasks: calls in a circle, calls that are too deep, and sessions that a call doesn't have."""
+"""Nodes that call tasks: calls in a circle, calls that are too deep, and tasks that wait for a person."""
 
 from collections.abc import Iterable
 
@@ -13,6 +13,9 @@ def check_calls(context: Context) -> None:
         if component is None or not component.task:
             continue
         path = ("nodes", name, "component")
+        if component.asks:
+            message = f"`{component.name}` waits for a person, and who calls it would hold its place for so long"
+            context.add("call_asks", path, f"{message}; ask in this graph's own task")
         walks = {walk for walk, _ in context.uses_of.get(name, ())}
         callers = {f"{context.graph.name}/{task}" for walk in walks for task in context.tasks_of.get(walk, ())}
         reached = _reached(context.catalogue, (component.name,))
