@@ -91,7 +91,8 @@ class LiveRun:
         """Ends it while it waits for a person."""
         self._clients = 1
         self._send, self._heard = send, heard
-        self._log: list[Event] = []
+        self.log: list[Event] = []
+        """Its events so far."""
         self.counts: Counter[str] = Counter()
         """The outputs of each name, of a run that has waited for a person."""
         self._more, self._over, self._rests = Notifier(), Notifier(), Notifier()
@@ -111,8 +112,7 @@ class LiveRun:
         """Appends an event from the conductor, or of its approvals. Nothing follows `Finished`."""
         if self.finished is not None:
             return
-        if self.before is not None:
-            event = _behind(self, event, self.before)
+        event = _behind(self, event)
         if self._heard is not None:
             self._heard(self, event)
         match event:
@@ -132,10 +132,10 @@ class LiveRun:
         if isinstance(event, m.Finished):
             rest = self.cut.rest() if self.cut is not None else None
             if rest is not None and self._keeps(rest):
-                self._log.append(rest)
+                self.log.append(rest)
             event = self.finished = self._ended(event)
             self.paused = None
-        self._log.append(event)
+        self.log.append(event)
         self._more.notify()
         if self.finished is not None:
             self._over.notify()
@@ -192,9 +192,9 @@ class LiveRun:
 
     async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
         """The log from `position` on, once there is something there; empty after `seconds`."""
-        if position >= len(self._log):
+        if position >= len(self.log):
             await self._more.wait(seconds)
-        return self._log[position:]
+        return self.log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
         """All events from the start to `Finished`."""
@@ -228,13 +228,8 @@ class LiveRun:
         return self.bytes + (self.asked.bytes if self.asked else 0)
 
     @property
-    def log(self) -> Sequence[Event]:
-        """Its events so far."""
-        return self._log
-
-    @property
     def outputs(self) -> list[m.Output]:
-        return [event for event in self._log if isinstance(event, m.Output)]
+        return [event for event in self.log if isinstance(event, m.Output)]
 
     def _within(self, output: m.Output) -> m.Output | None:
         """The output up to a stop sequence, which ends the run; None behind it."""
@@ -417,14 +412,16 @@ def _columns(run: LiveRun) -> dict[str, Any]:
     }
 
 
-def _behind(run: LiveRun, event: Event | m.Rejected, before: m.Finished) -> Event | m.Rejected:
+def _behind(run: LiveRun, event: Event | m.Rejected) -> Event | m.Rejected:
     """An event of a part behind an approval, as one of the whole run."""
     match event:
+        case _ if run.before is None:
+            return event
         case m.Output():
             run.counts[event.name] += 1
             return msgspec.structs.replace(event, run=run.id, index=run.counts[event.name] - 1)
         case m.Finished():
-            return together(before, msgspec.structs.replace(event, run=run.id))
+            return together(run.before, msgspec.structs.replace(event, run=run.id))
         case _:
             return event
 
