@@ -44,7 +44,7 @@ GROUPS = {
     "safety/faults": "fault_points store_kills optimized",
     "safety/limits": "overload machine cancels media numbers paths rows lock",
     "system/measures": "benchmarks",
-    "system/held": "debugging service_switch nested kept",
+    "system/held": "debugging approvals service_switch nested kept",
     "system/surfaces": "native tls cli",
     "system/store": "store_postgresql service_store",
     "system/traces": "exports",

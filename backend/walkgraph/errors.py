@@ -23,6 +23,8 @@ ErrorCode = Literal[
     "overloaded",
     "rate_limited",
     "cancelled",
+    "not_approved",
+    "expired",
     "deadline_exceeded",
     "worker_lost",
     "stalled",

@@ -177,6 +177,7 @@ class _Server(uvicorn.Server):
     async def _drained(self) -> None:
         try:
             await self._services.deployer.drain(self._drain_seconds)
+            self._services.approvals.leave()
         finally:
             self.should_exit = True
 

@@ -129,6 +129,8 @@ MEANT: dict[ErrorCode, str] = {
     "overloaded": "No room now: the queue is full, or the deployment is not ready yet",
     "rate_limited": "This caller's own limit; `Retry-After` says when the next request fits",
     "cancelled": "The run was ended: by its client, by somebody who steers it, by a newer request of its session",
+    "not_approved": "A person has refused the run",
+    "expired": "Nobody answered in time what the run asked",
     "deadline_exceeded": "The run took longer than its `deadline`, or `WALKGRAPH_RUN_TIMEOUT`",
     "worker_lost": "A process that the run needed ended; it is started again",
     "stalled": "Nothing of the run was under way and nothing could come; the error names what it waited for",

@@ -63,6 +63,14 @@ class Person:
         self.page.get_by_role("button", name="Create graph").click()
         expect(self.page.locator(".wg .react-flow")).to_be_visible()
 
+    def new_walk(self, name: str) -> None:
+        """An empty Walk, whose canvas opens."""
+        self.page.get_by_role("button", name="Add a Walk").click()
+        expect(self.page.get_by_text("This Walk has no steps yet.")).to_be_visible()
+        self.enter("Name", name)
+        tab = self.page.get_by_role("tab", name=re.compile(f"^{name}"))
+        expect(tab).to_have_attribute("aria-selected", "true")
+
     def tab(self, name: str) -> None:
         self.page.get_by_role("tablist", name="Views").get_by_role("tab", name=name, exact=True).click()
 
@@ -178,11 +186,17 @@ class Person:
         x, y, _, _ = self.box(self.pane())
         return x + spot[0], y + spot[1]
 
+    def move_to(self, id_: str, spot: Point) -> None:
+        """Drag a node by its head to a spot of the canvas."""
+        x, y, width, _ = self.box(self.node(id_))
+        end = self.at(spot)
+        self.drag((x + width * 0.7, y + 6), (end[0] + width * 0.7, end[1] + 6))
+
     def on_node(self, id_: str, entry: str) -> None:
         """An entry of a node's context menu."""
         x, y, width, _ = self.box(self.node(id_))
         self.page.mouse.click(x + width * 0.7, y + 6, button="right")
-        self.page.get_by_role("menuitem", name=entry).click()
+        self.page.get_by_role("menuitem", name=entry).first.click()
 
     def choose(self, question: str, words: str) -> None:
         """Type into the list at the pointer, Enter."""

@@ -22,9 +22,7 @@ def test_a_task_is_called_from_an_empty_walk(person: Person) -> None:
 def draw(person: Person) -> None:
     page = person.page
     person.new_graph(NAME)
-    page.get_by_role("button", name="Add a Walk").click()
-    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
-    person.enter("Name", "go")
+    person.new_walk("go")
     palette = page.get_by_role("listbox", name="Palette")
     expect(palette.get_by_role("group", name="Tasks")).to_be_visible()
     page.get_by_role("combobox", name=re.compile("^Search the palette")).fill("text to image shapes")
@@ -33,8 +31,8 @@ def draw(person: Person) -> None:
     person.look("palette")
     entry.dblclick()
     expect(person.node("use:text_to_image")).to_be_visible()
-    move_to(person, "@in", (60, 300))
-    move_to(person, "@out", (600, 300))
+    person.move_to("@in", (60, 300))
+    person.move_to("@out", (600, 300))
     person.connect("text_to_image.image", "@out.+")
     person.connect("@in.+", "text_to_image.prompt")
     expect(person.wire("text_to_image.image", "@out.image")).to_have_count(1)
@@ -71,9 +69,3 @@ def is_what_was_meant(person: Person) -> None:
     assert walk["body"] == ["text_to_image"]
     assert ["text_to_image.image", "@out.image"] in walk["edges"]
     assert ["@in.prompt", "text_to_image.prompt"] in walk["edges"]
-
-
-def move_to(person: Person, id_: str, spot: tuple[float, float]) -> None:
-    x, y, width, _ = person.box(person.node(id_))
-    end = person.at(spot)
-    person.drag((x + width * 0.7, y + 6), (end[0] + width * 0.7, end[1] + 6))

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, expect
 
-from tests.browser.person import Person, Point
+from tests.browser.person import Person
 
 Walk = dict[str, Any]
 SEE = "Encode a picture"
@@ -55,13 +55,13 @@ def test_steps_are_bypassed_muted_replaced_and_taken_out(person: Person) -> None
     person.press("Shift+Delete")
     stored(lambda walk: walk["body"] == ["picture_in", "llm"])
     person.press("Control+z")
-    on(person, "use:picture_in", "Delete and join")
+    person.on_node("use:picture_in", "Delete and join")
     stored(lambda walk: walk["edges"] == [["vit_encoder.embeddings", "llm.image"]])
     person.press("Control+z")
     stored(lambda walk: walk == before)
 
-    on(person, "use:vit_encoder", "Replace with")
-    choose(person, "Replace vit_encoder with", "vae_encoder")
+    person.on_node("use:vit_encoder", "Replace with")
+    person.choose("Replace vit_encoder with", "vae_encoder")
     stored(lambda walk: walk["body"] == ["picture_in", "vae_encoder", "llm"])
     replaced = stored(lambda walk: ["picture_in.pixels", "vae_encoder.pixels"] in walk["edges"])
     assert len(replaced["edges"]) == 2
@@ -69,7 +69,7 @@ def test_steps_are_bypassed_muted_replaced_and_taken_out(person: Person) -> None
 
     person.select("use:vit_encoder")
     person.press("Control+c")
-    person.page.mouse.move(*spot(person, (60, 420)))
+    person.page.mouse.move(*person.at((60, 420)))
     person.press("Control+Shift+v")
     pasted = stored(lambda walk: ["picture_in.pixels", "vit_encoder_2.pixels"] in walk["edges"])
     assert pasted["body"].index({"use": "vit_encoder", "as": "vit_encoder_2"}) > pasted["body"].index("picture_in")
@@ -134,7 +134,7 @@ def test_containers_close_open_for_what_is_inside_and_unwrap(person: Person) -> 
     expect(person.node("use:preview_out")).to_have_class(re.compile("selected"))
     person.stored("boxes", lambda _: not closed())
 
-    on(person, "loop:denoise", "Unwrap")
+    person.on_node("loop:denoise", "Unwrap")
     flat = stored(lambda walk: "llm" in walk["body"])
     assert flat["body"] == ["noise", *before["body"][1]["body"], *before["body"][2:]]
     person.press("Control+z")
@@ -156,7 +156,7 @@ def test_steps_are_lined_up_and_notes_and_frames_resized(person: Person) -> None
     person.drag((x + width * 0.7, y + 6), (x + width * 0.7, y + 100))
     layout(lambda found: len(tops(found)) == 2)
     person.press("Control+a")
-    on(person, "use:vit_encoder", "Align tops")
+    person.on_node("use:vit_encoder", "Align tops")
     layout(lambda found: len(tops(found)) == 1)
     expect(person.page.get_by_role("button", name="Lay out the selection again (Shift+L)")).to_be_visible()
 
@@ -169,7 +169,7 @@ def test_steps_are_lined_up_and_notes_and_frames_resized(person: Person) -> None
     person.look("laid_out")
 
     for kind, name in (("note", "Add a note"), ("frame", "Add a frame")):
-        person.page.mouse.click(*spot(person, (60, 30)), button="right")
+        person.page.mouse.click(*person.at((60, 30)), button="right")
         person.page.get_by_role("menuitem", name=name).click()
         made = layout(lambda found, key=f"{kind}s": found.get(key))[f"{kind}s"][0]
         person.page.locator(f".react-flow__node-{kind}").click(position={"x": 60, "y": 40})
@@ -261,22 +261,3 @@ def lines(person: Person) -> Locator:
 def wires(person: Person) -> int:
     expect(lines(person).first).to_be_attached()
     return lines(person).count()
-
-
-def spot(person: Person, at: Point) -> Point:
-    x, y, _, _ = person.box(person.pane())
-    return x + at[0], y + at[1]
-
-
-def on(person: Person, id_: str, entry: str) -> None:
-    """An entry of a node's context menu."""
-    x, y, width, _ = person.box(person.node(id_))
-    person.page.mouse.click(x + width * 0.7, y + 6, button="right")
-    person.page.get_by_role("menuitem", name=entry).first.click()
-
-
-def choose(person: Person, list_: str, words: str) -> None:
-    search = person.page.get_by_role("combobox", name=list_)
-    search.fill(words)
-    search.press("Enter")
-    expect(search).to_have_count(0)

@@ -56,12 +56,10 @@ def new_walk(person: Person) -> None:
     person.look("start")
     page.get_by_role("button", name="Open", exact=True).first.click()
     expect(page.locator(".react-flow__node").first).to_be_visible()
-    page.get_by_role("button", name="Add a Walk").click()
-    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
+    person.new_walk("draw")
     assert sorted(nodes(person)) == ["@in", "@out"]
     person.look("empty")
-    enter(person, "Name", "draw")
-    enter(person, "Label", "Drawn by hand")
+    person.enter("Label", "Drawn by hand")
     expect(page.get_by_role("tab", name="Drawn by hand")).to_have_attribute("aria-selected", "true")
 
 
@@ -70,16 +68,16 @@ def draw_steps(person: Person) -> None:
     page = person.page
     for _ in range(3):
         page.get_by_role("button", name="Zoom out").click()
-    move_to(person, "@in", (20, 520))
-    move_to(person, "@out", (700, 520))
+    person.move_to("@in", (20, 520))
+    person.move_to("@out", (700, 520))
     person.add("noise", (71, 250))
     row = page.get_by_role("listbox", name="Palette").locator('[data-key="node:llm"]')
-    person.drag(person.middle(row), at(person, (240, 110)))
+    person.drag(person.middle(row), person.at((240, 110)))
     expect(person.node("use:llm")).to_be_visible()
     person.add("llm_cfg_text", (240, 235))
-    page.mouse.move(*at(person, (240, 360)))
+    page.mouse.move(*person.at((240, 360)))
     person.press("Space")
-    pick(person, "Add", "llm_cfg_img")
+    person.choose("Add", "llm_cfg_img")
     let_go(person, "llm.velocity", (400, 230), "combine_cfg")
     let_go(person, "combine_cfg.latents", (560, 230), "vae_decoder")
     let_go(person, "vae_decoder.pixels", (700, 230), "picture_out")
@@ -98,20 +96,20 @@ def wrap_steps(person: Person) -> None:
     page.keyboard.up("Shift")
     for name in branches:
         expect(person.node(f"use:{name}")).to_have_class(SELECTED)
-    on_node(person, "use:llm", "Wrap in a Parallel")
+    person.on_node("use:llm", "Wrap in a Parallel")
     parallel = next(id_ for id_ in nodes(person) if id_.startswith("parallel:"))
     person.select(parallel)
     x, y, width, _ = person.box(person.node("use:combine_cfg"))
     page.keyboard.down("Control")
     page.mouse.click(x + width * 0.7, y + 6)
     page.keyboard.up("Control")
-    on_node(person, "use:combine_cfg", "Wrap in a Loop")
-    in_place(person, "Loop's name", "denoise")
-    in_place(person, "How many times", TIMES)
+    person.on_node("use:combine_cfg", "Wrap in a Loop")
+    person.in_place("Loop's name", "denoise")
+    person.in_place("How many times", TIMES)
     expect(person.node("loop:denoise")).to_be_visible()
     for node, when in BRANCHES.items():
         person.select(f"use:{node}")
-        enter(person, "Only when", when)
+        person.enter("Only when", when)
     person.look("wrapped")
 
 
@@ -193,7 +191,7 @@ def play(person: Person) -> None:
     page = person.page
     person.tab("Play")
     page.get_by_label("Prompt", exact=True).fill("a red circle on white")
-    enter(person, "Steps", "30")
+    person.enter("Steps", "30")
     page.get_by_role("form", name="Draw from a caption").get_by_role("button", name="Run").click()
     person.tab("Graph")
     expect(page.locator(".wg-live em").first).to_be_visible()
@@ -262,7 +260,7 @@ def cut_a_needed_wire(person: Person) -> None:
 
 def misspell_a_parameter(person: Person) -> None:
     person.select("use:combine_cfg")
-    enter(person, "text_scale", "cfg_scale")
+    person.enter("text_scale", "cfg_scale")
     read_and_follow(person, r"cfg_scale has no value .* did you mean cfg_\w+_scale\?", "node:combine_cfg")
 
 
@@ -284,7 +282,7 @@ def connect_what_does_not_fit(person: Person) -> None:
 
 def take_a_name_that_is_taken(person: Person) -> None:
     person.pane().click(position={"x": 20, "y": 20})
-    enter(person, "Name", "image_gen")
+    person.enter("Name", "image_gen")
     expect(person.page.get_by_role("alert").filter(has_text="There is already a Walk")).to_be_visible()
     person.press("Escape")
     expect(person.page.get_by_label("Name", exact=True)).to_have_value("draw")
@@ -299,7 +297,7 @@ def feed_a_port_twice(person: Person) -> None:
 
 
 def take_a_step_out_of_its_loop(person: Person) -> None:
-    move_to(person, "use:combine_cfg", (600, 360))
+    person.move_to("use:combine_cfg", (600, 360))
     read_and_follow(person, r"combine_cfg takes its own earlier value, .* put it in a loop", None)
     read_and_follow(person, r"llm stands before combine_cfg, and no loop .* put them in a loop", None)
 
@@ -321,7 +319,7 @@ def take_a_state_away(person: Person) -> None:
 
 def write_half_a_condition(person: Person) -> None:
     person.select("use:llm_cfg_text")
-    enter(person, "Only when", "cfg_text_scale >")
+    person.enter("Only when", "cfg_text_scale >")
     read_and_follow(person, r"cfg_text_scale >: a value is missing at the end", "use:llm_cfg_text")
 
 
@@ -332,7 +330,7 @@ def leave_a_loop_empty(person: Person) -> None:
     expect(person.page.get_by_role("complementary", name="Inspector").get_by_text(empty)).to_be_visible()
     person.look("empty_loop")
     person.page.mouse.dblclick(*person.middle(person.node("loop:loop").get_by_text("Drop the steps to repeat here")))
-    pick(person, "Add", "noise")
+    person.choose("Add", "noise")
     expect(person.node("loop:loop").get_by_text("Drop the steps to repeat here")).to_have_count(0)
     expect(person.problems().get_by_text(empty)).to_have_count(0)
 
@@ -429,54 +427,13 @@ def nodes(person: Person) -> list[str]:
     return [found.nth(index).get_attribute("data-id") or "" for index in range(found.count())]
 
 
-def enter(person: Person, label: str, text: str) -> None:
-    field = person.page.get_by_label(label, exact=True)
-    field.fill(text)
-    field.press("Enter")
-
-
-def at(person: Person, spot: tuple[float, float]) -> tuple[float, float]:
-    """A spot of the canvas in the window."""
-    x, y, _, _ = person.box(person.pane())
-    return x + spot[0], y + spot[1]
-
-
-def move_to(person: Person, id_: str, spot: tuple[float, float]) -> None:
-    """Drag a node by its head."""
-    x, y, width, _ = person.box(person.node(id_))
-    end = at(person, spot)
-    person.drag((x + width * 0.7, y + 6), (end[0] + width * 0.7, end[1] + 6))
-
-
 def menu(person: Person, spot: tuple[float, float], entry: str) -> None:
-    person.page.mouse.click(*at(person, spot), button="right")
+    person.page.mouse.click(*person.at(spot), button="right")
     person.page.get_by_role("menuitem", name=entry).click()
-
-
-def on_node(person: Person, id_: str, entry: str) -> None:
-    """An entry of a node's context menu."""
-    x, y, width, _ = person.box(person.node(id_))
-    person.page.mouse.click(x + width * 0.7, y + 6, button="right")
-    person.page.get_by_role("menuitem", name=entry).click()
-
-
-def pick(person: Person, list_: str, words: str) -> None:
-    """Choose from the list at the pointer."""
-    search = person.page.get_by_role("combobox", name=list_)
-    search.fill(words)
-    search.press("Enter")
-    expect(search).to_have_count(0)
 
 
 def let_go(person: Person, from_: str, spot: tuple[float, float], words: str) -> None:
     """A wire dropped on empty canvas, and what it should go to."""
-    person.drag(person.middle(person.port(from_, "source")), at(person, spot))
-    pick(person, "Where should it go?", words)
+    person.drag(person.middle(person.port(from_, "source")), person.at(spot))
+    person.choose("Where should it go?", words)
     expect(person.wire(from_.split(".", maxsplit=1)[0], words)).to_have_count(1)
-
-
-def in_place(person: Person, label: str, text: str) -> None:
-    field = person.page.locator(".react-flow").get_by_label(label)
-    field.fill(text)
-    field.press("Enter")
-    expect(field).to_have_value(text)

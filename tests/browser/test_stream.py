@@ -32,7 +32,7 @@ def test_three_partitions_from_an_empty_canvas_to_numbers(person: Person) -> Non
 def draw_producer(person: Person) -> None:
     """A loop that gives its index as an item."""
     person.new_graph(NAME)
-    new_walk(person, "produce")
+    person.new_walk("produce")
     person.add("synthetic.tensor", (330, 120))
     person.on_node("use:tensor", "Wrap in a Loop")
     person.in_place("Loop's name", "number")
@@ -64,7 +64,7 @@ def cut_the_stream(person: Person) -> None:
 def draw_transformer(person: Person) -> None:
     """It takes the windows, which lie in the palette now, and streams their sums on."""
     page = person.page
-    new_walk(person, "transform")
+    person.new_walk("transform")
     person.add("chunk_sum", (330, 140))
     row = page.get_by_role("listbox", name="Palette").locator('[data-key="stream:items"]')
     person.drag(person.middle(row), person.at((60, 200)))
@@ -81,7 +81,7 @@ def draw_transformer(person: Person) -> None:
 
 def draw_consumer(person: Person) -> None:
     """Its stream is found by letting go of a wire."""
-    new_walk(person, "consume")
+    person.new_walk("consume")
     person.add("synthetic.chunk_sum", (400, 140))
     person.drag(person.middle(person.port("chunk_sum_2.items", "target")), person.at((200, 200)))
     person.choose("Where should it come from?", "sum")
@@ -167,14 +167,6 @@ def play(person: Person) -> None:
     person.canvas("transform")
     expect(person.node("use:chunk_sum").locator(".wg-live.done")).to_be_visible()
     person.look("figures")
-
-
-def new_walk(person: Person, name: str) -> None:
-    page = person.page
-    page.get_by_role("button", name="Add a Walk").click()
-    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
-    person.enter("Name", name)
-    expect(page.get_by_role("tab", name=re.compile(f"^{name}"))).to_have_attribute("aria-selected", "true")
 
 
 def name_output(person: Person, old: str, new: str) -> None:

@@ -94,6 +94,8 @@ class Cluster:
         self._random = random.Random(seed)
         self._links: dict[tuple[Rank, Rank], deque[Arrived | Extended]] = defaultdict(deque)
         self._legs: dict[str, Legs] = {}
+        self.kept: dict[str, dict[str, Any]] = defaultdict(dict)
+        """Run -> the results that are kept of it while a person is asked."""
         self._ended: dict[str, dict[Rank, int]] = defaultdict(dict)
         """Run -> the ranks that have ended its leg, with their verdicts."""
         self._work: dict[Rank, list[RunCall | MoveState | PlainLoop | CallDone]] = defaultdict(list)
@@ -219,6 +221,9 @@ class Cluster:
                     self._links[rank, command.rank].append(Arrived(command.message, command.value))
                 case Report(message=m.Emit() as emit):
                     self._output(emit, command.value)
+                case Report(message=m.LegResult() as result):
+                    assert result.name not in self.kept[result.run]
+                    self.kept[result.run][result.name] = command.value
                 case Report(message=message):
                     ends = message.run if isinstance(message, m.RankDone) else None
                     assert all(_run_of(one) != ends for one in self._work[rank]), "all is over"
@@ -246,6 +251,8 @@ class Cluster:
         if len(ended) == len(self.ranks[message.run]):
             assert len({*ended.values()}) == 1, "all ranks know one verdict"
             ended.clear()
+            if self._legs[message.run].approval is not None:
+                return
             leg = self._legs[message.run].next(message.verdict)
             self._in_turn[message.run] = OrderedOutputs(leg.send_orders)
             for rank in self.ranks[message.run]:

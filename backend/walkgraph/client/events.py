@@ -10,7 +10,7 @@ import msgspec
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a followed run: `accepted`, `output`, `done` or `error`."""
+    """One event of a followed run: `accepted`, `output`, `approval`, `decision`, `done` or `error`."""
 
     name: str
     data: dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from walkgraph.client import values
 from walkgraph.client.errors import of_run
 from walkgraph.client.events import Event
-from walkgraph.client.shown import NodeTime
+from walkgraph.client.shown import Approval, NodeTime
 from walkgraph.client.values import Picture, Sound, Tensor, Text, Value
 
 V = TypeVar("V")
@@ -32,8 +32,8 @@ class Output:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a finished run. `result["film"]` holds all values of one output; `result.picture()` is one
-    picture."""
+    """The result of a run that is over, or waits for a person. `result["film"]` holds all values of one output;
+    `result.picture()` is one picture."""
 
     run: str
     task: str
@@ -46,6 +46,9 @@ class Result:
     times: Sequence[NodeTime] = field(default=(), repr=False)
     usage: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Tokens, if the service counts them."""
+    approval: Approval | None = field(default=None, repr=False)
+    """What the run waits for a person with: it is not over, and these are its outputs so far. `Client.approve` and
+    `Client.refuse` answer it."""
 
     def __getitem__(self, name: str) -> Sequence[Value]:
         """The values of an output. Raises KeyError if it has none."""
@@ -141,4 +144,5 @@ def _result(names: Sequence[str], answered: Mapping[str, Any], made: Mapping[str
         queued=answered["queued"] or 0.0,
         times=tuple(answered.get("times", ())),
         usage=answered.get("usage") or {},
+        approval=answered.get("approval"),
     )

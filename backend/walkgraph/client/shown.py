@@ -40,6 +40,8 @@ from walkgraph.wire.answers.plans import (
     Use,
 )
 from walkgraph.wire.answers.runs import (
+    Approval,
+    ApprovalShown,
     Asked,
     Differences,
     Error,
@@ -61,6 +63,8 @@ from walkgraph.wire.watching import Level
 
 __all__ = [
     "Access",
+    "Approval",
+    "ApprovalShown",
     "Asked",
     "AuditEntry",
     "Bottleneck",

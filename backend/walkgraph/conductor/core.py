@@ -2,8 +2,8 @@
 loops.
 
 service ──> Submit ──> Admission.admit ──> Start ──> ranks
-ranks ──> Emit, Sent, LegDone, RankDone, RankFailed, Suspended, Released, Probed ──> Runs
-Runs ──> Output, Finished ──> service;  Extend ──> ranks
+ranks ──> Emit, Sent, LegResult, LegDone, RankDone, RankFailed, Suspended, Released, Probed ──> Runs
+Runs ──> Output, Waits, Finished ──> service;  Extend ──> ranks
 ranks' lives, Ready, Connected ──> Ranks ──> Spawn, Load, Peers, Ping, Kill
 """
 
@@ -165,7 +165,7 @@ class Conductor:
                 commands.extend(self.runs.halted(event.message, now))
             case m.Sent():
                 commands.extend(self.runs.outputs.sent(event.message, now))
-            case m.LegDone() | m.RankDone():
+            case m.LegResult() | m.LegDone() | m.RankDone():
                 commands.extend(self.runs.rank_done(event.message, now))
             case m.RankFailed():
                 commands.extend(self.runs.rank_failed(event.message, now))

@@ -12,10 +12,11 @@ from walkgraph.ids import Rank
 from walkgraph.placement.capacity.demand import PageDemand, inputs_read, page_demand
 from walkgraph.placement.capacity.facts import Facts
 from walkgraph.placement.expansion.legs import Legs
-from walkgraph.placement.itinerary import Expanded, expanded_request, legs_of
+from walkgraph.placement.itinerary import Expanded, Resumed, expanded_request, legs_of
 from walkgraph.placement.request import Given, reads_calls
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire import messages as m
+from walkgraph.wire.legs import text_of
 
 REMEMBERED = 256
 """Cached itineraries."""
@@ -65,6 +66,8 @@ class ItineraryCache:
         """The itinerary of a request. `params`: with defaults; `given`: the named values of `submit`. Raises as
         `expand` and `page_demand` do."""
         # The types are part of the key: 1, 1.0 and True are equal, but steps distinguish them.
+        if submit.resumed is not None:
+            return self._found(submit, params, given)
         values = tuple((type(params[name]), params[name]) for name in self._deciding[submit.task])
         kinds = self._walked[submit.task].kinds(given)
         key = (submit.task, submit.outputs, values, kinds)
@@ -81,13 +84,20 @@ class ItineraryCache:
         self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...], found: Expanded
     ) -> tuple[Itinerary, Legs | None]:
         """The first itinerary of a request's ranks, and the legs that follow."""
-        return legs_of(self._facts, self._graph.tasks[submit.task], params, given, found)
+        return legs_of(self._facts, self._graph.tasks[submit.task], params, given, found, _resumed(submit))
 
     def _found(self, submit: m.Submit, params: Mapping[str, Scalar], given: tuple[Given, ...]) -> CachedItinerary:
         plan, task = self._plan, self._graph.tasks[submit.task]
-        expanded = expanded_request(self._facts, task, params, given, submit.outputs)
+        expanded = expanded_request(self._facts, task, params, given, submit.outputs, _resumed(submit))
         itinerary = expanded.itinerary
         return CachedItinerary(expanded, inputs_read(plan, itinerary), page_demand(plan, itinerary, params))
+
+
+def _resumed(submit: m.Submit) -> Resumed | None:
+    if submit.resumed is None:
+        return None
+    texts = {name: text for name, value in submit.resumed.kept.items() if (text := text_of(value)) is not None}
+    return Resumed(submit.resumed.answers, submit.resumed.texts | texts)
 
 
 def _deciding(task: Task, plan: Plan) -> tuple[str, ...]:

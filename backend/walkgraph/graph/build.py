@@ -354,6 +354,14 @@ class TaskBuilder(_Branching):
         with self._into(steps):
             yield
 
+    def approve(self, *shown: str, label: str = "", within: int | None = None, as_: str | None = None) -> str:
+        """Wait until a person approves what is shown: results of earlier steps, as `f"{step}.text"`. `within`: seconds;
+        `as_`: a name that gives the answer to later steps, as `f"{name}.approved"` and `f"{name}.note"`. Returns that
+        name."""
+        names = {"label": label} if label else {}
+        self._items.append({"approve": list(shown)} | names | _fields(within=within) | ({"as": as_} if as_ else {}))
+        return as_ or ""
+
     def parts(self) -> "PartsBuilder":
         """Go through the interleaved input parts: `parts = t.parts()`, then `with parts.steps("text"): ...`."""
         step: Fields = {"for": "parts"}

@@ -112,6 +112,8 @@ class Component:
     """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
     calls: tuple[str, ...] = ()
     """The tasks that a called task calls itself."""
+    asks: bool = False
+    """It is a task that waits for a person."""
 
     @property
     def available(self) -> bool:

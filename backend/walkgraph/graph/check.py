@@ -5,7 +5,8 @@ not reported again: a reference to a broken entry is silent, and so is a port th
 """
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.checks.called import check_calls, with_own
+from walkgraph.graph.checks.called import with_own
+from walkgraph.graph.checks.calls import check_calls
 from walkgraph.graph.checks.choices import check_choices
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.edges import check_edges

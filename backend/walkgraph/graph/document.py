@@ -12,7 +12,8 @@ Bindings of a task step
     `@task.x` (an input or a parameter of the task, `@task.seed` included), `@part` (inside `for: parts`), `@turn.x`
     (inside `for: turns`: `role`, `index`, `last`, `calls`, `call_id`; conditions of steps read these too),
     `@loop.index` (inside a loop of steps; conditions of steps read it too), `walk.result` (the latest run of a step of
-    that Walk, or with that `as` name; of a step that comes later in a loop, in the pass before), or a literal
+    that Walk, or with that `as` name; of a step that comes later in a loop, in the pass before), `name.approved` and
+    `name.note` (what a person said at the `approve` step of that `as` name), or a literal
 Expressions: the closed grammar of `graph.expressions`, over the task's parameters and loop indices.
 """
 
@@ -378,8 +379,23 @@ class LoopStep(Record):
     loop."""
 
 
+class ApproveStep(Record):
+    """Waits until a person approves or refuses what it shows. Only the shown results and those that later steps take
+    are kept meanwhile, so that the run holds no memory and outlives a restart of the service."""
+
+    approve: tuple[StepResult, ...] = Field(min_length=1, max_length=8)
+    """Results of earlier steps, `walk.result`: what the person is shown."""
+    label: str = Field(default="", max_length=400)
+    """The question to the person."""
+    within: int = Field(default=86_400, ge=1, le=2_592_000)
+    """Seconds in which the person may answer; after them the run ends as not approved."""
+    as_: Name | None = Field(default=None, alias="as")
+    """Gives the answer to later steps, as `name.approved` (a flag) and `name.note` (the person's text), so that a
+    refused run goes on. Without it, a refused run ends."""
+
+
 def _step_kind(value: Any) -> str | None:
-    if (kind := _first_key(value, ("walk", "for", "for_", "first", "choose", "loop"))) in ("for", "for_"):
+    if (kind := _first_key(value, ("walk", "for", "for_", "first", "choose", "loop", "approve"))) in ("for", "for_"):
         over = value.for_ if isinstance(value, PartsStep | TurnsStep) else value.get("for", value.get("for_"))
         return "turns" if over == "turns" else "parts"
     return kind
@@ -391,7 +407,8 @@ Step = Annotated[
     | Annotated[TurnsStep, Tag("turns")]
     | Annotated[FirstStep, Tag("first")]
     | Annotated[ChooseStep, Tag("choose")]
-    | Annotated[LoopStep, Tag("loop")],
+    | Annotated[LoopStep, Tag("loop")]
+    | Annotated[ApproveStep, Tag("approve")],
     Discriminator(_step_kind),
 ]
 

@@ -144,6 +144,8 @@ def _steps(steps: tuple[doc.Step, ...], depth: int = 0) -> Iterator[str]:
                 yield from _with("t.choose", [step.choose], {}, "", inside)
             case doc.LoopStep():
                 yield from _with("t.loop", [], _given(step, "loop"), "", _steps(step.loop, depth + 1))
+            case doc.ApproveStep():
+                yield from _call("t.approve", list(step.approve), _given(step, "approve"))
             case doc.ForStep():
                 over = "turns" if isinstance(step, doc.TurnsStep) else "parts"
                 name = f"{over}{depth or ''}"

@@ -25,7 +25,7 @@ FILE = "graph-v1.schema.json"
 _NAME = TypeAdapter(Name).json_schema()
 _REFERENCE = TypeAdapter(Reference).json_schema()
 _ITEMS = ("Use", "Parallel", "Sequence", "Loop", "Fork", "Choose", "Map")
-_STEPS = ("WalkStep", "PartsStep", "TurnsStep", "FirstStep", "ChooseStep", "LoopStep")
+_STEPS = ("WalkStep", "PartsStep", "TurnsStep", "FirstStep", "ChooseStep", "LoopStep", "ApproveStep")
 
 
 @cache

@@ -1,12 +1,23 @@
-"""The steps of tasks: each Walk's step with its place, the choices and loops among them, and the results that they take
-from each other."""
+"""The steps of tasks: each Walk's step with its place, the choices, loops and approvals among them, and the results
+that they take from each other."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import ref
 
-from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, Literals, LoopStep, Step, Task, TurnsStep, WalkStep
+from walkgraph.graph.document import (
+    ApproveStep,
+    ChooseStep,
+    FirstStep,
+    ForStep,
+    Literals,
+    LoopStep,
+    Step,
+    Task,
+    TurnsStep,
+    WalkStep,
+)
 from walkgraph.graph.structure import Branch, segment
 
 
@@ -15,7 +26,7 @@ class StepAt:
     """A Walk's step and its place in a task."""
 
     index: int
-    """Position in the task, list by list."""
+    """Position among the task's Walks' steps and approvals, list by list."""
     step: WalkStep
     lane: str
     """The partition's list; empty where the task has a single list."""
@@ -114,7 +125,7 @@ class ChooseAt:
     """Its number in the task."""
     step: ChooseStep
     before: int
-    """The number of Walks' steps before it."""
+    """The number of Walks' steps and approvals before it."""
     lane: str
     part: str | None
     turn: str | None
@@ -137,7 +148,7 @@ class LoopStepAt:
     """Its number in the task; a loop comes before those inside it."""
     step: LoopStep
     before: int
-    """The number of Walks' steps before it."""
+    """The number of Walks' steps and approvals before it."""
     after: int
     """That number at its end."""
     lane: str
@@ -154,6 +165,60 @@ def loops_of(task: Task) -> tuple[LoopStepAt, ...]:
     return _walked(task).loops
 
 
+VERDICT = "@approve"
+"""Stands for the Walk of a step in the place of an approval."""
+APPROVED, NOTE = "approved", "note"
+"""The results of an approval with a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApproveAt:
+    """A step of a task that waits for a person."""
+
+    step: ApproveStep
+    at: StepAt
+    """A step in its place, with its name; its Walk is `VERDICT`."""
+
+    @property
+    def index(self) -> int:
+        """Position among the task's Walks' steps and approvals."""
+        return self.at.index
+
+    @property
+    def pointer(self) -> str:
+        return self.at.pointer
+
+
+def approvals_of(task: Task) -> tuple[ApproveAt, ...]:
+    """Every step of a task that waits for a person, lane by lane in order."""
+    return _walked(task).approvals
+
+
+def kept_results(task: Task, approval: ApproveAt) -> tuple[str, ...]:
+    """The results, `walk.result`, that an approval shows, or that something after it may take: what comes later, and
+    what shares a loop with it. There may be literals among them."""
+    found: dict[str, None] = dict.fromkeys(approval.step.approve)
+
+    def after(place: int, loops: Iterable[int]) -> bool:
+        return place > approval.index or not {*loops}.isdisjoint(approval.at.loops)
+
+    for at in steps_of(task):
+        if after(at.index, at.loops):
+            found.update(dict.fromkeys(map(str, at.step.with_.values())))
+    for choice in choices_of(task):
+        if after(choice.before, choice.loops):
+            found[choice.step.choose] = None
+    for loop in loops_of(task):
+        if after(loop.before, loop.loops):
+            found.update(dict.fromkeys(map(str, loop.step.start.values())))
+        if loop.step.until is not None and after(loop.after, (*loop.loops, loop.index)):
+            found[loop.step.until] = None
+    for other in approvals_of(task):
+        if after(other.index, other.at.loops):
+            found.update(dict.fromkeys(other.step.approve))
+    return tuple(found)
+
+
 class _Steps:
     """Goes through the steps of a task."""
 
@@ -161,7 +226,12 @@ class _Steps:
         self.found: list[StepAt] = []
         self.choices: list[ChooseAt] = []
         self.loops: list[LoopStepAt] = []
+        self.approvals: list[ApproveAt] = []
         self._firsts = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.found) + len(self.approvals)
 
     def add(self, steps: tuple[Step, ...], around: StepAt) -> None:
         """`around`: a step with the place of these."""
@@ -184,23 +254,26 @@ class _Steps:
                     self._choose(step, here)
                 case LoopStep():
                     self._loop(step, here)
+                case ApproveStep():
+                    named = WalkStep.model_construct(walk=VERDICT, as_=step.as_, with_={}, when=None, per=None)
+                    self.approvals.append(ApproveAt(step, replace(here, index=self.count, step=named)))
 
     def _step(self, step: WalkStep, here: StepAt) -> None:
-        self.found.append(replace(here, index=len(self.found), step=step))
+        self.found.append(replace(here, index=self.count, step=step))
 
     def _choose(self, step: ChooseStep, here: StepAt) -> None:
         index, around = len(self.choices), (here.lane, here.part, here.turn, here.pointer, here.cases, here.loops)
-        self.choices.append(ChooseAt(index, step, len(self.found), *around))
+        self.choices.append(ChooseAt(index, step, self.count, *around))
         names = [*(f"cases/{segment(value)}" for value in step.cases), "otherwise"]
         for branch, (steps, name) in enumerate(zip(step.branches, names, strict=True)):
             self.add(steps, replace(here, cases=(*here.cases, (index, branch)), pointer=f"{here.pointer}/{name}"))
 
     def _loop(self, step: LoopStep, here: StepAt) -> None:
-        index, before = len(self.loops), len(self.found)
+        index, before = len(self.loops), self.count
         around = (here.lane, here.part, here.turn, here.pointer, here.cases, here.loops)
         self.loops.append(LoopStepAt(index, step, before, before, *around))
         self.add(step.loop, replace(here, loops=(*here.loops, index), pointer=f"{here.pointer}/loop"))
-        self.loops[index] = replace(self.loops[index], after=len(self.found))
+        self.loops[index] = replace(self.loops[index], after=self.count)
 
 
 class _Walked(NamedTuple):
@@ -209,6 +282,7 @@ class _Walked(NamedTuple):
     steps: tuple[StepAt, ...]
     choices: tuple[ChooseAt, ...]
     loops: tuple[LoopStepAt, ...]
+    approvals: tuple[ApproveAt, ...]
     named: Mapping[str, Mapping[str, None]]
     """A step's `as` or Walk -> the Walks that a binding may mean by it."""
 
@@ -234,4 +308,5 @@ def _go_through(task: Task) -> _Walked:
     for at in walked.found:
         for name in (at.name, at.step.walk):
             named.setdefault(name, {})[at.step.walk] = None
-    return _Walked(tuple(walked.found), tuple(walked.choices), tuple(walked.loops), named)
+    found, approvals = tuple(walked.found), tuple(walked.approvals)
+    return _Walked(found, tuple(walked.choices), tuple(walked.loops), approvals, named)

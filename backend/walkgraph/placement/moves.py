@@ -4,7 +4,7 @@ Within a branch of a choice states may move too. At its end they return to where
 what follows doesn't depend on the branch; a state that has its first place in a branch keeps that place.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from walkgraph.ids import Rank
@@ -12,6 +12,7 @@ from walkgraph.placement.capacity.facts import Facts, WalkFacts
 from walkgraph.placement.tables import (
     Binding,
     Branch,
+    FromInput,
     FromLatest,
     FromStep,
     Scalar,
@@ -36,15 +37,19 @@ class Draft:
     ends: tuple[int, ...] = ()
     """The choices by which the loops around it might have ended before."""
     passes: tuple[int, ...] = ()
+    asked: int = 0
+    """The number of approvals that are certain to come before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceDraft:
     source: FromStep | FromLatest
     values: tuple[str, ...]
+    otherwise: int = -1
+    """The branch where none of the sources is taken, as in `StepChoice`."""
 
 
-def sources_of(binding: Binding) -> tuple[FromStep, ...]:
+def sources_of(binding: Binding | None) -> tuple[FromStep, ...]:
     """The results that a binding may take."""
     match binding:
         case FromStep():
@@ -55,14 +60,21 @@ def sources_of(binding: Binding) -> tuple[FromStep, ...]:
             return ()
 
 
+def kept_name(sources: Sequence[FromStep]) -> str:
+    """The input by which a run that goes on after an approval gets the result of these drafts."""
+    return "@" + "+".join(f"{source.step}.{source.result}" for source in sources)
+
+
 def as_text(value: Scalar) -> str:
     """A value as a case of a choice names it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Moves:
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, since: int = 0) -> None:
+        """`since`: the first draft. The results of those before it were kept while a person was asked."""
         plan = facts.plan
+        self._since = since
         self._facts, self._plan = facts, plan
         self._moves = {walk.name: walk.index for walk in plan.walks if walk.name.startswith("move:")}
         self._rests = _rests(facts) if self._moves else {}
@@ -100,9 +112,13 @@ class Moves:
 
     def renumbered(self, choice: ChoiceDraft, index: int) -> StepChoice:
         """The choice among steps; drafts that aren't needed have no step."""
-        known = [source for source in sources_of(choice.source) if source.step in self._numbers]
-        source = tuple(FromStep(self._numbers[one.step], one.result) for one in known)
-        return StepChoice(index=index, sources=source, cases=choice.values)
+        sources, cases = self.sources(choice.source), choice.values
+        return StepChoice(index=index, sources=sources, cases=cases, otherwise=choice.otherwise)
+
+    def sources(self, binding: Binding) -> tuple[FromStep, ...]:
+        """The results among steps that a binding may take."""
+        known = [source for source in sources_of(binding) if source.step in self._numbers]
+        return tuple(FromStep(self._numbers[one.step], one.result) for one in known)
 
     def _add(self, number: int, draft: Draft) -> None:
         for state, rank in draft.facts.homes.items() if self._moves else ():
@@ -146,13 +162,14 @@ class Moves:
             self._steps.append(StepPlan(index=index, walk=walk, partition=partition, bindings={}, cases=cases))
 
     def _renumbered(self, binding: Binding) -> Binding:
-        match binding:
-            case FromStep():
-                return FromStep(self._numbers[binding.step], binding.result)
-            case FromLatest():
-                return FromLatest(tuple(FromStep(self._numbers[one.step], one.result) for one in binding.steps))
-            case _:
-                return binding
+        sources = sources_of(binding)
+        kept = [source for source in sources if source.step < self._since]
+        if kept and len(kept) == len(sources):
+            return FromInput(kept_name(kept))
+        known = self.sources(binding)
+        if isinstance(binding, FromStep) and known:
+            return known[0]
+        return FromLatest(known, kept_name(kept) if kept else "") if sources else binding
 
 
 def _rests(facts: Facts) -> dict[int, Rank]:

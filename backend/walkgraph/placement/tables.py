@@ -303,6 +303,8 @@ class FromLatest(msgspec.Struct, frozen=True, tag="latest"):
     """The result of the last of these steps that is taken."""
 
     steps: tuple[FromStep, ...]
+    otherwise: str = ""
+    """The input that is taken where none of them is; empty for none."""
 
 
 class FromLiteral(msgspec.Struct, frozen=True, tag="literal"):
@@ -333,6 +335,30 @@ class StepChoice(Table, frozen=True):
     """The result of the last of these steps that is taken."""
     cases: tuple[str, ...]
     """The value of each branch, as text. Any other value, and none, takes the branch after them."""
+    otherwise: int = -1
+    """The branch where none of the steps is taken; -1: that after the cases."""
+
+
+class KeptResult(Table, frozen=True):
+    """A result that is kept while a person is asked: a rank sends it to the conductor at the end of the leg."""
+
+    name: str
+    """The input as which the run gets it when it goes on."""
+    sources: tuple[FromStep, ...]
+    """The result of the last of these steps that is taken."""
+    otherwise: str = ""
+    """The input that is kept on where none of them is; empty for none."""
+
+
+class Decision(Table, frozen=True):
+    """A person's answer to an approval."""
+
+    approved: bool
+    note: str = ""
+
+
+LegAnswer = int | Decision
+"""What decides on the next leg: the verdict of a choice (-1 for none), or a person's decision."""
 
 
 class SendOrder(Table, frozen=True):
@@ -360,6 +386,8 @@ class Itinerary(Table, frozen=True):
     """The choice whose verdict decides on the next leg."""
     later: tuple[int, ...] = ()
     """The Walks of all legs, if others follow."""
+    keep: tuple[KeptResult, ...] = ()
+    """Results that are sent to the conductor at the end of the first leg."""
 
     @property
     def walks(self) -> frozenset[int]:
@@ -380,3 +408,5 @@ class Leg(Table, frozen=True):
     """The choice whose verdict decides on the next leg: a branch, or whether a loop goes on. -1: none does."""
     kept: tuple[int, ...]
     """The earlier steps whose results this leg or a later one may take."""
+    keep: tuple[KeptResult, ...] = ()
+    """Results that are sent to the conductor at the end of the leg."""

@@ -15,6 +15,7 @@ from walkgraph.service.access.admission import Admission
 from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.keys import Keyring
 from walkgraph.service.access.rates import Meter
+from walkgraph.service.approvals.approvals import Approvals
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
@@ -100,18 +101,21 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
     drafts = Drafts(runs, deployments)
     graphs = TaskGraphs(store, deployments.graphs)
     calls = TaskCalls(deployments.serving, keys.holds)
+    approvals = Approvals(store, runs, deployments, keys, hub, shutdown)
 
     def run_ended(run: LiveRun) -> None:
         calls.ended(run)
         deployments.run_ended(run)
 
-    around = Around(settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, graphs, address)
+    waits = approvals.hold
+    around = Around(settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, waits, graphs, address)
     trace_sink = TraceSink(store, drafts, settings.kept_traces, spans.offer if spans else None)
     return Services(
         settings=settings,
         store=store,
         hub=hub,
         runs=runs,
+        approvals=approvals,
         idempotency=Keys(),
         shutdown=shutdown,
         deployments=deployments,
@@ -138,6 +142,8 @@ async def _start(services: Services, collector: Collector | None, stack: AsyncEx
     stack.push_async_callback(services.audit.close)
     services.runs.start()
     stack.push_async_callback(services.runs.close)
+    await services.approvals.start()
+    stack.push_async_callback(services.approvals.close)
     if services.spans is not None:
         services.spans.start()
         stack.push_async_callback(services.spans.close)

@@ -13,6 +13,7 @@ from walkgraph.service.access.admission import Admission
 from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.callers import caller_of
 from walkgraph.service.access.keys import Keyring
+from walkgraph.service.approvals.approvals import Approvals
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
@@ -36,6 +37,7 @@ class Services:
     store: Store
     hub: Hub
     runs: Runs
+    approvals: Approvals
     idempotency: Keys
     shutdown: Shutdown
     deployments: Deployments

@@ -14,7 +14,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice, decode
-from walkgraph.placement.tables import Plan
+from walkgraph.placement.tables import Decision, Plan
 from walkgraph.resources import bundled
 from walkgraph.simulation.rank.device import Serve
 from walkgraph.simulation.rank.engine import Functions
@@ -58,6 +58,8 @@ class ScenarioRequest:
     """One of its nodes fails, so that only some outputs come."""
     session: bool = False
     """It is sent in a session of its own."""
+    asked: Sequence[Mapping[str, Any]] = ()
+    """What a person is shown at each approval."""
     following: "ScenarioRequest | None" = None
     """A request that may follow in the same session."""
 
@@ -377,20 +379,33 @@ def random_tasks(count: int = TASKS) -> list[Scenario]:
     return [task_scenario(seed, components) for seed in range(count) for components in (CATALOGUE, RESIDENT)]
 
 
-def task_scenario(seed: int, components: Catalogue) -> Scenario:
+def task_scenario(seed: int, components: Catalogue, *, asks: bool = False) -> Scenario:
+    """`asks`: with steps that wait for a person, who answers as `decided` says."""
     draw = SeededDraw(seed)
-    graph, ranks = random_task(draw), 1 + seed % 3
+    graph, ranks = random_task(draw, asks=asks), 1 + seed % 3
     placement = _placed({node: draw.integer(0, ranks - 1) for node in graph.nodes}, ranks)
     plan = assemble(Assignment(graph, placement), components)
     mixed = {node: mix(node) for node in graph.nodes}
     requests: list[ScenarioRequest] = []
     for n, on in ((1, True), (2, False), (3, True)):
         params, inputs = {"n": n, "on": on}, {"x": 5 + n}
-        found = run_task(graph, "t", mixed, params, inputs)
+        asked: list[dict[str, Any]] = []
+        found = run_task(graph, "t", mixed, params, inputs, decided, asked)
         wanted = {name: [plain(value) for value in values] for name, values in found.items()}
-        requests.append(ScenarioRequest("t", params, wanted, inputs))
-    return Scenario(f"task {seed}/{ranks}", graph, plan, _fixed(mixed), requests)
+        requests.append(ScenarioRequest("t", params, wanted, inputs, asked=asked))
+    name = f"asking task {seed}" if asks else f"task {seed}"
+    return Scenario(f"{name}/{ranks}", graph, plan, _fixed(mixed), requests)
+
+
+def asking_tasks(count: int = TASKS) -> list[Scenario]:
+    """Tasks that wait for a person too."""
+    return [task_scenario(seed, components, asks=True) for seed in range(count) for components in (CATALOGUE, RESIDENT)]
+
+
+def decided(number: int) -> Decision:
+    """What the person in scenarios says to the approval of this number in a run."""
+    return Decision(approved=number % 4 != 1, note=f"note {number}")
 
 
 def scenarios() -> list[Scenario]:
-    return [*bundled_scenarios(), ferries(), relay(), *random_scenarios(), *random_tasks()]
+    return [*bundled_scenarios(), ferries(), relay(), *random_scenarios(), *random_tasks(), *asking_tasks()]

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, delete, desc, func, select, update
 
 from walkgraph.errors import Conflict, NotFound
 from walkgraph.store.saving import save
-from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Version
+from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Version, WaitingRun
 
 KEPT_RUNS = 10_000
 KEPT_VERSIONS = 200
@@ -200,9 +200,12 @@ def list_runs(
 
 
 def end_lost_runs(session: Session, error: str) -> int:
-    """Mark as failed the runs that a dead service left unfinished; returns how many."""
+    """Mark as failed the runs that a dead service left unfinished, but for those that wait for a person; returns how
+    many."""
+    waits = select(WaitingRun.run)
+    lost = col(Run.state).in_(("running", "waiting")) & col(Run.id).not_in(waits)
     ended: CursorResult[tuple[()]] = session.exec(  # pyright: ignore[reportAssignmentType]
-        update(Run).where(col(Run.state) == "running").values(state="failed", error=error)
+        update(Run).where(lost).values(state="failed", error=error)
     )
     return ended.rowcount
 

@@ -26,7 +26,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-NEWEST = "0004"
+NEWEST = "0005"
 """The newest revision in `_MIGRATIONS`."""
 _WRITE = "walkgraph_write"
 _BUSY = "the database can't be used now; try again, and see the service's log"

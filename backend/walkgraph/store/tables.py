@@ -75,6 +75,28 @@ class Run(SQLModel, table=True):
     """Id of the key that sent it; None: the service's own token, or the studio."""
 
 
+class WaitingRun(SQLModel, table=True):
+    """A run that waits for a person: all that it needs to go on."""
+
+    __tablename__ = "waiting"  # pyright: ignore[reportAssignmentType]
+
+    run: str = Field(primary_key=True)
+    deployment: str
+    task: str
+    graph: str
+    """Hash of the graph that it runs in, without its layout."""
+    caller: str | None = Field(default=None, index=True)
+    """As in `Run`."""
+    created_at: float
+    expires_at: float
+    nbytes: int
+    """Bytes of `log` and `place`."""
+    log: bytes
+    """Its events so far, for clients that follow it."""
+    place: bytes
+    """Its request, its steps so far, and the values that it needs to go on."""
+
+
 class RunTrace(SQLModel, table=True):
     """A run's trace and, if asked for, its recording; outlives the run's row and its deployment."""
 

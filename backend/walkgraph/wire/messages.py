@@ -1,11 +1,12 @@
 """All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
     service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Finished
+    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Waits,
+                            Finished
     conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskPiece, TaskAnswer, Watch, Gate,
                             Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
-                            LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
+                            LegResult, LegDone, RankDone, RankFailed, Suspended, Released, Pong, Probed
     worker -> worker        Deliver, Until, Chosen, Counted, ItemDone, StepChosen, StreamItem, StreamDone, Credit,
                             Freed, Greet, Greeted, Opened, InboxesAt, LaunchedTo, RunRests, LeftLoop
 
@@ -20,7 +21,7 @@ from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
-from walkgraph.wire.legs import Extend, LegDone
+from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.standing import Probe, Probed
@@ -43,11 +44,14 @@ from walkgraph.wire.watching import Gate, Halted, Message, Paused, Resumed, Stee
 
 __all__ = [
     "Absent",
+    "Asked",
     "Blob",
     "Conversation",
+    "Decided",
     "InlineTensor",
     "Many",
     "Named",
+    "ShownValue",
     "Small",
     "TensorHeader",
     "Ticket",
@@ -82,6 +86,8 @@ class Submit(Message, frozen=True, tag="submit"):
     """Pause it before its first calls. Its loops are stepped."""
     salt: str = ""
     """Its states share pages only with those of runs with the same one."""
+    resumed: Resumption | None = None
+    """It is the rest of a run that waited for a person."""
 
 
 class Abort(Message, frozen=True, tag="abort"):
@@ -185,6 +191,17 @@ class Finished(Message, frozen=True, tag="finished"):
     """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
     found: int = 0
     """How many of those tokens were found in pages of earlier runs."""
+
+
+class Waits(Message, frozen=True, tag="waits"):
+    """Terminal, in place of `Finished`: the run waits for a person, and holds nothing any more."""
+
+    run: RunId
+    approval: Approval
+    rest: Resumption
+    """The run up to here; its `answers` lack the person's decision."""
+    end: Finished
+    """Its times so far."""
 
 
 # ── conductor and worker ────────────────────────────────────────────────────────────────────────
@@ -471,10 +488,11 @@ class Opened(Message, frozen=True, tag="opened"):
 
 
 ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
-FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Finished
+FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Waits | Finished
 Answers = TaskPiece | TaskAnswer
 ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed
-FromWorker = OfRank | Emit | Sent | CallTask | Halted | LegDone | RankDone | RankFailed | Suspended | Released
+OfLeg = LegResult | LegDone
+FromWorker = OfRank | Emit | Sent | CallTask | Halted | OfLeg | RankDone | RankFailed | Suspended | Released
 OfRun = Deliver | Until | Chosen | Counted | ItemDone | StepChosen | StreamItem | StreamDone | Credit
 BetweenWorkers = OfRun | Freed | Greet | Greeted | Opened | BetweenParts

@@ -14,8 +14,8 @@ from walkgraph.graph import codec
 from walkgraph.ids import RunId
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.service.runs.runs import LiveRun
-from walkgraph.service.runs.stops import Cut, Cutter, stops_of
 from walkgraph.service.runs.tasks import read_request, request_schema
+from walkgraph.service.values.stops import Cut, Cutter, stops_of
 from walkgraph.wire import messages as m
 
 TASK = codec.load(DOCUMENT).tasks["talk"]

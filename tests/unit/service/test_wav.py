@@ -14,7 +14,8 @@ import soundfile
 
 from walkgraph.cli.runs import request
 from walkgraph.ids import RunId
-from walkgraph.service.runs.runs import LiveRun, event_of, result_of
+from walkgraph.service.runs.results import event_of, result_of
+from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import values, wav
 from walkgraph.wire import messages as m
 

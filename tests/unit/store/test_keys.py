@@ -119,7 +119,8 @@ def test_an_older_database_gets_the_tables_and_keeps_its_runs(tmp_path: Path) ->
     store.close()
     with sqlite3.connect(path) as connection:
         connection.executescript(
-            "DROP TABLE key; DROP TABLE audit; DROP INDEX ix_run_caller; ALTER TABLE run DROP COLUMN caller;"
+            "DROP TABLE waiting; DROP TABLE key; DROP TABLE audit; DROP INDEX ix_run_caller;"
+            "ALTER TABLE run DROP COLUMN caller;"
             "UPDATE alembic_version SET version_num = '0003';"
         )
     connection.close()

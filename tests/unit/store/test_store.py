@@ -241,7 +241,7 @@ def test_documents_of_the_first_tables_get_no_tags(tmp_path: Path) -> None:
     old = Store.open(url)
     old.write_now(queries.put_document, "graph", "a", "{}", None)
     with old._writes.begin() as connection:
-        for table in ("trace", "key", "audit"):
+        for table in ("trace", "key", "audit", "waiting"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("DROP INDEX ix_run_caller")
         connection.exec_driver_sql("ALTER TABLE run DROP COLUMN caller")

@@ -33,7 +33,8 @@ class RunCalls:
 
     @described
     def run(self, deployment: str, task: str, request: Mapping[str, Any]) -> Call[dict[str, Any]]:
-        """Run a task and return its result in the service's JSON format; `task` gives Python values instead.
+        """Run a task and return its result in the service's JSON format; `task` gives Python values instead. If the run
+        waits for a person, it has `approval` and the outputs so far.
 
         `request`: `inputs`, `params`, `outputs`, ...; its inputs may be paths, pictures and arrays too. Raises
         ProblemError, RunError where the run failed.
@@ -89,6 +90,22 @@ class RunCalls:
         return send("POST", _RUN + "/steer", {"action": action, "call": call}, run=run)
 
     @described
+    def approval(self, run: str) -> Call[shown.ApprovalShown]:
+        """What a run waits for a person with, with the values that it shows. Raises ProblemError where it doesn't."""
+        return get(_RUN + "/approval", run=run)
+
+    @described
+    def approve(self, run: str, note: str = "", *, number: int | None = None) -> Call[shown.Run]:
+        """Approve a run that waits for a person. `note`: later steps may read it. `number`: the approval that is meant,
+        so that an answer given twice doesn't count for the next one."""
+        return _decided(run, note, number, approved=True)
+
+    @described
+    def refuse(self, run: str, note: str = "", *, number: int | None = None) -> Call[shown.Run]:
+        """Refuse a run that waits for a person: it ends, or goes on where its steps read the answer."""
+        return _decided(run, note, number, approved=False)
+
+    @described
     def replay(self, run: str, deployment: str | None = None, *, record: bool = True) -> Call[shown.Run]:
         """Start a run again with the same inputs, parameters and seed."""
         return send("POST", _RUN + "/replay", {"deployment": deployment, "record": record}, run=run)
@@ -97,6 +114,10 @@ class RunCalls:
     def differences(self, a: str, b: str) -> Call[shown.Differences]:
         """Differences of two runs: value by value if both were recorded, otherwise of their outputs."""
         return get(_RUN + "/differences/{other}", run=a, other=b)
+
+
+def _decided(run: str, note: str, number: int | None, *, approved: bool) -> Call[shown.Run]:
+    return send("POST", _RUN + "/approval", {"approved": approved, "note": note, "number": number}, run=run)
 
 
 def declaration(deployment: str, task: str) -> Call[shown.DeclaredTask]:

@@ -10,6 +10,7 @@ from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.records import RunRecord, RunTable
 from walkgraph.conductor.runs.sessions import KEY, Sessions
 from walkgraph.conductor.runs.steering import Steering
+from walkgraph.conductor.runs.waiting import waits
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire import messages as m
@@ -41,7 +42,7 @@ class Endings:
         return self.finish(run, now)
 
     def finish(self, run: RunRecord, now: float) -> list[Command]:
-        """Sends `Finished` to the client, once."""
+        """Sends `Finished` to the client, once; `Waits` if the run goes on when a person has decided."""
         if run.finished:
             return []
         run.finished = True
@@ -55,7 +56,8 @@ class Endings:
             read=run.read,
             found=run.found,
         )
-        return [ToService(finished), run.phase("finished", now, run.error)]
+        told = (waits(run, finished) if run.error is None else None) or finished
+        return [ToService(told), run.phase("finished", now, run.error)]
 
     def released(self, message: m.Released, now: float) -> list[Command]:
         """Handles a rank's report that it has freed a run or a session."""

@@ -49,6 +49,8 @@ class RunRecord:
     emitted: Counter[str] = field(default_factory=Counter[str])
     times: list[m.NodeTime] = field(default_factory=list[m.NodeTime])
     loops: list[m.LoopEnd] = field(default_factory=list[m.LoopEnd])
+    kept: dict[str, m.Value] = field(default_factory=dict[str, m.Value])
+    """Results that are kept while a person is asked, by the names of their inputs."""
     read: int = 0
     """Tokens read on the rank that read most; the other ranks read the same tokens, or what that one generated."""
     found: int = 0

@@ -1,10 +1,11 @@
 """Resolves a client's request: fills in parameters, names its values, and finds its itinerary."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from walkgraph.conductor.itinerary_cache import ItineraryCache
 from walkgraph.errors import ErrorInfo, InvalidInput, Overloaded, WalkgraphError
 from walkgraph.graph.document import Graph, SessionPolicy
+from walkgraph.graph.steps import approvals_of
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.capacity.demand import PageDemand
 from walkgraph.placement.expansion.legs import Legs
@@ -25,6 +26,8 @@ class Request:
     """The task's policy if the request names a session."""
     legs: Legs | None = None
     """The legs that follow."""
+    given: dict[str, m.Value] = field(default_factory=dict[str, m.Value])
+    """Every value by its name, of a run with an approval to come."""
 
 
 def judge(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: int, room: int) -> Request | m.Rejected:
@@ -55,8 +58,10 @@ def resolve(graph: Graph, itineraries: ItineraryCache, submit: m.Submit, seed: i
     params = fill_params(task, {"seed": seed, **submit.params})
     given = name_inputs(task, submit.inputs, submit.parts)
     found = itineraries.of(submit, params, given)
-    values = {one.name: m.Many(items=one.values) if one.listed else one.value for one in given}
+    values: dict[str, m.Value] = {one.name: m.Many(items=one.values) if one.listed else one.value for one in given}
+    values |= submit.resumed.kept if submit.resumed is not None else {}
     inputs = {rank: {name: values[name] for name in names if name in values} for rank, names in found.reads.items()}
     session = task.session if submit.session is not None else None
     itinerary, legs = itineraries.legs(submit, params, given, found.expanded)
-    return Request(itinerary, params, inputs, found.tokens, session, legs)
+    asks = legs is not None and bool(approvals_of(task))
+    return Request(itinerary, params, inputs, found.tokens, session, legs, values if asks else {})

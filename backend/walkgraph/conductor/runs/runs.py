@@ -99,13 +99,16 @@ class Runs:
         run.heard = now
         return self.steering.halted(message, run.holding, now)
 
-    def rank_done(self, message: m.LegDone | m.RankDone, now: float) -> list[Command]:
+    def rank_done(self, message: m.LegResult | m.LegDone | m.RankDone, now: float) -> list[Command]:
         if isinstance(message, m.LegDone):
             return self._leg_done(message, now)
         run = self.table.admitted(message.run)
         if run is None or message.rank not in run.holding - run.done:
             return []
         run.heard = now
+        if isinstance(message, m.LegResult):
+            run.kept[message.name] = message.value
+            return []
         run.done.add(message.rank)
         run.times.extend(message.times)
         run.loops.extend(message.loops)
@@ -122,6 +125,8 @@ class Runs:
         run.done.add(message.rank)
         if run.done != run.holding:
             return []
+        if run.request.legs.approval is not None:
+            return self.endings.end(run, None, now)
         run.done.clear()
         try:
             leg = run.request.legs.next(message.verdict)

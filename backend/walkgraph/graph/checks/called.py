@@ -5,7 +5,7 @@
 A parameter of the task is both: set it in the node's `params`, or feed the port of its name, which goes first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from walkgraph.graph.catalogue import Catalogue, Component, Param, Port, is_task
@@ -14,6 +14,7 @@ from walkgraph.graph.codec import dump
 from walkgraph.graph.document import Graph, Task, TaskParam
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.reading.wellformed import Draft
+from walkgraph.graph.steps import approvals_of
 
 MOST_DEEP = 4
 """The most calls below a client's request: a task that calls one that calls one ..."""
@@ -114,6 +115,7 @@ def _component(name: str, context: Context, task: str, declared: Task) -> Compon
         host=True,
         task=True,
         calls=_calls(context, task),
+        asks=bool(approvals_of(declared)),
     )
 
 
@@ -155,46 +157,3 @@ def _calls(context: Context, task: str) -> tuple[str, ...]:
         if is_task(node.component) and any(walk in walks for walk, _ in context.uses_of.get(name, ()))
     )
     return tuple(dict.fromkeys(called))
-
-
-# ── checks ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_calls(context: Context) -> None:
-    """Report calls in a circle, and calls that are too deep."""
-    for name, node in context.graph.nodes.items():
-        component = context.catalogue.get(node.component)
-        if component is None or not component.task:
-            continue
-        path = ("nodes", name, "component")
-        walks = {walk for walk, _ in context.uses_of.get(name, ())}
-        callers = {f"{context.graph.name}/{task}" for walk in walks for task in context.tasks_of.get(walk, ())}
-        reached = _reached(context.catalogue, (component.name,))
-        if again := sorted(callers & reached):
-            message = f"`{component.name}` leads back to `{again[0]}`, which calls it; tasks can't call each other"
-            context.add("call_cycle", path, f"{message} in a circle")
-        elif _depth(context.catalogue, component.name) > MOST_DEEP:
-            message = f"`{component.name}` calls tasks that call tasks, more than {MOST_DEEP} deep below this graph"
-            context.add("call_too_deep", path, f"{message}; call the last ones from fewer tasks")
-
-
-def _reached(catalogue: Catalogue, first: Iterable[str]) -> set[str]:
-    """These tasks and all that they lead to."""
-    found: set[str] = set()
-    left = [*first]
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            component = catalogue.get(name)
-            left += component.calls if component else ()
-    return found
-
-
-def _depth(catalogue: Catalogue, name: str) -> int:
-    """The number of calls one below the other that begin with a call of this task; MOST_DEEP + 1 for more."""
-    level, depth = {name}, 0
-    while level and depth <= MOST_DEEP:
-        depth += 1
-        level = {call for one in level if (found := catalogue.get(one)) for call in found.calls}
-    return depth

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from walkgraph.graph.catalogue import Scalar
 from walkgraph.graph.checks.context import Context
-from walkgraph.graph.checks.step_choices import always_run, check_step_choices, latest, result_type
-from walkgraph.graph.checks.step_loops import check_step_loops, from_pass_before, skips_first_pass, started
+from walkgraph.graph.checks.steps.approvals import TYPES, check_approvals
+from walkgraph.graph.checks.steps.choices import always_run, check_step_choices, latest, result_type
+from walkgraph.graph.checks.steps.loops import check_step_loops, from_pass_before, skips_first_pass, started
 from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.conversation import MESSAGES, TURN_VALUES
 from walkgraph.graph.document import ChooseStep, ForStep, LoopStep, Step, Task, TaskParam, TurnsStep
@@ -17,7 +18,7 @@ from walkgraph.graph.language.syntax import can_be_named
 from walkgraph.graph.ports import MODALITIES, PortType, accepts
 from walkgraph.graph.problems import article, nearest
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.steps import StepAt, bindings_of, lanes, loops_of
+from walkgraph.graph.steps import VERDICT, StepAt, approvals_of, bindings_of, lanes, loops_of
 from walkgraph.graph.structure import apart, segments
 
 _RESULT = re.compile(r"^[A-Za-z][A-Za-z0-9_\-]*\.[A-Za-z][A-Za-z0-9_\-]*$")
@@ -36,10 +37,12 @@ def check_tasks(context: Context) -> None:
         path = ("tasks", name)
         _declarations(context, path, task)
         steps = context.steps[name]
-        named = _named(steps)
+        named = _named((*steps, *(approval.at for approval in approvals_of(task) if approval.step.as_ is not None)))
         before = len(context.problems)
         check_step_choices(context, name, task, named)
         check_step_loops(context, name, task, named)
+        check_approvals(context, name, task)
+        _shown(context, name, task, named)
         _starts(context, name, task, named)
         for at in steps:
             _step(context, name, at, named)
@@ -247,6 +250,13 @@ def _starts(context: Context, name: str, task: Task, named: Named) -> None:
                     _binding(context, name, place, named, (*path, result), binding, wanted, key)
 
 
+def _shown(context: Context, name: str, task: Task, named: Named) -> None:
+    for approval in approvals_of(task):
+        for i, value in enumerate(approval.step.approve):
+            path = ("tasks", name, *segments(approval.pointer), "approve", str(i))
+            _result(context, name, approval.at, named, path, value, None, needed=True)
+
+
 def _task_value(
     context: Context, name: str, at: StepAt, path: Path, key: str, wanted: PortType | None, *, needed: bool
 ) -> None:
@@ -342,6 +352,8 @@ def _not_yet(context: Context, path: Path, value: str, *, in_loop: bool) -> None
 def _gives(context: Context, walk: str, path: Path, value: str, wanted: PortType | None) -> bool:
     """Check the result of one Walk that a binding may mean; true if the Walk has it."""
     result, facts = value.partition(".")[2], context.facts.get(walk)
+    if walk == VERDICT:
+        return _answers(context, path, value, wanted)
     if facts is None:
         return False
     if result not in facts.named_results:
@@ -351,6 +363,20 @@ def _gives(context: Context, walk: str, path: Path, value: str, wanted: PortType
         return False
     found = result_type(context, walk, facts.named_results[result])
     fault = accepts(wanted, found) if wanted and found else None
+    if fault:
+        message = f"`{value}` is `{found}`, and the input takes `{wanted}`: {fault}; bind another"
+        context.add("wrong_modality", path, message)
+    return True
+
+
+def _answers(context: Context, path: Path, value: str, wanted: PortType | None) -> bool:
+    """Check what a binding takes of an approval's answer; true if it gives that."""
+    found = TYPES.get(value.partition(".")[2])
+    if found is None:
+        message = f"an approval gives no `{value.partition('.')[2]}`; write `approved` or `note`"
+        context.add("unknown_result", path, message)
+        return False
+    fault = accepts(wanted, found) if wanted else None
     if fault:
         message = f"`{value}` is `{found}`, and the input takes `{wanted}`: {fault}; bind another"
         context.add("wrong_modality", path, message)

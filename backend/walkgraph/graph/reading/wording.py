@@ -38,6 +38,7 @@ _PATTERNS = {
     "map": ("bad_reference", "names no list; write `use.port`, `@in.x` or `@merge.x`"),
     "choose": ("bad_reference", "names no value; in a body write `use.port`, in a task `walk.result` or `@task.x`"),
     "merges": ("bad_reference", "names no port; write `use.port`"),
+    "approve": ("bad_reference", "names no result; write `walk.result`"),
     "to": ("bad_reference", "names no port; write `use.port` or `@out.x`"),
 }
 _BAD_NAME = "is not a name; begin with a letter, then use letters, digits, `_` and `-`, at most 64 in all"
@@ -69,7 +70,8 @@ def describe(error: ErrorDetails, path: Path, rest: tuple[str, ...], document: A
         return "wrong_type", f"write {_EXPECTED[kind]}, not {kind_of(given)}"
     if kind == "string_pattern_mismatch":
         of_merge = len(path) == 5 and path[2] == "merges"
-        code, advice = _PATTERNS.get("merges" if of_merge else last, ("bad_name", _BAD_NAME))
+        key = "merges" if of_merge else "approve" if path[-2:-1] == ("approve",) else last
+        code, advice = _PATTERNS.get(key, ("bad_name", _BAD_NAME))
         named = f"`{str(given)[:80]}`" if given != "" else "an empty text"
         return code, f"{named} {advice}"
     if kind == "literal_error":
@@ -128,6 +130,7 @@ def _what(path: Path, document: Any) -> str:
         doc.FirstStep: "a step",
         doc.ChooseStep: "a step",
         doc.LoopStep: "a step",
+        doc.ApproveStep: "a step",
         doc.Choose: "a choice",
         doc.Graph: "the graph",
         doc.Walk: "a Walk",
@@ -165,6 +168,7 @@ _STEPS: Mapping[str, type[BaseModel]] = {
     "first": doc.FirstStep,
     "choose": doc.ChooseStep,
     "loop": doc.LoopStep,
+    "approve": doc.ApproveStep,
 }
 _FOR = {"parts": doc.PartsStep, "turns": doc.TurnsStep}
 _CHOICES: Mapping[str, list[str]] = {"for": list(_FOR), "collect": ["true", "false", "join", "list"]}

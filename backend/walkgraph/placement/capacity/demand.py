@@ -8,7 +8,16 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.capacity.facts import Facts, shared_branches
-from walkgraph.placement.tables import Branch, FromInput, Itinerary, Plan, Scalar, StatePlan, StepPlan
+from walkgraph.placement.tables import (
+    Branch,
+    FromInput,
+    FromLatest,
+    Itinerary,
+    Plan,
+    Scalar,
+    StatePlan,
+    StepPlan,
+)
 
 
 class Kept(NamedTuple):
@@ -111,9 +120,10 @@ def inputs_read(plan: Plan, itinerary: Itinerary) -> dict[Rank, frozenset[str]]:
     found: dict[Rank, set[str]] = {rank: set() for rank in itinerary.ranks}
     for step in itinerary.steps:
         for name, binding in step.bindings.items():
-            if isinstance(binding, FromInput):
-                for rank in facts[step.walk].readers.get(name, ()):
-                    found[rank].add(binding.name)
+            read = binding.name if isinstance(binding, FromInput) else ""
+            read = binding.otherwise if isinstance(binding, FromLatest) else read
+            for rank in facts[step.walk].readers.get(name, ()) if read else ():
+                found[rank].add(read)
     return {rank: frozenset(names) for rank, names in found.items()}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from walkgraph.graph.catalogue import Catalogue
-from walkgraph.graph.steps import choices_of, handings, loops_of, meanings
+from walkgraph.graph.steps import approvals_of, choices_of, handings, kept_results, loops_of, meanings
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.tables import IN_MESSAGE, LOCAL
@@ -66,13 +66,17 @@ class Context:
 
     @cached_property
     def chosen(self) -> frozenset[tuple[str, str]]:
-        """(Walk, result) by which a task chooses steps, or ends a loop of them."""
+        """(Walk, result) by which a task chooses steps, or ends a loop of them, or that is kept while a person is
+        asked."""
         found: set[tuple[str, str]] = set()
         for task in self.assignment.graph.tasks.values():
             for choice in choices_of(task):
                 found.update(meanings(task, choice.step.choose, choice.loops))
             for loop in loops_of(task):
                 found.update(meanings(task, loop.step.until, ()) if loop.step.until is not None else ())
+            for approval in approvals_of(task):
+                for kept in kept_results(task, approval):
+                    found.update(meanings(task, kept, approval.at.loops))
         return frozenset(found)
 
     @cached_property

@@ -1,6 +1,7 @@
-"""The steps that a request needs: those that give a wanted output or change a session's state, and all they need."""
+"""The steps that a request needs: those that give a wanted output, change a session's state or are shown to a person,
+and all they need."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from walkgraph.placement.expansion.state_machine import Expansion
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, sources_of
@@ -20,6 +21,7 @@ def needed(plan: Plan, expansion: Expansion, wanted: Sequence[str]) -> list[int]
         for i, draft in enumerate(drafts)
         if able[i] and (not draft.facts.outputs.isdisjoint(wanted) or not draft.facts.writes.isdisjoint(session))
     ]
+    queue += _shown(expansion)
     live = set(queue)
     needs = _Needs(drafts, expansion.choices)
     passes: dict[Key, list[int]] = {}
@@ -32,6 +34,14 @@ def needed(plan: Plan, expansion: Expansion, wanted: Sequence[str]) -> list[int]
                 live.add(i)
                 queue.append(i)
     return sorted(live)
+
+
+def _shown(expansion: Expansion) -> Iterator[int]:
+    """The drafts that give what a person is shown, or that decide whether one is asked."""
+    for approval in expansion.approvals.seen:
+        decided = (expansion.choices[choice].source for choice in (*(c for c, _ in approval.cases), *approval.ends))
+        for binding in (*(found for _, found in approval.shown if found is not None), *decided):
+            yield from (source.step for source in sources_of(binding))
 
 
 class _Needs:

@@ -1,28 +1,37 @@
 """A task as a state machine: goes through its steps for one request.
 
-Loops of steps are gone through pass by pass, each to the last. `leg` by `leg`, the machine stops after each pass and
-before each choice that holds a loop, and goes on when it is told what the ranks found.
+Loops of steps are gone through pass by pass, each to the last. `leg` by `leg`, the machine stops after each pass, at
+each approval and before each choice that holds one of them, and goes on when it is told what the ranks found, or what
+a person decided.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import MESSAGES
-from walkgraph.graph.document import ChooseStep, FirstStep, ForStep, LoopStep, Step, Task, TurnsStep, WalkStep
+from walkgraph.graph.document import (
+    ApproveStep,
+    ChooseStep,
+    FirstStep,
+    ForStep,
+    LoopStep,
+    Step,
+    Task,
+    TurnsStep,
+    WalkStep,
+)
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.steps import inside, lanes, steps_of
 from walkgraph.placement.capacity.facts import Facts
+from walkgraph.placement.expansion.approving import Approval, Approvals, Going
 from walkgraph.placement.moves import ChoiceDraft, Draft, Key, as_text, sources_of
 from walkgraph.placement.request import Given, TurnAt, by_name, reads_calls
-from walkgraph.placement.tables import Binding, Branch, FromInput, FromLatest, FromLiteral, FromStep, Scalar
+from walkgraph.placement.tables import Binding, Branch, FromInput, FromLatest, FromLiteral, FromStep, LegAnswer, Scalar
 
 MAX_STEPS = 20_000
 """The most steps of one request; a `for` or a loop may stand inside another."""
-
-Going = Generator[int, int, None]
-"""Yields where a leg ends: the choice whose verdict decides how the steps go on, -1 for none. Takes the verdict."""
 
 
 class Place(NamedTuple):
@@ -74,12 +83,15 @@ class Expansion:
     """The choices by which those loops might have ended before."""
     starts: dict[str, "_Start"] = field(default_factory=dict[str, "_Start"])
     """`walk.result` -> what it stands for until a step of the loop has given it."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Kept result -> its value as a case names it, for those that have one."""
     seen: list[Seen] = field(default_factory=list[Seen])
     left: int = MAX_STEPS
 
     def __post_init__(self) -> None:
         self.walks = {(walk.name, walk.chunked): walk.index for walk in self.facts.plan.walks}
-        self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)}
+        self.approvals = Approvals(self.task, self.texts)
+        self.names = {walk for walk, _ in self.walks} | {at.name for at in steps_of(self.task)} | self.approvals.names
         """Names of steps; a text that begins with another name is a literal."""
         self.outside = Place(tuple(parts_of_request(self.task, self.given)))
 
@@ -106,6 +118,22 @@ class Expansion:
                     yield from self._choose(step, partition, place)
                 case LoopStep():
                     yield from self._repeat(step, partition, place)
+                case ApproveStep():
+                    yield from self._ask(step, place)
+
+    def _ask(self, step: ApproveStep, place: Place) -> Going:
+        """Wait for a person; without legs, note only that what follows comes behind."""
+        if self.untaken:
+            self.approvals.pass_by(step, self.words, self.untaken, self.passes)
+            return
+        shown = tuple((name, self._bind(name, place)) for name in step.approve)
+        number = self.approvals.reach(step, shown, self.cases, self.ends, self.words, self.passes)
+        if self.needed is None:
+            self.approvals.certain += 1
+            return
+        kept = (self._bind(name, place) for name in self.approvals.kept(step))
+        decision = yield Approval(number, step, shown, tuple(dict.fromkeys(map(sources_of, kept))))
+        self.approvals.decide(number, step, decision, len(self.drafts))
 
     def _add_first(self, options: Sequence[WalkStep], partition: int, place: Place) -> None:
         taken: WalkStep | None = None
@@ -123,16 +151,19 @@ class Expansion:
         """Add the branches of a choice: one if its value is known, otherwise all of them."""
         source = self._bind(step.choose, place) if not self.untaken else None
         by_value = [*(f"`{step.choose}` is `{value}`" for value in step.cases), f"`{step.choose}` is another value"]
-        if isinstance(source, FromStep | FromLatest):
-            index = len(self.choices)
-            self.choices.append(ChoiceDraft(source, tuple(step.cases)))
-            if self.needed is None or not any(map(_stops, step.branches)):
-                yield from self._add_branches(step, partition, place, index, by_value)
-            else:
-                verdict = yield index
-                yield from self.add_all(step.branches[verdict], partition, place)
-            return
         value = as_text(source.value) if isinstance(source, FromLiteral) else None
+        if isinstance(source, FromStep | FromLatest):
+            fresh, value = self.approvals.apart(sources_of(source))
+            if fresh or not sources_of(source):
+                index, cases = len(self.choices), tuple(step.cases)
+                otherwise = cases.index(value) if value in cases else -1
+                self.choices.append(ChoiceDraft(FromLatest(fresh), cases, otherwise))
+                if self.needed is None or not any(map(_stops, step.branches)):
+                    yield from self._add_branches(step, partition, place, index, by_value)
+                else:
+                    verdict = yield index
+                    yield from self.add_all(step.branches[_branch(verdict)], partition, place)
+                return
         taken = list(step.cases).index(value) if value in step.cases else len(step.cases)
         said = f"`{step.choose}` is " + ("absent" if value is None else f"`{value[:80]}`")
         before = self.untaken
@@ -144,11 +175,15 @@ class Expansion:
     def _add_branches(self, step: ChooseStep, partition: int, place: Place, index: int, words: Sequence[str]) -> Going:
         outer, latest = (self.cases, self.words), self.latest
         found: dict[str, dict[int, None]] = {}
+        before, certain = self.approvals.certain, list[int]()
         for branch, steps in enumerate(step.branches):
+            self.approvals.certain = before
             self.cases, self.words, self.latest = (*outer[0], (index, branch)), (*outer[1], words[branch]), dict(latest)
             yield from self.add_all(steps, partition, place)
+            certain.append(self.approvals.certain)
             for name, drafts in self.latest.items():
                 found.setdefault(name, {}).update(dict.fromkeys(drafts))
+        self.approvals.certain = min(certain)
         self.cases, self.words = outer
         self.latest = {name: tuple(sorted(drafts)) for name, drafts in found.items()}
 
@@ -158,18 +193,25 @@ class Expansion:
             yield from self.add_all(step.loop, partition, place)
             return
         times, before, passes, ends = self._times(step), self.starts, self.passes, self.ends
-        since = len(self.drafts)
-        self.starts = before | {name: _Start(since, self._bind(one, place)) for name, one in step.start.items()}
+        since = len(self.drafts), self.approvals.reached
+        self.starts = before | {name: _Start(*since, self._bind(one, place)) for name, one in step.start.items()}
+        exits: list[int] = []
+        """The approvals that are certain to have come where the loop may end early."""
         for number in range(times):
-            begun = len(self.drafts)
+            begun, asked = len(self.drafts), self.approvals.reached
             self.passes = (*passes, number)
             yield from self.add_all(step.loop, partition, place)
-            if number + 1 == times or (self.needed is not None and not self._any_needed(begun)):
+            alive = any(draft.key in (self.needed or ()) for draft in self.drafts[begun:])
+            alive = alive or self.approvals.reached > asked
+            if number + 1 == times or (self.needed is not None and not alive):
                 continue
-            ending = self._ending(step, begun)
+            ending, over = self._ending(step, begun, asked)
             self.ends = (*ends, ending) if ending >= 0 else ends
-            if self.needed is not None and (yield ending) == 0:
+            if over or (self.needed is not None and over is None and (yield ending) == 0):
                 break
+            if over is None and step.until is not None:
+                exits.append(self.approvals.certain)
+        self.approvals.certain = min((*exits, self.approvals.certain))
         self.starts, self.passes, self.ends = before, passes, ends
 
     def _times(self, step: LoopStep) -> int:
@@ -179,19 +221,21 @@ class Expansion:
             message = f"the number of passes of a loop has no value with these parameters: {error}"
             raise InvalidInput(message, "/params") from None
 
-    def _ending(self, step: LoopStep, begun: int) -> int:
-        """The choice that ends a loop by a result of the pass whose drafts begin at `begun`; -1 for none."""
+    def _ending(self, step: LoopStep, begun: int, asked: int) -> tuple[int, bool | None]:
+        """(the choice that ends a loop, -1 for none; whether it ends, None while that isn't known), by a result of the
+        pass whose drafts begin at `begun` and whose approvals at `asked`."""
         owner, _, result = (step.until or "").partition(".")
+        if owner in self.approvals.names:
+            decision = self.approvals.latest(owner, asked)
+            return -1, decision.approved if decision is not None else None
         sources = tuple(FromStep(draft, result) for draft in self.latest.get(owner, ()) if draft >= begun)
         if self.needed is not None:
             sources = tuple(source for source in sources if self.drafts[source.step].key in self.needed)
-        if not sources:
-            return -1
-        self.choices.append(ChoiceDraft(FromLatest(sources), ("true",)))
-        return len(self.choices) - 1
-
-    def _any_needed(self, begun: int) -> bool:
-        return any(draft.key in (self.needed or ()) for draft in self.drafts[begun:])
+        fresh, text = self.approvals.apart(sources)
+        if not fresh:
+            return -1, text == "true" if sources else None
+        self.choices.append(ChoiceDraft(FromLatest(fresh), ("true",), 0 if text == "true" else -1))
+        return len(self.choices) - 1, None
 
     def _add_each(self, step: ForStep, partition: int, place: Place) -> Going:
         if self.untaken:
@@ -245,7 +289,8 @@ class Expansion:
         if step.as_ is not None:
             self.latest[step.as_] = (len(self.drafts),)
         key = id(step), place.part.name if place.part else "", place.turn.index if place.turn else -1
-        self.drafts.append(Draft(walk, partition, facts, bindings, self.cases, key, self.ends, self.passes))
+        draft = Draft(walk, partition, facts, bindings, self.cases, key, self.ends, self.passes, self.approvals.certain)
+        self.drafts.append(draft)
 
     @property
     def _index(self) -> Mapping[str, int]:
@@ -272,6 +317,9 @@ class Expansion:
     def _bind_result(self, binding: str, owner: str, result: str) -> Binding | None:
         """The latest run of a step; what the loop starts with if it has not run there."""
         start = self.starts.get(binding)
+        if owner in self.approvals.names:
+            found = self.approvals.binding(owner, result, start.asked if start is not None else 0)
+            return start.binding if found is None and start is not None else found
         drafts = [draft for draft in self.latest.get(owner, ()) if start is None or draft >= start.since]
         steps = tuple(FromStep(draft, result) for draft in drafts)
         if not steps and start is not None:
@@ -305,12 +353,21 @@ class _Start(NamedTuple):
 
     since: int
     """The first draft of the loop."""
+    asked: int
+    """The first approval of the loop."""
     binding: Binding | None
 
 
 def _stops(steps: Iterable[Step]) -> bool:
     """True if a leg may end inside these steps."""
-    return any(isinstance(step, LoopStep) or any(map(_stops, inside(step))) for step in steps)
+    return any(isinstance(step, LoopStep | ApproveStep) or any(map(_stops, inside(step))) for step in steps)
+
+
+def _branch(answer: LegAnswer) -> int:
+    """The branch that the ranks found to be taken."""
+    if not isinstance(answer, int):
+        raise TypeError("a choice takes a verdict, not a person's decision")
+    return answer
 
 
 _Each = tuple[str, Place, str]

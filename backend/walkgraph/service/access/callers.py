@@ -115,6 +115,7 @@ TABLE: tuple[Row, ...] = (
     Row("POST", "/api/v1/runs", ("infer",)),
     Row("POST", "/api/v1/runs/*/replay", ("infer",)),
     Row("POST", "/api/v1/runs/*/steer", ("infer", "deploy")),
+    Row("POST", "/api/v1/runs/*/approval", ("infer", "deploy")),
     Row("DELETE", "/api/v1/runs/*", ("infer", "deploy")),
     Row(_READS, "/api/v1/runs/**", ("infer", "read", "deploy")),
     Row(_READS, "/api/v1/**", ("read", "deploy")),

@@ -84,6 +84,11 @@ class Keyring:
         self._used[held.row.id] = now
         return held.caller
 
+    def owner(self, key: str | None) -> Caller | None:
+        """The caller with this key, one without rights if it has ended; None for None."""
+        held = self._held.get(key or "")
+        return held.caller if held is not None else Caller(key, "", frozenset(), key=key) if key is not None else None
+
     def holds(self, caller: Caller) -> bool:
         """False if the caller's key was revoked, or has expired."""
         held = self._held.get(caller.key or "")

@@ -2,10 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple, cast
+
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from walkgraph.components import families
 from walkgraph.graph.catalogue import is_task
@@ -27,6 +30,11 @@ from walkgraph.store.session import Store
 from walkgraph.store.tables import DocumentKind
 from walkgraph.wire.answers import documents as answers
 
+T = TypeVar("T")
+Given = TypeVarTuple("Given")
+JUDGES = 2
+"""The most documents that are judged at once. Every thread that computes takes turns with the event loop."""
+_judges: RunVar[anyio.CapacityLimiter] = RunVar("judges")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_\-]{0,63}\Z")
 
 
@@ -50,6 +58,16 @@ class Judged:
     @property
     def placement_document(self) -> dict[str, Any]:
         return placements.encode(self.placement) if self.placement else {}
+
+
+async def off_loop(function: Callable[[*Given], T], *given: *Given) -> T:
+    """Call what computes for long in a thread, after those that came before."""
+    try:
+        limiter = _judges.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(JUDGES)
+        _judges.set(limiter)
+    return await anyio.to_thread.run_sync(function, *given, limiter=limiter)
 
 
 def check_graph(value: Any, known: KnownGraphs = NO_GRAPHS) -> Report:

@@ -18,6 +18,7 @@ from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
+from walkgraph.service.deployments.asking import Asking, Waits
 from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.supervisor import Process, Spawn, State, Supervisor
 from walkgraph.service.deployments.task_graphs import TaskGraphs
@@ -56,6 +57,7 @@ class Around:
     """Plans of all versions that hold memory."""
     run_ended: Callable[[LiveRun], None]
     calls: TaskCalls
+    waits: Waits
     graphs: TaskGraphs
     telemetry_address: str | None = None
     judging: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -117,7 +119,8 @@ class Version:
         """None until it is judged after the service's start."""
         self.plan: Plan | None = judged.plan if judged else None
         self.status = m.Status(state="starting", ranks=())
-        self.runs = VersionRuns(id_, around.runs, around.hub, around.run_ended)
+        self.asking = Asking(self, around.waits)
+        self.runs = VersionRuns(id_, around.runs, around.hub, around.run_ended, self.asking.waits)
         self._around = around
         self._changed = changed
         self._watched = watched
@@ -177,12 +180,12 @@ class Version:
 
     def submit(self, message: m.Submit) -> LiveRun:
         """Submits a run. Raises Unavailable if it isn't serving."""
-        return self.runs.submit(message, self._serving_process().send)
+        return self.runs.submit(message, self.serving_process().send)
 
     async def sessions(self, end: str | None = None) -> m.SessionsTold:
         """The sessions that it keeps. `end`: a session to end. Raises Unavailable if it isn't serving, or doesn't
         answer."""
-        process = self._serving_process()
+        process = self.serving_process()
         number = next(_numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()
         try:
@@ -236,7 +239,8 @@ class Version:
         _log.info("deployment", deployment=self.id, state=state, reason=reason)
         self._changed(self)
 
-    def _serving_process(self) -> Process:
+    def serving_process(self) -> Process:
+        """Its process. Raises Unavailable if it isn't serving."""
         if self.process is None or self.state not in ("ready", "degraded"):
             raise self.not_serving()
         return self.process

@@ -108,6 +108,15 @@ REALTIME_BYTES = 64 * 1024 * 1024
 CALL_BYTES = 64 * 1024 * 1024
 """Values that a node passes to a task, and those that it takes from it."""
 
+WAITING_RUNS = 100
+"""Runs of one key that wait for a person."""
+WAITING_RUN_BYTES = 64 * 1024 * 1024
+"""Outputs, inputs and kept values of one of them."""
+WAITING_BYTES = 256 * 1024 * 1024
+"""The same of all those of one key."""
+NOTE_CHARACTERS = 4000
+"""Length of a person's note."""
+
 TABLE: dict[str, float] = {
     "body_bytes": BODY_BYTES,
     "body_seconds": BODY_SECONDS,
@@ -156,6 +165,10 @@ TABLE: dict[str, float] = {
     "realtime_buffer_bytes": REALTIME_BUFFER_BYTES,
     "realtime_bytes": REALTIME_BYTES,
     "call_bytes": CALL_BYTES,
+    "waiting_runs": WAITING_RUNS,
+    "waiting_run_bytes": WAITING_RUN_BYTES,
+    "waiting_bytes": WAITING_BYTES,
+    "note_characters": NOTE_CHARACTERS,
     "keys": keys.MAX_KEYS,
     "taps": TAPS,
     "breakpoints": BREAKPOINTS,

@@ -42,6 +42,12 @@ class Unavailable(WalkgraphError):
         self.code, self.retryable = code, retryable
 
 
+class Expired(Conflict):
+    """A run waited for a person, who answers too late."""
+
+    code = "expired"
+
+
 _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
     (BadForm, 400),
     (BadJson, 400),
@@ -49,6 +55,7 @@ _STATUSES: tuple[tuple[type[WalkgraphError], int], ...] = (
     (SlowBody, 408),
     (NotFound, 404),
     (PreconditionFailed, 412),
+    (Expired, 410),
     (Conflict, 409),
     (Refused, 409),
     (InvalidInput, 422),
@@ -66,6 +73,8 @@ _RUN_STATUSES: dict[ErrorCode, int] = {
     "overloaded": 503,
     "rate_limited": 429,
     "cancelled": 409,
+    "not_approved": 409,
+    "expired": 410,
     "deadline_exceeded": 504,
     "worker_lost": 503,
     "out_of_memory": 503,

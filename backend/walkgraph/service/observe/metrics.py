@@ -100,7 +100,7 @@ class Metrics:
         """Counts an event of a run, before the run takes it."""
         self._seen.add(run.deployment)
         match event:
-            case m.Accepted():
+            case m.Accepted() | m.Asked() | m.Decided():
                 pass
             case m.Rejected():
                 self._refused.add((run.deployment, event.error.code))

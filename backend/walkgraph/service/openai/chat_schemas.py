@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from walkgraph.service.http import limits
-from walkgraph.service.runs.stops import MAX_CHARACTERS, MAX_STOPS
+from walkgraph.service.values.stops import MAX_CHARACTERS, MAX_STOPS
 
 MAX_CHOICES = 8
 MAX_BIASES = 300

@@ -1,8 +1,8 @@
 """The gallery of graphs to start from."""
 
-import anyio.to_thread
 from fastapi import APIRouter
 
+from walkgraph.service.deployments.judging import off_loop
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.schemas.answers import Answer
@@ -17,4 +17,4 @@ async def gallery(services: ServicesDep) -> list[Answer[GalleryEntry]]:
     """Every stored graph with its tasks, and whether it could be deployed on this machine if nothing else ran."""
     rows = await services.store.read(queries.list_documents, "graph")
     graphs = await services.task_graphs.all()
-    return await anyio.to_thread.run_sync(services.gallery.entries, rows, graphs)
+    return await off_loop(services.gallery.entries, rows, graphs)

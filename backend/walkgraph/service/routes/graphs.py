@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 from typing import Annotated, Any, cast
 
-import anyio.to_thread
 from fastapi import APIRouter, Body
 from fastapi.responses import PlainTextResponse
 
@@ -15,7 +14,7 @@ from walkgraph.graph.mermaid import draw
 from walkgraph.placement.simulate import PartitionSeen, SimulatedTurn, Value
 from walkgraph.placement.simulate import simulate as run
 from walkgraph.service.deployments import documents
-from walkgraph.service.deployments.judging import check_graph, check_here, problems_shown, resolve
+from walkgraph.service.deployments.judging import check_graph, check_here, off_loop, problems_shown, resolve
 from walkgraph.service.deployments.task_graphs import KnownGraphs
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
@@ -34,7 +33,7 @@ _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictR
 async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answer[Check]:
     """All problems of a document, including weights that aren't on this machine."""
     known = await services.task_graphs.around(document)
-    report = await anyio.to_thread.run_sync(check_here, document, services.settings.checkpoint_roots, known)
+    report = await off_loop(check_here, document, services.settings.checkpoint_roots, known)
     return Check(ok=report.ok, problems=problems_shown(report.problems))
 
 
@@ -42,8 +41,8 @@ async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answ
 async def python(services: ServicesDep, request: PythonRequest) -> Answer[Python]:
     """The graph as a Python program that builds it. Raises Unprocessable if the graph is malformed."""
     found = await resolve(services.store, "graph", request.graph)
-    graph = await anyio.to_thread.run_sync(_well_formed, found.value, "/graph")
-    return Python(text=await anyio.to_thread.run_sync(to_python, graph))
+    graph = await off_loop(_well_formed, found.value, "/graph")
+    return Python(text=await off_loop(to_python, graph))
 
 
 @_extra.post("/simulate")
@@ -52,14 +51,15 @@ async def simulate(services: ServicesDep, request: SimulateRequest) -> Answer[an
     called, and why. Runs nothing."""
     found = await resolve(services.store, "graph", request.graph)
     known = await services.task_graphs.around(found.value)
-    return await anyio.to_thread.run_sync(_simulated, found.value, request, known)
+    return await off_loop(_simulated, found.value, request, known)
 
 
 @_extra.get("/{name}/drawing", response_class=PlainTextResponse)
 async def drawing(services: ServicesDep, name: Name, walk: str | None = None) -> str:
     """The component graph, or one of its Walks, as Mermaid text. Raises Unprocessable if the graph is malformed."""
     row = await services.store.read(queries.get_document, "graph", name)
-    return draw(await anyio.to_thread.run_sync(_well_formed, json.loads(row.text), ""), walk)
+    graph = await off_loop(_well_formed, json.loads(row.text), "")
+    return await off_loop(draw, graph, walk)
 
 
 def _simulated(document: Any, request: SimulateRequest, known: KnownGraphs) -> answers.Simulation:

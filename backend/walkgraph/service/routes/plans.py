@@ -1,6 +1,5 @@
 """Plans a graph with a placement, without starting anything."""
 
-import anyio.to_thread
 from fastapi import APIRouter
 
 from walkgraph.errors import InvalidInput
@@ -10,7 +9,7 @@ from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.placement.routes import handed, routes
 from walkgraph.placement.show import render
 from walkgraph.placement.tables import Plan, RankPlan
-from walkgraph.service.deployments.judging import Judged, judge, problems_shown, resolve
+from walkgraph.service.deployments.judging import Judged, judge, off_loop, problems_shown, resolve
 from walkgraph.service.deps import ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
@@ -30,10 +29,10 @@ async def make(services: ServicesDep, request: PlanRequest) -> Answer[answers.Pl
     roots = services.settings.checkpoint_roots
     host, running = None, services.deployments.plans()
     if request.hardware is not None:
-        host, running = _assumed(await anyio.to_thread.run_sync(find_hardware), request.hardware), []
+        host, running = _assumed(await off_loop(find_hardware), request.hardware), []
     known = await services.task_graphs.around(graph.value)
-    judged = await anyio.to_thread.run_sync(judge, graph.value, placement.value, running, roots, host, known)
-    return await anyio.to_thread.run_sync(_shown, judged)
+    judged = await off_loop(judge, graph.value, placement.value, running, roots, host, known)
+    return await off_loop(_shown, judged)
 
 
 def _assumed(host: Hardware, text: str) -> Hardware:

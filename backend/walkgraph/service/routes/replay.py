@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from walkgraph.service.deps import OtherRunName, RunName, ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.runs import replay, runs
+from walkgraph.service.runs import replay, results, runs
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.watch import ReplayRequest
 from walkgraph.wire.answers.runs import Differences, Run
@@ -20,7 +20,7 @@ async def again(services: ServicesDep, caller: Request, run: RunName, request: R
     """Start a run with the same inputs, parameters and seed, on the same deployment or another. It goes on without a
     client, and is recorded by default."""
     started = await replay.replay(services, run, request.deployment, record=request.record, caller=caller)
-    return runs.public(runs.row_of(started), started)
+    return results.public(runs.row_of(started), started)
 
 
 @router.get("/differences/{other}", response_model=Answer[Differences])

@@ -12,7 +12,7 @@ from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visi
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import answer
 from walkgraph.service.http.frames import plain
-from walkgraph.service.runs import runs, streaming
+from walkgraph.service.runs import results, runs, streaming
 from walkgraph.service.runs.submission import submit
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.resources import RunRequest
@@ -32,8 +32,8 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 @router.post(_PREFIX, status_code=202)
 async def create(services: ServicesDep, caller: Request, request: RunRequest) -> Answer[Run]:
     """Start a run that goes on without a client."""
-    run = submit(services, request.deployment, request.task, request.request, caller)
-    return runs.public(runs.row_of(run), run)
+    run = submit(services, request.deployment, request.task, request.request, caller, asks=True)
+    return results.public(runs.row_of(run), run)
 
 
 @router.get(_PREFIX)
@@ -52,21 +52,21 @@ async def list_runs(
     before = before if before is not None else _EVER
     stored = await services.store.read(queries.list_runs, deployment, state, limit, before, own)
     rows = services.runs.newest(stored, deployment, state, before, own)
-    return [runs.public(row, services.runs.get(row.id)) for row in rows[:limit]]
+    return [results.public(row, services.runs.get(row.id)) for row in rows[:limit]]
 
 
 @router.get(_PREFIX + "/{run}")
 async def get(services: ServicesDep, run: RunName) -> Answer[Run]:
     live = services.runs.get(run)
     row = runs.row_of(live) if live else await services.store.read(queries.get_run, run)
-    return runs.public(row, live)
+    return results.public(row, live)
 
 
 @router.get(_PREFIX + "/{run}/result")
 async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
     """The outputs so far; all of them once the run's `state` is `done`."""
     live = services.runs.live(run)
-    return {"state": live.state, **runs.result_of(live)}
+    return {"state": live.state, **results.result_of(live)}
 
 
 @router.get(_PREFIX + "/{run}/request")

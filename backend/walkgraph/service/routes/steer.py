@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from walkgraph.service.deps import RunName, ServicesDep
 from walkgraph.service.http.body import StrictRoute
-from walkgraph.service.runs import runs, steering
+from walkgraph.service.runs import results, steering
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.watch import SteerRequest
 from walkgraph.wire.answers.runs import Steered
@@ -18,4 +18,4 @@ async def steer(services: ServicesDep, run: RunName, request: SteerRequest) -> A
     frames `paused` and `resumed`, and the run shows its state."""
     live = services.runs.live(run)
     steering.steer(live, request)
-    return Steered(run=live.id, paused=runs.paused_of(live))
+    return Steered(run=live.id, paused=results.paused_of(live))

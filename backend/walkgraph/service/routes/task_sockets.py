@@ -21,7 +21,7 @@ async def run_over_websocket(
     await streaming.accept(socket)
     try:
         body, found = await streaming.first_message(socket, limits.WS_FRAME_BYTES)
-        run = submit(services, deployment, task, placed(body, found), socket)
+        run = submit(services, deployment, task, placed(body, found), socket, asks=True)
     except WebSocketDisconnect:
         return
     except WalkgraphError as error:

@@ -33,11 +33,13 @@ async def run_task(services: ServicesDep, request: Request, deployment: Name, ta
 
     refuse_if_full(services, deployment, request)
     body = await answering.read(request, declaration)
-    run = submit(services, deployment, task, body, request)
+    run = submit(services, deployment, task, body, request, asks=True)
     outputs = declaration().outputs
     if body.get("stream") is True or kinds[0] == answering.EVENTS:
         return streaming.sse(run, abort=True)
     await streaming.result_or_disconnect(request, run)
+    if run.waiting is not None:
+        return answering.waits(run)
     if run.finished is None:
         return nobody()
     if run.finished.error is not None:

@@ -20,7 +20,7 @@ from walkgraph.errors import InvalidInput
 from walkgraph.graph.document import Task
 from walkgraph.service.http import body, frames, multipart
 from walkgraph.service.http.problems import problem
-from walkgraph.service.runs import runs
+from walkgraph.service.runs import results
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import values
 from walkgraph.wire import messages as m
@@ -117,7 +117,7 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Re
     their order."""
     for kind in kinds:
         if kind in (JSON, EVENTS):
-            return Response(msgspec.json.encode(runs.result_of(run)), media_type=JSON)
+            return Response(msgspec.json.encode(results.result_of(run)), media_type=JSON)
         if kind in FORMS:
             return _form(run, kind)
         found = _bare(run, outputs, kind)
@@ -126,6 +126,13 @@ def result(run: LiveRun, outputs: tuple[str, ...], kinds: tuple[str, ...]) -> Re
     told = ", ".join(f"`{name}`" for name in dict.fromkeys(output.name for output in run.outputs)) or "none"
     detail = f"no output of the run is a single value of the accepted type (its outputs: {told})"
     return problem(406, "invalid_input", f"{detail}; name one in `outputs`, or accept `{FORMS[0]}` or `{JSON}`")
+
+
+def waits(run: LiveRun) -> Response:
+    """The answer for a run that waits for a person: what it has sent so far, and what the person is asked."""
+    told = {"state": run.state, **results.result_of(run), "approval": results.approval_of(run)}
+    headers = {"Location": f"/api/v1/runs/{run.id}"}
+    return Response(msgspec.json.encode(told), 202, headers, JSON)
 
 
 def _bare(run: LiveRun, outputs: tuple[str, ...], kind: str) -> Response | None:
@@ -161,7 +168,7 @@ def _raw(value: m.Value) -> tuple[str, bytes]:
 def _form(run: LiveRun, kind: str) -> Response:
     """The answer as a form: a part `result`, and the parts `0`, `1` ... that it names as frames."""
     found: list[bytes] = []
-    shown = runs.result_of(run, found)
+    shown = results.result_of(run, found)
     told = msgspec.json.encode({frames.COUNT: len(found), **shown})
     boundary = secrets.token_hex(16)
     pieces: list[bytes] = []
@@ -188,6 +195,10 @@ REQUEST: dict[str, Any] = {
     }
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
+    202: {
+        "description": "The run waits for a person: its outputs so far, and `approval`. `Location` is the run.",
+        "content": {JSON: {"schema": _OBJECT}},
+    },
     200: {
         "description": "In the accepted type: the result, its events, one of its values, or all of them in parts.",
         "content": {
@@ -196,5 +207,5 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
             **{kind: {"schema": _BYTES} for kind in (*FORMS, "image/*", "audio/*", "application/octet-stream")},
             "text/plain": {"schema": {"type": "string"}},
         },
-    }
+    },
 }

@@ -17,6 +17,7 @@ import structlog
 from walkgraph.errors import ErrorInfo, InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.checks.called import MOST_DEEP, SEED
 from walkgraph.graph.document import Graph, Task
+from walkgraph.graph.steps import approvals_of
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.request import task_of
 from walkgraph.placement.tables import Scalar
@@ -75,7 +76,10 @@ class TaskCalls:
         version = own if own.graph is not None and own.graph.name == graph else self._find(graph)
         if version.graph is None:
             raise Unavailable(f"the deployment of `{graph}` is not ready yet; try again")
-        child = version.submit(_submit(task_of(version.graph, name), name, parent, call))
+        task = task_of(version.graph, name)
+        if approvals_of(task):
+            raise Refused(f"the task `{call.task}` waits for a person; only a client can run it")
+        child = version.submit(_submit(task, name, parent, call))
         child.caller, child.calling = caller, parent.id
         above = traceparent.of_run(parent.id, traceparent.parse(parent.parent))
         child.parent = traceparent.write(above)

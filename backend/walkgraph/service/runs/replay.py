@@ -28,7 +28,7 @@ async def replay(
         raise Conflict(f"the request of the run `{name}` is no longer kept; send the request again")
     if run.session is not None:
         raise Conflict("the run depends on states of its session; only runs without a session can be replayed")
-    return submit(services, deployment or run.deployment, run.task, _request(run, record=record), caller)
+    return submit(services, deployment or run.deployment, run.task, _request(run, record=record), caller, asks=True)
 
 
 def _request(run: LiveRun, *, record: bool) -> dict[str, Any]:

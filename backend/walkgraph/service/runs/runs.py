@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 import structlog
@@ -19,15 +20,14 @@ from walkgraph.service.access.callers import Caller
 from walkgraph.service.http import limits
 from walkgraph.service.runs.kept_requests import KeptRequest, remembered
 from walkgraph.service.runs.notifier import Notifier
-from walkgraph.service.runs.stops import Cut
 from walkgraph.service.values import values
+from walkgraph.service.values.stops import Cut
 from walkgraph.store import queries
 from walkgraph.store.session import Store
 from walkgraph.store.tables import Run
 from walkgraph.wire import messages as m
-from walkgraph.wire.answers import runs as answers
 
-Event = m.Accepted | m.Output | m.Finished
+Event = m.Accepted | m.Output | m.Asked | m.Decided | m.Finished
 Sender = Callable[[m.ToConductor], None]
 Listener = Callable[["LiveRun", Event | m.Rejected], None]
 
@@ -47,6 +47,8 @@ class LiveRun:
     def __init__(self, submit: m.Submit, deployment: str, send: Sender, heard: Listener | None = None) -> None:
         """`send` sends to the run's conductor. `heard` is called with each event before the run takes it."""
         self.id = submit.run
+        self.part: RunId = submit.run
+        """Its name for the conductor. Behind each approval it goes on under another one."""
         self.deployment = deployment
         self.task = submit.task
         self.params = submit.params
@@ -63,6 +65,10 @@ class LiveRun:
         self.first_output_after: float | None = None
         """Time of the first output, in seconds since 1970."""
         self.finished: m.Finished | None = None
+        self.waiting: m.Asked | None = None
+        """What it waits for a person with; None if it doesn't."""
+        self.request: m.Submit | None = None
+        """The request of a run that will wait for a person."""
         self.asked: KeptRequest | None = None
         """The client's request."""
         self.parent = ""
@@ -71,20 +77,31 @@ class LiveRun:
         """Who sent the request, or that of the run that called it; None if the service itself did."""
         self.bytes = 0
         """Bytes of its kept outputs."""
+        self.counted = True
+        """It counts among its caller's runs that are under way."""
         self.abandoned = False
         """True once the run was cancelled, or all of its clients left, before its end."""
         self.sufficed = False
         """True if it was ended early because its client needs no more of it."""
         self.cut: Cut | None = None
         """Cuts its text at the request's stop sequences; None if it has none."""
+        self.before: m.Finished | None = None
+        """Its times up to the latest approval."""
+        self.give_up: Callable[[], None] = lambda: None
+        """Ends it while it waits for a person."""
         self._clients = 1
         self._send, self._heard = send, heard
-        self._log: list[Event] = []
-        self._more, self._over = Notifier(), Notifier()
+        self.log: list[Event] = []
+        """Its events so far."""
+        self.counts: Counter[str] = Counter()
+        """The outputs of each name, of a run that has waited for a person."""
+        self._more, self._over, self._rests = Notifier(), Notifier(), Notifier()
         self._overflown = False
 
     @property
     def state(self) -> str:
+        if self.waiting is not None:
+            return "waiting"
         if self.finished is None:
             return "running"
         if self.finished.error is None:
@@ -92,9 +109,10 @@ class LiveRun:
         return "cancelled" if self.finished.error.code == "cancelled" else "failed"
 
     def take(self, event: Event | m.Rejected) -> None:
-        """Appends an event from the conductor. Nothing follows `Finished`."""
+        """Appends an event from the conductor, or of its approvals. Nothing follows `Finished`."""
         if self.finished is not None:
             return
+        event = _behind(self, event)
         if self._heard is not None:
             self._heard(self, event)
         match event:
@@ -109,18 +127,31 @@ class LiveRun:
                 event = found
             case m.Rejected():
                 event = m.Finished(run=self.id, error=event.error, seconds=self.age)
-            case m.Finished():
+            case m.Finished() | m.Asked() | m.Decided():
                 pass
         if isinstance(event, m.Finished):
             rest = self.cut.rest() if self.cut is not None else None
             if rest is not None and self._keeps(rest):
-                self._log.append(rest)
+                self.log.append(rest)
             event = self.finished = self._ended(event)
             self.paused = None
-        self._log.append(event)
+        self.log.append(event)
         self._more.notify()
         if self.finished is not None:
             self._over.notify()
+            self._rests.notify()
+
+    def wait(self, asked: m.Asked, before: m.Finished) -> None:
+        """Notes that it waits for a person. `before`: its times so far."""
+        self.take(asked)
+        self.waiting, self.before, self.paused = asked, before, None
+        self.counts = Counter(output.name for output in self.outputs)
+        self._rests.notify()
+
+    def go_on(self, part: RunId, send: Sender, decided: m.Decided) -> None:
+        """Notes that a person has answered, and a conductor has accepted its part behind the approval."""
+        self.part, self._send, self.waiting, self._began = part, send, None, time.monotonic()
+        self.take(decided)
 
     @property
     def age(self) -> float:
@@ -139,27 +170,31 @@ class LiveRun:
             self._clients -= 1
             if self._clients > 0:
                 return
-        if self.finished is None:
+            if self.waiting is not None or self.before is not None:
+                return
+        if self.waiting is not None:
+            self.give_up()
+        elif self.finished is None:
             self.abandoned = True
             with contextlib.suppress(WalkgraphError):
-                self._send(m.Abort(run=self.id, reason="disconnected" if reason == "disconnected" else "cancelled"))
+                self._send(m.Abort(run=self.part, reason="disconnected" if reason == "disconnected" else "cancelled"))
 
     def suffice(self) -> None:
         """Ends the run early because its client needs no more; the outputs so far are the answer."""
         if self.finished is None:
             self.sufficed = True
             with contextlib.suppress(WalkgraphError):
-                self._send(m.Abort(run=self.id))
+                self._send(m.Abort(run=self.part))
 
     def tell(self, message: m.Steer | m.TaskPiece | m.TaskAnswer) -> None:
         """Passes a message on to the conductor. Raises Overloaded if it has stopped reading."""
-        self._send(message)
+        self._send(msgspec.structs.replace(message, run=self.part) if isinstance(message, m.Steer) else message)
 
     async def after(self, position: int, seconds: float | None = None) -> Sequence[Event]:
         """The log from `position` on, once there is something there; empty after `seconds`."""
-        if position >= len(self._log):
+        if position >= len(self.log):
             await self._more.wait(seconds)
-        return self._log[position:]
+        return self.log[position:]
 
     async def follow(self) -> AsyncIterator[Event]:
         """All events from the start to `Finished`."""
@@ -175,6 +210,11 @@ class LiveRun:
         """True once the run has ended; False if it has not after `seconds`."""
         return self.finished is not None or await self._over.wait(seconds)
 
+    async def rests(self) -> None:
+        """Returns once it has ended, or waits for a person."""
+        if self.finished is None and self.waiting is None:
+            await self._rests.wait()
+
     async def ended(self) -> m.Finished:
         if self.finished is None:
             await self._over.wait()
@@ -189,7 +229,7 @@ class LiveRun:
 
     @property
     def outputs(self) -> list[m.Output]:
-        return [event for event in self._log if isinstance(event, m.Output)]
+        return [event for event in self.log if isinstance(event, m.Output)]
 
     def _within(self, output: m.Output) -> m.Output | None:
         """The output up to a stop sequence, which ends the run; None behind it."""
@@ -271,13 +311,17 @@ class Runs:
 
     def ended(self, run: LiveRun) -> None:
         """Must be called once, when the run's log is complete."""
-        if run.caller is not None and not run.depth:
+        if run.caller is not None and not run.depth and run.counted:
             run.caller.meter.ended()
         self._unsaved.put_nowait(run)
         if run.id in self._runs:
             self._over[run.id] = run.bytes
             self._over_bytes += run.bytes
             self._forget_oldest()
+
+    def save(self, run: LiveRun) -> None:
+        """Writes its row: its state has changed."""
+        self._unsaved.put_nowait(run)
 
     def get(self, id_: str) -> LiveRun | None:
         return self._runs.get(RunId(id_))
@@ -305,7 +349,8 @@ class Runs:
 
     @property
     def unfinished(self) -> list[LiveRun]:
-        return [run for run in self._runs.values() if run.finished is None]
+        """Those that are neither over nor wait for a person."""
+        return [run for run in self._runs.values() if run.finished is None and run.waiting is None]
 
     def _forget_oldest(self) -> None:
         """Drops the oldest finished runs until the rest is within the limits."""
@@ -367,82 +412,31 @@ def _columns(run: LiveRun) -> dict[str, Any]:
     }
 
 
-def public(row: Run, live: LiveRun | None) -> answers.Run:
-    """A row as the API shows it. `live`: the run, if it can still be followed."""
-    error = msgspec.json.decode(row.error) if row.error else None
-    return answers.Run(
-        **row.model_dump(exclude={"params", "error", "times"}),
-        params=msgspec.json.decode(row.params),
-        error=error,
-        times=msgspec.json.decode(row.times),
-        paused=paused_of(live) if live else None,
-    )
-
-
-def paused_of(run: LiveRun) -> answers.Paused | None:
-    """The calls at which the run is paused; None if it isn't."""
-    if run.paused is None:
-        return None
-    held = [cast(answers.Held, _plain(call)) for call in run.paused.held]
-    return answers.Paused(held=held, breakpoint=run.paused.breakpoint)
-
-
-def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict[str, Any]]:
-    """(name, JSON object) of an event as clients receive it. `frames`: as in `values.write`."""
+def _behind(run: LiveRun, event: Event | m.Rejected) -> Event | m.Rejected:
+    """An event of a part behind an approval, as one of the whole run."""
     match event:
-        case m.Accepted():
-            return "accepted", {"run": event.run, "seed": event.seed}
+        case _ if run.before is None:
+            return event
         case m.Output():
-            value = values.write(event.value, event.modality, frames)
-            where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
-            return "output", {**where, "passes": event.passes, "value": value}
+            run.counts[event.name] += 1
+            return msgspec.structs.replace(event, run=run.id, index=run.counts[event.name] - 1)
         case m.Finished():
-            times = [_plain(time_) for time_ in event.times]
-            figures: dict[str, Any] = {
-                "run": event.run,
-                "seconds": event.seconds,
-                "queued": event.queued,
-                "times": times,
-            }
-            figures["usage"] = usage_of(event)
-            if event.error is None:
-                return "done", figures
-            return "error", {**figures, "error": _plain(event.error)}
+            return together(run.before, msgspec.structs.replace(event, run=run.id))
+        case _:
+            return event
 
 
-def usage_of(end: m.Finished) -> dict[str, Any]:
-    """Tokens that a run read and found in caches, and how its loops ended."""
-    return {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
-
-
-def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:
-    """The whole result of a finished run: texts and audio of a pass joined, other values in their order. `frames`: as
-    in `values.write`."""
-    pieces: dict[str, list[m.Output]] = {}
-    for output in run.outputs:
-        pieces.setdefault(output.name, []).append(output)
-    outputs = {
-        name: [values.write(value, made[0].modality, frames) for value in values.joined(made)]
-        for name, made in pieces.items()
-    }
-    end = run.finished
-    return {
-        "run": run.id,
-        "deployment": run.deployment,
-        "task": run.task,
-        "seed": run.seed,
-        "outputs": outputs,
-        "seconds": end.seconds if end else None,
-        "queued": end.queued if end else None,
-        "times": [_plain(time_) for time_ in end.times] if end else [],
-        "usage": usage_of(end) if end else None,
-    }
-
-
-def _plain(record: msgspec.Struct) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(record)
-    fields.pop("type", None)
-    return fields
+def together(before: m.Finished, end: m.Finished) -> m.Finished:
+    """The end of a run, with its times before an approval; the time that it waited doesn't count."""
+    return msgspec.structs.replace(
+        end,
+        seconds=before.seconds + end.seconds,
+        queued=before.queued + end.queued,
+        times=(*before.times, *end.times),
+        loops=(*before.loops, *end.loops),
+        read=before.read + end.read,
+        found=before.found + end.found,
+    )
 
 
 def _text(value: Any) -> str:

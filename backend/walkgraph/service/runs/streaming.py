@@ -14,7 +14,8 @@ from walkgraph.service.access.access import SUBPROTOCOL
 from walkgraph.service.http import body, frames, limits
 from walkgraph.service.http.problems import said_of
 from walkgraph.service.runs.disconnects import Streamed, leave, left
-from walkgraph.service.runs.runs import Event, LiveRun, event_of
+from walkgraph.service.runs.results import event_of
+from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.wire import messages as m
 
 CLOSE_RESTARTS = 1012
@@ -58,18 +59,15 @@ async def _events(run: LiveRun) -> AsyncGenerator[bytes]:
 
 
 async def result_or_disconnect(request: Request, run: LiveRun) -> bool:
-    """Waits for the end of a run. If the client leaves first, aborts the run and returns False."""
+    """Returns once a run has ended, or waits for a person. If the client leaves first, aborts the run and returns
+    False."""
     try:
         if not await run.over(PATIENCE_SECONDS):
-            await until_first(lambda: _ended(run), lambda: left(request))
+            await until_first(run.rests, lambda: left(request))
     finally:
-        if run.finished is None:
+        if run.finished is None and run.waiting is None:
             run.abort("disconnected")
-    return run.finished is not None
-
-
-async def _ended(run: LiveRun) -> None:
-    await run.ended()
+    return run.finished is not None or run.waiting is not None
 
 
 async def accept(socket: WebSocket) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from starlette.requests import HTTPConnection
 
-from walkgraph.errors import WalkgraphError
+from walkgraph.errors import InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.document import Task
 from walkgraph.placement.request import task_of
 from walkgraph.service.access.access import REQUEST_ID
 from walkgraph.service.access.admission import count_run
-from walkgraph.service.access.callers import SERVICE, caller_of
+from walkgraph.service.access.callers import SERVICE, Caller, caller_of
 from walkgraph.service.access.rates import RateLimited
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Services
@@ -19,21 +19,29 @@ from walkgraph.service.runs import runs
 from walkgraph.service.runs.disconnects import leave
 from walkgraph.service.runs.idempotency import NAME, handle_of
 from walkgraph.service.runs.runs import LiveRun
-from walkgraph.service.runs.stops import Cut, stops_of
 from walkgraph.service.runs.tasks import read_request
 from walkgraph.service.values import tensors
+from walkgraph.service.values.stops import Cut, stops_of
 from walkgraph.telemetry import traceparent
 
 
-def submit(services: Services, deployment: str, task: str, body: Any, caller: HTTPConnection | None = None) -> LiveRun:
+def submit(
+    services: Services,
+    deployment: str,
+    task: str,
+    body: Any,
+    caller: HTTPConnection | None = None,
+    *,
+    asks: bool = False,
+) -> LiveRun:
     """Checks a request and submits its run. Keeps the caller's trace context; the answer gets the run's span and id.
-    A repeated `Idempotency-Key` returns the earlier run."""
+    A repeated `Idempotency-Key` returns the earlier run. `asks`: the task may wait for a person."""
     try:
         handle = handle_of(services.idempotency, caller, deployment, task, body) if caller is not None else None
         if handle is not None:
-            run = handle.run(lambda: _submitted(services, deployment, task, body, caller))
+            run = handle.run(lambda: _submitted(services, deployment, task, body, caller, asks=asks))
         else:
-            run = _submitted(services, deployment, task, body, caller)
+            run = _submitted(services, deployment, task, body, caller, asks=asks)
     except WalkgraphError as error:
         services.metrics.refused(deployment, error)
         if isinstance(error, RateLimited):
@@ -73,7 +81,9 @@ def submit_all(
     return begun
 
 
-def _submitted(services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None) -> LiveRun:
+def _submitted(
+    services: Services, deployment: str, task: str, body: Any, connection: HTTPConnection | None, *, asks: bool
+) -> LiveRun:
     managed = services.deployments.get(deployment)
     declaration, graph = declared(managed, task), managed.judged_graph()
     message = read_request(
@@ -85,18 +95,30 @@ def _submitted(services: Services, deployment: str, task: str, body: Any, connec
         lambda name: tensors.kind_of(graph, task, name),
     )
     who = caller_of(connection) if connection is not None else SERVICE
+    waits = managed.serving.asking.asks(task)
+    if waits:
+        _refuse_waiting(services, who, body, asks=asks)
     if connection is not None:
         count_run(connection, who)
     if who.key is not None:
         session = who.session(message.session) if message.session is not None else None
         message = msgspec.structs.replace(message, session=session, salt=who.salt(services.settings.shared_pages))
     run = services.deployer.submit(managed, message)
-    run.caller = who
+    run.caller, run.request = who, message if waits else None
     if body.get("stop"):
         run.cut = Cut(declaration.outputs[0], stops_of(body["stop"]) or ())
     who.meter.begun()
     services.runs.remember(run, body)
     return run
+
+
+def _refuse_waiting(services: Services, who: Caller, body: Any, *, asks: bool) -> None:
+    """Refuses a run that will wait for a person, where it can't."""
+    if not asks:
+        raise Refused("the task waits for a person, which this API has no form for; use `/v1/tasks` or `/api/v1/runs`")
+    if body.get("stop"):
+        raise InvalidInput("a task that waits for a person takes no stop sequences; leave `stop` out", "/stop")
+    services.approvals.refuse_if_full(who)
 
 
 def declared(managed: Managed, name: str) -> Task:

@@ -13,8 +13,8 @@ from walkgraph.placement.request import declared_params, fill_params, name_input
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
-from walkgraph.service.runs.stops import MAX_CHARACTERS, MAX_STOPS, stops_of
 from walkgraph.service.values import conversations, tensors, values
+from walkgraph.service.values.stops import MAX_CHARACTERS, MAX_STOPS, stops_of
 from walkgraph.wire import messages as m
 from walkgraph.wire.tensors import ITEM_BYTES
 

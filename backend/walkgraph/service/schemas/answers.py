@@ -21,6 +21,7 @@ _NAMES: dict[Any, str] = {
     keys.AuditEntry: "AuditShown",
     keys.KeyMade: "KeyMade",
     plans.PlannedRank: "RankShown",
+    runs.ApprovalShown: "ApprovalWithValues",
     runs.LeftOut: "LeftOut",
     runs.Steered: "SteerShown",
     traces.TraceListed: "TraceListed",

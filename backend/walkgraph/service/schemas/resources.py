@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from walkgraph.graph.conversation import Role
+from walkgraph.service.http import limits
 from walkgraph.wire.answers.documents import JsonObject
 from walkgraph.wire.answers.plans import Scalar
 
@@ -73,6 +74,17 @@ class DeploymentRequest(Given):
 class SwitchRequest(Given):
     graph: DocumentName | JsonObject
     placement: DocumentName | JsonObject | None = None
+
+
+class DecisionRequest(Given):
+    """A person's answer to a run that waits for one."""
+
+    approved: bool
+    note: Annotated[str, Field(max_length=limits.NOTE_CHARACTERS)] = ""
+    """What the person says to it; later steps may read it."""
+    number: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    """The approval that is meant, so that an answer given twice doesn't count for the next one. null: the one that
+    waits."""
 
 
 class RunRequest(Given):

@@ -1,8 +1,9 @@
-"""Random tasks whose steps branch and loop, over small Walks of one node each."""
+"""Random tasks whose steps branch, loop and wait for a person, over small Walks of one node each."""
 
 from collections.abc import Iterator, Mapping
 
 from walkgraph.graph.document import (
+    ApproveStep,
     ChooseStep,
     Edge,
     FirstStep,
@@ -27,10 +28,11 @@ _NAMES = ("w0", "w1", "w2", "x", "y")
 """Walks, and other names of steps."""
 
 
-def random_task(draw: Draw) -> Graph:
-    """A graph whose task `t` has an input `x`, the parameters `n` (1 to 3) and `on`, and outputs `o0` to `o2`."""
+def random_task(draw: Draw, *, asks: bool = False) -> Graph:
+    """A graph whose task `t` has an input `x`, the parameters `n` (1 to 3) and `on`, and outputs `o0` to `o2`. `asks`:
+    it has steps that wait for a person."""
     walks = {f"w{i}": _walk(draw, i) for i in range(3)}
-    builder = _Builder(draw)
+    builder = _Builder(draw, asks=asks)
     steps = builder.steps(0, in_loop=False)
     # Every output is sent by some step.
     last = tuple(_step(name, {"a": builder.binding(in_loop=False)}) for name in walks)
@@ -64,8 +66,8 @@ def _step(walk: str, bound: Mapping[str, Literals], name: str | None = None, whe
 
 
 class _Builder:
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, draw: Draw, *, asks: bool) -> None:
+        self.draw, self.asks = draw, asks
         self.left = 10
         """The number of steps that may still be made."""
 
@@ -75,25 +77,41 @@ class _Builder:
     def step(self, depth: int, *, in_loop: bool) -> Step:
         self.left -= 1
         kinds = ["walk"] * 2 + (["first", "choose", "loop", "loop"] if depth < 3 and self.left > 0 else [])
-        match self.draw.one(kinds):
+        match self.draw.one([*kinds, *(["approve"] * 2 if self.asks else [])]):
+            case "approve":
+                return self.approve()
             case "first":
                 return FirstStep(first=tuple(self.walk(in_loop=in_loop) for _ in range(self.draw.integer(1, 2))))
             case "choose":
                 cases = {"true": self.steps(depth + 1, in_loop=in_loop)}
                 otherwise = self.steps(depth + 1, in_loop=in_loop) if self.draw.flag() else ()
-                return ChooseStep(choose=f"{self.draw.one(_NAMES)}.stop", cases=cases, otherwise=otherwise)
+                return ChooseStep(choose=self.flag(), cases=cases, otherwise=otherwise)
             case "loop":
                 return self.loop(depth)
             case _:
                 return self.walk(in_loop=in_loop)
 
+    def approve(self) -> ApproveStep:
+        shown = tuple(
+            f"{self.draw.one(_NAMES)}.{self.draw.one(['out', 'maybe'])}" for _ in range(self.draw.integer(1, 2))
+        )
+        return ApproveStep.model_validate({"approve": shown, "as": self.draw.one([None, "said", "said", "more"])})
+
+    def flag(self) -> str:
+        said = ["said.approved", "more.approved"] if self.asks else []
+        return self.draw.one([*(f"{name}.stop" for name in _NAMES), *said])
+
     def loop(self, depth: int) -> LoopStep:
         body = self.steps(depth + 1, in_loop=True)
         owners = [*dict.fromkeys(_owners(body))]
         until = f"{self.draw.one(owners)}.stop" if owners and self.draw.flag() else None
+        said = [step.as_ for step in body if isinstance(step, ApproveStep) and step.as_ is not None]
+        until = f"{self.draw.one(said)}.approved" if said and self.draw.flag() else until
         start: dict[str, Literals] = {}
         if owners and self.draw.flag():
             start[f"{self.draw.one(owners)}.out"] = self.binding(in_loop=False)
+        if said and self.draw.flag():
+            start[f"{self.draw.one(said)}.note"] = self.binding(in_loop=False)
         return LoopStep(loop=body, times=self.draw.one(["1", "2", "3", "n"]), until=until, start=start)
 
     def walk(self, *, in_loop: bool) -> WalkStep:
@@ -105,7 +123,8 @@ class _Builder:
 
     def binding(self, *, in_loop: bool) -> Literals:
         result = f"{self.draw.one(_NAMES)}.{self.draw.one(['out', 'out', 'maybe'])}"
-        return self.draw.one([result, result, result, "@task.x", 7, *(["@loop.index"] if in_loop else [])])
+        said = ["said.note", "more.note"] if self.asks else []
+        return self.draw.one([result, result, result, "@task.x", 7, *(["@loop.index"] if in_loop else []), *said])
 
 
 def _owners(body: tuple[Step, ...]) -> Iterator[str]:

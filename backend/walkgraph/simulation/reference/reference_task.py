@@ -3,26 +3,42 @@
 It reads only the document. It runs every step, needed or not, and keeps the results of the latest run of each.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from walkgraph.graph.document import ChooseStep, FirstStep, Graph, LoopStep, Step, WalkStep
+from walkgraph.graph.document import ApproveStep, ChooseStep, FirstStep, Graph, LoopStep, Step, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
-from walkgraph.graph.steps import steps_of
+from walkgraph.graph.steps import APPROVED, NOTE, approvals_of, steps_of
+from walkgraph.placement.tables import Decision
 from walkgraph.simulation.reference.reference_walk import Function, run_walk
 
 _NOTHING = object()
 
 
+class NotApproved(Exception):
+    """A person has refused, and no step reads that."""
+
+
 def run_task(
-    graph: Graph, task: str, functions: Mapping[str, Function], params: Mapping[str, Any], inputs: Mapping[str, Any]
+    graph: Graph,
+    task: str,
+    functions: Mapping[str, Function],
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    decide: Callable[[int], Decision] = lambda number: Decision(approved=True),
+    asked: list[dict[str, Any]] | None = None,
 ) -> dict[str, list[Any]]:
-    """All values of each output, in order. The task has one list of steps, and no parts, turns or streams."""
-    names = {*graph.walks, *(at.name for at in steps_of(graph.tasks[task]))}
-    run = _Run(graph, functions, params, inputs, names)
+    """All values of each output, in order, up to a refusal that ends the run. The task has one list of steps, and no
+    parts, turns or streams. `decide`: a person's answer to the approval of this number in the run. `asked`: takes what
+    each approval shows."""
+    said = {found.step.as_ for found in approvals_of(graph.tasks[task]) if found.step.as_ is not None}
+    names = {*graph.walks, *(at.name for at in steps_of(graph.tasks[task])), *said}
+    run = _Run(graph, functions, params, inputs, names, decide, [] if asked is None else asked)
     steps = graph.tasks[task].steps
-    run.all(steps if isinstance(steps, tuple) else (), None)
+    with suppress(NotApproved):
+        run.all(steps if isinstance(steps, tuple) else (), None)
     return run.outputs
 
 
@@ -45,6 +61,9 @@ class _Run:
     inputs: Mapping[str, Any]
     names: set[str]
     """Names of steps; a text that begins with another name is a literal."""
+    decide: Callable[[int], Decision]
+    asked: list[dict[str, Any]]
+    """What each approval has shown."""
     outputs: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     results: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """Walk, or a step's `as` -> the results of its latest run."""
@@ -62,6 +81,8 @@ class _Run:
                     self.all(step.cases.get(text, step.otherwise) if text is not None else step.otherwise, inside)
                 case LoopStep():
                     self.loop(step, inside)
+                case ApproveStep():
+                    self.ask(step, inside)
                 case _:
                     raise ValueError(f"{type(step).__name__} has no form in plain Python")
 
@@ -77,6 +98,16 @@ class _Run:
             if found is not None and found is not before and found.get(result) is True:
                 return
 
+    def ask(self, step: ApproveStep, inside: _Pass | None) -> None:
+        shown = ((name, self.value(name, inside)) for name in step.approve)
+        self.asked.append({name: value for name, value in shown if value is not _NOTHING})
+        decision = self.decide(len(self.asked) - 1)
+        if step.as_ is None:
+            if not decision.approved:
+                raise NotApproved
+            return
+        self._ran(step.as_, {APPROVED: decision.approved, NOTE: decision.note}, inside)
+
     def first(self, options: Sequence[WalkStep], inside: _Pass | None) -> None:
         loops = {} if inside is None else {"index": inside.index}
         taken = (o for o in options if o.when is None or evaluate(parse(o.when), self.params, loops) is True)
@@ -89,11 +120,13 @@ class _Run:
         for name, values in outs.items():
             self.outputs.setdefault(name, []).extend(value for _, value in values)
         for name in (step.walk, *([step.as_] if step.as_ else [])):
-            self.results[name] = dict(results)
-            around = inside
-            while around is not None:
-                around.ran.add(name)
-                around = around.around
+            self._ran(name, dict(results), inside)
+
+    def _ran(self, name: str, results: Mapping[str, Any], inside: _Pass | None) -> None:
+        self.results[name] = results
+        while inside is not None:
+            inside.ran.add(name)
+            inside = inside.around
 
     def value(self, binding: Any, inside: _Pass | None) -> Any:
         if not isinstance(binding, str):

@@ -5,7 +5,7 @@ from typing import Literal, TypedDict
 from walkgraph.errors import ErrorCode
 from walkgraph.wire.answers.documents import JsonObject
 
-RunState = Literal["running", "done", "failed", "cancelled"]
+RunState = Literal["running", "waiting", "done", "failed", "cancelled"]
 
 
 class NodeTime(TypedDict):
@@ -62,6 +62,29 @@ class Error(TypedDict):
     retryable: bool
 
 
+class Approval(TypedDict):
+    """What a run waits for a person with."""
+
+    number: int
+    """How many approvals came before it in the run."""
+    label: str
+    """The question; may be empty."""
+    goes_on: bool
+    """A refused run goes on: later steps read the answer."""
+    asked_at: float
+    """Seconds since 1970."""
+    expires_at: float
+    """When the run ends unless somebody has answered."""
+    shown: list[str]
+    """The results that are shown, `walk.result`."""
+
+
+class ApprovalShown(Approval):
+    run: str
+    values: JsonObject
+    """Result -> its value; null if there is none."""
+
+
 class Run(TypedDict):
     """A run without its outputs."""
 
@@ -83,6 +106,8 @@ class Run(TypedDict):
     times: list[NodeTime]
     paused: Paused | None
     """The calls that it is paused before; None: it goes on, or is over."""
+    approval: Approval | None
+    """What it waits for a person with; None: it doesn't."""
     caller: str | None
     """Id of the key that sent it; None: the service's own token, or the studio."""
 

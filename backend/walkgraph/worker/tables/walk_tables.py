@@ -13,11 +13,12 @@ from walkgraph.placement.tables import (
     ChoicePlan,
     EdgePlan,
     FromStep,
+    Itinerary,
+    Leg,
     LoopPlan,
     NodePlan,
     Plan,
     Scalar,
-    StepChoice,
     StepPlan,
     UsePlan,
     WalkPlan,
@@ -275,13 +276,11 @@ def deciding_rank(plan: Plan, steps: Sequence[StepPlan], source: FromStep) -> Ra
     return walk.uses[result_edges(plan, steps, source)[0].source.use].rank
 
 
-def result_readers(
-    plan: Plan, steps: Sequence[StepPlan], leg: Sequence[StepPlan], choices: Sequence[StepChoice], source: FromStep
-) -> frozenset[Rank]:
-    """Ranks that read a step's result in a step of a leg, or make one of its choices by it."""
-    chosen = any(source in choice.sources for choice in choices)
-    ranks = {deciding_rank(plan, steps, source)} if chosen else set[Rank]()
-    for later in leg:
+def result_readers(plan: Plan, steps: Sequence[StepPlan], leg: Itinerary | Leg, source: FromStep) -> frozenset[Rank]:
+    """Ranks that read a step's result in a step of a leg, make one of its choices by it, or send it to be kept."""
+    decided = any(source in one.sources for one in (*leg.choices, *leg.keep))
+    ranks = {deciding_rank(plan, steps, source)} if decided else set[Rank]()
+    for later in leg.steps:
         names = {name for name, binding in later.bindings.items() if source in sources_of(binding)}
         walk = plan.walks[later.walk]
         ranks |= {

@@ -204,8 +204,13 @@ class LocalRun:
         if not self.steps.more:
             self._over = True
             self._effects.commands.append(Report(self._times.told(self._rank, self.run)))
-        elif not self._leg_told and (verdict := self.steps.verdict) is not None:
+            return
+        verdict, kept = self.steps.verdict, self.steps.keep()
+        if not self._leg_told and verdict is not None and kept is not None:
             self._leg_told = True
+            for name, value in kept:
+                result = m.LegResult(rank=self._rank, run=self.run, name=name, value=m.Absent())
+                self._effects.commands.append(Report(result, value))
             self._effects.commands.append(Report(m.LegDone(rank=self._rank, run=self.run, verdict=verdict)))
 
     def _end_step(self, step: StepPlan, walker: Walker) -> None:

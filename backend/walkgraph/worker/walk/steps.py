@@ -15,8 +15,11 @@ from walkgraph.placement.tables import (
     Binding,
     Branch,
     FromInput,
+    FromLatest,
     FromLiteral,
     FromStep,
+    Itinerary,
+    KeptResult,
     Leg,
     Plan,
     StepChoice,
@@ -54,8 +57,8 @@ class Steps:
         self.all = control.steps
         """All steps so far, including those of other ranks."""
         self._by: int = event.itinerary.by
-        self._leg: tuple[Sequence[StepPlan], Sequence[StepChoice]] = event.itinerary.steps, event.itinerary.choices
-        """The steps and choices of the latest leg."""
+        self._leg: Itinerary | Leg = event.itinerary
+        """The latest leg."""
         self.walkers: dict[int, Walker] = {}
         """Walkers of the running steps, by step index."""
         self.finished: set[int] = set()
@@ -93,7 +96,7 @@ class Steps:
 
     def extend(self, leg: Leg) -> list[tuple[int, int]]:
         """Take the next leg. Returns verdicts that follow, as `store` does."""
-        self.more, self._by, self._leg = leg.more, leg.by, (leg.steps, leg.choices)
+        self.more, self._by, self._leg = leg.more, leg.by, leg
         self.all.extend(leg.steps)
         self.results.extend(leg)
         self._await(leg.steps)
@@ -105,7 +108,12 @@ class Steps:
 
     def readers(self, source: FromStep) -> frozenset[Rank]:
         """Ranks that read a result in the latest leg."""
-        return result_readers(self._plan, self.all, *self._leg, source)
+        return result_readers(self._plan, self.all, self._leg, source)
+
+    def keep(self) -> list[tuple[str, Any]] | None:
+        """(name, value) of each result that this rank sends to the conductor at the end of the leg; None while one
+        isn't known."""
+        return self.results.keep(self._leg.keep)
 
     def begin(self, host: Host[Walker]) -> bool:
         """Begin the next step of each partition in which none runs, if it is known to be taken. True if anything
@@ -214,6 +222,9 @@ class Steps:
     def _feed_known(self) -> None:
         for (step, name), binding in list(self._unfed.items()):
             value = self.results.of(sources_of(binding))
+            if value is ABSENT and isinstance(binding, FromLatest) and binding.otherwise:
+                taken = self.results.last(binding.steps)
+                value = self._inputs.get(binding.otherwise, ABSENT) if taken is ABSENT else value
             if value is not _LATER:
                 del self._unfed[step, name]
                 self._feed(self.walkers[step], name, value)
@@ -270,17 +281,30 @@ class StepResults:
 
     def of(self, sources: Sequence[FromStep]) -> Any:
         """The result of the last of these steps that is taken; `_LATER` while it isn't known."""
-        last = self._last(sources)
+        last = self.last(sources)
         return self.values.get(last, _LATER) if isinstance(last, FromStep) else last
+
+    def keep(self, wanted: Sequence[KeptResult]) -> list[tuple[str, Any]] | None:
+        """(name, value) of those results that this rank gives; None while one isn't known."""
+        found: list[tuple[str, Any]] = []
+        for one in wanted:
+            last = self.last(one.sources)
+            if last is _LATER:
+                return None
+            if isinstance(last, FromStep) and self._decides(last):
+                if last not in self.values:
+                    return None
+                found.append((one.name, self.values[last]))
+        return found
 
     def decided(self) -> list[tuple[int, int]]:
         """Make the choices that can be made here. Returns (choice, branch) for each that the other ranks must learn."""
         found: list[tuple[int, int]] = []
         self._open = [choice for choice in self._open if choice.index not in self.verdicts]
         for choice in self._open:
-            last = self._last(choice.sources)
+            last = self.last(choice.sources)
             if last is ABSENT:
-                self.verdicts[choice.index] = len(choice.cases)
+                self.verdicts[choice.index] = len(choice.cases) if choice.otherwise < 0 else choice.otherwise
             elif isinstance(last, FromStep) and last in self.values and self._decides(last):
                 value = self.values[last]
                 case = self._text(value) if value is not ABSENT else None
@@ -289,7 +313,7 @@ class StepResults:
                 found.append((choice.index, branch))
         return found
 
-    def _last(self, sources: Sequence[FromStep]) -> FromStep | Any:
+    def last(self, sources: Sequence[FromStep]) -> FromStep | Any:
         """The last of these results whose step is taken, ABSENT if none is; `_LATER` while that isn't known."""
         for source in reversed(sources):
             taken = self.taken(self._steps[source.step].cases)

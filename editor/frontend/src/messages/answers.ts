@@ -215,6 +215,12 @@ export interface ValueShown {
   [other: string]: unknown;
 }
 
+/** Tokens of prompts and pictures that a run read, and those of them that were found in caches. */
+export interface Usage {
+  read: number;
+  cached_tokens: number;
+}
+
 export type RunEvent =
   | { event: "accepted"; run: string; seed: number }
   | {
@@ -227,12 +233,13 @@ export type RunEvent =
       passes?: number[];
       value: ValueShown;
     }
-  | { event: "done"; run: string; seconds: number; queued: number; times: unknown[] }
+  | { event: "done"; run: string; seconds: number; queued: number; times: unknown[]; usage?: Usage }
   | {
       event: "error";
       run: string;
       seconds: number;
       queued: number;
       times: unknown[];
+      usage?: Usage;
       error: { code: string; message: string };
     };

@@ -146,6 +146,9 @@ function Figures({ result }: { result: Result }) {
   if (first !== null && first < (result.seconds ?? Infinity))
     figures.push([strings.play.firstOutput, showSeconds(first)]);
   if (over && result.queued !== null && result.queued >= 0.001) figures.push(["queued", showSeconds(result.queued)]);
+  const { usage } = result;
+  if (usage && usage.read > 0)
+    figures.push([strings.play.read, strings.play.tokensOfThemCached(usage.read, usage.cached_tokens)]);
   if (result.seed !== null) figures.push(["seed", result.seed]);
   return (
     <dl className="figures">

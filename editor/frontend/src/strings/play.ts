@@ -62,6 +62,9 @@ export const play = {
   itWasStoppedBefore: "It was stopped before its first output.",
   sending: "Sending",
   waiting: "Waiting",
+  read: "read",
+  tokensOfThemCached: (read: number, cached: number) =>
+    cached > 0 ? `${read} tokens, ${cached} found in caches` : `${read} tokens`,
   running: "Running",
   done: "Done",
   stopped: "Stopped",

@@ -37,6 +37,12 @@ describe("a run", () => {
     expect(isOver(done)).toBe(true);
   });
 
+  it("tells how many tokens were read, and found in caches", () => {
+    const usage = { read: 40, cached_tokens: 32 };
+    expect(run(accepted, { event: "done", ...figures, usage }).usage).toEqual(usage);
+    expect(run(accepted).usage ?? null).toBeNull();
+  });
+
   it("begins a line with the text of each pass of a loop of steps", () => {
     const piece = (text: string, passes: number[]) => ({ ...output("text", { type: "text", text }), passes });
     const said = [piece("a ", [0]), piece("b", [0]), piece("c", [1])];

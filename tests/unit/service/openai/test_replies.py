@@ -20,8 +20,8 @@ from walkgraph.service.openai import replies
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
 from walkgraph.service.runs.runs import LiveRun
-from walkgraph.service.runs.stops import Cut
 from walkgraph.service.values.sound import Sound, read, written
+from walkgraph.service.values.stops import Cut
 from walkgraph.settings import Settings
 from walkgraph.wire import messages as m
 

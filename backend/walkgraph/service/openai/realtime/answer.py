@@ -56,7 +56,7 @@ class Answer:
                     await self._take(event)
                 case m.Finished():
                     await self._finish(event)
-                case m.Accepted():
+                case m.Accepted() | m.Asked() | m.Decided():
                     pass
 
     # ── outputs ─────────────────────────────────────────────────────────────────────────────────

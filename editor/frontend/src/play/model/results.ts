@@ -1,5 +1,5 @@
 // A run's outputs as they come. Pure: every event makes a new result.
-import type { RunEvent } from "../../messages/answers";
+import type { RunEvent, Usage } from "../../messages/answers";
 import { isPoint } from "./numbers";
 import type { Made, NodeTime, OutputShown, Result, ResultState, RunError } from "./types";
 
@@ -79,6 +79,7 @@ export function resultOf(
     seconds: number | null;
     queued: number | null;
     times: unknown[];
+    usage?: Usage | null;
   },
   row: { created_at: number; error: unknown },
 ): Result {
@@ -91,11 +92,11 @@ export function resultOf(
       return [name, values.reduce(add, empty(name))];
     }),
   );
-  const { state, run, deployment, task, seed, seconds, queued } = answer;
+  const { state, run, deployment, task, seed, seconds, queued, usage = null } = answer;
   const times = answer.times as NodeTime[];
   const error = (row.error ?? null) as RunError | null;
   const startedAt = row.created_at * 1000;
-  return { ...begun(deployment, task, startedAt), state, run, seed, outputs, seconds, queued, times, error };
+  return { ...begun(deployment, task, startedAt), state, run, seed, outputs, seconds, queued, times, usage, error };
 }
 
 /** The newest picture of a result: the final one before a preview. */
@@ -127,6 +128,7 @@ function kept(output: OutputShown, made: Made): OutputShown {
   return { ...output, made: all, left: output.left + 1 };
 }
 
-function figures(event: { seconds: number; queued: number; times: unknown[] }) {
-  return { seconds: event.seconds, queued: event.queued, times: event.times as NodeTime[] };
+function figures(event: { seconds: number; queued: number; times: unknown[]; usage?: Usage }) {
+  const { seconds, queued, times, usage = null } = event;
+  return { seconds, queued, times: times as NodeTime[], usage };
 }

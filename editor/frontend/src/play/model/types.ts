@@ -1,5 +1,5 @@
 // A task as the service shows it, and what a person has given for it.
-import type { ValueShown } from "../../messages/answers";
+import type { Usage, ValueShown } from "../../messages/answers";
 
 export type Scalar = boolean | number | string;
 
@@ -142,6 +142,8 @@ export interface Result {
   seconds: number | null;
   queued: number | null;
   times: NodeTime[];
+  /** Not of a run that goes on, nor of those that were kept by earlier versions. */
+  usage?: Usage | null;
   error: RunError | null;
   /** Faults of the request: pointer into its body -> sentence. */
   faults: { pointer: string; message: string }[];

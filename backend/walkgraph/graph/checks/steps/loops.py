@@ -3,12 +3,21 @@
 from collections.abc import Mapping, Sequence
 
 from walkgraph.graph.checks.context import Context
-from walkgraph.graph.checks.step_choices import always_run, latest, result_type
+from walkgraph.graph.checks.steps.choices import always_run, latest, result_type
 from walkgraph.graph.document import Task
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.problems import article
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.steps import LoopStepAt, StepAt, choices_of, lanes, loops_of
+from walkgraph.graph.steps import (
+    APPROVED,
+    VERDICT,
+    LoopStepAt,
+    StepAt,
+    approvals_of,
+    choices_of,
+    lanes,
+    loops_of,
+)
 from walkgraph.graph.structure import apart, segments
 
 Named = Mapping[str, Sequence[StepAt]]
@@ -87,6 +96,7 @@ def _given(
     if not inside:
         if not context.draft.has_gaps("tasks", name, "steps") and not context.draft.is_broken("walks", owner):
             known = {at.name for at in _inside(loop, context.steps[name])}
+            known |= {one.at.name for one in approvals_of(task) if loop.index in one.at.loops and one.step.as_}
             message = f"no step `{owner}` in the loop; {context.nearest(owner, known)}"
             context.add("unknown_result", path, message)
         return []
@@ -102,6 +112,8 @@ def _until(context: Context, name: str, task: Task, loop: LoopStepAt, named: Nam
     result = loop.step.until or ""
     for at in _given(context, name, task, loop, result, named, path):
         facts, key = context.facts.get(at.step.walk), result.partition(".")[2]
+        if at.step.walk == VERDICT and key != APPROVED:
+            context.add("bad_until", path, f"`{result}` is no flag, and only a flag ends a loop; name `approved`")
         if facts is None:
             continue
         if key not in facts.named_results:
@@ -119,6 +131,7 @@ def _start(context: Context, name: str, task: Task, loop: LoopStepAt, result: st
         return
     read = {str(value) for at in _inside(loop, context.steps[name]) for value in at.step.with_.values()}
     read |= {choice.step.choose for choice in choices_of(task) if loop.index in choice.loops}
+    read |= {str(value) for one in approvals_of(task) if loop.index in one.at.loops for value in one.step.approve}
     read |= {str(value) for one in loops_of(task) if loop.index in one.loops for value in one.step.start.values()}
     if result not in read:
         message = f"no step of the loop takes `{result}`; bind it in `with`, or remove it"

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from walkgraph.graph.checks.choices import cases_of
 from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.steps.approvals import TYPES
 from walkgraph.graph.checks.types import choosable, passed
 from walkgraph.graph.document import Task
 from walkgraph.graph.ports import PortType
 from walkgraph.graph.reading.wellformed import Path
-from walkgraph.graph.steps import ChooseAt, StepAt, choices_of
+from walkgraph.graph.steps import VERDICT, ChooseAt, StepAt, choices_of
 from walkgraph.graph.structure import Branch, Route, apart, segments
 
 _KINDS = {"boolean": "flag", "integer": "scalar", "number": "scalar", "string": "text"}
@@ -53,6 +54,11 @@ def _value(
     found: PortType | None = None
     for walk in dict.fromkeys(at.step.walk for at in (*latest(earlier, choice.cases), *before)):
         facts = context.facts.get(walk)
+        if walk == VERDICT:
+            found = TYPES.get(key, found)
+            if key not in TYPES:
+                context.add("unknown_result", path, f"an approval gives no `{key}`; write `approved` or `note`")
+            continue
         if facts is None:
             continue
         if key not in facts.named_results:

@@ -1,0 +1,1 @@
+"""Keeps runs that wait for a person, and lets them go on."""
