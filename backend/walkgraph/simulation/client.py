@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
 from walkgraph.simulation.reference.random_walks import plain
-from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
+from walkgraph.simulation.scenarios import Scenario, ScenarioRequest, decided
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Level, Tap
@@ -73,6 +75,12 @@ class AskedRun:
     """Time at which the first run of its session was submitted."""
     follows: bool = False
     """It reads states that earlier runs of its session left."""
+    submit: m.Submit | None = None
+    """The request, or its part behind the latest approval."""
+    waits: bool = False
+    """It waits for a person."""
+    before: dict[str, int] = field(default_factory=dict[str, int])
+    """Output -> the number of its values before the latest approval."""
     paused: m.Paused | None = None
     was_paused: bool = False
     outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
@@ -91,6 +99,8 @@ class SimulatedClient:
         send: Callable[[m.ToConductor], None],
     ) -> None:
         self.runs: dict[str, AskedRun] = {}
+        self._parts: dict[str, AskedRun] = {}
+        """Parts of runs behind approvals."""
         self.status: m.Status | None = None
         self.planned = 0
         """Number of planned acts."""
@@ -148,24 +158,30 @@ class SimulatedClient:
             record=chance.random() < chances.record,
             hold=hold,
         )
+        asked.submit = submit
         asked.twice = not self.crowded and chance.random() < TWICE
         for _ in range(1 + asked.twice):
             self._send(submit)
 
     def _abort(self, run: str) -> None:
-        self.runs[run].aborted = True
+        asked = self.runs[run]
+        asked.aborted = True
         self._counts["aborts"] += 1
-        self._send(m.Abort(run=RunId(run), reason=self._chance.choice(("cancelled", "disconnected"))))
+        if asked.waits:
+            self._end(asked, ErrorInfo(code="cancelled", message="the run was cancelled"))
+            return
+        part = asked.submit.run if asked.submit is not None else RunId(run)
+        self._send(m.Abort(run=part, reason=self._chance.choice(("cancelled", "disconnected"))))
 
     def _steer(self, run: str, action: Literal["pause", "resume", "step", "iteration"]) -> None:
         asked = self.runs[run]
-        if asked.over:
+        if asked.over or asked.waits or asked.submit is None:
             return
         asked.was_paused = True
         self._counts[f"{action}s asked"] += 1
         held = asked.paused.held if asked.paused is not None else ()
         call = self._chance.choice(held) if held and self._chance.random() < 0.5 else None
-        self._send(m.Steer(run=RunId(run), action=action, call=None if action == "pause" else call))
+        self._send(m.Steer(run=asked.submit.run, action=action, call=None if action == "pause" else call))
         if action != "resume":
             following = self._chance.choice(("step", "step", "iteration", "resume", "resume"))
             self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._steer(run, following))
@@ -187,6 +203,38 @@ class SimulatedClient:
         else:
             self._send(m.AskSessions(number=0, end=run.session))
 
+    def _ask(self, run: AskedRun, message: m.Waits) -> None:
+        """Checks what a person is shown, and plans the answer."""
+        approval = message.approval
+        values_ = {one.name: one.value for one in approval.shown if not isinstance(one.value, m.Absent)}
+        shown, wanted = {name: plain(values.unpack(value)) for name, value in values_.items()}, run.request.asked
+        if approval.number >= len(wanted) or shown != wanted[approval.number]:
+            raise self._simulator.fail(f"approval {approval.number} shows {shown}, by the book {wanted}", run.id)
+        self._counts["waits for a person"] += 1
+        run.waits, run.paused = True, None
+        self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._answer(run, message))
+
+    def _answer(self, run: AskedRun, message: m.Waits) -> None:
+        """Lets a run that waits go on, under another name, or ends it."""
+        if not run.waits or run.submit is None:
+            return
+        decision = decided(message.approval.number)
+        if not (decision.approved or message.approval.goes_on):
+            self._counts["refusals"] += 1
+            self._end(run, None)
+            return
+        part = RunId(f"{run.id}.{message.approval.number + 1}")
+        resumed = replace(message.rest, answers=(*message.rest.answers, decision))
+        run.waits = run.accepted = run.twice = False
+        run.before = {name: len(given) for name, given in run.outputs.items()}
+        run.submit = replace(run.submit, run=part, resumed=resumed, hold=False)
+        self._parts[part] = run
+        self._send(run.submit)
+
+    def _end(self, run: AskedRun, error: ErrorInfo | None) -> None:
+        run.waits, run.finished_at = False, self._simulator.now
+        run.finished = m.Finished(run=run.id, error=error)
+
     def _watch(self) -> None:
         """Sets a tap or a breakpoint at one use of a Walk, and plans its removal."""
         walk = self._chance.choice(self._scenario.plan.walks)
@@ -206,6 +254,10 @@ class SimulatedClient:
         self._send(watch)
         self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
 
+    def asked(self, name: str) -> AskedRun | None:
+        """The run of this name, or of a part with it."""
+        return self.runs.get(name) or self._parts.get(name)
+
     def stop(self) -> None:
         self.stopping = True
         self._send(m.Stop())
@@ -223,12 +275,10 @@ class SimulatedClient:
     # ── messages ──
 
     def take(self, message: m.FromConductor) -> None:
-        if isinstance(message, m.Status):
-            self.status = message
+        if isinstance(message, m.Status | m.SessionsTold):
+            self.status = message if isinstance(message, m.Status) else self.status
             return
-        if isinstance(message, m.SessionsTold):
-            return
-        run = self.runs.get(message.run)
+        run = self.asked(message.run)
         if run is None:
             raise self._simulator.fail("something comes of a run that was never asked", message.run)
         match message:
@@ -253,6 +303,9 @@ class SimulatedClient:
             case m.Resumed():
                 self._open(run, "goes on")
                 run.paused = None
+            case m.Waits():
+                self._open(run, "waits")
+                self._ask(run, message)
             case m.Finished():
                 self._open(run, "ends")
                 run.finished, run.finished_at, run.paused = message, self._simulator.now, None
@@ -270,7 +323,7 @@ class SimulatedClient:
     def _output(self, run: AskedRun, message: m.Output) -> None:
         self._open(run, f"gives `{message.name}`")
         given = run.outputs[message.name]
-        if message.index != len(given):
+        if message.index != len(given) - run.before.get(message.name, 0):
             raise self._simulator.fail(f"`{message.name}` {message.index} comes as number {len(given)}", run.id)
         given.append(plain(values.unpack(message.value)))
 

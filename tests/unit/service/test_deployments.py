@@ -220,6 +220,21 @@ async def test_a_process_that_was_lost_while_no_other_can_be_started_comes_back(
 
 
 @pytest.mark.safety("R19")
+@pytest.mark.usefixtures("_impatient")
+async def test_what_is_wanted_comes_back_once_a_service_that_restarted_has_room(settings: Settings) -> None:
+    async with serving(settings, FakeFleet()) as before:
+        await before.deploy()
+    fleet = PoorMachine()
+    fleet.room = False
+    async with serving(settings, fleet) as service:
+        managed = service.services.deployments.get("shapes")
+        while managed.state != "ready":
+            await managed.changed.wait()
+        assert fleet.refused > supervisor.MAX_RESTARTS
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
+
+
+@pytest.mark.safety("R19")
 async def test_a_new_deployment_that_cant_be_started_fails_at_once(settings: Settings) -> None:
     fleet = PoorMachine()
     fleet.room = False

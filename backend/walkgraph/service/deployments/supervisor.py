@@ -67,10 +67,11 @@ class Supervised(Protocol):
 
 
 class Supervisor:
-    def __init__(self, supervised: Supervised) -> None:
+    def __init__(self, supervised: Supervised, *, has_run: bool = False) -> None:
+        """`has_run`: under an earlier service."""
         self.process: Process | None = None
         self.restarts = 0
-        self._has_run = False
+        self._has_run = has_run
         self._supervised = supervised
         self._unwanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -143,9 +144,10 @@ class Supervisor:
             supervised.tell("failed", str(error))
             return None
         except OSError as error:
-            _log.error("deployment not started", deployment=supervised.id, exc_info=error)
             if self._has_run:
+                _log.warning("deployment not started", deployment=supervised.id, reason=error.strerror)
                 return _NO_PROCESS
+            _log.error("deployment not started", deployment=supervised.id, exc_info=error)
             supervised.tell("failed", "its process could not be started; the service's log says why")
             return None
         self._has_run = True

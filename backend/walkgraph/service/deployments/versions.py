@@ -126,7 +126,7 @@ class Version:
         self._watched = watched
         self._asked: dict[int, asyncio.Future[m.SessionsTold]] = {}
         self._places: Places | None = None
-        self._supervisor = Supervisor(self)
+        self._supervisor = Supervisor(self, has_run=judged is None)
 
     @property
     def state(self) -> str:
