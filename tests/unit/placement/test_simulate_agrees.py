@@ -18,6 +18,7 @@ from walkgraph.graph import codec
 from walkgraph.graph.conversation import MESSAGES, ROLES, Role
 from walkgraph.graph.document import FirstStep, Graph, LoopStep, PartsStep, Step, Task, TaskParam, TurnsStep, WalkStep
 from walkgraph.graph.language.expressions import evaluate, parse
+from walkgraph.graph.structure import structure
 from walkgraph.placement import itinerary
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
@@ -169,13 +170,18 @@ def holds(step: WalkStep, params: Mapping[str, Any]) -> bool:
 
 
 def calls_by_the_book(graph: Graph, walk: str, params: Mapping[str, Any]) -> Counter[str]:
-    """Node -> calls, where no loop ends before its time."""
+    """Node -> calls, where no loop ends before its time, and every list has as many items as its map takes."""
     found: Counter[str] = Counter()
+    lists: dict[str, dict[str, list[int]]] = {}
+    for at in structure(graph.walks[walk]).maps:
+        for source in (route.source for route in at.routes if route.source.entry is not None):
+            items = [0] * int(evaluate(parse(at.item.bound), params))
+            lists.setdefault(source.entry.node, {})[source.port] = items
 
     def counting(node: str) -> Any:
         def call(*_: Any) -> dict[str, Any]:
             found[node] += 1
-            return {}
+            return lists.get(node, {})
 
         return call
 
