@@ -105,7 +105,7 @@ class Approvals:
 
     async def _hold(self, run: LiveRun, message: m.Waits, graph: str) -> None:
         now = self._clock()
-        asked = m.Asked(approval=message.approval, at=now, expires_at=now + message.approval.within)
+        asked = m.Asked(run=run.id, approval=message.approval, at=now, expires_at=now + message.approval.within)
         before = message.end if run.before is None else together(run.before, message.end)
         part = sum(isinstance(event, m.Decided) for event in run.log)
         try:
@@ -189,7 +189,7 @@ class Approvals:
             run.caller.meter.admit()
         place = Place.read(await self._store.read(queries.place_of, run.id))
         number = asked.approval.number
-        decided = m.Decided(number=number, approved=decision.approved, note=decision.note, at=self._clock())
+        decided = m.Decided(run=run.id, number=number, approved=decision.approved, note=decision.note, at=self._clock())
 
         def begun() -> None:
             del self._waiting[run.id]
