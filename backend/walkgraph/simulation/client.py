@@ -1,7 +1,7 @@
 """The client of a simulated world: sends requests, and checks what it receives."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -90,6 +90,59 @@ class AskedRun:
         return self.finished is not None or self.rejected is not None
 
 
+class SimulatedPerson:
+    """Answers the approvals of runs, after a while."""
+
+    def __init__(
+        self,
+        runs: Mapping[str, AskedRun],
+        simulator: Simulator,
+        send: Callable[[m.ToConductor], None],
+        after: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        """`after` plans an act in so many seconds."""
+        self._runs, self._send, self._after = runs, send, after
+        self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
+        self._parts: dict[str, AskedRun] = {}
+        """Parts of runs behind approvals."""
+
+    def asked(self, name: str) -> AskedRun | None:
+        """The run of this name, or of a part with it."""
+        return self._runs.get(name) or self._parts.get(name)
+
+    def ask(self, run: AskedRun, message: m.Waits) -> None:
+        """Checks what a person is shown, and plans the answer."""
+        approval = message.approval
+        values_ = {one.name: one.value for one in approval.shown if not isinstance(one.value, m.Absent)}
+        shown, wanted = {name: plain(values.unpack(value)) for name, value in values_.items()}, run.request.asked
+        if approval.number >= len(wanted) or shown != wanted[approval.number]:
+            raise self._simulator.fail(f"approval {approval.number} shows {shown}, by the book {wanted}", run.id)
+        self._counts["waits for a person"] += 1
+        run.waits, run.paused = True, None
+        self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._answer(run, message))
+
+    def _answer(self, run: AskedRun, message: m.Waits) -> None:
+        """Lets a run that waits go on, under another name, or ends it."""
+        if not run.waits or run.submit is None:
+            return
+        decision = decided(message.approval.number)
+        if not (decision.approved or message.approval.goes_on):
+            self._counts["refusals"] += 1
+            self.end(run, None)
+            return
+        part = RunId(f"{run.id}.{message.approval.number + 1}")
+        resumed = replace(message.rest, answers=(*message.rest.answers, decision))
+        run.waits = run.accepted = run.twice = False
+        run.before = {name: len(given) for name, given in run.outputs.items()}
+        run.submit = replace(run.submit, run=part, resumed=resumed, hold=False)
+        self._parts[part] = run
+        self._send(run.submit)
+
+    def end(self, run: AskedRun, error: ErrorInfo | None) -> None:
+        run.waits, run.finished_at = False, self._simulator.now
+        run.finished = m.Finished(run=run.id, error=error)
+
+
 class SimulatedClient:
     def __init__(
         self,
@@ -99,8 +152,6 @@ class SimulatedClient:
         send: Callable[[m.ToConductor], None],
     ) -> None:
         self.runs: dict[str, AskedRun] = {}
-        self._parts: dict[str, AskedRun] = {}
-        """Parts of runs behind approvals."""
         self.status: m.Status | None = None
         self.planned = 0
         """Number of planned acts."""
@@ -109,6 +160,7 @@ class SimulatedClient:
         """The deployment's queue is short, so that runs may be refused."""
         self._scenario, self._chances, self._send = scenario, chances, send
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
+        self.person = SimulatedPerson(self.runs, simulator, send, self._after)
 
     # ── acts ──
 
@@ -168,7 +220,7 @@ class SimulatedClient:
         asked.aborted = True
         self._counts["aborts"] += 1
         if asked.waits:
-            self._end(asked, ErrorInfo(code="cancelled", message="the run was cancelled"))
+            self.person.end(asked, ErrorInfo(code="cancelled", message="the run was cancelled"))
             return
         part = asked.submit.run if asked.submit is not None else RunId(run)
         self._send(m.Abort(run=part, reason=self._chance.choice(("cancelled", "disconnected"))))
@@ -203,38 +255,6 @@ class SimulatedClient:
         else:
             self._send(m.AskSessions(number=0, end=run.session))
 
-    def _ask(self, run: AskedRun, message: m.Waits) -> None:
-        """Checks what a person is shown, and plans the answer."""
-        approval = message.approval
-        values_ = {one.name: one.value for one in approval.shown if not isinstance(one.value, m.Absent)}
-        shown, wanted = {name: plain(values.unpack(value)) for name, value in values_.items()}, run.request.asked
-        if approval.number >= len(wanted) or shown != wanted[approval.number]:
-            raise self._simulator.fail(f"approval {approval.number} shows {shown}, by the book {wanted}", run.id)
-        self._counts["waits for a person"] += 1
-        run.waits, run.paused = True, None
-        self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._answer(run, message))
-
-    def _answer(self, run: AskedRun, message: m.Waits) -> None:
-        """Lets a run that waits go on, under another name, or ends it."""
-        if not run.waits or run.submit is None:
-            return
-        decision = decided(message.approval.number)
-        if not (decision.approved or message.approval.goes_on):
-            self._counts["refusals"] += 1
-            self._end(run, None)
-            return
-        part = RunId(f"{run.id}.{message.approval.number + 1}")
-        resumed = replace(message.rest, answers=(*message.rest.answers, decision))
-        run.waits = run.accepted = run.twice = False
-        run.before = {name: len(given) for name, given in run.outputs.items()}
-        run.submit = replace(run.submit, run=part, resumed=resumed, hold=False)
-        self._parts[part] = run
-        self._send(run.submit)
-
-    def _end(self, run: AskedRun, error: ErrorInfo | None) -> None:
-        run.waits, run.finished_at = False, self._simulator.now
-        run.finished = m.Finished(run=run.id, error=error)
-
     def _watch(self) -> None:
         """Sets a tap or a breakpoint at one use of a Walk, and plans its removal."""
         walk = self._chance.choice(self._scenario.plan.walks)
@@ -253,10 +273,6 @@ class SimulatedClient:
             watch = m.Watch(level=level, taps=(Tap(id="t", walk=walk.name, source=source, interval=0.0),))
         self._send(watch)
         self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
-
-    def asked(self, name: str) -> AskedRun | None:
-        """The run of this name, or of a part with it."""
-        return self.runs.get(name) or self._parts.get(name)
 
     def stop(self) -> None:
         self.stopping = True
@@ -278,7 +294,7 @@ class SimulatedClient:
         if isinstance(message, m.Status | m.SessionsTold):
             self.status = message if isinstance(message, m.Status) else self.status
             return
-        run = self.asked(message.run)
+        run = self.person.asked(message.run)
         if run is None:
             raise self._simulator.fail("something comes of a run that was never asked", message.run)
         match message:
@@ -305,7 +321,7 @@ class SimulatedClient:
                 run.paused = None
             case m.Waits():
                 self._open(run, "waits")
-                self._ask(run, message)
+                self.person.ask(run, message)
             case m.Finished():
                 self._open(run, "ends")
                 run.finished, run.finished_at, run.paused = message, self._simulator.now, None

@@ -105,7 +105,7 @@ class World:
         return self.client.check(run, [at + DIED_SECONDS for at in self._deployment.processes.lost])
 
     def _check_deadline(self, name: str) -> None:
-        run, record = self.client.asked(name), self._conductor.runs.table.get(name)
+        run, record = self.client.person.asked(name), self._conductor.runs.table.get(name)
         if record is not None and record.state != "ending" and run is not None and not run.was_paused:
             raise self._simulator.fail(f"its deadline is over, and it is {record.state}", name)
 

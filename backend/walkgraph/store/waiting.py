@@ -1,12 +1,13 @@
 """Queries on runs that wait for a person."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import defer
 from sqlalchemy.orm.attributes import QueryableAttribute
 from sqlmodel import Session, col, delete, select
 
 from walkgraph.errors import NotFound
+from walkgraph.ids import RunId
 from walkgraph.store.tables import WaitingRun
 
 
@@ -29,6 +30,8 @@ def place_of(session: Session, run: str) -> bytes:
     return found
 
 
-def end_waiting(session: Session, runs: Iterable[str]) -> None:
-    """Remove runs that don't wait any more."""
-    session.exec(delete(WaitingRun).where(col(WaitingRun.run).in_([*runs])))
+def end_waiting(session: Session, runs: Mapping[RunId, float]) -> None:
+    """Remove runs that don't wait any more. `runs`: with the time limit of the approval that is over, as a run may wait
+    at its next one already."""
+    for run, expires_at in runs.items():
+        session.exec(delete(WaitingRun).where(col(WaitingRun.run) == run, col(WaitingRun.expires_at) == expires_at))

@@ -77,6 +77,7 @@ class Approval(Message, frozen=True):
 class Asked(Message, frozen=True, tag="asked"):
     """An event of a run: from now on it waits for a person."""
 
+    run: RunId
     approval: Approval
     at: float
     """Seconds since 1970."""
@@ -86,6 +87,7 @@ class Asked(Message, frozen=True, tag="asked"):
 class Decided(Message, frozen=True, tag="decided"):
     """An event of a run: the person has answered, and it goes on."""
 
+    run: RunId
     number: int
     """The approval's."""
     approved: bool

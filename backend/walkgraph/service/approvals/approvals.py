@@ -35,6 +35,8 @@ from walkgraph.wire import messages as m
 AGAIN_SECONDS = 30.0
 """After a row could not be removed, it is tried again."""
 
+_LATE = ErrorInfo(code="expired", message="nobody has approved the run in time; send it again")
+
 _log = structlog.get_logger("walkgraph.approvals")
 
 
@@ -65,8 +67,8 @@ class Approvals:
         self._store, self._runs, self._deployments = store, runs, deployments
         self._keys, self._hub, self._shutdown, self._clock = keys, hub, shutdown, clock
         self._waiting: dict[RunId, _Waiting] = {}
-        self._stale: set[RunId] = set()
-        """Runs that don't wait any more, and whose row is still to be removed."""
+        self._stale: dict[RunId, float] = {}
+        """Runs whose row is still to be removed, with the time limit of the approval that is over."""
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
@@ -105,7 +107,7 @@ class Approvals:
 
     async def _hold(self, run: LiveRun, message: m.Waits, graph: str) -> None:
         now = self._clock()
-        asked = m.Asked(approval=message.approval, at=now, expires_at=now + message.approval.within)
+        asked = m.Asked(run=run.id, approval=message.approval, at=now, expires_at=now + message.approval.within)
         before = message.end if run.before is None else together(run.before, message.end)
         part = sum(isinstance(event, m.Decided) for event in run.log)
         try:
@@ -150,7 +152,7 @@ class Approvals:
             if asked is None or number not in (None, asked.approval.number):
                 self._answered_before(run, decision, number)
             elif self._clock() >= asked.expires_at:
-                await self._expire(found)
+                await self._end(found, _LATE)
                 raise Expired("nobody had answered in time, and the run has ended; send the request again")
             elif decision.approved or asked.approval.goes_on:
                 await self._go_on(found, asked, decision)
@@ -189,7 +191,7 @@ class Approvals:
             run.caller.meter.admit()
         place = Place.read(await self._store.read(queries.place_of, run.id))
         number = asked.approval.number
-        decided = m.Decided(number=number, approved=decision.approved, note=decision.note, at=self._clock())
+        decided = m.Decided(run=run.id, number=number, approved=decision.approved, note=decision.note, at=self._clock())
 
         def begun() -> None:
             del self._waiting[run.id]
@@ -201,7 +203,7 @@ class Approvals:
             _publish(self._hub, run)
 
         await version.resume(run, place.behind(run.id, decision), decided, begun)
-        await self._forget(run.id)
+        await self._forget(run.id, asked.expires_at)
 
     # ── over ────────────────────────────────────────────────────────────────────────────────────
 
@@ -223,12 +225,10 @@ class Approvals:
         for found in self._waiting.values():
             found.run.take(m.Finished(run=found.run.id, error=error))
 
-    async def _expire(self, found: _Waiting) -> None:
-        await self._end(found, ErrorInfo(code="expired", message="nobody has approved the run in time; send it again"))
-
     async def _end(self, found: _Waiting, error: ErrorInfo) -> None:
         """Ends a run that waits. Raises as the store does, while the run goes on to wait."""
-        await self._store.write(queries.end_waiting, [found.run.id])
+        ends = found.run.waiting.expires_at if found.run.waiting is not None else 0.0
+        await self._store.write(queries.end_waiting, {found.run.id: ends})
         del self._waiting[found.run.id]
         self._over(found.run, error)
 
@@ -249,10 +249,10 @@ class Approvals:
                 async with found.changing:
                     if found.run.waiting is not None:
                         try:
-                            await self._expire(found)
+                            await self._end(found, _LATE)
                         except WalkgraphError as error:
                             _log.error("waiting run not ended", run=found.run.id, reason=str(error))
-            await self._forget()
+            await self._remove_stale()
             ends = [one.run.waiting.expires_at for one in self._waiting.values() if one.run.waiting is not None]
             due = max(0.0, min(ends, default=now + 3600.0) - self._clock())
             late = any(end <= self._clock() for end in ends) or self._stale
@@ -263,15 +263,18 @@ class Approvals:
             except TimeoutError:
                 pass
 
-    async def _forget(self, *runs: RunId) -> None:
-        """Removes the rows of runs that don't wait any more. If that fails, it is tried again."""
-        self._stale.update(runs)
-        stale = set(self._stale)
+    async def _forget(self, run: RunId, expires_at: float) -> None:
+        """Removes the row of an approval that is over. If that fails, it is tried again."""
+        self._stale[run] = expires_at
+        await self._remove_stale()
+
+    async def _remove_stale(self) -> None:
+        stale = dict(self._stale)
         if not stale:
             return
         try:
-            await self._store.write(queries.end_waiting, sorted(stale))
-            self._stale -= stale
+            await self._store.write(queries.end_waiting, stale)
+            self._stale = {run: ends for run, ends in self._stale.items() if stale.get(run) != ends}
         except WalkgraphError as error:
             _log.error("rows of waiting runs not removed", count=len(stale), reason=str(error))
             self._changed.set()

@@ -67,7 +67,7 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
             where = {"run": event.run, "name": event.name, "index": event.index, "iteration": event.iteration}
             return "output", {**where, "passes": event.passes, "value": value}
         case m.Asked():
-            return "approval", {**_asked(event), "values": shown_of(event, frames)}
+            return "approval", {"run": event.run, **_asked(event), "values": shown_of(event, frames)}
         case m.Decided():
             return "decision", _plain(event)
         case m.Finished():

@@ -15,7 +15,7 @@ export type ResultFrom = string | Result;
 /**
  * A step of a task.
  */
-export type Step = WalkStep | PartsStep | TurnsStep | FirstStep | ChooseStep | LoopStep;
+export type Step = WalkStep | PartsStep | TurnsStep | FirstStep | ChooseStep | LoopStep | ApproveStep;
 
 export interface GraphDocument {
   format?: "walkgraph/graph@1";
@@ -369,6 +369,31 @@ export interface LoopStep {
   start?: {
     [k: string]: boolean | number | string;
   };
+}
+/**
+ * Waits until a person approves or refuses what it shows. Only the shown results and those that later steps take
+ * are kept meanwhile, so that the run holds no memory and outlives a restart of the service.
+ */
+export interface ApproveStep {
+  /**
+   * Results of earlier steps, `walk.result`: what the person is shown.
+   *
+   * @minItems 1
+   * @maxItems 8
+   */
+  approve: string[];
+  /**
+   * The question to the person.
+   */
+  label?: string;
+  /**
+   * Seconds in which the person may answer; after them the run ends as not approved.
+   */
+  within?: number;
+  /**
+   * Gives the answer to later steps, as `name.approved` (a flag) and `name.note` (the person's text), so that a refused run goes on. Without it, a refused run ends.
+   */
+  as?: string | null;
 }
 export interface SessionPolicy {
   queue?: "fifo" | "latest";

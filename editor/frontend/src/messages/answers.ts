@@ -221,6 +221,20 @@ export interface Usage {
   cached_tokens: number;
 }
 
+/** What a run waits for a person with. */
+export interface ApprovalEvent {
+  run: string;
+  /** How many approvals came before it in the run. */
+  number: number;
+  label: string;
+  /** A refused run goes on: later steps read the answer. */
+  goes_on: boolean;
+  /** Seconds since 1970. */
+  expires_at: number;
+  /** `walk.result` -> its value; null if there is none. */
+  values: Record<string, ValueShown | null>;
+}
+
 export type RunEvent =
   | { event: "accepted"; run: string; seed: number }
   | {
@@ -233,6 +247,8 @@ export type RunEvent =
       passes?: number[];
       value: ValueShown;
     }
+  | ({ event: "approval" } & ApprovalEvent)
+  | { event: "decision"; run: string; number: number; approved: boolean; note: string; at: number }
   | { event: "done"; run: string; seconds: number; queued: number; times: unknown[]; usage?: Usage }
   | {
       event: "error";

@@ -7,6 +7,7 @@ import { Badge, Button, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
 import { useLatest, useQueueGauge } from "../telemetry/activity";
 import { insideWords, showSeconds } from "../ui/words";
+import { ApprovalForm } from "./outputs/ApprovalForm";
 import { Facts, isFact } from "./outputs/Facts";
 import { MuteButton, OutputView, PictureFrame } from "./outputs/outputs";
 import { isOver, PREVIEW } from "./model/results";
@@ -72,6 +73,9 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
       {result.error && result.state === "failed" && (
         <Failure result={result} error={result.error} onRecord={onRecord} onNode={onNode} />
       )}
+      {result.approval && result.run !== null && (
+        <ApprovalForm key={result.approval.number} run={result.run} approval={result.approval} />
+      )}
       {shared && (
         <PictureFrame
           key={result.startedAt}
@@ -119,6 +123,7 @@ const STATES: Record<Result["state"], [kind: string, words: string]> = {
   sending: ["busy", strings.play.sending],
   waiting: ["busy", strings.play.waiting],
   running: ["busy", strings.play.running],
+  asked: ["warn", strings.play.waitsForAPerson],
   done: ["good", strings.play.done],
   cancelled: ["warn", strings.play.stopped],
   failed: ["bad", strings.play.failed],

@@ -66,6 +66,13 @@ export const play = {
   tokensOfThemCached: (read: number, cached: number) =>
     cached > 0 ? `${read} tokens, ${cached} found in caches` : `${read} tokens`,
   running: "Running",
+  waitsForAPerson: "Waits for approval",
+  approve: "Approve",
+  refuse: "Refuse",
+  noteToTheAnswer: "Note to the answer",
+  aNoteIfYouLike: "A note, if you like",
+  nothing: "nothing",
+  answerUntil: (time: string) => `until ${time}; then the run ends`,
   done: "Done",
   stopped: "Stopped",
   failed: "Failed",

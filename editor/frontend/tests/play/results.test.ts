@@ -37,6 +37,20 @@ describe("a run", () => {
     expect(isOver(done)).toBe(true);
   });
 
+  it("waits for a person with what is asked, and goes on once somebody has answered", () => {
+    const approval = { run: "r", number: 0, label: "Fit?", goes_on: false, expires_at: 9, values: { "a.b": null } };
+    const asked = run(accepted, { event: "approval", ...approval });
+    expect(asked).toMatchObject({ state: "asked", approval });
+    expect(isOver(asked)).toBe(false);
+    const decision: RunEvent = { event: "decision", run: "r", number: 0, approved: true, note: "", at: 1 };
+    expect(after(asked, decision, 50)).toMatchObject({ state: "running", approval: null });
+    const error = { code: "not_approved", message: "a person has refused" };
+    expect(after(asked, { event: "error", ...figures, error }, 50)).toMatchObject({
+      state: "failed",
+      approval: null,
+    });
+  });
+
   it("tells how many tokens were read, and found in caches", () => {
     const usage = { read: 40, cached_tokens: 32 };
     expect(run(accepted, { event: "done", ...figures, usage }).usage).toEqual(usage);

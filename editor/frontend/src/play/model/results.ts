@@ -49,11 +49,16 @@ export function after(result: Result, event: RunEvent, at: number): Result {
         outputs: { ...result.outputs, [event.name]: grown },
       };
     }
+    case "approval":
+      return { ...result, state: "asked", approval: event };
+    case "decision":
+      return { ...result, state: "running", approval: null };
     case "done":
       return { ...result, state: "done", ...figures(event) };
     case "error": {
       const error = event.error as RunError;
-      return { ...result, state: error.code === "cancelled" ? "cancelled" : "failed", error, ...figures(event) };
+      const state = error.code === "cancelled" ? "cancelled" : "failed";
+      return { ...result, state, error, approval: null, ...figures(event) };
     }
   }
 }

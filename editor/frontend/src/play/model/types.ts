@@ -1,5 +1,5 @@
 // A task as the service shows it, and what a person has given for it.
-import type { Usage, ValueShown } from "../../messages/answers";
+import type { ApprovalEvent, Usage, ValueShown } from "../../messages/answers";
 
 export type Scalar = boolean | number | string;
 
@@ -126,7 +126,7 @@ export interface OutputShown {
   left: number;
 }
 
-export type ResultState = "sending" | "waiting" | "running" | "done" | "cancelled" | "failed";
+export type ResultState = "sending" | "waiting" | "running" | "asked" | "done" | "cancelled" | "failed";
 
 export interface Result {
   deployment: string;
@@ -144,6 +144,8 @@ export interface Result {
   times: NodeTime[];
   /** Not of a run that goes on, nor of those that were kept by earlier versions. */
   usage?: Usage | null;
+  /** What it waits for a person with. */
+  approval?: ApprovalEvent | null;
   error: RunError | null;
   /** Faults of the request: pointer into its body -> sentence. */
   faults: { pointer: string; message: string }[];

@@ -11,6 +11,8 @@ const ADVICE: Record<string, string> = {
   refused: strings.play.theDeploymentCantDoThis,
   overloaded: strings.play.theQueueIsFullWait,
   cancelled: strings.play.itWasStoppedRun,
+  not_approved: strings.play.changeThatAndRunAgain,
+  expired: strings.play.changeThatAndRunAgain,
   deadline_exceeded: strings.play.itTookLongerThanAllowed,
   worker_lost: strings.play.aWorkerProcessEnded,
   stalled: strings.play.itWaitedForAValue,
