@@ -20,6 +20,7 @@ from walkgraph.service.deployments.palette import shown
 FILE = Path(__file__).resolve().with_name("editor_cases.json")
 RANDOM_WALKS = 40
 RANDOM_CHOICES = 20
+RANDOM_MAPS = 20
 MORE_TYPES = (
     "latents: float[...]",
     "latents: float[n, 64]",
@@ -130,6 +131,46 @@ BY_HAND: dict[str, dict[str, Any]] = {
         ],
         "results": {"last": "@merge.inner", "kept": "@merge.all"},
     },
+    "maps": {
+        "inputs": {"x": "list of text"},
+        "body": [
+            "a",
+            {"map": "a.x", "bound": "9", "width": "3", "body": ["b", {"loop": "i", "times": "2", "body": ["c"]}]},
+            {
+                "loop": "round",
+                "times": "2",
+                "body": [
+                    {
+                        "map": "e.x",
+                        "as": "outer",
+                        "bound": "4",
+                        "body": [{"map": "d.x", "as": "inner", "bound": "4", "body": ["f"]}],
+                    },
+                    {"choose": "@in.x", "cases": {"y": [["d"]]}, "otherwise": ["e"]},
+                    {"map": "@merge.either", "as": "rest", "bound": "n", "body": ["g"], "when": "n > 1"},
+                ],
+            },
+            {"map": "@in.x", "as": "empty", "bound": "2", "body": [{"fork": "kept", "into": "copy"}]},
+        ],
+        "merges": {"either": ["d.x", "e.x"]},
+        "edges": [
+            {"from": "a.x", "to": "b.x", "each": True},
+            ["a.x", "b.y"],
+            ["b.x", "c.x"],
+            ["c.x", "c.y"],
+            ["c.x", "b.z"],
+            {"from": "c.x", "to": "d.x", "collect": True},
+            {"from": "b.x", "to": "@out.b", "each": True},
+            ["@loop.items", "c.z"],
+            ["@loop.index", "b.w"],
+            {"from": "f.x", "to": "f.y", "collect": "list"},
+            ["g.x", "f.z"],
+            {"from": "e.x", "to": "f.x", "each": True},
+            ["@loop.outer", "f.w"],
+            {"from": "f.x", "to": "g.x", "each": True, "collect": True},
+        ],
+        "results": {"all": {"from": "c.x", "collect": True}, "last": "g.x"},
+    },
 }
 
 
@@ -143,6 +184,7 @@ def cases() -> dict[str, Any]:
     walks |= {f"by hand/{name}": _walk(walk) for name, walk in BY_HAND.items()}
     walks |= {f"random/{seed}": _walk(_random(Random(seed))) for seed in range(RANDOM_WALKS)}
     walks |= {f"random choices/{seed}": _walk(_choosing(Random(seed))) for seed in range(RANDOM_CHOICES)}
+    walks |= {f"random maps/{seed}": _walk(_random(Random(seed), maps=True)) for seed in range(RANDOM_MAPS)}
     texts = {
         name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
     }
@@ -177,8 +219,10 @@ def _walk(walk: dict[str, Any]) -> dict[str, Any]:
         "beside": _side_by_side(found),
     }
     if found.choices:
-        made["choices"] = [_choice(route) for choice in found.choices for route in choice.routes]
+        made["choices"] = [_head(route) for choice in found.choices for route in choice.routes]
         made["apart"] = _apart(found)
+    if found.maps:
+        made["maps"] = [_head(route) for at in found.maps for route in at.routes]
     return made
 
 
@@ -193,8 +237,9 @@ def _route(route: Route) -> list[Any]:
     return [_end(route.source), _end(route.target), *facts, route.pointer]
 
 
-def _choice(route: Route) -> list[Any]:
-    """A value and the place of its choice. Pointers into a normal form say nothing to the editor."""
+def _head(route: Route) -> list[Any]:
+    """A value and the place of the choice or map that takes it. Pointers into a normal form say nothing to the
+    editor."""
     assert route.target.entry is not None
     return [_end(route.source), route.target.entry.index, route.carried, route.backward, route.left]
 
@@ -220,26 +265,32 @@ def _apart(found: WalkStructure) -> list[tuple[str, str]]:
     return [(a.name, b.name) for a, b in pairs if apart(a.cases, b.cases) is not None]
 
 
-def _random(random: Random) -> dict[str, Any]:
+def _random(random: Random, *, maps: bool = False) -> dict[str, Any]:
+    """`maps`: some of the loops go through lists."""
     uses: list[str] = []
     loops: list[str] = []
-    body = [_item(random, uses, loops, 0) for _ in range(random.randint(2, 4))]
+    kinds = ("use", "use", "loop", "parallel", "sequence", "list", *(("map", "map") if maps else ()))
+    body = [_item(random, uses, loops, kinds) for _ in range(random.randint(2, 4))]
+    if not uses:
+        return _random(random, maps=maps)
     edges = [_edge(random, uses, loops) for _ in range(random.randint(4, 16))]
     results = {f"r{i}": {"from": f"{random.choice(uses)}.x", "collect": random.random() < 0.5} for i in range(2)}
-    return {"body": ["first", *body], "edges": edges, "results": results} if uses else _random(random)
+    return {"body": ["first", *body], "edges": edges, "results": results}
 
 
-def _item(random: Random, uses: list[str], loops: list[str], depth: int) -> Any:
-    kind = random.choice(("use", "use", "loop", "parallel", "sequence", "list")) if depth < 3 else "use"
+def _item(random: Random, uses: list[str], loops: list[str], kinds: tuple[str, ...], depth: int = 0) -> Any:
+    kind = random.choice(kinds) if depth < 3 else "use"
     if kind == "use":
         uses.append(f"u{len(uses)}")
         return {"use": random.choice(NODES), "as": uses[-1]}
-    if kind == "loop":
-        loops.append(f"l{len(loops)}")
-        name = loops[-1]
-    inside = [_item(random, uses, loops, depth + 1) for _ in range(random.randint(1, 3))]
+    name, before = f"l{len(loops)}", f"{uses[-1] if uses else 'first'}.x"
+    if kind in ("loop", "map"):
+        loops.append(name)
+    inside = [_item(random, uses, loops, kinds, depth + 1) for _ in range(random.randint(1, 3))]
     if kind == "loop":
         return {"loop": name, "times": "2", "body": inside}
+    if kind == "map":
+        return {"map": before, "as": name, "bound": "2", "body": inside}
     return inside if kind == "list" else {kind: inside}
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.golden.editor_cases import BY_HAND, FILE, RANDOM_CHOICES, RANDOM_WALKS, dumps
+from tests.golden.editor_cases import BY_HAND, FILE, RANDOM_CHOICES, RANDOM_MAPS, RANDOM_WALKS, dumps
 
 HINT = "if this is meant, write it anew with `python -m tests.golden.editor_cases` and mend the editor where it differs"
 
@@ -21,4 +21,5 @@ def test_the_cases_hold_every_kind_of_way() -> None:
     assert any(walk["beside"] for walk in walks.values())
     assert any(walk.get("choices") for walk in walks.values())
     assert any(walk.get("apart") for walk in walks.values())
-    assert len(walks) > len(BY_HAND) + RANDOM_WALKS + RANDOM_CHOICES
+    assert any(walk.get("maps") for walk in walks.values())
+    assert len(walks) > len(BY_HAND) + RANDOM_WALKS + RANDOM_CHOICES + RANDOM_MAPS

@@ -226,6 +226,7 @@ function movedIds(before: readonly Entry[], after: readonly Entry[]): Set<string
 function titleOf(entry: Entry): string {
   if (entry.kind === "use") return `\`${entry.name}\``;
   if (entry.kind === "loop") return strings.document.loop(entry.name);
+  if (entry.kind === "map") return strings.document.map(entry.name);
   if (entry.kind === "fork") return strings.document.fork((entry.item as { fork: string }).fork);
   if (entry.kind === "case") return strings.document.theCase(entry.name);
   return entry.kind === "unknown" ? strings.document.anUnknownItem : strings.document.aKind(entry.kind);
@@ -384,6 +385,7 @@ function plain(value: unknown): unknown {
   const entries = Object.entries(value).flatMap(([key, child]): [string, unknown][] => {
     if (child === undefined || child === null) return [];
     if ((FLAGS.has(key) && child === false) || (TEXTS.has(key) && child === "")) return [];
+    if ((key === "width" && child === "1") || (key === "as" && child === value["use"])) return [];
     if (OPTIONAL.has(key) && typeof child === "object" && !Object.keys(child).length) return [];
     return [[key, plain(child)]];
   });

@@ -127,7 +127,7 @@ function allPorts(graph: GraphDocument, catalogue: Catalogue): Map<string, NodeP
   for (const walk of Object.values(graph.walks ?? {})) {
     const facts = factsOf(walk);
     for (const entry of facts.uses.values()) of(entry.node);
-    for (const route of [...facts.routes, ...facts.results, ...facts.merging, ...facts.choices]) {
+    for (const route of [...facts.routes, ...facts.results, ...facts.merging, ...facts.heads]) {
       if (route.source.entry) of(route.source.entry.node).outputs.add(route.source.port);
       if (route.target.entry) of(route.target.entry.node).inputs.add(route.target.port);
     }

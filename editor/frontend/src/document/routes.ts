@@ -2,21 +2,21 @@
 // `walkgraph.graph.structure`; goldens made there are compared in the tests. Pure; facts of a Walk are kept by object.
 import { readLink, readResult, splitReference, type PlainLink } from "./names";
 import { join } from "./pointer";
-import { entries, flat, lastOrder, type Entry } from "./tree";
-import type { Choose, GraphDocument, ItemId, Pointer, Walk } from "./types";
+import { entries, flat, hasHead, headOf, lastOrder, type Entry } from "./tree";
+import type { GraphDocument, ItemId, Pointer, Walk } from "./types";
 import { perObject } from "./perObject";
 
-export type EndKind = "use" | "in" | "loop" | "stream" | "merge" | "out" | "result" | "choice";
+export type EndKind = "use" | "in" | "loop" | "stream" | "merge" | "out" | "result" | "choice" | "map";
 
 export interface End {
   kind: EndKind;
-  /** The use, Walk input, loop, stream, merge, output or result; of a choice its id. */
+  /** The use, Walk input, loop, stream, merge, output or result; of a choice or a map its id. */
   name: string;
   /** The port of the use. */
   port: string;
   /** The use; null if the body has no such use. */
   entry: Entry | null;
-  /** Where in the body the value is: the use, the choice, or the choice whose branches a merge joins. */
+  /** Where in the body the value is: the use, the choice, the map, or the choice whose branches a merge joins. */
   place: Entry | null;
 }
 
@@ -72,8 +72,10 @@ export interface Facts {
   merges: ReadonlyMap<string, Merge>;
   /** From each merge's sources to it; `index` is the position in its list. */
   merging: readonly Route[];
-  /** From the value of each choice to the choice. */
-  choices: readonly Route[];
+  /** From the value of each choice to the choice, and from the list of each map to the map. */
+  heads: readonly Route[];
+  /** The maps by their names; of two with one name the first. */
+  maps: ReadonlyMap<string, Entry>;
 }
 
 /** Derived facts of a Walk. */
@@ -191,19 +193,39 @@ function derive(walk: Walk): Facts {
       return between(endOf(from, named, "source"), target, link, index, `${merge.pointer}/${index}`);
     }),
   );
-  const choices = list.flatMap((entry): Route[] => {
-    const from = entry.kind === "choose" ? (entry.item as Choose).choose : null;
-    if (typeof from !== "string" || !from) return [];
-    const target: End = { kind: "choice", name: entry.id, port: "", entry: null, place: entry };
-    const link = { from, to: choiceRef(entry.id), each: false, collect: false };
-    return [between(endOf(from, named, "source"), target, link, -1, `${entry.pointer}/choose`)];
+  const heads = list.flatMap((entry): Route[] => {
+    const from = headOf(entry.item);
+    if (!hasHead(entry.kind) || !from) return [];
+    const kind = entry.kind === "map" ? "map" : "choice";
+    const target: End = { kind, name: entry.id, port: "", entry: null, place: entry };
+    const link = { from, to: headRef(entry.id), each: false, collect: false };
+    return [between(endOf(from, named, "source"), target, link, -1, `${entry.pointer}/${entry.kind}`)];
   });
-  return { tree, list, byId, uses, routes, results, feeds, merges, merging, choices };
+  const maps = new Map<string, Entry>();
+  for (const entry of list) if (entry.kind === "map" && !maps.has(entry.name)) maps.set(entry.name, entry);
+  return { tree, list, byId, uses, routes, results, feeds, merges, merging, heads, maps };
 }
 
-/** What a wire to the value of a choice ends at. */
-export function choiceRef(id: ItemId): string {
-  return `@choice.${id}`;
+/** What a wire to the head of a choice or a map ends at. */
+export function headRef(id: ItemId): string {
+  return `${id.startsWith("map:") ? "@map" : "@choice"}.${id}`;
+}
+
+/** The choice or map whose head a reference names; null for any other reference. */
+export function headId(reference: string): ItemId | null {
+  const [owner, id] = splitReference(reference);
+  return owner === "@map" || owner === "@choice" ? id : null;
+}
+
+/** The map among the loops that a route leaves; null where it leaves none. */
+export function mapLeft({ maps }: Facts, { left }: Pick<Route, "left">): string | null {
+  return left.find((loop) => maps.has(loop)) ?? null;
+}
+
+/** The map that would have to carry a route's value to the next item; null where a loop does. */
+export function mapCarrying({ maps }: Facts, { common, source, target }: Route): string | null {
+  const loop = (target.place ?? source.place)?.loops[common - 1];
+  return loop !== undefined && maps.has(loop) ? loop : null;
 }
 
 function mergesOf(walk: Walk, uses: ReadonlyMap<string, Entry>): Map<string, Merge> {

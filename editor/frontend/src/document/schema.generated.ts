@@ -3,7 +3,7 @@
 /**
  * An item of a body.
  */
-export type Item = string | Item[] | Use | Parallel | Sequence | Loop | Fork | Choose;
+export type Item = string | Item[] | Use | Parallel | Sequence | Loop | Fork | Choose | Map;
 /**
  * An edge.
  */
@@ -180,15 +180,46 @@ export interface Choose {
    */
   when?: string | null;
 }
+/**
+ * Runs its body for every item of a list, up to `width` items at once. The items are independent: nothing is
+ * carried from one to the next, and no state is shared that one of them writes. What leaves is collected in the order
+ * of the items, or goes to the client in that order.
+ */
+export interface Map {
+  /**
+   * The list: `use.port`, `@in.x` or `@merge.x`; a `list of` values, or a tensor with its slices along the first axis. An edge into the body with `each` brings item i. An absent value has no items.
+   */
+  map: string;
+  /**
+   * The name by which `@loop.NAME` reads the item's index; `items` if it has none.
+   */
+  as?: string | null;
+  /**
+   * The most items; a run with a longer list fails.
+   */
+  bound: string;
+  /**
+   * The most items in work at once.
+   */
+  width?: string;
+  /**
+   * Judged once, before the map; `@loop.index` belongs to the loop around it.
+   */
+  when?: string | null;
+  /**
+   * @minItems 1
+   */
+  body: Item[];
+}
 export interface Edge {
   from: string;
   to: string;
   /**
-   * Entering a loop: slice i goes to iteration i. Leaving a loop: every iteration's value leaves as it comes (to `@out` only). From a called task to `@out`: every value leaves as the task sends it.
+   * Entering a loop or a map: slice i goes to iteration i. Leaving one: every iteration's value leaves as it comes, of a map in the order of the items (to `@out` only). From a called task to `@out`: every value leaves as the task sends it.
    */
   each?: boolean;
   /**
-   * Leaving a loop: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and joins texts; `join` puts tensors end to end; `list` keeps them apart.
+   * Leaving a loop or a map: the values of all iterations, but for those that `drop_last` drops. `true` stacks tensors and joins texts; `join` puts tensors end to end; `list` keeps them apart.
    */
   collect?: false | true | "join" | "list";
 }

@@ -3,14 +3,14 @@ import { join } from "./pointer";
 import type { Choose, Item, ItemId, Pointer, Walk } from "./types";
 
 export type BranchKind = "case" | "otherwise";
-export type ItemKind = "use" | "loop" | "parallel" | "sequence" | "choose" | BranchKind | "fork" | "unknown";
+export type ItemKind = "use" | "loop" | "parallel" | "sequence" | "choose" | "map" | BranchKind | "fork" | "unknown";
 
 export interface Entry {
   id: ItemId;
   kind: ItemKind;
   /** Of a branch of a choice, its list. */
   item: Item;
-  /** The name of the use, loop or case; empty for what has none. */
+  /** The name of the use, loop, map or case; empty for what has none. */
   name: string;
   /** For a use, the node that it calls. */
   node: string;
@@ -19,14 +19,17 @@ export interface Entry {
   parent: Entry | null;
   /** Position in the list that holds it. */
   index: number;
-  /** Program order over all uses, forks and choices of the Walk; of another container that of its first one. */
+  /** Program order over all uses, forks and heads of the Walk; of a container without a head that of its first one. */
   order: number;
-  /** Names of the loops around it, outermost first. */
+  /** Names of the loops and maps around it, outermost first. */
   loops: string[];
   children: Entry[];
 }
 
-export const CHILD_KEYS = { loop: "body", parallel: "parallel", sequence: "sequence" } as const;
+export const CHILD_KEYS = { loop: "body", map: "body", parallel: "parallel", sequence: "sequence" } as const;
+
+/** The name of a map that is given none. */
+export const MAP_NAME = "items";
 
 /** A branch of a choice: a case by its value, or what is taken where no case has it. */
 export interface Branch {
@@ -42,7 +45,7 @@ export function kindOf(item: Item): ItemKind {
   if (typeof item === "string") return "use";
   if (Array.isArray(item)) return "sequence";
   if (typeof item !== "object" || item === null) return "unknown";
-  for (const kind of ["use", "parallel", "sequence", "loop", "choose", "fork"] as const)
+  for (const kind of ["use", "parallel", "sequence", "loop", "choose", "map", "fork"] as const)
     if (kind in item) return kind;
   return "unknown";
 }
@@ -64,8 +67,8 @@ export function childrenOf(item: Item): readonly Item[] {
   if (Array.isArray(item)) return item;
   const kind = kindOf(item);
   if (kind === "choose") return branchesOf(item).map((branch) => branch.items);
-  if (kind !== "loop" && kind !== "parallel" && kind !== "sequence") return [];
-  const found = (item as unknown as Record<string, unknown>)[CHILD_KEYS[kind]];
+  if (!(kind in CHILD_KEYS)) return [];
+  const found = (item as unknown as Record<string, unknown>)[CHILD_KEYS[kind as keyof typeof CHILD_KEYS]];
   return Array.isArray(found) ? (found as Item[]) : [];
 }
 
@@ -94,7 +97,24 @@ export function isContainer(kind: ItemKind): boolean {
 
 /** True if items can be put right into it: a choice takes them in its branches only. */
 export function takesItems(kind: ItemKind): boolean {
-  return kind === "loop" || kind === "parallel" || kind === "sequence" || isBranch(kind);
+  return kind in CHILD_KEYS || isBranch(kind);
+}
+
+/** True if it repeats what it holds: a loop, or a map, which does so for the items of a list. */
+export function isLoop(kind: ItemKind): kind is "loop" | "map" {
+  return kind === "loop" || kind === "map";
+}
+
+/** True if it takes a value at its head, before what it holds: a choice goes by one, a map through a list. */
+export function hasHead(kind: ItemKind): kind is "choose" | "map" {
+  return kind === "choose" || kind === "map";
+}
+
+/** The reference that a head names; empty where there is none yet. The key of a head is its kind. */
+export function headOf(item: Item): string {
+  const kind = kindOf(item);
+  const value = hasHead(kind) ? (item as unknown as Record<string, unknown>)[kind] : "";
+  return typeof value === "string" ? value : "";
 }
 
 export function isBranch(kind: ItemKind): kind is BranchKind {
@@ -119,14 +139,13 @@ export function entries(walk: Walk): Entry[] {
       const node = kind === "use" ? (typeof item === "string" ? item : (item as { use: string }).use) : "";
       const id = idOf(kind, name);
       const entry: Entry = { id, kind, item, name, node, pointer, parent, index, order, loops, children: [] };
+      if (hasPlace(kind)) order += 1;
       if (kind === "choose") {
-        order += 1;
         entry.children = branchesOf(item).map((branch, place) => branchEntry(branch, place, entry));
         return entry;
       }
-      if (!isContainer(kind)) order += 1;
       const inside = Array.isArray(item) || !isContainer(kind) ? pointer : `${pointer}/${CHILD_KEYS[kind as "loop"]}`;
-      entry.children = read(childrenOf(item), inside, entry, kind === "loop" ? [...loops, name] : loops);
+      entry.children = read(childrenOf(item), inside, entry, isLoop(kind) ? [...loops, name] : loops);
       return entry;
     });
   const branchEntry = ({ kind, name, items, pointer: below }: Branch, index: number, parent: Entry): Entry => {
@@ -161,13 +180,17 @@ export function find(tree: readonly Entry[], id: ItemId): Entry | undefined {
   return flat(tree).find((entry) => entry.id === id);
 }
 
-/** Program order of the last use, fork or choice inside; of an empty container the order at which it stands. */
+/** Program order of the last use, fork or head inside; of an empty container the order at which it stands. */
 export function lastOrder(entry: Entry): number {
-  if (!isContainer(entry.kind)) return entry.order;
   return flat([entry]).reduce(
-    (last, { kind, order }) => (takesItems(kind) ? last : Math.max(last, order)),
+    (last, { kind, order }) => (hasPlace(kind) ? Math.max(last, order) : last),
     entry.order,
   );
+}
+
+/** True if it counts in the program order itself, whatever it holds. */
+function hasPlace(kind: ItemKind): boolean {
+  return !takesItems(kind) || hasHead(kind);
 }
 
 function nameOf(item: Item, kind: ItemKind): string {
@@ -176,5 +199,6 @@ function nameOf(item: Item, kind: ItemKind): string {
     const use = item as { use: string; as?: string | null };
     return use.as ?? use.use;
   }
+  if (kind === "map") return (item as { as?: string | null }).as || MAP_NAME;
   return kind === "loop" ? String((item as { loop: unknown }).loop) : "";
 }

@@ -10,6 +10,7 @@ export type {
   Link,
   Loop,
   LoopStep,
+  Map as MapItem,
   Node,
   Parallel,
   Result,
@@ -42,7 +43,7 @@ export type Literal = boolean | number | string;
 export type Pointer = string;
 
 /**
- * An item of a Walk, stable while others are edited: `use:llm`, `loop:denoise`, and for what has no name its kind
+ * An item of a Walk, stable while others are edited: `use:llm`, `loop:denoise`, `map:items`, and for what has no name its kind
  * and its number in program order, `parallel:0`, `sequence:1`, `fork:0`. A second use of one name is `use:llm#1`. The
  * branches of a choice have ids too: `case:photo`, `otherwise:0`.
  */

@@ -10,6 +10,7 @@ export const document = {
   theCase: (name: string) => `Case \`${name}\``,
   aKind: (kind: string) => `A ${KINDS[kind] ?? kind}`,
   thisIsNoChoice: "This is no choice.",
+  hasNoHead: "Only a choice or a map takes a value at its head.",
   onlyACaseHasAValue: "Only a case of a choice has a value.",
   aCaseNeedsAValue: "A case needs a value: a text, a whole number, true or false.",
   thereIsAlreadyACase: (name: string) => `There is already a case \`${name}\`: choose another value.`,
@@ -18,11 +19,22 @@ export const document = {
   putItIntoOneOfItsCases: "A choice holds its steps in cases: put it into one of them.",
   thereIsNoMerge: (name: string) => `there is no merge \`${name}\``,
   thereIsNoMergeWithName: (name: string) => `There is no merge \`${name}\`.`,
-  thereIsNoChoice: "there is no such choice",
+  thereIsNoHead: (what: string) => `there is no such ${what}`,
   aChoiceGoesBy: "a choice goes by a step's output, an input of the Walk, or a merge",
   aChoiceGoesByAFlag: (modality: string) => `a choice goes by a flag, a whole number or a text, this is ${modality}`,
-  isInsideTheChoice: (name: string) => `\`${name}\` is inside the choice, so its value comes too late`,
-  theChoiceCantComeAfter: (name: string, reason: string) => `the choice can't come after \`${name}\`: ${reason}`,
+  aMapGoesThrough: "a map goes through a step's output, an input of the Walk, or a merge",
+  aMapGoesThroughAList: (modality: string) =>
+    `a map goes through a list, or the slices of a tensor, this is one ${modality}`,
+  isInsideTheHead: (name: string, what: string) => `\`${name}\` is inside the ${what}, so its value comes too late`,
+  theHeadCantComeAfter: (what: string, name: string, reason: string) =>
+    `the ${what} can't come after \`${name}\`: ${reason}`,
+  collectItsValuesFirst: (name: string, map: string) =>
+    `\`${name}\` has a value for every item of \`${map}\`; collect them in a step after the map`,
+  hasAValueForEveryItem: (name: string, map: string) =>
+    `\`${name}\` has a value for every item of \`${map}\`; collect them, or send each to the client`,
+  itemsAreIndependent: (map: string) =>
+    `the items of \`${map}\` are independent, so none takes a value of the one before; use a loop for that`,
+  aStreamIsReadBeforeAMap: "a stream can't be read by every item of a map; read it before the map",
   inDifferentBranches: (a: string, b: string) =>
     `\`${a}\` and \`${b}\` are in different branches of a choice, of which only one runs`,
   aMergeTakesOutputs: "a merge takes outputs of steps",
@@ -54,6 +66,7 @@ export const document = {
   movedWithinTheOrder: "moved within the order",
   wasRemoved: (entry: string) => `${entry} was removed`,
   loop: (name: string) => `Loop \`${name}\``,
+  map: (name: string) => `Map \`${name}\``,
   fork: (value: string) => `Fork of \`${value}\``,
   anUnknownItem: "An unknown item",
   edgeWithName: (name: string) => `Edge ${name}`,

@@ -20,8 +20,8 @@ export type RouteCase = [
   pointer: string,
 ];
 
-/** The value of a choice, likewise, and the place of the choice. */
-export type ChoiceCase = [source: EndCase, order: number, carried: boolean, backward: boolean, left: string[]];
+/** The value of a choice or the list of a map, likewise, and the place of what takes it. */
+export type HeadCase = [source: EndCase, order: number, carried: boolean, backward: boolean, left: string[]];
 
 export interface Cases {
   walks: Record<
@@ -33,8 +33,10 @@ export interface Cases {
       results: RouteCase[];
       beside: [string, string][];
       /** Where the Walk has choices. */
-      choices?: ChoiceCase[];
+      choices?: HeadCase[];
       apart?: [string, string][];
+      /** Where it has maps. */
+      maps?: HeadCase[];
     }
   >;
   types: { names: string[]; reasons: (string | null)[]; table: number[][] };

@@ -81,11 +81,11 @@ describe("a choice", () => {
       body: [{ choose: "", cases: { a: ["b"], b: [] } } as Item, "a", "c"],
       edges: [["a.out", "c.x"]],
     });
-    const set = (from: string | null) => edits.setChoiceValue(graph, "w", "choose:0", from, palette);
+    const set = (from: string | null) => edits.setHead(graph, "w", "choose:0", from, palette);
     const named = { choose: "a.flag", cases: { true: ["b"], false: [] } };
     expect(walkOf(set("a.flag")).body).toEqual(["a", named, "c"]);
     expect(walkOf(set("@in.x")).body[0]).toEqual({ choose: "@in.x", cases: { a: ["b"], b: [] } });
-    expect(facts(set("@in.x")).choices.map(({ from, pointer }) => [from, pointer])).toEqual([
+    expect(facts(set("@in.x")).heads.map(({ from, pointer }) => [from, pointer])).toEqual([
       ["@in.x", "/body/0/choose"],
     ]);
     expect(() => set("b.flag")).toThrow(/inside the choice/);

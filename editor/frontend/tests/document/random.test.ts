@@ -2,9 +2,9 @@
 import { expect, it } from "vitest";
 import * as edits from "../../src/document/edits";
 import { diff, equal } from "../../src/document/diff";
-import { exclusive, factsOf, sideBySide } from "../../src/document/routes";
-import { accepts, portsOf } from "../../src/document/ports";
-import { takesItems } from "../../src/document/tree";
+import { exclusive, factsOf, isInside, mapCarrying, mapLeft, sideBySide } from "../../src/document/routes";
+import { accepts, parseType, portsOf } from "../../src/document/ports";
+import { flat, isLoop, takesItems } from "../../src/document/tree";
 import { union } from "../../src/document/union";
 import type { GraphDocument } from "../../src/document/types";
 import { cases, frozen, graphs } from "./cases";
@@ -80,7 +80,7 @@ const EDITS: Record<string, Edit> = {
   insertSequence: (g, w, at) => edits.insertSequence(g, w, place(g, w, at)).graph,
   insertChoice: (g, w, at) => edits.insertChoice(g, w, place(g, w, at)).graph,
   chooseAround: (g, w, at) => edits.wrap(g, w, at.some(ids(g, w), 4), "choose").graph,
-  setChoiceValue: (g, w, at) => edits.setChoiceValue(g, w, choice(g, w, at), value(g, w, at), palette),
+  setHead: (g, w, at) => edits.setHead(g, w, choice(g, w, at), value(g, w, at), palette),
   addCase: (g, w, at) => edits.addCase(g, w, choice(g, w, at), at.pick([undefined, "7", "yes/no", "b"])).graph,
   addOtherwise: (g, w, at) => edits.addOtherwise(g, w, choice(g, w, at)).graph,
   renameCase: (g, w, at) => edits.renameCase(g, w, branch(g, w, at), at.pick(["7", "12", "b", "a.b", ""])).graph,
@@ -88,23 +88,39 @@ const EDITS: Record<string, Edit> = {
   intoBranch: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 2), { parent: branch(g, w, at) }),
   joinBranches: (g, w, at) => joinedBranches(g, w, at),
   joinBranchesAgain: (g, w, at) => joinedBranches(g, w, at),
-  addToMerge: (g, w, at) => edits.addToMerge(g, w, merge(g, w, at), output(g, w, at), palette),
+  addToMerge: (g, w, at) => {
+    const name = merge(g, w, at);
+    return edits.addToMerge(g, w, name, at.next() < 0.3 ? output(g, w, at) : besides(g, w, name, at), palette);
+  },
   removeFromMerge: (g, w, at) => edits.removeFromMerge(g, w, merge(g, w, at), at.below(3)),
   renameMerge: (g, w, at) => edits.renameMerge(g, w, merge(g, w, at), name(at)),
   removeMerge: (g, w, at) => edits.removeMerge(g, w, merge(g, w, at)),
+  insertMap: (g, w, at) => edits.insertMap(g, w, place(g, w, at)).graph,
+  mapAround: (g, w, at) => edits.wrap(g, w, at.some(ids(g, w), 3), "map").graph,
+  setList: (g, w, at) => edits.setHead(g, w, map(g, w, at), at.next() < 0.2 ? null : listed(g, w, at), palette),
+  intoMap: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 2), { parent: map(g, w, at) }),
+  outOfMap: (g, w, at) => edits.moveItems(g, w, [inMap(g, w, at)], { parent: null }),
+  connectOut: (g, w, at) => connected(g, w, at, outOfMap(g, w, at)),
+  setMap: (g, w, at) =>
+    edits.setItem(g, w, map(g, w, at), {
+      as: at.pick([null, name(at)]),
+      bound: at.pick(["9", "@loop.index + 2"]),
+      width: at.pick([null, "1", "4"]),
+    }),
   insertFork: (g, w, at) =>
     edits.insertFork(g, w, at.pick(keys(g.states)), at.pick(keys(g.states)), place(g, w, at)).graph,
   moveItems: (g, w, at) => edits.moveItems(g, w, at.some(ids(g, w), 3), place(g, w, at)),
   removeItems: (g, w, at) =>
     edits.removeItems(g, w, at.some(ids(g, w), 2), { bridge: at.next() < 0.5, catalogue: palette }),
   wrap: (g, w, at) =>
-    edits.wrap(g, w, at.some(ids(g, w), 3), at.pick(["loop", "parallel", "sequence", "choose"])).graph,
+    edits.wrap(g, w, at.some(ids(g, w), 3), at.pick(["loop", "map", "parallel", "sequence", "choose"])).graph,
   unwrap: (g, w, at) => edits.unwrap(g, w, at.pick(ids(g, w))),
   setItem: (g, w, at) => edits.setItem(g, w, at.pick(ids(g, w)), { when: at.pick([null, "@loop.index > 1"]) }),
   renameItem: (g, w, at) => {
     const entry = at.pick(list(g, w));
     const field = entry?.kind === "loop" ? { loop: name(at) } : { as: at.pick([null, name(at)]) };
-    return edits.setItem(g, w, entry?.id ?? "use:gone", entry?.kind === "loop" || entry?.kind === "use" ? field : {});
+    const named = ["loop", "map", "use"].includes(entry?.kind ?? "");
+    return edits.setItem(g, w, entry?.id ?? "use:gone", named ? field : {});
   },
   replaceUse: (g, w, at) => edits.replaceUse(g, w, at.pick(ids(g, w)), at.pick(keys(g.nodes)), palette).graph,
   mute: (g, w, at) => edits.mute(g, w, at.some(ids(g, w), 2)),
@@ -151,6 +167,12 @@ const EDITS: Record<string, Edit> = {
 
 const choice = (graph: GraphDocument, walk: string, at: Random) =>
   at.pick(list(graph, walk).filter(({ kind }) => kind === "choose"))?.id ?? "choose:9";
+const map = (graph: GraphDocument, walk: string, at: Random) =>
+  at.pick(list(graph, walk).filter(({ kind }) => kind === "map"))?.id ?? "map:gone";
+const inMap = (graph: GraphDocument, walk: string, at: Random) => {
+  const { maps } = factsOf(graph.walks![walk]!);
+  return at.pick(uses(graph, walk).filter(({ loops }) => loops.some((loop) => maps.has(loop))))?.id ?? "use:gone";
+};
 const branch = (graph: GraphDocument, walk: string, at: Random) =>
   at.pick(list(graph, walk).filter(({ kind }) => kind === "case" || kind === "otherwise"))?.id ?? "case:gone";
 const merge = (graph: GraphDocument, walk: string, at: Random) => at.pick(keys(graph.walks![walk]!.merges));
@@ -162,12 +184,35 @@ function outputs(graph: GraphDocument, walk: string): { reference: string; type:
 }
 const output = (graph: GraphDocument, walk: string, at: Random) =>
   at.pick(outputs(graph, walk))?.reference ?? "gone.x";
+/** An output in the choice that a merge comes out of. */
+const besides = (graph: GraphDocument, walk: string, name: string, at: Random) => {
+  const { merges, uses: byName } = factsOf(graph.walks![walk]!);
+  const around = merges.get(name)?.choice;
+  const all = outputs(graph, walk).filter(({ reference }) => {
+    const entry = byName.get(reference.split(".")[0]!);
+    return around && entry && isInside(entry, around);
+  });
+  return at.pick(all)?.reference ?? "gone.x";
+};
 const value = (graph: GraphDocument, walk: string, at: Random) => {
   const inputs = Object.entries(graph.walks![walk]!.inputs ?? {}).map(([key, type]) => ({
     reference: `@in.${key}`,
     type,
   }));
   const all = [...outputs(graph, walk), ...inputs].filter(({ type }) => /^(flag|scalar|text)/.test(type));
+  return at.pick(all)?.reference ?? "gone.x";
+};
+/** From a step in a map to one outside, or to the client. */
+function outOfMap(graph: GraphDocument, walk: string, at: Random): [from: string, to: string] {
+  const entry = list(graph, walk).find(({ id }) => id === inMap(graph, walk, at));
+  const port = entry && at.pick(portsOf(graph, palette, entry.node).outputs)?.name;
+  const [, to] = ends(graph, walk, at);
+  return [`${entry?.name ?? "gone"}.${port ?? "x"}`, at.next() < 0.6 ? "@out.mapped" : to];
+}
+
+/** Anything that may have items, and some things that have none. */
+const listed = (graph: GraphDocument, walk: string, at: Random) => {
+  const all = outputs(graph, walk).filter(({ type }) => /^list|\[.+\]/.test(type) || at.next() < 0.1);
   return at.pick(all)?.reference ?? "gone.x";
 };
 const carried = (graph: GraphDocument, walk: string, at: Random) =>
@@ -188,8 +233,8 @@ function joinedBranches(graph: GraphDocument, walk: string, at: Random): GraphDo
 }
 
 /** An edge that was drawn goes a way that the checks accept, and puts no other edge the wrong way round. */
-function connected(graph: GraphDocument, walk: string, at: Random): GraphDocument {
-  const [from, to] = ends(graph, walk, at);
+function connected(graph: GraphDocument, walk: string, at: Random, given = ends(graph, walk, at)): GraphDocument {
+  const [from, to] = given;
   const reason = edits.whyNot(graph, walk, from, to, palette);
   const before = factsOf(graph.walks![walk]!).routes;
   const { graph: made, index } = edits.connect(graph, walk, from, to, palette);
@@ -201,12 +246,14 @@ function connected(graph: GraphDocument, walk: string, at: Random): GraphDocumen
   // One of another branch is fed by a merge of both.
   const merged = before.some((route) => route.to === to) && drawn.source.kind === "merge";
   if (merged && drawn.from !== from) {
-    const given = from.startsWith("@merge.") ? facts.merges.get(from.slice(7))!.sources : [from];
-    expect(facts.merges.get(drawn.source.name)!.sources).toEqual(expect.arrayContaining([...given]));
+    const joined = from.startsWith("@merge.") ? facts.merges.get(from.slice(7))!.sources : [from];
+    expect(facts.merges.get(drawn.source.name)!.sources).toEqual(expect.arrayContaining([...joined]));
   } else expect(drawn.from).toBe(from);
   expect(drawn.backward && !drawn.carried).toBe(false);
   if (drawn.source.entry && drawn.target.entry)
     expect(sideBySide(drawn.source.entry, drawn.target.entry)).toBe(false);
+  expect(drawn.carried && mapCarrying(facts, drawn)).toBeFalsy();
+  if (mapLeft(facts, drawn) !== null) expect(drawn.leave).not.toBe("last");
   const broken = (all: typeof before) => all.filter((route) => route.backward && !route.carried).length;
   expect(broken(routes)).toBeLessThanOrEqual(broken(before));
   return made;
@@ -232,6 +279,41 @@ function choosing(): GraphDocument {
   return frozen({ name: "choosing", nodes, walks: { w: { body, edges, merges } } }) as unknown as GraphDocument;
 }
 
+/** A graph with a map over the slices of a tensor, over components that give one and take a slice of it. */
+function mapping(): GraphDocument {
+  const all = Object.values(palette);
+  const sliced = (type: string) => {
+    const read = parseType(type);
+    return read?.shape?.length ? { ...read, shape: read.shape.slice(1) } : null;
+  };
+  const [fitting] = all.flatMap((giver) =>
+    giver.outputs.flatMap((output) =>
+      all.flatMap((taker) => {
+        const slice = sliced(output.type);
+        const input = taker.inputs.find(
+          ({ type }) => slice && parseType(type)?.shape && accepts(type, slice) === null,
+        );
+        return input && taker.outputs.length ? [{ giver, taker, from: output.name, to: input.name }] : [];
+      }),
+    ),
+  );
+  const { giver, taker, from, to } = fitting!;
+  const nodes = { p: { component: giver.name }, q: { component: taker.name }, r: { component: taker.name } };
+  const body = [
+    "p",
+    { map: `p.${from}`, bound: "9", width: "3", body: ["q"] },
+    { loop: "l", times: "2", body: ["r"] },
+  ];
+  const out = `q.${taker.outputs[0]!.name}`;
+  const edges = [
+    { from: `p.${from}`, to: `q.${to}`, each: true },
+    { from: `p.${from}`, to: `r.${to}`, each: true },
+    { from: out, to: "@out.each", each: true },
+  ];
+  const walk = { body, edges, results: { kept: { from: out, collect: true } } };
+  return frozen({ name: "mapping", nodes, walks: { w: walk } }) as unknown as GraphDocument;
+}
+
 function judge(before: GraphDocument, made: GraphDocument): void {
   if (made === before) return;
   const text = JSON.stringify(made);
@@ -243,11 +325,13 @@ function judge(before: GraphDocument, made: GraphDocument): void {
     const names = facts.list
       .filter(({ kind, name: called }) => called && kind !== "case")
       .map(({ kind, name: called }) => `${kind} ${called}`);
+    const loops = facts.list.flatMap(({ kind, name: called }) => (isLoop(kind) ? called : []));
     const layout = edits.canvasLayout(made, edits.walkCanvas(walk));
     const placed = [...Object.keys(layout.at ?? {}), ...Object.keys(layout.muted ?? {}), ...(layout.closed ?? [])];
     const faults = [
       facts.byId.size === facts.list.length ? [] : ["two items have one id"],
       new Set(names).size === names.length ? [] : ["two items have one name"],
+      loops.length === new Set(loops).size ? [] : ["a loop and a map have one name"],
       uses(made, walk).filter(({ node }) => !Object.hasOwn(made.nodes ?? {}, node)),
       placed.filter(
         (id) => !id.startsWith("@") && !facts.byId.has(id) && !facts.merges.has(id.replace("merge:", "")),
@@ -267,7 +351,7 @@ function holes(value: unknown, pointer: string): string[] {
 }
 
 it(`${SEQUENCES} sequences of random edits keep the document whole`, () => {
-  const all = [...Object.values(graphs()), choosing(), choosing(), choosing(), choosing()];
+  const all = [...Object.values(graphs()), ...Array(4).fill(choosing()), ...Array(4).fill(mapping())];
   const names = Object.keys(EDITS);
   const done = new Map<string, number>();
   for (let seed = 0; seed < SEQUENCES; seed += 1) {
@@ -306,9 +390,18 @@ it("what is put in and taken out again leaves no trace", () => {
     expect(edits.removeItems(use.graph, walk, [use.id])).toEqual(graph);
     const loop = edits.insertLoop(graph, walk, place(graph, walk, at));
     expect(edits.unwrap(loop.graph, walk, loop.id)).toEqual(graph);
+    const mapped = edits.insertMap(graph, walk, place(graph, walk, at));
+    expect(edits.unwrap(mapped.graph, walk, mapped.id)).toEqual(graph);
     const one = at.pick(list(graph, walk));
     if (one.loops.length === 0) {
-      const wrapped = edits.wrap(graph, walk, [one.id], at.pick(["loop", "parallel", "sequence"]));
+      // A map around a loop has edges send or collect all of its values: what they sent before isn't known any more.
+      const kinds = [
+        "loop",
+        "parallel",
+        "sequence",
+        ...(flat([one]).some(({ kind }) => isLoop(kind)) ? [] : ["map"]),
+      ];
+      const wrapped = edits.wrap(graph, walk, [one.id], at.pick(kinds) as edits.WrapKind);
       expect(equal(edits.unwrap(wrapped.graph, walk, wrapped.id), graph)).toBe(true);
     }
     const node = edits.addNode(graph, at.pick(Object.keys(palette)));

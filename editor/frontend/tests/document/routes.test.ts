@@ -28,7 +28,7 @@ function apiece(facts: Facts, route: Route): Route[] {
   if (!merge) return [route];
   return merge.sources.map((from) => {
     const source = endOf(from, facts, "source");
-    if (route.target.kind === "choice") {
+    if (route.target.kind === "choice" || route.target.kind === "map") {
       const backward = route.target.place!.order <= source.entry!.order;
       return { ...route, source, backward, carried: backward && route.common > 0 };
     }
@@ -54,16 +54,15 @@ describe("routes", () => {
       const all = (routes: readonly Route[]) => routes.flatMap((route) => apiece(facts, route)).map(row);
       expect(all(facts.routes)).toEqual(held.routes satisfies RouteCase[]);
       expect(all(facts.results)).toEqual(held.results);
-      const choices = facts.choices.flatMap((route) => apiece(facts, route));
-      expect(
-        choices.map(({ source, target, carried, backward, left }) => [
-          end(source),
-          target.place!.order,
-          carried,
-          backward,
-          [...left],
-        ]),
-      ).toEqual(held.choices ?? []);
+      const heads = (kind: string) =>
+        facts.heads
+          .filter(({ target }) => target.kind === kind)
+          .flatMap((route) => apiece(facts, route))
+          .map(({ source, target, carried, backward, left }) => {
+            return [end(source), target.place!.order, carried, backward, [...left]];
+          });
+      expect(heads("choice")).toEqual(held.choices ?? []);
+      expect(heads("map")).toEqual(held.maps ?? []);
       const uses = [...facts.uses.values()];
       const beside = uses.flatMap((a) => uses.filter((b) => sideBySide(a, b)).map((b) => [a.name, b.name]));
       expect(beside).toEqual(held.beside);

@@ -28,7 +28,7 @@ const steps = (graph: GraphDocument, where: Pointer, step: Step) => edits.insert
 const EDITS: [label: string, edit: (graph: GraphDocument) => GraphDocument][] = [
   ["place all", (graph) => edits.place(graph, canvas, { "use:b": [1, 2], "use:c": [3, 4] })],
   ["put a choice around", (graph) => edits.wrap(graph, "w", ["use:b", "use:c"], "choose").graph],
-  ["choose by a flag", (graph) => edits.setChoiceValue(graph, "w", "choose:0", "a.flag", palette)],
+  ["choose by a flag", (graph) => edits.setHead(graph, "w", "choose:0", "a.flag", palette)],
   ["name a case", (graph) => edits.renameCase(graph, "w", "case:true", "7").graph],
   ["name it back", (graph) => edits.renameCase(graph, "w", "case:7", "true").graph],
   ["merge at a port", (graph) => edits.connect(graph, "w", "c.out", "d.x", palette).graph],
@@ -45,7 +45,7 @@ const EDITS: [label: string, edit: (graph: GraphDocument) => GraphDocument][] = 
   ["take a source out", (graph) => edits.removeFromMerge(graph, "w", "either", 0)],
   ["delete a use", (graph) => edits.removeItems(graph, "w", ["use:other"])],
   ["remove otherwise", (graph) => edits.removeBranch(graph, "w", "otherwise:0")],
-  ["choose by nothing", (graph) => edits.setChoiceValue(graph, "w", "choose:0", null)],
+  ["choose by nothing", (graph) => edits.setHead(graph, "w", "choose:0", null)],
   ["take the choice away", (graph) => edits.unwrap(graph, "w", "choose:0")],
   ["choose among steps", (graph) => steps(graph, "/steps/0", { choose: "", cases: { a: [], b: [] } })],
   ["name a step's case", (graph) => edits.renameStepCase(graph, "t", "/steps/0", "a", "x/y")],

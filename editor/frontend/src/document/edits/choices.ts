@@ -1,68 +1,22 @@
-// Choices of a Walk: the value that they go by, their cases, and the merges behind them.
+// Choices of a Walk: their cases, and the merges behind them.
 import type { Catalogue } from "../../messages/answers";
 import { freshName, splitReference } from "../names";
-import { parseType, portType } from "../ports";
-import { choiceRef, factsOf } from "../routes";
+import { factsOf } from "../routes";
 import { branchesOf, flat, isBranch, type Entry } from "../tree";
-import type { Choose, GraphDocument, Item, ItemId } from "../types";
+import type { Choose, GraphDocument, ItemId } from "../types";
 import { changeWalk, entryOf, freeName, own, walkOf } from "./parts/document";
-import { moveItems, removeItems, type WithId } from "./items";
+import { caseName, casesOf } from "./heads";
+import { removeItems, type WithId } from "./items";
 import { Judge } from "./judge";
 import { changeLayout, rekeyed, walkCanvas } from "./parts/layout";
 import { changeSources, dissolved, mergeRef, withoutMerge } from "./parts/merges";
 import { detach, insert, newBranch, pieceOf, settle, takeApart } from "./parts/pieces";
 import { renameStreamSource } from "./streams";
-import { EditRefused, sentence, withKey, withRenamed, withWalkPart } from "./parts/records";
+import { EditRefused, sentence, withRenamed, withWalkPart } from "./parts/records";
 import { mapReferences } from "./parts/references";
 import { strings } from "../../strings";
 
-// ── the value and the cases ─────────────────────────────────────────────────────────────────────
-
-/** The names that cases have until they are given one: a, b, c, … */
-export function caseName(number: number): string {
-  return number < 26 ? String.fromCharCode(97 + number) : `case_${number + 1}`;
-}
-
-/** The cases that a type has all of: a flag is true or false. */
-export function casesOf(type: string | null): string[] {
-  return (type === null ? null : parseType(type))?.modality === "flag" ? ["true", "false"] : [];
-}
-
-/**
- * Let a choice go by a value, which then comes before it; null: by none. Two cases that nobody has named yet are named
- * after the values of a flag.
- */
-export function setChoiceValue(
-  graph: GraphDocument,
-  walk: string,
-  id: ItemId,
-  from: string | null,
-  catalogue: Catalogue = {},
-): GraphDocument {
-  const entry = choiceOf(graph, walk, id);
-  if (from === null) return written(graph, walk, id, "");
-  const verdict = new Judge(graph, walk, catalogue).judge(from, choiceRef(id));
-  if (typeof verdict === "string") throw new EditRefused(sentence(verdict));
-  const named = casesNamed(graph, walk, entry, casesOf(portType(graph, catalogue, walk, from, "source")));
-  const made = written(named, walk, id, from);
-  return verdict.shift ? moveItems(made, walk, verdict.shift.ids, verdict.shift) : made;
-}
-
-function written(graph: GraphDocument, walk: string, id: ItemId, value: string): GraphDocument {
-  const body = takeApart(graph, walk);
-  const piece = pieceOf(body, id);
-  piece.item = withKey(piece.item as object, "choose", value) as Item;
-  return settle(graph, walk, body).graph;
-}
-
-function casesNamed(graph: GraphDocument, walk: string, choice: Entry, names: readonly string[]): GraphDocument {
-  const cases = choice.children.filter((branch) => branch.kind === "case");
-  const untouched = cases.every((branch, index) => branch.name === caseName(index));
-  if (!names.length || cases.length !== names.length || !untouched) return graph;
-  const body = takeApart(graph, walk);
-  cases.forEach((branch, index) => (pieceOf(body, branch.id).branch = { kind: "case", name: names[index]! }));
-  return settle(graph, walk, body).graph;
-}
+// ── cases ───────────────────────────────────────────────────────────────────────────────────────
 
 /** One more case, empty; under the next value of a flag, else under the next letter, unless `name` says otherwise. */
 export function addCase(

@@ -2,8 +2,8 @@
 // weights that they need.
 import { freshName, readLink, splitReference } from "../names";
 import { factsOf } from "../routes";
-import { flat, kindOf, type Entry } from "../tree";
-import type { GraphDocument, Item, ItemId, Link, Node, State, Weights } from "../types";
+import { flat, isLoop, kindOf, MAP_NAME, type Entry } from "../tree";
+import type { GraphDocument, Item, ItemId, Link, MapItem, Node, State, Weights } from "../types";
 import { changeWalk, entryOf, linksOf, own, walkOf, withEdges } from "./parts/document";
 import { clamp, outermost, type Place } from "./items";
 import { canvasLayout, place as placeAt, walkCanvas } from "./parts/layout";
@@ -266,10 +266,10 @@ function freshUses(
 }
 
 function freshLoops(list: readonly Entry[], there: readonly Entry[]): Map<string, string> {
-  const used = new Set(there.flatMap((entry) => (entry.kind === "loop" ? entry.name : [])));
+  const used = new Set(there.flatMap((entry) => (isLoop(entry.kind) ? entry.name : [])));
   const names = new Map<string, string>();
   for (const entry of list) {
-    if (entry.kind !== "loop" || names.has(entry.name)) continue;
+    if (!isLoop(entry.kind) || names.has(entry.name)) continue;
     const name = freshName(entry.name, used);
     used.add(name);
     names.set(entry.name, name);
@@ -316,6 +316,11 @@ function pastedItem(item: Item, fresh: Fresh): Item {
   if (kind === "loop") {
     const { loop } = item as { loop: string };
     made = withKey(made as object, "loop", loops.get(loop) ?? loop) as Item;
+  }
+  if (kind === "map") {
+    const name = (item as MapItem).as || MAP_NAME;
+    const fresh = loops.get(name) ?? name;
+    if (fresh !== name) made = withFields(made as object, { as: fresh }) as Item;
   }
   return renamedAll(
     mapValues(made, (reference) => pastedEnd(reference, "source", fresh)),

@@ -2,7 +2,7 @@
 import type { Catalogue, Port } from "../../messages/answers";
 import { freshName, readLink, type Collect, type PlainLink } from "../names";
 import { accepts, parseType, portsOf, portType } from "../ports";
-import { factsOf, routeOf, type Facts, type Route } from "../routes";
+import { factsOf, mapCarrying, mapLeft, routeOf, type Facts, type Route } from "../routes";
 import type { GraphDocument, Item, ItemId, Link, Walk } from "../types";
 import { sameLink, writeLink } from "./parts/bridge";
 import { changeWalk, entryOf, freeName, linksOf, nodeOf, walkOf, withEdges } from "./parts/document";
@@ -11,6 +11,7 @@ import { moveItems } from "./items";
 import { Judge, type Verdict, type Wish } from "./judge";
 import { ahead, behind } from "./parts/order";
 import { detach, indexOf, insert, newPiece, pieceOf, settle, takeApart } from "./parts/pieces";
+import { withFlags } from "./parts/flags";
 import { EditRefused, kept, mappedList, sentence, withFields, withWalkPart } from "./parts/records";
 import { changeSources, mergedWith } from "./parts/merges";
 import { mapItems, mapLink, mapValues, renameUse } from "./parts/references";
@@ -177,24 +178,26 @@ export function setEdge(
   const old = linkAt(graph, walk, index);
   const wanted: PlainLink = { ...old, ...definite(fields) };
   if (wanted.each === old.each && wanted.collect === old.collect) return graph;
-  const route = routeOf(factsOf(walkOf(graph, walk)), wanted, index, "");
-  const fault = flagFault(route, fields);
+  const facts = factsOf(walkOf(graph, walk));
+  const route = routeOf(facts, wanted, index, "");
+  const fault = flagFault(facts, route, fields);
   if (fault) throw new EditRefused(sentence(fault));
   return changeWalk(graph, walk, (body) =>
     withEdges(
       body,
-      mappedList(linksOf(body), (link, position) => (position === index ? reflagged(link, wanted) : link)),
+      mappedList(linksOf(body), (link, position) => (position === index ? withFlags(link, wanted) : link)),
     ),
   );
 }
 
-function flagFault(route: Route, fields: { each?: boolean; collect?: Collect }): string | null {
+function flagFault(facts: Facts, route: Route, fields: { each?: boolean; collect?: Collect }): string | null {
   if (fields.collect && !route.left.length) return strings.document.theEdgeLeavesNoLoop;
   if (fields.each && route.target.kind === "out" && !route.left.length) return strings.document.theEdgeLeavesNoLoop2;
   if (fields.each && route.target.kind !== "out" && !route.entered.length)
     return strings.document.theEdgeEntersNoLoop;
   if (route.each && route.collect && route.target.kind === "out") return strings.document.anOutputGetsEachValue;
-  return null;
+  const map = route.leave === "last" ? mapLeft(facts, route) : null;
+  return map === null ? null : strings.document.hasAValueForEveryItem(route.source.name, map);
 }
 
 /** Change the order, so that the value is used in the same iteration. */
@@ -208,9 +211,12 @@ export function makeForward(graph: GraphDocument, walk: string, index: number): 
 
 /** Change the order, so that the loop around both ends takes the value to its next iteration. */
 export function makeCarried(graph: GraphDocument, walk: string, index: number): GraphDocument {
-  const { source, target, backward, common } = routeAt(graph, walk, index);
+  const route = routeAt(graph, walk, index);
+  const { source, target, backward, common } = route;
   if (!source.place || !target.place) throw new EditRefused(strings.document.onlyAnEdgeBetweenTwo);
   if (!common) throw new EditRefused(strings.document.noLoopHoldsBothEnds);
+  const map = mapCarrying(factsOf(walkOf(graph, walk)), route);
+  if (map !== null) throw new EditRefused(sentence(strings.document.itemsAreIndependent(map)));
   if (backward) return graph;
   // The edge itself is the only one that may turn round.
   const without = changeWalk(graph, walk, (body) => withEdges(body, spliced(linksOf(body), index, 1)));
@@ -343,7 +349,7 @@ export function refitted(
     return made;
   };
   // Ports that keep their names are settled first, so that nothing else takes them.
-  const ends = [...facts.routes, ...facts.merging, ...facts.choices].flatMap((route) => [
+  const ends = [...facts.routes, ...facts.merging, ...facts.heads].flatMap((route) => [
     ...(route.source.kind === "use" && route.source.name === use ? [[route.from, "source"] as const] : []),
     ...(route.target.kind === "use" && route.target.name === use ? [[route.to, "target"] as const] : []),
   ]);
@@ -391,12 +397,6 @@ function linkAt(graph: GraphDocument, walk: string, index: number): PlainLink {
   const link = linksOf(walkOf(graph, walk))[index];
   if (link === undefined) throw new EditRefused(strings.document.theWalkNoLongerHas);
   return readLink(link);
-}
-
-function reflagged(link: Link, { from, to, each, collect }: PlainLink): Link {
-  if (Array.isArray(link)) return writeLink({ from, to, each, collect });
-  const made = withFields(link, { each: each || null, collect: collect || null });
-  return Object.keys(made).length === 2 ? [from, to] : made;
 }
 
 function spliced<T>(list: readonly T[], index: number, count: number, ...items: T[]): T[] {

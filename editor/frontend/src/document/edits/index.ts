@@ -6,6 +6,7 @@ export * from "./items";
 export * from "./mute";
 export * from "./wrap";
 export * from "./choices";
+export * from "./heads";
 export * from "./edges";
 export * from "./streams";
 export * from "./tasks";

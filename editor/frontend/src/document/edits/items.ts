@@ -3,7 +3,7 @@ import type { Catalogue } from "../../messages/answers";
 import { canBeNamed, freshName, splitReference, whenOf } from "../names";
 import { both, readsLoop, renameLoop } from "../expressions";
 import { factsOf, type Facts } from "../routes";
-import { flat, isBranch, type Entry } from "../tree";
+import { flat, isBranch, isLoop, MAP_NAME, type Entry } from "../tree";
 import type { GraphDocument, Item, ItemId } from "../types";
 import { bridged } from "./parts/bridge";
 import { entryOf, freeName, nodeOf, own, walkOf } from "./parts/document";
@@ -22,6 +22,7 @@ import {
 } from "./parts/pieces";
 import type { Body, Piece } from "./parts/pieces";
 import { EditRefused, mapped, withFields, withKey, withSection } from "./parts/records";
+import { reflagged } from "./parts/flags";
 import { renameLoopIndex, renameUse } from "./parts/references";
 import { renameStreamUse } from "./streams";
 import { strings } from "../../strings";
@@ -40,10 +41,20 @@ export interface LoopFields {
   when?: string | null;
 }
 
+export interface MapFields {
+  map?: string;
+  as?: string;
+  bound?: string;
+  width?: string;
+  when?: string | null;
+}
+
 export interface ItemFields {
   when?: string | null;
   as?: string | null;
   times?: string;
+  bound?: string;
+  width?: string | null;
   until?: string | null;
   drop_last?: boolean | null;
   loop?: string;
@@ -51,7 +62,7 @@ export interface ItemFields {
   into?: string;
 }
 
-export type WrapKind = "loop" | "parallel" | "sequence" | "choose";
+export type WrapKind = "loop" | "map" | "parallel" | "sequence" | "choose";
 
 // ── put in ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -66,6 +77,11 @@ export function insertUse(graph: GraphDocument, walk: string, node: string, plac
 
 export function insertLoop(graph: GraphDocument, walk: string, place: Place, fields: LoopFields = {}): WithId {
   return insertItem(graph, walk, newLoop(factsOf(walkOf(graph, walk)), fields, []), place);
+}
+
+/** A map that goes through no list yet. */
+export function insertMap(graph: GraphDocument, walk: string, place: Place, fields: MapFields = {}): WithId {
+  return insertItem(graph, walk, newMap(factsOf(walkOf(graph, walk)), fields), place);
 }
 
 export function insertParallel(
@@ -114,7 +130,10 @@ function insertItem(graph: GraphDocument, walk: string, item: Item, place: Place
 
 // ── take out and move ───────────────────────────────────────────────────────────────────────────
 
-/** Move items, in the Walk's order, to a place; its index counts the items that are there now. */
+/**
+ * Move items, in the Walk's order, to a place; its index counts the items that are there now. Edges that come to leave a
+ * map, or leave or enter no loop any more, get and lose the flags for that.
+ */
 export function moveItems(graph: GraphDocument, walk: string, ids: readonly ItemId[], place: Place): GraphDocument {
   const body = takeApart(graph, walk);
   const pieces = outermost(graph, walk, body, ids);
@@ -128,12 +147,13 @@ export function moveItems(graph: GraphDocument, walk: string, ids: readonly Item
     pruneList(from, holder);
   }
   insert(holder, anchor ? indexOf(anchor) : holder.children.length, ...pieces);
-  return settle(graph, walk, body).graph;
+  return reflagged(settle(graph, walk, body).graph, walk, factsOf(body.walk));
 }
 
 /**
- * Take items out, with what they hold, their edges, their results, the `until` of loops that they end, the values of
- * choices that go by them, and their part in merges. `bridge` joins the edges into each of them with those out of it, where types are equal.
+ * Take items out, with what they hold, their edges, their results, the `until` of loops that they end, the heads of
+ * choices and maps that name them, and their part in merges. `bridge` joins the edges into each of them with those out
+ * of it, where types are equal.
  */
 export function removeItems(
   graph: GraphDocument,
@@ -180,6 +200,11 @@ export function setItem(graph: GraphDocument, walk: string, id: ItemId, fields: 
   if (entry.kind === "loop" && fields.loop !== undefined) {
     made = renameLoopItem(made, walk, facts, entry, fields.loop);
   }
+  if (entry.kind === "map" && "as" in fields) {
+    const name = fields.as || MAP_NAME;
+    made = renameLoopItem(made, walk, facts, entry, name);
+    plain.as = name === MAP_NAME ? null : name;
+  }
   if (entry.kind === "use" && "as" in fields) {
     const name = fields.as || entry.node;
     if (name !== entry.name) {
@@ -191,6 +216,7 @@ export function setItem(graph: GraphDocument, walk: string, id: ItemId, fields: 
     plain.as = name === entry.node ? null : name;
   }
   if (fields.drop_last === false) plain.drop_last = null;
+  if (fields.width === ONE) plain.width = null;
   const body = takeApart(made, walk);
   const piece = pieceOf(body, entry.id);
   piece.item = withItemFields(piece.item, plain);
@@ -249,8 +275,9 @@ function freeLoopName(facts: Facts, name: string): void {
   if (name === "index" || !canBeNamed(name)) throw new EditRefused(strings.document.aLoopCantBeNamed(name, name));
 }
 
+/** Names of loops and maps, whose indices expressions read alike. */
 function loopNames(facts: Facts): string[] {
-  return facts.list.flatMap((entry) => (entry.kind === "loop" ? entry.name : []));
+  return facts.list.flatMap((entry) => (isLoop(entry.kind) ? entry.name : []));
 }
 
 export function emptyContainer(kind: "parallel" | "sequence" | "choose", when?: string | null): Item {
@@ -264,6 +291,18 @@ export function newLoop(facts: Facts, fields: LoopFields, body: Item[]): Item {
   const { until, drop_last, when } = fields;
   const rest = { until, drop_last: drop_last || null, when };
   return { ...withFields({ loop: name, times: fields.times ?? "1" }, rest), body } as Item;
+}
+
+/** The most items of a map until somebody says otherwise. */
+const BOUND = "100";
+/** As many items at once as a map has that says nothing of it. */
+const ONE = "1";
+
+export function newMap(facts: Facts, { map = "", as, bound = BOUND, width, when }: MapFields = {}): Item {
+  const name = as ?? freshName(MAP_NAME, loopNames(facts));
+  freeLoopName(facts, name);
+  const rest = { bound, width: width === ONE ? null : width, when };
+  return { ...withFields({ map }, { as: name === MAP_NAME ? null : name, ...rest }), body: [] } as unknown as Item;
 }
 
 // ── shared ──────────────────────────────────────────────────────────────────────────────────────

@@ -12,8 +12,20 @@ import {
   streamType,
   type PortType,
 } from "../ports";
-import { endOf, factsOf, isInside, meet, routeOf, type End, type Facts, type Route } from "../routes";
-import type { Entry } from "../tree";
+import {
+  endOf,
+  factsOf,
+  headId,
+  isInside,
+  mapCarrying,
+  mapLeft,
+  meet,
+  routeOf,
+  type End,
+  type Facts,
+  type Route,
+} from "../routes";
+import { hasHead, type Entry } from "../tree";
 import type { GraphDocument } from "../types";
 import { own, streamsOf, walkOf } from "./parts/document";
 import { beside, mergeOf } from "./parts/merges";
@@ -40,7 +52,6 @@ interface Source {
   place: Entry | null;
 }
 
-const CHOICE = "@choice.";
 /** Modalities of a value that a choice can go by. */
 const CHOOSING = new Set(["flag", "scalar", "text"]);
 
@@ -62,7 +73,8 @@ export class Judge {
 
   /** How the edge would be drawn, or why it can't be. */
   judge(from: string, to: string, wish: Wish = {}): Verdict | string {
-    if (to.startsWith(CHOICE)) return this.choosing(from, to.slice(CHOICE.length));
+    const head = headId(to);
+    if (head !== null) return this.heading(from, to, head);
     const merge = mergeOf(to);
     if (merge !== null) return this.joining(from, merge);
     const source = this.source(from);
@@ -75,6 +87,8 @@ export class Judge {
     const { entry } = route.target;
     const apart = this.apart(source.place, entry, from);
     if (apart) return apart;
+    if (route.source.kind === "stream" && mapLeft(this.facts, { left: route.entered }) !== null)
+      return strings.document.aStreamIsReadBeforeAMap;
     const shift = this.turn(route, wish);
     if (typeof shift === "string") return shift;
     return this.typed(route, source.type, target.type, wish, shift);
@@ -154,24 +168,29 @@ export class Judge {
     return strings.document.inDifferentBranches(calledAs(source, from), calledAs(target, target.id));
   }
 
-  /** The value that a choice goes by: it is there before the choice. */
-  private choosing(from: string, id: string): Verdict | string {
-    const choice = this.facts.byId.get(id);
-    if (choice?.kind !== "choose") return strings.document.thereIsNoChoice;
+  /** The value that a choice goes by, or the list of a map: it is there before them. */
+  private heading(from: string, to: string, id: string): Verdict | string {
+    const entry = this.facts.byId.get(id);
+    if (!entry || !hasHead(entry.kind))
+      return strings.document.thereIsNoHead(to.startsWith("@map") ? "map" : "choice");
+    const words = HEADS[entry.kind];
     const end = endOf(from, this.facts, "source");
-    if (end.kind === "loop" || end.kind === "stream") return strings.document.aChoiceGoesBy;
+    if (end.kind === "loop" || end.kind === "stream") return words.takes;
     const { type, fault, place } = this.source(from);
     if (fault) return fault;
-    if (place && isInside(place, choice)) return strings.document.isInsideTheChoice(calledAs(place, from));
-    const apart = this.apart(place, choice, from);
+    if (place && isInside(place, entry)) return strings.document.isInsideTheHead(calledAs(place, from), words.word);
+    const apart = this.apart(place, entry, from);
     if (apart) return apart;
-    if (type && !(CHOOSING.has(type.modality) && type.dtype !== "float" && !type.shape?.length))
-      return strings.document.aChoiceGoesByAFlag(type.modality);
-    const route = this.facts.choices.find((each) => each.target.name === id);
-    const link = { from, to: CHOICE + id, each: false, collect: false };
+    if (type && !words.fits(type)) return words.misfit(type);
+    const link = { from, to, each: false, collect: false };
+    const left = place?.loops.filter((loop) => !entry.loops.includes(loop)) ?? [];
+    const map = mapLeft(this.facts, { left });
+    if (map !== null) return strings.document.collectItsValuesFirst(calledAs(place!, from), map);
+    const route = this.facts.heads.find((each) => each.target.name === id);
     if (!place || route?.from === from) return { link, shift: null };
-    const shift = place.order < choice.order ? null : behind(this.graph, this.facts, choice, place);
-    if (typeof shift === "string") return strings.document.theChoiceCantComeAfter(calledAs(place, from), shift);
+    const shift = place.order < entry.order ? null : behind(this.graph, this.facts, entry, place);
+    if (typeof shift === "string")
+      return strings.document.theHeadCantComeAfter(words.word, calledAs(place, from), shift);
     return { link, shift };
   }
 
@@ -186,6 +205,9 @@ export class Judge {
     if (merge.sources.includes(from)) return strings.document.theMergeHasItAlready(name);
     if (merge.choice && place && !isInside(place, merge.choice) && merge.sources.length > 1)
       return strings.document.isInNoBranchOfTheChoice(end.name);
+    const outer = merge.choice?.loops.length ?? 0;
+    const map = place && mapLeft(this.facts, { left: place.loops.slice(outer) });
+    if (place && map !== null) return strings.document.collectItsValuesFirst(calledAs(place, from), map);
     if (merge.sources.length > 1 && this.displaced(from, name).length > 1)
       return strings.document.mayRunTogetherWith(end.name, this.displaced(from, name).join("`, `"));
     const misfit = accepts(this.source(`@merge.${name}`).type, type);
@@ -211,12 +233,16 @@ export class Judge {
     if (!route.backward || !source || !target) return null;
     if (route.source.kind === "merge" && isInside(target, source) && !route.carried)
       return strings.document.isInABranchThatTheMerge(target.name);
-    if (route.carried && (wish.carried || source === target || this.hasFirst(route))) return null;
+    const map = route.carried ? mapCarrying(this.facts, route) : null;
+    if (map !== null && source === target) return strings.document.itemsAreIndependent(map);
+    const carries = route.carried && map === null;
+    if (carries && (wish.carried || source === target || this.hasFirst(route))) return null;
     const key = `${target.id}>${source.id}`;
     const shift = this.shifts.get(key) ?? behind(this.graph, this.facts, target, source);
     this.shifts.set(key, shift);
     if (typeof shift !== "string") return shift;
-    if (route.carried) return null;
+    if (carries) return null;
+    if (map !== null) return strings.document.itemsAreIndependent(map);
     const loop = strings.document.putBothIntoALoop;
     return strings.document.comesBefore(target.name, calledAs(source, route.source.name), shift, loop);
   }
@@ -236,14 +262,25 @@ export class Judge {
     shift: Shift | null,
   ): Verdict | string {
     let first: string | null = null;
-    for (const { each, collect } of flags(route, wish, given)) {
+    const map = mapLeft(this.facts, route);
+    for (const { each, collect } of flags(route, wish, given, {
+      leaving: map !== null,
+      items: this.itemsOf(route),
+    })) {
       const way = routeOf(this.facts, { from: route.from, to: route.to, each, collect }, -1, "");
       const passed = given && along(given, way);
       const fault = typeof passed === "string" ? passed : accepts(taken, passed);
       if (!fault) return { link: { from: route.from, to: route.to, each, collect }, shift };
       first ??= fault;
     }
-    return first!;
+    return first ?? strings.document.hasAValueForEveryItem(route.source.name, map ?? "");
+  }
+
+  /** True if the edge brings the list of a map into it. */
+  private itemsOf({ from, entered }: Route): boolean {
+    return this.facts.heads.some(({ from: list, target }) => {
+      return list === from && target.kind === "map" && entered.includes(target.place!.name);
+    });
   }
 
   private streamFault(name: string): string | null {
@@ -270,20 +307,47 @@ function calledAs(entry: Entry, reference: string): string {
   return entry.name || splitReference(reference)[1] || reference;
 }
 
-/** The combinations of flags to try, the plainest first. Of a loop's text, all is meant rather than the last piece. */
-function flags(route: Route, wish: Wish, given: PortType | null): { each: boolean; collect: Collect }[] {
+/**
+ * The combinations of flags to try, the plainest first. Of a loop's text, all is meant rather than the last piece; of a
+ * map, all values; and of its list (`items`), one item each.
+ */
+function flags(
+  route: Route,
+  wish: Wish,
+  given: PortType | null,
+  { leaving, items }: { leaving: boolean; items: boolean },
+): { each: boolean; collect: Collect }[] {
   const canEach = route.target.kind === "out" ? route.left.length > 0 : route.entered.length > 0;
-  const canCollect = route.left.length > 0;
+  const canCollect = route.left.length > 0 && route.source.kind !== "merge";
   const stream = route.source.kind === "stream";
-  const eachs = wish.each !== undefined ? [wish.each] : route.target.kind === "out" ? [false] : [stream, !stream];
+  const out = route.target.kind === "out";
+  const slicing = stream || items;
+  const eachs =
+    wish.each !== undefined ? [wish.each] : out ? [leaving, ...(leaving ? [false] : [])] : [slicing, !slicing];
   const inOrder: Collect[] = given?.modality === "text" ? [true, "list", false] : [false, true, "join", "list"];
-  const collects =
-    wish.collect !== undefined ? [wish.collect] : route.target.kind === "out" ? [false, true] : inOrder;
+  const collects = wish.collect !== undefined ? [wish.collect] : out ? [false, true] : inOrder;
   const found = eachs.flatMap((each) => collects.map((collect) => ({ each, collect })));
   const said = found.filter((one) => (canEach || !one.each) && (canCollect || !one.collect));
-  const fitting = said.filter((one) => !(one.each && one.collect && route.target.kind === "out"));
+  const fitting = said.filter((one) => !(one.each && one.collect && out));
+  if (leaving) return fitting.filter((one) => one.collect || (one.each && out));
   return fitting.length ? fitting : [{ each: false, collect: false }];
 }
+
+/** The words and the types of the heads of choices and maps. */
+const HEADS = {
+  choose: {
+    word: "choice",
+    takes: strings.document.aChoiceGoesBy,
+    fits: (type: PortType) => CHOOSING.has(type.modality) && type.dtype !== "float" && !type.shape?.length,
+    misfit: (type: PortType) => strings.document.aChoiceGoesByAFlag(type.modality),
+  },
+  map: {
+    word: "map",
+    takes: strings.document.aMapGoesThrough,
+    fits: (type: PortType) => type.modality !== "flag" && typeof sliced(type) !== "string",
+    misfit: (type: PortType) => strings.document.aMapGoesThroughAList(type.modality),
+  },
+} as const;
 
 /** The type at the far end of a way; a reason where there is no axis to slice. */
 export function along(type: PortType, way: Route): PortType | string {

@@ -1,7 +1,7 @@
 // Walks, their inputs, outputs and results.
 import { freshName, readLink, readResult, splitReference, type Collect } from "../names";
 import { MODALITIES, parseType } from "../ports";
-import { endOf, factsOf } from "../routes";
+import { endOf, factsOf, mapLeft } from "../routes";
 import type { GraphDocument, Layout, ResultFrom, Walk, WalkStep } from "../types";
 import {
   changeTask,
@@ -18,6 +18,7 @@ import {
   EditRefused,
   kept,
   mappedList,
+  sentence,
   withAfter,
   withKey,
   withMoved,
@@ -181,7 +182,7 @@ function changeBindings(
 
 // ── outputs and results ─────────────────────────────────────────────────────────────────────────
 
-/** Name a value for later steps; null takes the result away. `collect`: all iterations' values. */
+/** Name a value for later steps; null takes the result away. `collect`: all iterations' values, as always out of a map. */
 export function setResult(
   graph: GraphDocument,
   walk: string,
@@ -199,12 +200,17 @@ export function setResult(
   const source = endOf(from, factsOf(body), "source");
   const merge = source.kind === "merge" && own(body.merges, source.name) !== undefined;
   if (!source.entry && !merge) throw new EditRefused(strings.document.thereIsNoUseWithFrom(splitReference(from)[0]));
-  if (collect && !source.place?.loops.length) throw new EditRefused(strings.document.isInNoLoopSoThere(source.name));
+  const loops = source.place?.loops ?? [];
+  if (collect && !loops.length) throw new EditRefused(strings.document.isInNoLoopSoThere(source.name));
+  const map = mapLeft(factsOf(body), { left: loops });
+  if (map !== null && merge)
+    throw new EditRefused(sentence(strings.document.collectItsValuesFirst(source.name, map)));
+  const how = collect || map !== null;
   const was = before === undefined ? null : readResult(before);
-  if (was?.from === from && was.collect === collect) return graph;
+  if (was?.from === from && was.collect === how) return graph;
   const base = typeof before === "object" ? withKey({ ...before, from }, "collect", undefined) : { from };
-  const plain = Object.keys(base).length === 1 && !collect;
-  const result: ResultFrom = plain ? from : collect ? { ...base, collect } : base;
+  const plain = Object.keys(base).length === 1 && !how;
+  const result: ResultFrom = plain ? from : how ? { ...base, collect: how } : base;
   return changeWalk(graph, walk, (old) => withWalkPart(old, "results", { ...old.results, [name]: result }));
 }
 

@@ -1,29 +1,40 @@
 // Items put into a container of their own, and taken out of one again.
 import { readLink, splitReference, whenOf } from "../names";
 import { factsOf, type Facts } from "../routes";
-import { isBranch, type Entry } from "../tree";
-import type { GraphDocument, ItemId } from "../types";
-import { meaningful } from "./parts/bridge";
-import { caseName } from "./choices";
+import { isBranch, isContainer, isLoop, type Entry } from "../tree";
+import type { GraphDocument, Item, ItemId } from "../types";
+import { caseName } from "./heads";
 import { changeWalk, entryOf, linksOf, walkOf, withEdges } from "./parts/document";
-import { emptyContainer, guarded, newLoop, outermost, type LoopFields, type WithId, type WrapKind } from "./items";
+import {
+  emptyContainer,
+  guarded,
+  newLoop,
+  newMap,
+  outermost,
+  type LoopFields,
+  type MapFields,
+  type WithId,
+  type WrapKind,
+} from "./items";
+import { reflagged } from "./parts/flags";
 import { changeSources } from "./parts/merges";
 import { ancestors, dependents, needsOf } from "./parts/order";
 import { detach, indexOf, insert, newBranch, newPiece, pieceOf, settle, takeApart, type Piece } from "./parts/pieces";
-import { EditRefused, mappedList, withKey } from "./parts/records";
+import { EditRefused, mappedList } from "./parts/records";
 import { mapLink, renamedIn } from "./parts/references";
 import { strings } from "../../strings";
 
 /**
  * Put items of one list into a new container in the place of the first. What stands between them comes before it where
- * one of them needs it, else after it. In a parallel, those that feed one another form a row, in a choice a case.
+ * one of them needs it, else after it. In a parallel, those that feed one another form a row, in a choice a case. What
+ * leaves a map is collected, or goes to the client one by one.
  */
 export function wrap(
   graph: GraphDocument,
   walk: string,
   ids: readonly ItemId[],
   kind: WrapKind,
-  fields: LoopFields = {},
+  fields: LoopFields & MapFields = {},
 ): WithId {
   const body = takeApart(graph, walk);
   const facts = factsOf(body.walk);
@@ -49,7 +60,7 @@ export function wrap(
   const sooner = earlier.filter((index) => index > chosen[0]!).map((index) => holder.children[index]!);
   const moved = [...later].sort((a, b) => a - b).map((index) => holder.children[index]!);
   const grouped = rows.map((row) => row.map((index) => holder.children[index]!));
-  const container = newPiece(kind === "loop" ? newLoop(facts, fields, []) : emptyContainer(kind, fields.when));
+  const container = newPiece(newContainer(facts, kind, fields));
   const outer = siblings[chosen[0]!]!.loops.at(-1);
   insert(holder, chosen[0]!, container);
   for (const [number, group] of grouped.entries()) {
@@ -71,9 +82,14 @@ export function wrap(
   moved.forEach(detach);
   insert(holder, indexOf(container) + 1, ...moved);
   const wrapped = chosen.map((index) => siblings[index]!);
-  const named = kind === "loop" && outer !== undefined ? nameOuter(graph, walk, wrapped, outer, pieces) : graph;
+  const named = isLoop(kind) && outer !== undefined ? nameOuter(graph, walk, wrapped, outer, pieces) : graph;
   const settled = settle(named, walk, { ...body, walk: walkOf(named, walk) });
-  return { graph: settled.graph, id: settled.idOf(container) };
+  return { graph: reflagged(settled.graph, walk, facts), id: settled.idOf(container) };
+}
+
+function newContainer(facts: Facts, kind: WrapKind, fields: LoopFields & MapFields): Item {
+  if (kind === "loop") return newLoop(facts, fields, []);
+  return kind === "map" ? newMap(facts, fields) : emptyContainer(kind, fields.when);
 }
 
 /** Items between the chosen ones that need one of them; refused if a chosen one needs them in turn. */
@@ -147,8 +163,7 @@ export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDoc
   const piece = pieceOf(body, id);
   const { kind } = entry;
   if (isBranch(kind)) throw new EditRefused(strings.document.aCaseStaysInItsChoice);
-  if (kind !== "loop" && kind !== "parallel" && kind !== "sequence" && kind !== "choose")
-    throw new EditRefused(strings.document.onlyAContainerCan);
+  if (!isContainer(kind)) throw new EditRefused(strings.document.onlyAContainerCan);
   const holder = piece.parent!;
   const when = whenOf(piece.item);
   const held = kind === "choose" ? piece.children.flatMap((branch) => branch.children) : [...piece.children];
@@ -157,7 +172,7 @@ export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDoc
   const place = indexOf(piece);
   if (isParallel(holder) && kind !== "parallel" && freed.length > 1) {
     if (kind === "sequence") separate(graph, facts, entry);
-    if (kind === "loop" || kind === "choose") {
+    if (kind !== "sequence") {
       const row = newPiece([]);
       insert(row, 0, ...freed);
       freed.splice(0, freed.length, row);
@@ -170,7 +185,7 @@ export function unwrap(graph: GraphDocument, walk: string, id: ItemId): GraphDoc
     return changeSources(made, walk, (sources, name) => {
       return facts.merges.get(name)?.choice === entry ? sources.slice(0, 1) : sources;
     });
-  return kind === "loop" ? withoutNeedlessFlags(made, walk, facts) : made;
+  return reflagged(made, walk, facts);
 }
 
 /** A plain list among the branches goes into the row around it. */
@@ -185,25 +200,6 @@ function separate(graph: GraphDocument, facts: Facts, entry: Entry): void {
   const [first] = needs[index]!;
   throw new EditRefused(
     strings.document.needsWhatComesBefore(called(entry.children[index]!), called(entry.children[first!]!)),
-  );
-}
-
-/** Flags of edges that said something while the loop was there, and say nothing any more. */
-function withoutNeedlessFlags(graph: GraphDocument, walk: string, before: Facts): GraphDocument {
-  const after = factsOf(walkOf(graph, walk));
-  return changeWalk(graph, walk, (body) =>
-    withEdges(
-      body,
-      mappedList(linksOf(body), (link) => {
-        if (Array.isArray(link)) return link;
-        const plain = readLink(link);
-        const [was, is] = [meaningful(before, plain), meaningful(after, plain)];
-        let made: typeof link = link;
-        if (was.each && !is.each) made = withKey(made, "each", undefined);
-        if (was.collect && !is.collect) made = withKey(made, "collect", undefined);
-        return made !== link && Object.keys(made).length === 2 ? [plain.from, plain.to] : made;
-      }),
-    ),
   );
 }
 

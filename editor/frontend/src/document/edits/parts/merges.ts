@@ -1,7 +1,7 @@
 // What becomes of references to values that are gone, and of merges whose sources change.
 import { freshName, readLink, splitReference } from "../../names";
 import { exclusive, factsOf, type Facts } from "../../routes";
-import { kindOf } from "../../tree";
+import { hasHead, headOf, kindOf } from "../../tree";
 import type { GraphDocument, Item } from "../../types";
 import { changeWalk, linksOf, walkOf, withEdges } from "./document";
 import { changeLayout, rekeyed, walkCanvas } from "./layout";
@@ -20,7 +20,7 @@ export function mergeOf(reference: string): string | null {
   return owner === "@merge" ? name : null;
 }
 
-/** A Walk without what refers to gone values: edges, results, `until`, values of choices, sources of merges. */
+/** A Walk without what refers to gone values: edges, results, `until`, heads of choices and maps, sources of merges. */
 export function withoutReferences(graph: GraphDocument, name: string, gone: Gone): GraphDocument {
   const made = changeWalk(graph, name, (walk) => {
     const edges = kept(linksOf(walk), (link) => {
@@ -39,8 +39,8 @@ export function withoutReferences(graph: GraphDocument, name: string, gone: Gone
 }
 
 function withoutValue(item: Item, gone: Gone): Item {
-  if (kindOf(item) === "choose")
-    return gone((item as { choose: unknown }).choose) ? (withKey(item as object, "choose", "") as Item) : item;
+  const kind = kindOf(item);
+  if (hasHead(kind)) return gone(headOf(item)) ? (withKey(item as object, kind, "") as Item) : item;
   return gone((item as { until?: unknown })?.until)
     ? (withFields(item as object, { until: null, drop_last: null }) as Item)
     : item;

@@ -27,7 +27,7 @@ export function needsOf(
   const need = (later: number | undefined, earlier: number | undefined): void => {
     if (later !== undefined && earlier !== undefined && earlier < later) needs[later]!.add(earlier);
   };
-  for (const { source, target } of [...facts.routes, ...facts.choices])
+  for (const { source, target } of [...facts.routes, ...facts.heads])
     if (source.place && target.place) need(place.get(target.place), place.get(source.place));
   if (!states) return needs;
   const touched = new Map<string, number[]>();

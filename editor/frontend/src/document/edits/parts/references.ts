@@ -1,7 +1,7 @@
 // References of a Walk followed through a change of names: in edges, results, `until`, wires' reroutes and the records
 // of bypassed items.
 import { splitReference, whenOf } from "../../names";
-import { childrenOf, kindOf, withChildren } from "../../tree";
+import { childrenOf, hasHead, kindOf, withChildren } from "../../tree";
 import type { CanvasLayout, GraphDocument, Item, Link, ResultFrom, Walk } from "../../types";
 import { changeWalk, linksOf, withEdges } from "./document";
 import { changeLayout, rewired, walkCanvas } from "./layout";
@@ -84,16 +84,20 @@ export function renameLoopIndex(graph: GraphDocument, name: string, from: string
 export function renamedIn(item: Item, from: string, to: string): Item {
   if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
   const when = whenOf(item);
-  let made: Item = when === null ? item : withKey(item, "when", renameLoop(when, from, to));
-  const times = (made as { times?: unknown }).times;
-  if (typeof times === "string") made = withKey(made as object, "times", renameLoop(times, from, to)) as Item;
-  return made;
+  const renamed: object = when === null ? item : withKey(item, "when", renameLoop(when, from, to));
+  return COUNTS.reduce((made, key) => {
+    const count = (made as Record<string, unknown>)[key];
+    return typeof count === "string" ? withKey(made, key, renameLoop(count, from, to)) : made;
+  }, renamed) as Item;
 }
 
-/** What ends a loop, or what a choice goes by. */
+/** Expressions of loops and maps. */
+const COUNTS = ["times", "bound", "width"];
+
+/** What ends a loop, what a choice goes by, or the list of a map. */
 export function mapValues(item: Item, change: Change): Item {
   const kind = kindOf(item);
-  const key = kind === "loop" ? "until" : kind === "choose" ? "choose" : null;
+  const key = kind === "loop" ? "until" : hasHead(kind) ? kind : null;
   const value = key === null ? undefined : (item as unknown as Record<string, unknown>)[key];
   return typeof value === "string" && value ? (withKey(item as object, key!, change(value)) as Item) : item;
 }
