@@ -9,6 +9,7 @@ import {
   setEdge,
   type WithId,
 } from "../document/edits";
+import { factsOf, mapLeft } from "../document/routes";
 import type { GraphDocument } from "../document/types";
 import { setReroutes } from "../document/edits/parts/layout";
 import { tapEntries } from "../taps/actions";
@@ -18,6 +19,7 @@ import { itemsIn, walkOfBoard, type Board, type OpenMenu } from "./gestures/boar
 import * as commands from "./gestures/commands";
 import { attempt } from "./gestures/attempt";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
+import type { Flow } from "./gestures/dragging";
 import { insertAt } from "./gestures/drop";
 import { groupsOf, tidy } from "./gestures/tidy";
 import type { Side } from "./shapes/geometry";
@@ -48,7 +50,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
         keys: "Mod+Shift+G",
         run: () => commands.unwrapSelection(board),
       });
-    if (node.data.choice) entries.push(...casesMenu(board, node.data));
+    if (node.data.container === "choose") entries.push(...casesMenu(board, node.data));
   }
   if (node.data.kind === "merge" && !many) entries.push(...mergeMenu(board, node.data));
   if (node.data.kind === "use" && walk !== null && !many) {
@@ -98,7 +100,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
   return { at, entries };
 }
 
-function casesMenu(board: Board, { walk, id, choice }: ContainerData): MenuEntry[] {
+function casesMenu(board: Board, { walk, id, head, otherwise }: ContainerData): MenuEntry[] {
   const add = (label: string, change: (graph: GraphDocument) => WithId): MenuEntry => ({
     label,
     run: () => {
@@ -111,9 +113,9 @@ function casesMenu(board: Board, { walk, id, choice }: ContainerData): MenuEntry
       if (done) board.editor.select(made);
     },
   });
-  const type = choice?.port.type || null;
+  const type = head?.port.type || null;
   const entries = [add(strings.canvas.addACase, (graph) => addCase(graph, walk, id, undefined, type))];
-  if (!choice?.otherwise)
+  if (!otherwise)
     entries.push(add(strings.canvas.addABranchForOtherValues, (graph) => addOtherwise(graph, walk, id)));
   return entries.map((entry, index) => ({ ...entry, apart: index === 0 }));
 }
@@ -130,6 +132,7 @@ function mergeMenu(board: Board, { walk, name, sources }: MergeData): MenuEntry[
 function wraps(board: Board): MenuEntry[] {
   return [
     { label: strings.canvas.wrapInALoop, apart: true, run: () => commands.wrapSelection(board, "loop") },
+    { label: strings.canvas.wrapInAMap, run: () => commands.wrapSelection(board, "map") },
     { label: strings.canvas.wrapInAParallel, run: () => commands.wrapSelection(board, "parallel") },
     { label: strings.canvas.wrapInAChoice, run: () => commands.wrapSelection(board, "choose") },
     { label: strings.canvas.wrapInASequence, keys: "Mod+G", run: () => commands.wrapSelection(board, "sequence") },
@@ -183,15 +186,25 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
   if (walk !== null && data && data.index >= 0 && data.kind === "wire") {
     const each = data.chips.includes("each");
     const all = data.chips.includes("all") || data.chips.includes("list");
+    const out = data.to.startsWith("@out.");
+    const facts = factsOf(board.editor.graph.walks![walk]!);
+    // Out of a map one of the two is needed, so that neither can be taken away alone.
+    const needed = mapLeft(facts, facts.routes[data.index]!) !== null;
+    if (!(needed && out && each))
+      entries.push(
+        change(
+          each ? strings.canvas.holdTheSameValue : strings.canvas.eachOneSlicePerIteration,
+          (graph) => setEdge(graph, walk, data.index, { each: !each, ...(each || !out ? {} : { collect: false }) }),
+          taps,
+        ),
+      );
+    if (!(needed && all))
+      entries.push(
+        change(all ? strings.canvas.onlyTheLastValue : strings.canvas.collectTheValuesOfAll, (graph) =>
+          setEdge(graph, walk, data.index, { collect: !all, ...(all || !out ? {} : { each: false }) }),
+        ),
+      );
     entries.push(
-      change(
-        each ? strings.canvas.holdTheSameValue : strings.canvas.eachOneSlicePerIteration,
-        (graph) => setEdge(graph, walk, data.index, { each: !each, ...(each ? {} : { collect: false }) }),
-        taps,
-      ),
-      change(all ? strings.canvas.onlyTheLastValue : strings.canvas.collectTheValuesOfAll, (graph) =>
-        setEdge(graph, walk, data.index, { collect: !all, ...(all ? {} : { each: false }) }),
-      ),
       data.carried
         ? change(strings.canvas.useItInTheSameIteration, (graph) => makeForward(graph, walk, data.index))
         : change(strings.canvas.carryItToTheNext, (graph) => makeCarried(graph, walk, data.index)),
@@ -212,10 +225,7 @@ export function edgeMenu(board: Board, edge: CanvasEdge, at: At): OpenMenu {
 
 export function paneMenu(board: Board, at: At): OpenMenu {
   const { x, y } = board.flow.screenToFlowPosition(at);
-  const put = (
-    kind: "loop" | "parallel" | "sequence" | "choose" | "fork" | "note" | "frame",
-    label: string,
-  ): MenuEntry => ({
+  const put = (kind: Flow | "note" | "frame", label: string): MenuEntry => ({
     label,
     run: () => void insertAt(board, { kind }, [x, y]),
   });
@@ -231,6 +241,7 @@ export function paneMenu(board: Board, at: At): OpenMenu {
       ...(walk
         ? [
             put("loop", strings.canvas.addALoop),
+            put("map", strings.canvas.addAMap),
             put("parallel", strings.canvas.addAParallel),
             put("sequence", strings.canvas.addASequence),
             put("choose", strings.canvas.addAChoice),

@@ -92,7 +92,8 @@ function inWalk(graph: GraphDocument, walk: string, rest: string[]): Located {
   const pointer = join(...rest);
   const entry = flat(entries(graph.walks![walk]!)).findLast((candidate) => isUnder(pointer, candidate.pointer));
   if (!entry) return located(canvas, null, place, "body");
-  const inside = pointer.slice(entry.pointer.length).split("/").filter(Boolean);
+  const below = pointer.slice(entry.pointer.length).split("/").filter(Boolean);
+  const inside = below.map((word) => (entry.kind === "map" && word === "map" ? strings.shell.list : word));
   const kind = entry.kind === "choose" ? strings.shell.choice : entry.kind;
   const what = entry.kind === "use" ? entry.name : [kind, entry.name].filter(Boolean).join(" ");
   return located(canvas, entry.id, place, [what, words(inside)].filter(Boolean).join(", "));

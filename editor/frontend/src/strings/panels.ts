@@ -5,6 +5,11 @@ export const panels = {
   choice: "Choice",
   otherwise: "Otherwise",
   takesOneBranch: "Takes one of its branches by a value: a flag, a whole number or a text",
+  // maps: search.ts, commands.ts, Outline.tsx
+  map: "Map",
+  runsForEveryItem: "Runs what is inside for every item of a list, several at once",
+  itemsAtMost: (bound: string) => `${bound} items at most`,
+  runsForItemsAtMost: (bound: string) => `Runs for ${bound} items at most`,
   // CommandPalette.tsx
   findAnything: "Find anything",
   findAnythingOrRun: "Find anything, or run a command",
@@ -79,8 +84,8 @@ export const panels = {
   noWeights: "no weights",
   noNetworkYetCan: "no network yet: can be drawn, not deployed",
   // scope.ts
-  indexOfTheLoop: (loop: string) => `index of the loop ${loop}, from 0`,
-  indexOfTheInnermostLoop: "index of the innermost loop, from 0",
+  indexOfTheLoop: (loop: string) => `index of ${loop}, from 0`,
+  indexOfTheInnermostLoop: "index of the innermost loop or map, from 0",
   of: (type: string, value: string, value2: string) => `${type} of ${value}${value2}`,
   everyTaskHere: "every task here",
   integerOfEveryTaskRandom: "integer of every task; random if not given",

@@ -3,6 +3,7 @@
 export const shell = {
   // locate.ts
   choice: "choice",
+  list: "list",
   merge: (name: string) => `merge ${name}`,
   // client.ts
   theServiceDoesNotAnswer: "the service does not answer; is it running?",

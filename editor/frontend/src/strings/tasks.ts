@@ -190,6 +190,7 @@ export const tasks = {
   part: (index: number) => `part ${index}`,
   turnOfRole: (index: number, role: string) => `turn ${index}, ${role}`,
   howOftenTheLoopRuns: (loop: string) => `How often the loop ${loop} runs isn't known in advance`,
+  theMapTakesAtMost: (map: string, items: number) => `The map ${map} takes ${items} items at most`,
   theLoopRunsAtMost: (loop: string, times: number) => `The loop ${loop} runs at most ${times} times`,
   skipped2: "skipped",
   isSkipped: "is skipped",

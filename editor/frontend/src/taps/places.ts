@@ -39,8 +39,8 @@ export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Pla
         ? facts.results.find(({ target }) => target.name === rest)
         : kind === "into"
           ? facts.merging.find(({ index, target }) => `${index}:${target.name}` === rest)
-          : kind === "choice"
-            ? facts.choices.find(({ target }) => target.name === rest)
+          : kind === "head"
+            ? facts.heads.find(({ target }) => target.name === rest)
             : undefined;
   return route ? placeOfRoute(walk, route) : null;
 }
@@ -49,13 +49,13 @@ export function placeOfEdge(graph: GraphDocument, walk: string, id: string): Pla
 export function edgesOf(graph: GraphDocument, { walk, source, to = "" }: Place): string[] {
   const body = graph.walks?.[walk];
   if (!body) return [];
-  const { routes, results, merging, choices } = factsOf(body);
+  const { routes, results, merging, heads } = factsOf(body);
   const seen = (route: Route) => route.from === source && (placeOfRoute(walk, route)?.to ?? "") === to;
   return [
     ...routes.flatMap((route) => (seen(route) ? [`edge:${route.index}`] : [])),
     ...results.flatMap((route) => (seen(route) ? [`result:${route.target.name}`] : [])),
     ...merging.flatMap((route) => (seen(route) ? [`into:${route.index}:${route.target.name}`] : [])),
-    ...choices.flatMap((route) => (seen(route) ? [`choice:${route.target.name}`] : [])),
+    ...heads.flatMap((route) => (seen(route) ? [`head:${route.target.name}`] : [])),
   ];
 }
 

@@ -15,7 +15,7 @@ import { feeders } from "./previews";
 import { branchState, ofUse, type Activity, type BranchState, type Latest, type LoopActivity } from "./shown";
 import { telemetry } from "../api/socket";
 import { eventsOf } from "../api/sse";
-import { loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
+import { isMap, loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
 
 export type { Activity, BranchState, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "../messages/frames";
@@ -48,6 +48,7 @@ const store = new NodeStore(clock, {
   steps: (task) => graph && stepsOf(graph, task),
   loops: (walk, use) => graph && loopsAround(graph, walk, use),
   times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, params.of(run)),
+  isMap: (walk, loop) => graph !== null && isMap(graph, walk, loop),
   failed: (run) => void findError(run),
   revoke: (url) => URL.revokeObjectURL(url),
 });

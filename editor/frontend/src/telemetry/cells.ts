@@ -123,6 +123,8 @@ export class LiveLoop extends Cell<LoopActivity | null> {
     readonly walk: string,
     readonly loop: string,
     private readonly times: (walk: string, loop: string, run: string | null) => number | null,
+    /** It is a map, whose items run side by side. */
+    private readonly isMap: () => boolean = () => false,
   ) {
     super();
   }
@@ -135,7 +137,17 @@ export class LiveLoop extends Cell<LoopActivity | null> {
 
   /** A use was called there; `at`: the indices of the loops around it, this one's last. */
   called(run: string, use: string, at: readonly number[]): void {
-    if (!this.whole.has(run) && this.isNews(run, use, at)) this.reach(run, at.at(-1)! + 1);
+    if (this.whole.has(run)) return;
+    if (this.isMap()) this.began(run, at);
+    else if (this.isNews(run, use, at)) this.reach(run, at.at(-1)! + 1);
+  }
+
+  /** An item of a map is at work, maybe behind others; they count anew where the indices around it change. */
+  private began(run: string, at: readonly number[]): void {
+    const before = this.heard.get(run)?.at;
+    const same = before !== undefined && at.slice(0, -1).every((index, depth) => index === before[depth]);
+    this.heard.set(run, { at, by: new Map() });
+    this.reach(run, Math.max(at.at(-1)! + 1, same ? (this.runs.get(run) ?? 0) : 0));
   }
 
   private reach(run: string, done: number): void {

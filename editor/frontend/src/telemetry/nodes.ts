@@ -18,6 +18,8 @@ export interface Hooks {
   loops: (walk: string, use: string) => readonly string[] | null;
   /** How often a loop goes around at most in a run; of null: in every run. */
   times: (walk: string, loop: string, run: string | null) => number | null;
+  /** True if it is a map, whose items run side by side. */
+  isMap: (walk: string, loop: string) => boolean;
   /** A run ended with an error whose node isn't known yet. */
   failed: (run: string) => void;
   /** An object URL isn't needed any more. */
@@ -464,7 +466,8 @@ export class NodeStore {
   private liveLoop(walk: string, loop: string): LiveLoop {
     const key = `${walk}/${loop}`;
     let live = this.loops.get(key);
-    if (!live) this.loops.set(key, (live = new LiveLoop(walk, loop, this.hooks.times)));
+    if (!live)
+      this.loops.set(key, (live = new LiveLoop(walk, loop, this.hooks.times, () => this.hooks.isMap(walk, loop))));
     return live;
   }
 

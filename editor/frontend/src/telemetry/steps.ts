@@ -43,13 +43,19 @@ export function loopsAround(graph: GraphDocument, walk: string, use: string): re
   return (body && factsOf(body).uses.get(use)?.loops) ?? null;
 }
 
+/** True if a map has this name among the loops of a Walk. */
+export function isMap(graph: GraphDocument, walk: string, loop: string): boolean {
+  const body = graph.walks?.[walk];
+  return body !== undefined && factsOf(body).maps.has(loop);
+}
+
 /** Parameters of a run: what it was given, and the task's own for the rest. */
 export function paramsOf(graph: GraphDocument, task: string, given: Values): Values {
   const own = Object.entries(graph.tasks?.[task]?.params ?? {}).map(([name, { default: value }]) => [name, value]);
   return { ...Object.fromEntries(own), ...given };
 }
 
-/** How often a loop goes around at most in a run with these parameters; null: not known. */
+/** How often a loop goes around at most in a run with these parameters; null: not known, as how long a map's list is. */
 export function loopTimes(graph: GraphDocument, walk: string, loop: string, params: Values): number | null {
   const body = graph.walks?.[walk];
   const entry = body && factsOf(body).list.find(({ kind, name }) => kind === "loop" && name === loop);

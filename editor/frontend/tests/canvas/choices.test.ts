@@ -66,7 +66,10 @@ describe("a choice on the canvas", () => {
       "use:tidy": "case:a/b",
       "merge:picture": null,
     });
-    expect((nodeOf("choose:0")!.data as ContainerData).choice).toMatchObject({ value: "look.kind", otherwise: true });
+    expect(nodeOf("choose:0")!.data as ContainerData).toMatchObject({
+      head: { value: "look.kind" },
+      otherwise: true,
+    });
     expect((nodeOf("case:sketch")!.data as ContainerData).branch).toEqual({
       choice: "choose:0",
       own: ["w/draw"],
@@ -89,7 +92,7 @@ describe("a choice on the canvas", () => {
       "edge:5 merge:picture @out",
       "into:0:picture use:draw merge:picture",
       "into:1:picture use:tidy merge:picture",
-      "choice:choose:0 use:look choose:0",
+      "head:choose:0 use:look choose:0",
       "result:kept merge:picture @out",
     ]);
     for (const { source, target, sourceHandle, targetHandle, data } of model.edges) {
@@ -173,7 +176,7 @@ describe("a choice on the canvas", () => {
     expect(data.inputs.map(({ ref }) => ref)).toEqual(["draw.text", "photo.text", "@choice.choose:0"]);
     expect(data.outputs.map(({ ref }) => ref)).toEqual(["draw.image", "tidy.image"]);
     expect(wires(closed)).toContain("into:0:picture choose:0 merge:picture");
-    expect(wires(closed)).toContain("choice:choose:0 use:look choose:0");
+    expect(wires(closed)).toContain("head:choose:0 use:look choose:0");
     const branch = made(setClosed(graph, canvas, "case:a/b", true));
     expect((nodeOf("case:a/b", branch)!.data as ContainerData).outputs.map(({ ref }) => ref)).toEqual(["tidy.image"]);
   });
@@ -212,7 +215,7 @@ describe("a choice on the canvas", () => {
       1, 1, 0, 2,
     ]);
     expect(shown.edges.find(({ id }) => id === "into:1:picture")!.data!.broken).toBe("m");
-    expect(shown.edges.find(({ id }) => id === "choice:choose:0")!.data!.broken).toBe("m");
+    expect(shown.edges.find(({ id }) => id === "head:choose:0")!.data!.broken).toBe("m");
     const places = pointers.map((pointer) => locate(graph, `/walks/w${pointer}`).selection[0]);
     expect(places).toEqual(["choose:0", "case:a/b", "merge:picture", "merge:picture"]);
   });
@@ -221,7 +224,7 @@ describe("a choice on the canvas", () => {
     const placed = place(graph, canvas, { "merge:picture": [5, 5] });
     expect(made(placed).places.get("merge:picture")).toEqual([5, 5]);
     expect(placeOfEdge(graph, "w", "into:1:picture")).toEqual({ walk: "w", source: "tidy.image" });
-    expect(placeOfEdge(graph, "w", "choice:choose:0")).toEqual({ walk: "w", source: "look.kind" });
+    expect(placeOfEdge(graph, "w", "head:choose:0")).toEqual({ walk: "w", source: "look.kind" });
   });
 
   test("stands in the outline, with its merges", () => {

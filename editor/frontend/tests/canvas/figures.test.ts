@@ -50,4 +50,9 @@ it("a loop says how far its runs are, of how many where that is known", () => {
     long: "17 of an unknown number of iterations, ended by an error",
     share: 0,
   });
+  expect(loopWords({ ...loop, times: null, low: 4 }, true)).toEqual({
+    short: "4–17",
+    long: "4–17 items begun",
+    share: 0,
+  });
 });

@@ -3,6 +3,7 @@ import type { RunShown } from "../../src/messages/answers";
 import { FLUSH_MS } from "../../src/telemetry/flush";
 import type { Frame, TelemetryEvent } from "../../src/messages/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
+import type { GraphDocument } from "../../src/document/types";
 import { Time, made, frame, activity, looping, ended, phase, work } from "./told";
 
 describe("states", () => {
@@ -132,6 +133,30 @@ describe("loops", () => {
     expect(store.loop("decode", "parts")?.low).toBe(1);
     store.take(frame(activity({ iteration: [0] })));
     expect(words()).toBe(1);
+  });
+
+  it("counts how many items of a map are begun, in whatever order their calls come", () => {
+    const walk = (item: object) => ({ body: [{ loop: "rounds", times: "3", body: [item] }] });
+    const graph = {
+      walks: { decode: walk({ map: "x.y", as: "words", bound: "9", width: "4", body: ["llm", "mtp"] }) },
+    };
+    const { time, store } = made(graph as unknown as GraphDocument);
+    const words = () => (time.pass(FLUSH_MS), store.loop("decode", "words")?.low);
+    const called = (iteration: number[], use = "llm") => store.take(frame(activity({ use, node: use, iteration })));
+    called([0, 0]);
+    called([0, 3]);
+    expect(words()).toBe(4);
+    called([0, 1]);
+    called([0, 0], "mtp");
+    expect(words()).toBe(4);
+    called([0, 5]);
+    expect(words()).toBe(6);
+    called([1, 2]);
+    expect(words()).toBe(3);
+    expect(store.loop("decode", "words")).toMatchObject({ times: null, state: "running" });
+    store.take(frame(phase("finished")));
+    time.pass(FLUSH_MS);
+    expect(store.loop("decode", "words")).toMatchObject({ state: "done", low: 3, runs: 0 });
   });
 
   it("counts a loop's last calls where they are told after the run's end, by the rank that made them", () => {
@@ -453,7 +478,14 @@ describe("cost", () => {
   it("shows less often where drawing takes long", () => {
     const time = new Time();
     const clock = { ...time.clock, drawn: (run: () => void) => ((time.ms += 20), run()) };
-    const hooks = { steps: () => null, loops: () => null, times: () => null, failed: vi.fn(), revoke: vi.fn() };
+    const hooks = {
+      steps: () => null,
+      loops: () => null,
+      times: () => null,
+      isMap: () => false,
+      failed: vi.fn(),
+      revoke: vi.fn(),
+    };
     const store = new NodeStore(clock, hooks);
     const changed = vi.fn();
     store.follow("shapes");

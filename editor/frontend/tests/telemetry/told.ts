@@ -3,7 +3,7 @@ import { vi } from "vitest";
 import type { GraphDocument } from "../../src/document/types";
 import type { LoopingEvent, LoopWork, Frame, TelemetryEvent } from "../../src/messages/frames";
 import { NodeStore } from "../../src/telemetry/nodes";
-import { loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
+import { isMap, loopsAround, loopTimes, stepsOf } from "../../src/telemetry/steps";
 
 export class Time {
   ms = 0;
@@ -53,6 +53,7 @@ export function made(graph: GraphDocument | null = GRAPH) {
   const store = new NodeStore(time.clock, {
     steps: (task) => graph && stepsOf(graph, task),
     loops: (walk, use) => graph && loopsAround(graph, walk, use),
+    isMap: (walk, loop) => graph !== null && isMap(graph, walk, loop),
     times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, run === null ? {} : { max_tokens: 51 }),
     failed,
     revoke,

@@ -3,6 +3,7 @@ import type { Connection, FinalConnectionState, IsValidConnection, OnConnectStar
 import { useCallback, useRef, type RefObject } from "react";
 import { compatible } from "../../document/edits/edges";
 import { accepts } from "../../document/ports";
+import { headRef } from "../../document/routes";
 import type { Board, Wiring } from "../gestures/board";
 import { connectEnds, moveEnd } from "../gestures/connect";
 import type { CanvasEdge, Point, PortShown } from "../shapes/types";
@@ -94,11 +95,11 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       const at = "changedTouches" in event ? event.changedTouches[0] : event;
       const over =
         at && (root?.getRootNode() as Document | ShadowRoot | undefined)?.elementFromPoint(at.clientX, at.clientY);
-      const choice = over
-        ?.closest(".wg-container.choose > .wg-container-head")
+      const head = over
+        ?.closest(".wg-container:is(.choose, .map) > .wg-container-head")
         ?.closest<HTMLElement>(".react-flow__node");
-      if (at && !again && choice && from.end === "source") {
-        connectEnds(board, from.ref, `@choice.${choice.dataset["id"]}`, pointer.current);
+      if (at && !again && head && from.end === "source") {
+        connectEnds(board, from.ref, headRef(head.dataset["id"] ?? ""), pointer.current);
         return;
       }
       if (at && !again && !over?.closest(".wg-use, .wg-boundary, .wg-fork, .wg-merge, .wg-container-head"))
@@ -136,7 +137,7 @@ export function portsByRef(board: Board): Map<string, PortShown> {
     if (!("inputs" in data)) continue;
     for (const port of data.inputs) found.set(`target:${port.ref}`, port);
     for (const port of data.outputs) found.set(`source:${port.ref}`, port);
-    if (data.kind === "container" && data.choice) found.set(`target:${data.choice.port.ref}`, data.choice.port);
+    if (data.kind === "container" && data.head) found.set(`target:${data.head.port.ref}`, data.head.port);
     if (data.kind === "container" && data.index) found.set(`source:${data.index.ref}`, data.index);
   }
   return found;

@@ -11,7 +11,7 @@ import {
   removeFromMerge,
   removeMerge,
   removeStream,
-  setChoiceValue,
+  setHead,
   setClosed,
   setResult,
   unbypass,
@@ -71,17 +71,17 @@ function removed(graph: GraphDocument, { canvas }: Board, id: string): GraphDocu
   if (id.startsWith("@stream.") && canvas.kind === "walk")
     return leaveStream(graph, canvas.walk, id.slice("@stream.".length));
   if (id.startsWith("node:")) return removeNode(graph, name);
-  if (canvas.kind === "walk" && /^(merge|into|choice):/.test(id)) return unmerged(graph, canvas.walk, id);
+  if (canvas.kind === "walk" && /^(merge|into|head):/.test(id)) return unmerged(graph, canvas.walk, id);
   if (id.startsWith("result:") && canvas.kind === "walk") return setResult(graph, canvas.walk, name, null);
   return graph;
 }
 
-/** Without a merge, one wire into it, or the value of a choice; what is gone already stays so. */
+/** Without a merge, one wire into it, or what a head takes; what is gone already stays so. */
 function unmerged(graph: GraphDocument, walk: string, id: string): GraphDocument {
   const [kind = "", ...rest] = id.split(":");
   const facts = factsOf(graph.walks![walk]!);
   const name = rest.join(":");
-  if (kind === "choice") return facts.byId.has(name) ? setChoiceValue(graph, walk, name, null) : graph;
+  if (kind === "head") return facts.byId.has(name) ? setHead(graph, walk, name, null) : graph;
   if (kind === "merge") return facts.merges.has(name) ? removeMerge(graph, walk, name) : graph;
   const merge = rest.slice(1).join(":");
   return facts.merges.has(merge) ? removeFromMerge(graph, walk, merge, Number(rest[0])) : graph;
@@ -109,7 +109,7 @@ function kindWord(kind: WrapKind): string {
 
 export function unwrapSelection(board: Board): void {
   const walk = walkOfBoard(board);
-  const held = itemsIn(board).filter((id) => /^(loop|parallel|sequence|choose):/.test(id));
+  const held = itemsIn(board).filter((id) => /^(loop|map|parallel|sequence|choose):/.test(id));
   if (walk === null || !held.length) return;
   // From the last on, so that the numbers in the others' ids stay.
   const change = (graph: GraphDocument) =>
@@ -144,7 +144,7 @@ export function toggleClosed(board: Board): void {
 
 export function enter(board: Board): void {
   const walk = walkOfBoard(board);
-  const id = itemsIn(board).find((one) => /^(loop|parallel|sequence|choose|case|otherwise):/.test(one));
+  const id = itemsIn(board).find((one) => /^(loop|map|parallel|sequence|choose|case|otherwise):/.test(one));
   if (walk !== null && id) board.editor.open({ kind: "walk", walk, inside: id });
 }
 

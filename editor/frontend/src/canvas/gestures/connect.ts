@@ -3,11 +3,12 @@ import { connect, reconnect } from "../../document/edits/edges";
 import { place } from "../../document/edits/parts/layout";
 import { EditRefused } from "../../document/edits/parts/records";
 import { addStream, setStream } from "../../document/edits/streams";
-import { addToMerge, setChoiceValue } from "../../document/edits/choices";
+import { addToMerge } from "../../document/edits/choices";
+import { setHead, withList } from "../../document/edits/heads";
 import { addInput, joinResult, setResult } from "../../document/edits/walks";
 import { freshName, type Collect } from "../../document/names";
 import { parseType, portType } from "../../document/ports";
-import { endOf, factsOf } from "../../document/routes";
+import { endOf, factsOf, headId, mapLeft } from "../../document/routes";
 import type { GraphDocument } from "../../document/types";
 import type { Catalogue } from "../../messages/answers";
 import { walkOfBoard, type Board, type OpenMenu } from "./board";
@@ -47,15 +48,15 @@ function tellMerge({ editor }: Board, walk: string, target: string): void {
   if (route) editor.say(strings.canvas.merged(route.source.name));
 }
 
-/** Begins the port of a choice's value; the choice's id follows. */
-const CHOICE = "@choice.";
-
 /** The port that stands for a stream still to be made. */
 const NEW_STREAM = "@sink.+";
 
 /** A stream of what one step makes; its chunks are single items until somebody says otherwise. */
 function newStream(graph: GraphDocument, walk: string, from: string): GraphDocument {
   if (from.startsWith("@") && !from.startsWith("@merge.")) throw new EditRefused(strings.canvas.onlyAStepsOutputCan2);
+  const facts = factsOf(graph.walks![walk]!);
+  const map = mapLeft(facts, { left: endOf(from, facts, "source").place?.loops ?? [] });
+  if (map !== null) throw new EditRefused(strings.canvas.itemsCantFeedAStream(map));
   return addStream(graph, { from, walks: [walk], chunks: { policy: "fixed", size: 1 } }).graph;
 }
 
@@ -141,7 +142,8 @@ export function connected(
   const body = graph.walks?.[walk];
   const facts = body ? factsOf(body) : null;
   if (to.startsWith("@merge.")) return addToMerge(graph, walk, portName(to), from, catalogue);
-  if (to.startsWith(CHOICE)) return setChoiceValue(graph, walk, to.slice(CHOICE.length), from, catalogue);
+  const head = headId(to);
+  if (head !== null) return setHead(graph, walk, head, from, catalogue);
   if (to === NEW_STREAM) return newStream(graph, walk, from);
   if (to.startsWith("@sink.")) return setStream(graph, portName(to), { from });
   if (to.startsWith("@result.")) {
@@ -154,11 +156,11 @@ export function connected(
     const name = freshName(portName(to), Object.keys(body?.inputs ?? {}));
     const type = portType(graph, catalogue, walk, to, "target") ?? "tensor";
     const made = addInput(graph, walk, name, type);
-    return connect(made, walk, `@in.${name}`, to, catalogue, wish).graph;
+    return withList(connect(made, walk, `@in.${name}`, to, catalogue, wish), walk, catalogue);
   }
   if (to === "@out.+") {
     const outs = facts?.routes.flatMap((route) => (route.target.kind === "out" ? route.target.name : [])) ?? [];
     return connect(graph, walk, from, `@out.${freshName(portName(from), outs)}`, catalogue, wish).graph;
   }
-  return connect(graph, walk, from, to, catalogue, wish).graph;
+  return withList(connect(graph, walk, from, to, catalogue, wish), walk, catalogue);
 }

@@ -2,11 +2,14 @@
 import type { Editor } from "../../store/editor";
 import { strings } from "../../strings";
 
+/** What gives a Walk its order. */
+export type Flow = "loop" | "map" | "parallel" | "sequence" | "choose" | "fork";
+
 export type Payload =
   | { kind: "component"; component: string }
   | { kind: "node"; node: string }
   | { kind: "stream"; stream: string }
-  | { kind: "loop" | "parallel" | "sequence" | "choose" | "fork" | "note" | "frame" };
+  | { kind: Flow | "note" | "frame" };
 
 export interface DropTarget {
   /** Says whether a point of the window is over it, and what a drop there would do; shown next to the ghost. */

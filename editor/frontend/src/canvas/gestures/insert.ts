@@ -5,6 +5,7 @@ import {
   insertChoice,
   insertFork,
   insertLoop,
+  insertMap,
   insertParallel,
   insertSequence,
   insertUse,
@@ -104,6 +105,8 @@ function inWalk(graph: GraphDocument, payload: Payload, where: Where, walk: stri
       return { graph, id: `@stream.${payload.stream}` };
     case "loop":
       return insertLoop(graph, walk, to);
+    case "map":
+      return insertMap(graph, walk, to);
     case "parallel":
       return insertParallel(graph, walk, to);
     case "sequence":

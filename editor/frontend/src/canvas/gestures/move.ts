@@ -30,7 +30,8 @@ export function holdersOf(model: Model): Holder[] {
     depth.set(node.id, node.parentId ? (depth.get(node.parentId) ?? 0) + 1 : 0);
     if (node.data.kind !== "container" || node.data.closed) continue;
     const holder: Holder = { id: node.id, depth: depth.get(node.id) ?? 0, rect: model.boxes.get(node.id) as Rect };
-    const { choice, branch } = node.data;
+    const { container, branch } = node.data;
+    const choice = container === "choose";
     if (choice) branches.set(node.id, []);
     if (branch) branches.get(branch.choice)?.push(holder);
     holders.push(choice ? { ...holder, branches: branches.get(node.id)! } : holder);

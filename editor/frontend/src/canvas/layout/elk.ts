@@ -37,8 +37,9 @@ export async function elkLayout(
   const edges = model.edges.flatMap((edge) => {
     const { source, target, data } = edge;
     if (data?.carried || !ids.has(source) || !ids.has(target) || source === target) return [];
-    const from = canvas.kind === "walk" && source.startsWith("loop:") ? source : port(source, "s", edge.sourceHandle);
-    // An open container has no ports here: a choice's value goes to its box.
+    const from =
+      canvas.kind === "walk" && /^(loop|map):/.test(source) ? source : port(source, "s", edge.sourceHandle);
+    // An open container has no ports here: what a choice or a map takes at its head goes to its box.
     const to = holding.has(target) ? target : port(target, "t", edge.targetHandle);
     return [{ id: edge.id, sources: [from], targets: [to] }];
   });

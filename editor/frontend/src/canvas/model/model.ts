@@ -166,8 +166,7 @@ function handlesOf(data: CanvasData, box: Rect): Handles {
     });
   for (const [index, port] of data.inputs.entries()) add(port, "target", 0, row(index));
   for (const [index, port] of data.outputs.entries()) add(port, "source", box.w, row(index));
-  if (data.kind === "container" && data.choice && !data.closed)
-    add(data.choice.port, "target", 0, CONTAINER_HEAD / 2);
+  if (data.kind === "container" && data.head && !data.closed) add(data.head.port, "target", 0, CONTAINER_HEAD / 2);
   if (data.kind === "container" && data.index) add(data.index, "source", 70, CONTAINER_HEAD + RAIL / 2);
   return handles;
 }
@@ -191,9 +190,8 @@ function flowEdge(wire: Wire): CanvasEdge {
 }
 
 function loopName(wire: Wire): string {
-  return wire.source.startsWith("loop:")
-    ? wire.source.slice("loop:".length).replace(/#\d+$/, "")
-    : wire.data.from.slice(6);
+  const [, loop] = /^(?:loop|map):(.*?)(?:#\d+)?$/.exec(wire.source) ?? [];
+  return loop ?? wire.data.from.slice("@loop.".length);
 }
 
 /** The earlier objects where they say the same. */

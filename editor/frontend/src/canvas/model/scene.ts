@@ -2,8 +2,8 @@
 import { mutedOf } from "../../document/edits/mute";
 import { readLink, readResult, type PlainLink } from "../../document/names";
 import { portType as typeOf } from "../../document/ports";
-import { exclusive, factsOf, isInside, type Facts } from "../../document/routes";
-import { flat, type Entry } from "../../document/tree";
+import { exclusive, factsOf, isInside, type Facts, headId } from "../../document/routes";
+import { isLoop, flat, type Entry } from "../../document/tree";
 import type { CanvasLayout, GraphDocument, ItemId, Walk } from "../../document/types";
 import type { Catalogue, Problem } from "../../messages/answers";
 import { owner, portName } from "./ports";
@@ -25,7 +25,7 @@ export interface Scene extends Shown {
   walk: Walk;
   entries: readonly Entry[];
   edges: PlainLink[];
-  /** All that carries a value within the Walk: its edges, and those into merges and choices. */
+  /** All that carries a value within the Walk: its edges, and those into merges and heads. */
   links: readonly PlainLink[];
   /** The innermost piece on the canvas that shows an entry: itself, or the closed container around it. */
   seen: Map<ItemId, ItemId>;
@@ -53,7 +53,7 @@ export function sceneOf(shown: Shown, name: string, walk: Walk, inside: ItemId |
     seen.set(entry.id, at);
   }
   const edges = (walk.edges ?? []).map(readLink);
-  const links = [...edges, ...facts.merging, ...facts.choices];
+  const links = [...edges, ...facts.merging, ...facts.heads];
   const results = Object.values(walk.results ?? {}).map((result) => readResult(result).from);
   const sent = (shown.graph.streams ?? [])
     .filter((stream) => stream.walks.includes(name))
@@ -96,9 +96,13 @@ export function portType(scene: Scene, ref: string, kind: "inputs" | "outputs"):
 export function isMissing(scene: Scene, ref: string, end: "from" | "to"): boolean {
   const who = owner(ref);
   if (end === "to") return who !== "@out" && !scene.uses.has(who);
-  if (who === "@loop") return loopPiece(scene, ref) === null;
+  if (who === "@loop") return !isLoopOf(scene.facts, portName(ref));
   if (who === "@merge") return !scene.facts.merges.has(portName(ref));
   return who !== "@in" && who !== "@stream" && !scene.uses.has(who);
+}
+
+function isLoopOf({ list }: Facts, name: string): boolean {
+  return name === "index" || list.some((entry) => isLoop(entry.kind) && entry.name === name);
 }
 
 /** The piece that shows a merge: itself, or the closed container around it; null: it is out of sight. */
@@ -110,14 +114,18 @@ export function mergePiece(scene: Scene, name: string): string | null {
   return seen === choice.id ? `merge:${name}` : seen;
 }
 
-/** True if what a reference names stands inside an item: a merge stands beside the choice that it comes out of. */
-export function standsIn(scene: Scene, ref: string, holder: Entry): boolean {
+/**
+ * True if what a reference names stands inside an item: a merge stands beside the choice that it comes out of, and the
+ * index of a loop in it. `target`: where the value goes, which says what `@loop.index` names.
+ */
+export function standsIn(scene: Scene, ref: string, holder: Entry, target = ""): boolean {
   const [who, name] = [owner(ref), portName(ref)];
   if (who === "@merge") {
     const choice = scene.facts.merges.get(name)?.choice;
     return choice != null && choice !== holder && isInside(choice, holder);
   }
-  const entry = who === "@choice" ? scene.facts.byId.get(name) : scene.uses.get(who);
+  const other = who === "@loop" && target ? loopPiece(scene, ref, target) : headId(ref);
+  const entry = other === null ? scene.uses.get(who) : scene.facts.byId.get(other);
   return entry !== undefined && isInside(entry, holder);
 }
 
@@ -126,11 +134,11 @@ export function exclusiveUses(scene: Scene, entry: Entry): Entry[] {
   return [...scene.uses.values()].filter((other) => exclusive(entry, other));
 }
 
-/** The loop that `@loop.NAME` names; `@loop.index` is judged per edge. */
+/** The loop or map that `@loop.NAME` names; `@loop.index` is judged per edge. */
 export function loopPiece(scene: Scene, ref: string, target = ""): ItemId | null {
   const name = portName(ref);
   const user = scene.uses.get(owner(target));
   const wanted = name === "index" ? user?.loops.at(-1) : name;
   if (name === "index" && !target) return "@loop";
-  return scene.entries.find((entry) => entry.kind === "loop" && entry.name === wanted)?.id ?? null;
+  return scene.entries.find((entry) => isLoop(entry.kind) && entry.name === wanted)?.id ?? null;
 }

@@ -1,8 +1,8 @@
 // One Walk as pieces and wires: uses, forks, containers and what stands at the Walk's border. Pure.
 import { readResult } from "../../document/names";
 import { streamType } from "../../document/ports";
-import { choiceRef } from "../../document/routes";
-import { flat, isContainer, lastOrder, type Entry } from "../../document/tree";
+import { headId, headRef } from "../../document/routes";
+import { flat, hasHead, headOf, isContainer, isLoop, lastOrder, type Entry } from "../../document/tree";
 import type { ItemId } from "../../document/types";
 import {
   boundarySize,
@@ -129,13 +129,16 @@ function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, 
     times: field(entry, "times"),
     until: field(entry, "until"),
     dropLast: Boolean((entry.item as { drop_last?: boolean }).drop_last),
+    bound: field(entry, "bound"),
+    width: field(entry, "width") || (container === "map" ? "1" : ""),
     when: (scene.muted.get(entry.id) ?? "") ? "" : field(entry, "when"),
     closed,
     empty: entry.children.length === 0,
     ...(closed ? crossing(scene, entry) : { inputs: [], outputs: [] }),
-    index: container === "loop" && !closed ? indexPort(scene, entry) : null,
+    index: isLoop(container) && !closed ? indexPort(scene, entry) : null,
     branches: [],
-    choice: container === "choose" ? choiceShown(scene, entry) : null,
+    head: hasHead(container) ? headShown(scene, entry) : null,
+    otherwise: entry.children.some((branch) => branch.kind === "otherwise"),
     branch: container === "case" || container === "otherwise" ? branchShown(scene, entry) : null,
     problems: closed ? scene.located.under(at) : scene.located.own(at, deeper),
     badge: String(entry.order + 1),
@@ -155,20 +158,23 @@ function containerPiece(scene: Scene, entry: Entry, lanes: number): Pick<Piece, 
 }
 
 /** A container's kind and name for screen readers. */
-function spoken({ container, name, choice }: ContainerData): string {
-  if (choice) return choice.value ? strings.canvas.choiceBy(choice.value) : strings.canvas.choiceByNothing;
+function spoken({ container, name, head }: ContainerData): string {
+  if (container === "map")
+    return head?.value ? strings.canvas.mapOver(name, head.value) : strings.canvas.mapOverNothing(name);
+  if (head) return head.value ? strings.canvas.choiceBy(head.value) : strings.canvas.choiceByNothing;
   return container === "otherwise" ? strings.canvas.branchForOtherValues : `${container} ${name}`.trim();
 }
 
-function choiceShown(scene: Scene, entry: Entry): ContainerData["choice"] {
-  const value = field(entry, "choose");
-  const port = bare(choiceRef(entry.id), value ? portType(scene, value, "outputs") : "", {
-    name: strings.canvas.value,
+function headShown(scene: Scene, entry: Entry): ContainerData["head"] {
+  const value = headOf(entry.item);
+  const map = entry.kind === "map";
+  const port = bare(headRef(entry.id), value ? portType(scene, value, "outputs") : "", {
+    name: map ? strings.canvas.list : strings.canvas.value,
     optional: false,
     wired: value !== "",
-    description: strings.canvas.theChoiceGoesByIt,
+    description: map ? strings.canvas.theMapGoesThroughIt : strings.canvas.theChoiceGoesByIt,
   });
-  return { value, port, otherwise: entry.children.some((branch) => branch.kind === "otherwise") };
+  return { value, port };
 }
 
 function branchShown(scene: Scene, entry: Entry): ContainerData["branch"] {
@@ -216,16 +222,24 @@ function indexPort(scene: Scene, entry: Entry): PortShown {
 
 /** The ports of a closed container: what its wires to the outside end at. */
 function crossing(scene: Scene, entry: Entry): { inputs: PortShown[]; outputs: PortShown[] } {
-  const inner = (ref: string) => standsIn(scene, ref, entry);
+  const inner = (ref: string, target = "") => standsIn(scene, ref, entry, target);
   const unique = (refs: string[]) => [...new Set(refs)];
   const results = Object.values(scene.walk.results ?? {}).map((result) => readResult(result).from);
-  const inputs = unique(scene.links.filter((edge) => inner(edge.to) && !inner(edge.from)).map((edge) => edge.to));
+  const inputs = unique(
+    scene.links.filter((edge) => inner(edge.to) && !inner(edge.from, edge.to)).map((edge) => edge.to),
+  );
   const outputs = unique([
     ...scene.links.filter((edge) => inner(edge.from) && !inner(edge.to)).map((edge) => edge.from),
-    ...results.filter(inner),
+    ...results.filter((ref) => inner(ref)),
   ]);
-  const port = (ref: string, kind: "inputs" | "outputs") =>
-    bare(ref, portType(scene, ref, kind), { wired: true, name: ref });
+  const port = (ref: string, kind: "inputs" | "outputs"): PortShown => {
+    const head = headId(ref);
+    const holder = head === null ? undefined : scene.facts.byId.get(head);
+    if (!holder) return bare(ref, portType(scene, ref, kind), { wired: true, name: ref });
+    const { port: own } = headShown(scene, holder)!;
+    const called = holder.name || strings.canvas.choice;
+    return holder === entry ? own : { ...own, name: strings.canvas.inOf(called, own.name) };
+  };
   return { inputs: inputs.map((ref) => port(ref, "inputs")), outputs: outputs.map((ref) => port(ref, "outputs")) };
 }
 
@@ -392,7 +406,7 @@ function outsidePieces(scene: Scene): Piece[] {
   const unique = (refs: string[]) => [...new Set(refs)];
   const before = unique(
     scene.links
-      .filter((edge) => inside(edge.to) && !inside(edge.from) && edge.to !== choiceRef(root.id))
+      .filter((edge) => inside(edge.to) && !inside(edge.from) && edge.to !== headRef(root.id))
       .map((edge) => edge.from),
   ).filter((ref) => owner(ref) !== "@loop" || loopPiece(scene, ref, "") === null);
   const after = unique(scene.links.filter((edge) => inside(edge.from) && !inside(edge.to)).map((edge) => edge.to));

@@ -1,6 +1,7 @@
 // A Walk's edges, results and streams as wires between pieces. Nothing is left out because it is wrong. Pure.
 import { accepts } from "../../document/ports";
-import { endOf, type End, type Route } from "../../document/routes";
+import { endOf, mapCarrying, type End, type Route } from "../../document/routes";
+import { isLoop } from "../../document/tree";
 import type { ItemId } from "../../document/types";
 import { color } from "../../ui/modality";
 import type { Wire, WireData } from "../shapes/types";
@@ -15,8 +16,8 @@ export function wiresOf(scene: Scene): Wire[] {
   const results = scene.inside ? [] : scene.facts.results.map((route) => resultWire(scene, route));
   const sinks = scene.inside ? [] : sinkWires(scene);
   const merging = scene.facts.merging.map((route) => mergingWire(scene, route));
-  const choices = scene.facts.choices.map((route) => choiceWire(scene, route));
-  return [...wires, ...merging, ...choices, ...results, ...sinks].filter((wire) => wire !== null);
+  const heads = scene.facts.heads.map((route) => headWire(scene, route));
+  return [...wires, ...merging, ...heads, ...results, ...sinks].filter((wire) => wire !== null);
 }
 
 function mergingWire(scene: Scene, route: Route): Wire | null {
@@ -25,11 +26,11 @@ function mergingWire(scene: Scene, route: Route): Wire | null {
   return innerWire(scene, route, target, `into:${route.index}:${name}`);
 }
 
-function choiceWire(scene: Scene, route: Route): Wire | null {
-  return innerWire(scene, route, scene.seen.get(route.target.name) ?? null, `choice:${route.target.name}`);
+function headWire(scene: Scene, route: Route): Wire | null {
+  return innerWire(scene, route, scene.seen.get(route.target.name) ?? null, `head:${route.target.name}`);
 }
 
-/** A wire to a merge or to the value of a choice; none within one closed container. */
+/** A wire to a merge or to the head of a choice or a map; none within one closed container. */
 function innerWire(scene: Scene, route: Route, target: string | null, id: string): Wire | null {
   const source = sourceId(scene, route);
   if (source === null || target === null || source === target) return null;
@@ -135,7 +136,7 @@ function carrier(scene: Scene, route: Route): ItemId | null {
   const names = route.target.entry?.loops ?? [];
   let at = route.target.entry?.parent ?? null;
   for (let depth = names.length; at; at = at.parent) {
-    if (at.kind !== "loop") continue;
+    if (!isLoop(at.kind)) continue;
     if (depth === route.common) return at.id === scene.inside ? null : (scene.seen.get(at.id) ?? null);
     depth -= 1;
   }
@@ -185,6 +186,8 @@ function brokenBecause(scene: Scene, route: Route, type: string): string {
   if (route.source.kind === "stream" && !scene.graph.streams?.some((stream) => stream.name === route.source.name))
     return strings.canvas.thereIsNoStream(route.source.name);
   if (route.backward && !route.carried) return strings.canvas.goesBackButNoLoop;
+  const map = route.carried ? mapCarrying(scene.facts, route) : null;
+  if (map !== null) return strings.canvas.itemsAreIndependent(map);
   for (const [end, side, word] of [
     [route.source, "outputs", "output"],
     [route.target, "inputs", "input"],

@@ -2,27 +2,26 @@
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import { Merge, Plus, X } from "lucide-react";
 import { memo } from "react";
-import { addCase, addOtherwise, removeBranch, renameCase, renameMerge, setChoiceValue } from "../../document/edits";
+import { addCase, addOtherwise, removeBranch, renameCase, renameMerge, setHead } from "../../document/edits";
 import type { WithId } from "../../document/edits/items";
 import type { GraphDocument } from "../../document/types";
 import { useEditor } from "../../store/react";
 import { useBranchState, type BranchState } from "../../telemetry/activity";
-import { color } from "../../ui/modality";
 import { attempt } from "../gestures/attempt";
 import { worst } from "../model/problems";
 import { CHOICE_FOOT } from "../shapes/geometry";
 import type { CanvasNode, ContainerData, MergeData } from "../shapes/types";
 import { InPlace } from "./InPlace";
-import { portTitle, Problems } from "./parts";
+import { Problems } from "./parts";
 import { strings } from "../../strings";
 
 /** Where a wire with the value ends, and the value as text. */
 export function ChoiceHead({ box }: { box: ContainerData }) {
   const editor = useEditor();
-  const { value } = box.choice!;
+  const { value } = box.head!;
   const set = (text: string) =>
     attempt(editor, strings.canvas.setTheValueOfAChoice, (graph) =>
-      setChoiceValue(graph, box.walk, box.id, text || null, editor.state.catalogue),
+      setHead(graph, box.walk, box.id, text || null, editor.state.catalogue),
     );
   return (
     <>
@@ -39,22 +38,6 @@ export function ChoiceHead({ box }: { box: ContainerData }) {
   );
 }
 
-/** The port in the head of an open choice; outside of the head, which cuts off what is wider. */
-export function ChoicePort({ box }: { box: ContainerData }) {
-  const { port, value } = box.choice!;
-  const tint = port.type ? color(port.type) : "var(--line-strong)";
-  return (
-    <span className={`wg-knob ${value ? "wired" : "needed"}`} style={{ color: tint }} title={portTitle(port)}>
-      <Handle
-        type="target"
-        position={Position.Left}
-        id={port.ref}
-        aria-label={strings.canvas.valueThatTheChoiceGoesBy}
-      />
-    </span>
-  );
-}
-
 export function ChoiceFoot({ box }: { box: ContainerData }) {
   const editor = useEditor();
   const add = (label: string, change: (graph: GraphDocument) => WithId) => {
@@ -66,7 +49,7 @@ export function ChoiceFoot({ box }: { box: ContainerData }) {
     });
     if (done) editor.select(made);
   };
-  const { port, otherwise } = box.choice!;
+  const { port } = box.head!;
   return (
     <footer className="wg-choice-foot nodrag" style={{ height: CHOICE_FOOT }}>
       <button
@@ -78,7 +61,7 @@ export function ChoiceFoot({ box }: { box: ContainerData }) {
       >
         <Plus size={12} aria-hidden /> {strings.canvas.addCase}
       </button>
-      {!otherwise && (
+      {!box.otherwise && (
         <button
           type="button"
           aria-label={strings.canvas.addABranchForOtherValues}

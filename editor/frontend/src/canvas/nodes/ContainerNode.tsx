@@ -1,9 +1,10 @@
-// Loop, Parallel, Sequence, Choice and its branches: a box around what they hold, its rules editable in its head.
+// Loop, Map, Parallel, Sequence, Choice and its branches: a box around what they hold, its rules editable in its head.
 import { Handle, Position, type NodeProps } from "@xyflow/react";
 import {
   ChevronDown,
   ChevronRight,
   CornerDownRight,
+  Layers,
   List,
   Maximize2,
   Repeat,
@@ -13,22 +14,24 @@ import {
 } from "lucide-react";
 import { memo } from "react";
 import { LoopMarks } from "../../debug/marks";
-import { setItem } from "../../document/edits/items";
 import { setClosed } from "../../document/edits/parts/layout";
+import { isLoop } from "../../document/tree";
 import { loopMark, loopReason, loopShown } from "../../session/loops";
 import { useEditor, useEditorState } from "../../store/react";
-import { attempt } from "../gestures/attempt";
 import { CONTAINER_HEAD, RAIL } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { CanvasNode, ContainerData } from "../shapes/types";
-import { BranchHead, ChoiceFoot, ChoiceHead, ChoicePort, RemoveBranch, useTaken } from "./ChoiceNodes";
+import { BranchHead, ChoiceFoot, ChoiceHead, RemoveBranch, useTaken } from "./ChoiceNodes";
+import { HeadPort } from "./HeadPort";
 import { InPlace } from "./InPlace";
 import { LiveTogether, LoopAt } from "./live";
+import { LoopHead, MapHead, MapRule, useFields } from "./LoopHeads";
 import { Changed, Ports, Problems, portTitle } from "./parts";
 import { strings } from "../../strings";
 
 const ICONS: Record<ContainerData["container"], LucideIcon> = {
   loop: Repeat,
+  map: Layers,
   parallel: Split,
   sequence: List,
   choose: Signpost,
@@ -37,6 +40,7 @@ const ICONS: Record<ContainerData["container"], LucideIcon> = {
 };
 const TEACH = {
   loop: strings.canvas.dropTheStepsToRepeat,
+  map: strings.canvas.dropTheStepsForEachItem,
   parallel: strings.canvas.dropStepsHereEach,
   sequence: strings.canvas.dropStepsHereTheyRun,
   choose: strings.canvas.addACaseBelow,
@@ -48,8 +52,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
   const box = data as ContainerData;
   const editor = useEditor();
   const Icon = ICONS[box.container];
-  const set = (fields: Record<string, unknown>) =>
-    attempt(editor, strings.canvas.changeAContainer, (graph) => setItem(graph, box.walk, box.id, fields));
+  const set = useFields(box);
   const toggle = () =>
     editor.editGraph(box.closed ? strings.canvas.openAContainer : strings.canvas.closeAContainer, (graph) =>
       setClosed(graph, editor.state.view.canvas, box.id, !box.closed),
@@ -58,13 +61,8 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
   const kinds = [box.container, box.closed ? "closed" : "", box.muted, worst(box.problems), useTaken(box)];
   return (
     <div className={`wg-container ${kinds.filter(Boolean).join(" ")}`}>
-      {box.choice && !box.closed && <ChoicePort box={box} />}
-      <LoopMarks
-        walk={box.walk}
-        loop={box.container === "loop" ? box.name : ""}
-        closed={box.closed}
-        nodes={box.nodes}
-      />
+      {box.head && !box.closed && <HeadPort box={box} />}
+      <LoopMarks walk={box.walk} loop={isLoop(box.container) ? box.name : ""} closed={box.closed} nodes={box.nodes} />
       <header className="wg-container-head">
         <button
           type="button"
@@ -81,38 +79,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           {box.closed ? <ChevronRight size={14} /> : <ChevronDown size={14} />}
         </button>
         <Icon size={14} aria-hidden />
-        {box.choice && <ChoiceHead box={box} />}
-        {box.branch && <BranchHead box={box} />}
-        {box.choice || box.branch ? null : box.container === "loop" ? (
-          <>
-            <InPlace
-              className="name"
-              label={strings.canvas.loopsName}
-              value={box.name}
-              onChange={(loop) => set({ loop })}
-            />
-            <span aria-hidden>×</span>
-            <InPlace
-              className="code"
-              label={strings.canvas.howManyTimes}
-              value={box.times}
-              onChange={(times) => set({ times })}
-            />
-            {box.until && (
-              <>
-                <span>{strings.canvas.until}</span>
-                <InPlace
-                  className="code"
-                  label={strings.canvas.portThatEndsTheLoop}
-                  value={box.until}
-                  onChange={(until) => set({ until: until || null })}
-                />
-              </>
-            )}
-          </>
-        ) : (
-          <strong>{box.container === "parallel" ? strings.canvas.atTheSameTime : strings.canvas.inOrder}</strong>
-        )}
+        <Head box={box} />
         {box.muted && <span className="wg-tag">{box.muted}</span>}
         <i className="wg-grow" />
         {box.closed && <Changed nodes={box.nodes} />}
@@ -128,9 +95,10 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           <Maximize2 size={12} />
         </button>
       </header>
-      {(box.container === "loop" || box.when || box.closed) && (
+      {(isLoop(box.container) || box.when || box.closed) && (
         <div className="wg-rail" style={{ height: RAIL }}>
           {box.index && <IndexPort port={box.index} />}
+          {box.container === "map" && <MapRule box={box} />}
           {box.when && (
             <span className="wg-when">
               <b>{strings.canvas.when}</b>
@@ -148,7 +116,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
               {strings.canvas.dropsLast}
             </span>
           )}
-          {box.container === "loop" && <LoopAt walk={box.walk} loop={box.name} />}
+          {isLoop(box.container) && <LoopAt walk={box.walk} loop={box.name} map={box.container === "map"} />}
           {box.closed && (
             <small>{box.count === 1 ? strings.canvas.n1StepInside : strings.canvas.stepsInside(box.count)}</small>
           )}
@@ -164,7 +132,7 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
           </div>
         </>
       )}
-      {box.choice && !box.closed && <ChoiceFoot box={box} />}
+      {box.container === "choose" && !box.closed && <ChoiceFoot box={box} />}
       {box.empty && !box.closed && <p className="wg-teach">{TEACH[box.container]}</p>}
       {box.container === "parallel" &&
         !box.closed &&
@@ -184,6 +152,23 @@ export const ContainerNode = memo(function ContainerNode({ data }: NodeProps<Can
     </div>
   );
 });
+
+/** What it does, in words that are edited where they stand. */
+function Head({ box }: { box: ContainerData }) {
+  switch (box.container) {
+    case "loop":
+      return <LoopHead box={box} />;
+    case "map":
+      return <MapHead box={box} />;
+    case "choose":
+      return <ChoiceHead box={box} />;
+    case "case":
+    case "otherwise":
+      return <BranchHead box={box} />;
+    default:
+      return <strong>{box.container === "parallel" ? strings.canvas.atTheSameTime : strings.canvas.inOrder}</strong>;
+  }
+}
 
 /** Where the loop is iterated, once that is planned. */
 function IteratedMark({ walk, loop }: { walk: string; loop: string }) {

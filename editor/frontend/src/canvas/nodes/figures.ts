@@ -44,10 +44,12 @@ export function pagesUsed(ranks: readonly number[], gauges: ReadonlyMap<number, 
 }
 
 /** `17 / 50`; of several runs `4–17 / 50`. `share`: of the way, for the bar; 0 where nobody knows how far it is. */
-export function loopWords({ state, low, high, times, runs, ms }: LoopActivity) {
+export function loopWords({ state, low, high, times, runs, ms }: LoopActivity, map = false) {
   const at = low === high ? `${low}` : `${low}–${high}`;
   const end = times === null ? "" : ` / ${times}`;
-  const done = strings.canvas.ofIterations(at, times ?? strings.canvas.anUnknownNumber);
+  const done = map
+    ? strings.canvas.itemsAtWork(at)
+    : strings.canvas.ofIterations(at, times ?? strings.canvas.anUnknownNumber);
   const many = runs > 1 ? strings.canvas.runs(runs) : "";
   const told = ms > 0 ? strings.canvas.msAnIteration(few(ms)) : "";
   const ending = { running: "", done: ", ended", error: strings.canvas.endedByAnError }[state];

@@ -61,11 +61,11 @@ function Figures({ state, parts = [], telling = "", error = "" }: FiguresProps) 
   );
 }
 
-/** Where the runs of a loop are, in its rail. */
-export const LoopAt = memo(function LoopAt({ walk, loop }: { walk: string; loop: string }) {
+/** Where the runs of a loop or a map are, in its rail. */
+export const LoopAt = memo(function LoopAt({ walk, loop, map }: { walk: string; loop: string; map: boolean }) {
   const activity = useLoop(walk, loop);
   if (!activity) return null;
-  const { short, long, share } = loopWords(activity);
+  const { short, long, share } = loopWords(activity, map);
   return (
     <span
       className={`wg-loop-at ${activity.state}`}

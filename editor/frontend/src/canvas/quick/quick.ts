@@ -4,7 +4,7 @@ import { accepts, parseType, streamType } from "../../document/ports";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Replaced, Wiring } from "../gestures/board";
-import { payloadName, type Payload } from "../gestures/dragging";
+import { payloadName, type Flow, type Payload } from "../gestures/dragging";
 import { ranked } from "../../ui/search";
 import { strings } from "../../strings";
 
@@ -18,10 +18,9 @@ export interface Offer {
   available: boolean;
 }
 
-type Flow = "loop" | "parallel" | "sequence" | "choose" | "fork";
-
 const FLOW: [Flow, string][] = [
   ["loop", strings.canvas.repeatsWhatIsInside],
+  ["map", strings.canvas.runsForEveryItem],
   ["parallel", strings.canvas.branchesAtTheSameTime],
   ["sequence", strings.canvas.stepsUnderOneCondition],
   ["choose", strings.canvas.takesOneBranchByAValue],

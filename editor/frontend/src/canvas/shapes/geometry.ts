@@ -1,5 +1,6 @@
 // Sizes and boxes in pixels of the canvas. Nodes are drawn to these sizes exactly, so that nothing must be measured
 // and numbers that arrive later never move anything. Pure.
+import { isLoop } from "../../document/tree";
 import type { BoundaryData, ContainerData, Pad, Piece, Point, PortShown, Rect, UseData } from "./types";
 
 export const GRID = 8;
@@ -77,7 +78,7 @@ export function forkSize(fork: string, into: string, when: string): Point {
 }
 
 export function containerPad(kind: ContainerData["container"], when: string, lanes: number): Pad {
-  const top = CONTAINER_HEAD + (kind === "loop" || when ? RAIL : 0) + 10;
+  const top = CONTAINER_HEAD + (isLoop(kind) || when ? RAIL : 0) + 10;
   if (kind === "choose") return { top, right: 16, bottom: CHOICE_FOOT + 8, left: 16 };
   return { top, right: 24, bottom: 16 + (lanes ? 8 + lanes * LANE : 0), left: kind === "parallel" ? 28 : 24 };
 }
@@ -89,7 +90,13 @@ export function mergeSize(name: string): Point {
 export function containerMin(data: ContainerData): Point {
   const title = data.container === "loop" ? (data.name.length + data.times.length) * 7 + 150 : 170;
   const until = data.until ? data.until.length * 6.6 + 60 : 0;
-  if (data.choice) return [up(Math.min(Math.max(data.choice.value.length * 6.8 + 210, 320), 460)), 104 + CHOICE_FOOT];
+  const head = data.head?.value.length ?? 0;
+  if (data.container === "map") {
+    const counts = Math.max(data.bound.length, 3) + Math.max(data.width.length, 3) + Math.max(data.name.length, 3);
+    const rail = counts * 7.4 + 258 + (data.when ? Math.min(data.when.length * 6.6 + 60, 160) : 0);
+    return [up(Math.min(Math.max(Math.max(head, 16) * 6.8 + 200, rail), 640)), 104];
+  }
+  if (data.head) return [up(Math.min(Math.max(head * 6.8 + 210, 320), 460)), 104 + CHOICE_FOOT];
   if (data.branch) return [up(Math.min(Math.max(data.name.length * 7.4 + 120, 208), 460)), 88];
   return [up(Math.max(Math.min(title + until, 460), 208)), 104];
 }
@@ -170,7 +177,8 @@ export function boxesOf(pieces: readonly Piece[], places: ReadonlyMap<string, Po
         ? around(inside.map(held), piece.pad, piece.size)
         : { x, y, w: piece.size[0], h: piece.size[1] };
     boxes.set(piece.id, found);
-    if (piece.data.kind === "container" && piece.data.choice && piece.pad) widened(inside, found, piece.pad, boxes);
+    if (piece.data.kind === "container" && piece.data.container === "choose" && piece.pad)
+      widened(inside, found, piece.pad, boxes);
     return found;
   };
   for (const piece of children.get(null) ?? []) box(piece);

@@ -62,14 +62,12 @@ export type UseData = {
   others: string[];
 };
 
-/** The value that a choice goes by. */
-export type ChoiceShown = {
+/** The value that a choice goes by, or the list of a map. */
+export type HeadShown = {
   /** As the document has it; empty: none yet. */
   value: string;
   /** Where a wire with the value ends. */
   port: PortShown;
-  /** True: it says what is taken where no case has the value. */
-  otherwise: boolean;
 };
 
 /** A case of a choice, or its branch for other values. */
@@ -82,24 +80,30 @@ export type BranchShown = {
 
 export type ContainerData = {
   kind: "container";
-  container: "loop" | "parallel" | "sequence" | "choose" | "case" | "otherwise";
+  container: "loop" | "map" | "parallel" | "sequence" | "choose" | "case" | "otherwise";
   id: ItemId;
   walk: string;
   name: string;
   times: string;
   until: string;
   dropLast: boolean;
+  /** Of a map: the most items, and the most at once. */
+  bound: string;
+  width: string;
   when: string;
   closed: boolean;
   empty: boolean;
   /** For a closed container: the ports that cross its border. */
   inputs: PortShown[];
   outputs: PortShown[];
-  /** For a loop, `@loop.NAME`. */
+  /** For a loop or a map, `@loop.NAME`. */
   index: PortShown | null;
   /** For a parallel: the middle of each branch, in pixels from its top. */
   branches: { y: number; h: number }[];
-  choice: ChoiceShown | null;
+  /** Of a choice or a map. */
+  head: HeadShown | null;
+  /** Of a choice: it says what is taken where no case has the value. */
+  otherwise: boolean;
   branch: BranchShown | null;
   problems: Problem[];
   badge: string;

@@ -1,6 +1,6 @@
 // The calls that a paused run is held before: their order, in words, and where the graph shows them. Pure.
 import { factsOf } from "../../document/routes";
-import type { Entry } from "../../document/tree";
+import { isLoop, type Entry } from "../../document/tree";
 import type { Fork, GraphDocument } from "../../document/types";
 import type { Located } from "../../store/locate";
 import { isAt, type Spot } from "./breaks";
@@ -84,7 +84,7 @@ export function entryOf(
   if (move) return facts.list.find((entry) => isFork(entry, state.split(">"))) ?? null;
   const own = facts.uses.get(use);
   if (own && !loop) return own;
-  return facts.list.find((entry) => entry.kind === "loop" && entry.name === loop) ?? own ?? null;
+  return facts.list.find((entry) => isLoop(entry.kind) && entry.name === loop) ?? own ?? null;
 }
 
 /** `[from]` is as good as `[from, into]`: a state that goes to another rank is named alone. */

@@ -156,6 +156,7 @@ function selection(editor: Editor): Command[] {
   });
   return [
     wrapped("loop", strings.panels.loop2),
+    wrapped("map", strings.panels.map),
     wrapped("parallel", strings.panels.parallel),
     wrapped("choose", strings.panels.choice),
     wrapped("sequence", strings.panels.sequence),

@@ -2,6 +2,7 @@
 import type { Catalogue, Problem } from "../../messages/answers";
 import { portsOf } from "../../document/ports";
 import { factsOf } from "../../document/routes";
+import { isLoop } from "../../document/tree";
 import type { Choose, GraphDocument, Walk } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { ranked } from "../../ui/search";
@@ -40,7 +41,7 @@ export function targetsOf(graph: GraphDocument, problems: readonly Problem[]): T
   const walks = Object.entries(graph.walks ?? {}).flatMap(([name, walk]) => {
     const canvas = { kind: "walk", walk: name, inside: null } as const;
     const own = { tab: "graph", canvas, selection: [] as string[] } as const;
-    const items = factsOf(walk).list.filter((entry) => entry.kind === "use" || entry.kind === "loop");
+    const items = factsOf(walk).list.filter((entry) => entry.kind === "use" || isLoop(entry.kind));
     return [
       target("walk", `walk:${name}`, name, walk.label ?? "Walk", own),
       ...items.map((entry) =>
@@ -48,7 +49,7 @@ export function targetsOf(graph: GraphDocument, problems: readonly Problem[]): T
           entry.kind,
           `${name}/${entry.id}`,
           entry.name,
-          strings.panels.in(entry.kind === "loop" ? "loop" : entry.node === entry.name ? "use" : entry.node, name),
+          strings.panels.in(isLoop(entry.kind) ? entry.kind : entry.node === entry.name ? "use" : entry.node, name),
           { ...own, selection: [entry.id] },
           entry.node,
         ),

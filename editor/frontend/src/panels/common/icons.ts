@@ -8,6 +8,7 @@ import {
   Frame as FrameIcon,
   GitFork,
   HardDrive,
+  Layers,
   ListOrdered,
   LogIn,
   LogOut,
@@ -25,6 +26,7 @@ import {
 
 export const CONTAINER_ICONS: Readonly<Record<string, LucideIcon>> = {
   loop: Repeat2,
+  map: Layers,
   parallel: Columns2,
   sequence: Rows3,
   choose: Signpost,

@@ -7,6 +7,7 @@ import { EdgeForm } from "./forms/EdgeForm";
 import { GraphForm } from "./forms/GraphForm";
 import { ForkForm, GroupForm, LoopForm, UseForm } from "./forms/ItemForms";
 import { ManyForm } from "./forms/ManyForm";
+import { MapForm } from "./forms/MapForm";
 import { MarkForm } from "./forms/MarkForms";
 import { NodeForm } from "./forms/NodeForm";
 import { StreamForm } from "./forms/StreamForm";
@@ -81,6 +82,8 @@ function itemForm({ walk, entry }: Extract<Subject, { kind: "item" }>): ReactNod
       return <UseForm walk={walk} entry={entry} />;
     case "loop":
       return <LoopForm walk={walk} entry={entry} />;
+    case "map":
+      return <MapForm walk={walk} entry={entry} />;
     case "parallel":
     case "sequence":
       return <GroupForm walk={walk} entry={entry} />;

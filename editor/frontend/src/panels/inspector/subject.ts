@@ -34,10 +34,10 @@ export function subjectOf(graph: GraphDocument, { canvas, selection }: Pick<View
   if (id === "@out") return { kind: "outputs", walk };
   if (head === "edge") return { kind: "edge", walk, index: Number(rest) };
   const body = graph.walks?.[walk];
-  // A wire to a merge or to a choice is about where it ends.
+  // A wire to a merge, a choice or a map is about where it ends.
   const merge = head === "merge" ? rest : head === "into" ? rest.slice(rest.indexOf(":") + 1) : null;
   if (merge !== null) return body && factsOf(body).merges.has(merge) ? { kind: "merge", walk, name: merge } : whole;
-  const entry = body && factsOf(body).byId.get(head === "choice" ? rest : id);
+  const entry = body && factsOf(body).byId.get(head === "head" ? rest : id);
   return entry ? { kind: "item", walk, entry } : whole;
 }
 

@@ -193,8 +193,8 @@ function RowView({ row, open, selected, current, drop, problems, muted, onToggle
       {Icon && <Icon size={13} aria-hidden="true" className={`kind ${row.kind}`} />}
       <span className="label">{row.label}</span>
       {row.times && (
-        <code className="times" title={strings.panels.runsTimes(row.times)}>
-          × {row.times}
+        <code className="times" title={timesOf(row)}>
+          {row.kind === "map" ? "≤" : "×"} {row.times}
         </code>
       )}
       {row.detail && <span className="detail">{row.detail}</span>}
@@ -209,13 +209,17 @@ function RowView({ row, open, selected, current, drop, problems, muted, onToggle
   );
 }
 
+function timesOf({ kind, times }: Row): string {
+  return kind === "map" ? strings.panels.runsForItemsAtMost(times) : strings.panels.runsTimes(times);
+}
+
 /** The text of a row for screen readers. */
 function spoken(row: Row, problems: readonly Problem[], muted: string | null): string {
   const kind = row.level === 1 || row.kind === "choose" || row.kind === "otherwise" ? "" : row.kind;
   return [
     `${kind} ${row.label}`.trim(),
     row.detail,
-    row.times && strings.panels.times(row.times),
+    row.times && (row.kind === "map" ? strings.panels.itemsAtMost(row.times) : strings.panels.times(row.times)),
     row.when && strings.panels.onlyWhen(row.when),
     muted,
     problems.length ? plural(problems.length, "problem") : "",
@@ -334,7 +338,7 @@ function dropAt(tree: HTMLElement | null, shown: readonly Row[], row: Row, y: nu
       other.walk === row.walk && other.item !== null ? element(tree, other.key)?.getBoundingClientRect() : null;
     if (!box || y < box.top || y > box.bottom || other.key === row.key) continue;
     const part = (y - box.top) / box.height;
-    const holds = ["loop", "parallel", "sequence", "choose", "case", "otherwise"].includes(other.kind);
+    const holds = ["loop", "map", "parallel", "sequence", "choose", "case", "otherwise"].includes(other.kind);
     return { key: other.key, part: holds && part > 0.3 ? "inside" : part < 0.5 ? "before" : "after" };
   }
   return null;

@@ -3,7 +3,7 @@ import type { Problem } from "../../messages/answers";
 import type { Place } from "../../document/edits/items";
 import { outputsOf } from "../../document/edits/walks";
 import { isUnder } from "../../document/pointer";
-import { entries, find, flat, isBranch, takesItems, type Entry } from "../../document/tree";
+import { entries, find, flat, isBranch, headOf, takesItems, type Entry } from "../../document/tree";
 import type { GraphDocument, ItemId, Pointer, Walk } from "../../document/types";
 import type { Canvas, View } from "../../store/types";
 import { strings } from "../../strings";
@@ -156,9 +156,8 @@ function itemRow(own: Row, walk: string, pointer: Pointer, entry: Entry): Row {
     level: 3 + depth(entry),
     kind: entry.kind,
     label,
-    detail:
-      entry.kind === "choose" ? text("choose") : entry.kind === "use" && entry.node !== entry.name ? entry.node : "",
-    times: entry.kind === "loop" ? text("times") : "",
+    detail: entry.kind === "use" && entry.node !== entry.name ? entry.node : headOf(entry.item),
+    times: entry.kind === "loop" ? text("times") : entry.kind === "map" ? text("bound") : "",
     when: text("when"),
     expandable: entry.children.length > 0,
     pointer: pointer + entry.pointer,

@@ -5,7 +5,7 @@ import type { GraphDocument } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import { ranked, type Searched } from "../../ui/search";
 import { groupBy } from "../common/group";
-import type { Payload } from "../../canvas/gestures/dragging";
+import type { Flow, Payload } from "../../canvas/gestures/dragging";
 import { strings } from "../../strings";
 
 export interface PaletteEntry {
@@ -42,11 +42,12 @@ export const STREAMS = strings.panels.streams;
 const CANVAS = strings.panels.onTheCanvas;
 
 const FLOWS: {
-  container: "loop" | "parallel" | "sequence" | "choose" | "fork";
+  container: Flow;
   title: string;
   description: string;
 }[] = [
   { container: "loop", title: strings.panels.loop2, description: strings.panels.repeatsWhatIsInside },
+  { container: "map", title: strings.panels.map, description: strings.panels.runsForEveryItem },
   { container: "parallel", title: strings.panels.parallel, description: strings.panels.branchesThatMayRun },
   { container: "sequence", title: strings.panels.sequence, description: strings.panels.stepsThatBelongTogetherUnder },
   { container: "choose", title: strings.panels.choice, description: strings.panels.takesOneBranch },

@@ -1,6 +1,6 @@
 // The edits of one task as the views call them: undoable, with a label; what is impossible is said, not thrown.
 import { useMemo } from "react";
-import { caseName } from "../../document/edits/choices";
+import { caseName } from "../../document/edits/heads";
 import * as edits from "../../document/edits/tasks";
 import { EditRefused } from "../../document/edits/parts/records";
 import { freshName } from "../../document/names";

@@ -1,8 +1,9 @@
 // The Walks that a simulated request runs, in order; skipped ones with the reason, loops with how often.
 import { ChevronRight, TriangleAlert } from "lucide-react";
 import type { Problem } from "../../messages/answers";
+import { factsOf } from "../../document/routes";
 import { locate, go } from "../../store/locate";
-import { useEditor } from "../../store/react";
+import { useEditor, useEditorState } from "../../store/react";
 import { Badge, Prose } from "../../ui/kit";
 import { reason, totals, type Simulated, type SimulatedStep } from "../model/simulate";
 import type { Simulation } from "./useSimulation";
@@ -79,6 +80,8 @@ function Ran({ answer }: { answer: Simulated }) {
 function StepShown({ step }: { step: SimulatedStep }) {
   const editor = useEditor();
   const loops = Object.entries(step.loops);
+  const body = useEditorState((state) => state.documents.graph.walks?.[step.walk]);
+  const isMap = (loop: string) => body !== undefined && factsOf(body).maps.has(loop);
   const open = () => editor.open({ kind: "walk", walk: step.walk, inside: null });
   return (
     <li className={step.taken === null ? "open" : step.taken ? "ran" : "skipped"}>
@@ -96,10 +99,12 @@ function StepShown({ step }: { step: SimulatedStep }) {
               title={
                 times === null
                   ? strings.tasks.howOftenTheLoopRuns(loop)
-                  : strings.tasks.theLoopRunsAtMost(loop, times)
+                  : isMap(loop)
+                    ? strings.tasks.theMapTakesAtMost(loop, times)
+                    : strings.tasks.theLoopRunsAtMost(loop, times)
               }
             >
-              {loop} × {times ?? "?"}
+              {loop} {isMap(loop) ? "≤" : "×"} {times ?? "?"}
             </Badge>
           ))}
       </div>

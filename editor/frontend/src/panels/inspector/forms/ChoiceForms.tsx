@@ -2,12 +2,13 @@
 import { Plus, Trash2 } from "lucide-react";
 import { useMemo } from "react";
 import * as choices from "../../../document/edits/choices";
+import { setHead } from "../../../document/edits/heads";
 import type { WithId } from "../../../document/edits/items";
 import { Judge } from "../../../document/edits/judge";
 import { unwrap } from "../../../document/edits/wrap";
 import { portsOf, portType } from "../../../document/ports";
 import { join } from "../../../document/pointer";
-import { choiceRef, factsOf } from "../../../document/routes";
+import { headRef, factsOf } from "../../../document/routes";
 import type { Entry } from "../../../document/tree";
 import type { Choose, GraphDocument } from "../../../document/types";
 import type { Catalogue } from "../../../messages/answers";
@@ -54,7 +55,7 @@ export function ChooseForm({ walk, entry }: ItemProps) {
         options={[{ value: "", label: strings.inspector.nothingYet }, ...values]}
         onChoose={(from) =>
           void attempt(strings.inspector.setWhatTheChoiceGoesBy, (graph) =>
-            choices.setChoiceValue(graph, walk, entry.id, from || null, catalogue),
+            setHead(graph, walk, entry.id, from || null, catalogue),
           )
         }
         hint={strings.inspector.aFlagAWholeNumber}
@@ -230,12 +231,12 @@ export function MergeForm({ walk, name }: { walk: string; name: string }) {
   );
 }
 
-/** What a choice could go by: outputs, inputs and merges that are there before it and have one of its types. */
-export function valuesOf(graph: GraphDocument, catalogue: Catalogue, walk: string, choice: Entry): string[] {
+/** What a choice or a map could take at its head: outputs, inputs and merges before it that have one of its types. */
+export function valuesOf(graph: GraphDocument, catalogue: Catalogue, walk: string, head: Entry): string[] {
   const judge = new Judge(graph, walk, catalogue);
   return sourcesIn(graph, catalogue, walk).filter(
     (from) =>
-      portType(graph, catalogue, walk, from, "source") && typeof judge.judge(from, choiceRef(choice.id)) !== "string",
+      portType(graph, catalogue, walk, from, "source") && typeof judge.judge(from, headRef(head.id)) !== "string",
   );
 }
 

@@ -8,7 +8,7 @@ import * as nodes from "../../../document/edits/nodes";
 import { accepts, portType } from "../../../document/ports";
 import type { Collect } from "../../../document/names";
 import { join } from "../../../document/pointer";
-import { routesOf, type Route } from "../../../document/routes";
+import { factsOf, mapCarrying, mapLeft, routesOf, type Route } from "../../../document/routes";
 import type { GraphDocument } from "../../../document/types";
 import { useEditorState } from "../../../store/react";
 import { placeOfRoute } from "../../../taps/places";
@@ -74,6 +74,9 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
     );
   const leaving = route.leave !== "none";
   const entering = route.enter !== "none";
+  const facts = factsOf(graph.walks![walk]!);
+  const [ofMap, intoMap] = [mapLeft(facts, route), mapLeft(facts, { left: route.entered })];
+  const inMap = route.common > 0 && mapCarrying(facts, route) !== null;
   const { entry } = route.source;
   const component = entry?.kind === "use" ? graph.nodes?.[entry.node]?.component : undefined;
   /** The values that a called task sends can go on to the client as they come. */
@@ -86,7 +89,7 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
           value={route.carried ? "carried" : "forward"}
           options={[
             { value: "forward", label: strings.inspector.inTheSameIteration },
-            { value: "carried", label: strings.inspector.inTheNextIteration },
+            { value: "carried", label: strings.inspector.inTheNextIteration, disabled: inMap },
           ]}
           onChoose={turn}
           hint={route.carried ? strings.inspector.theLoopCarriesTheValue : strings.inspector.theTargetRunsAfter}
@@ -94,10 +97,10 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
       )}
       {leaving && (
         <ChoiceField
-          label={strings.inspector.leaving(loops(route.left))}
+          label={strings.inspector.leaving(loops(route.left, ofMap))}
           value={route.leave === "collect" ? optionOf(route.collect) : route.leave}
           options={[
-            { value: "last", label: strings.inspector.theLastValue },
+            { value: "last", label: strings.inspector.theLastValue, disabled: ofMap !== null },
             { value: "each", label: strings.inspector.everyValueAsItComes, disabled: route.target.kind !== "out" },
             ...COLLECTS,
           ]}
@@ -107,7 +110,7 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
               ...(route.target.kind === "out" ? { each: leave === "each" } : {}),
             })
           }
-          hint={LEAVE[route.leave]}
+          hint={(ofMap === null ? LEAVE : LEAVE_MAP)[route.leave]}
         />
       )}
       {pieces && !leaving && (
@@ -123,7 +126,7 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
       )}
       {entering && (
         <ChoiceField
-          label={strings.inspector.entering(loops(route.entered))}
+          label={strings.inspector.entering(loops(route.entered, intoMap))}
           value={route.enter === "each" ? "each" : "held"}
           options={[
             {
@@ -131,12 +134,17 @@ function Way({ walk, route, graph }: { walk: string; route: Route; graph: GraphD
               label:
                 route.enter === "first"
                   ? strings.inspector.theFirstIterationOnly
-                  : strings.inspector.heldForEveryIteration,
+                  : intoMap === null
+                    ? strings.inspector.heldForEveryIteration
+                    : strings.inspector.heldForEveryItem,
             },
-            { value: "each", label: strings.inspector.oneSliceAnIteration },
+            {
+              value: "each",
+              label: intoMap === null ? strings.inspector.oneSliceAnIteration : strings.inspector.itemByItem,
+            },
           ]}
           onChoose={(enter) => set({ each: enter === "each" })}
-          hint={ENTER[route.enter]}
+          hint={(intoMap === null ? ENTER : ENTER_MAP)[route.enter]}
         />
       )}
       {route.common === 0 && !leaving && !entering && <p className="wg-quiet">{strings.inspector.itCrossesNoLoop}</p>}
@@ -174,7 +182,21 @@ const ENTER = {
   each: strings.inspector.iterationIGetsSliceI,
 };
 
-function loops(names: readonly string[]): string {
+const LEAVE_MAP = {
+  none: "",
+  last: strings.inspector.aMapHasNoLastValue,
+  each: strings.inspector.theClientGetsEachItems,
+  collect: strings.inspector.oneValueOfAllItems,
+};
+const ENTER_MAP = {
+  ...ENTER,
+  held: strings.inspector.everyItemGetsTheSame,
+  each: strings.inspector.itemIGetsItemI,
+};
+
+/** `map`: one of them that is a map. */
+function loops(names: readonly string[], map: string | null): string {
+  if (names.length === 1 && map !== null) return strings.inspector.theMap(map);
   return names.length === 1 ? strings.inspector.theLoop(names[0]) : strings.inspector.theLoops(names.join(", "));
 }
 

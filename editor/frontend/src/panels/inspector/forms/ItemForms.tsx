@@ -30,7 +30,7 @@ export interface ItemProps {
 const WHEN_HINT = strings.inspector.emptyAlwaysForExampleSteps;
 
 /** Fields of one item entered into the document. */
-function useItem({ walk, entry }: ItemProps) {
+export function useItem({ walk, entry }: ItemProps) {
   const { apply, attempt, editor } = useApply();
   const set = (label: string, fields: Parameters<typeof items.setItem>[3]) =>
     apply(label, (graph) => items.setItem(graph, walk, entry.id, fields));

@@ -71,6 +71,7 @@ function Items({ walk, ids }: { walk: string; ids: readonly string[] }) {
       <Section title={strings.inspector.wrap2}>
         <div className="wg-actions">
           <Button onClick={() => wrap("loop")}>{strings.inspector.loop2}</Button>
+          <Button onClick={() => wrap("map")}>{strings.inspector.map}</Button>
           <Button onClick={() => wrap("parallel")}>{strings.inspector.parallel}</Button>
           <Button onClick={() => wrap("choose")}>{strings.inspector.choice2}</Button>
           <Button onClick={() => wrap("sequence")}>{strings.inspector.sequence}</Button>

@@ -5,7 +5,7 @@ import * as walks from "../../../document/edits/walks";
 import { readResult, type Collect } from "../../../document/names";
 import { MODALITIES, parseType, portsOf } from "../../../document/ports";
 import { join } from "../../../document/pointer";
-import { endOf, factsOf } from "../../../document/routes";
+import { endOf, factsOf, mapLeft } from "../../../document/routes";
 import type { GraphDocument, Walk } from "../../../document/types";
 import { useEditorState } from "../../../store/react";
 import { Button, IconButton } from "../../../ui/kit";
@@ -193,7 +193,9 @@ export function OutputsForm({ name }: WalkProps) {
       >
         {Object.entries(walk.results ?? {}).map(([result, written]) => {
           const { from, collect } = readResult(written);
-          const inLoop = (endOf(from, factsOf(walk), "source").place?.loops.length ?? 0) > 0;
+          const loops = endOf(from, factsOf(walk), "source").place?.loops ?? [];
+          const inLoop = loops.length > 0;
+          const inMap = mapLeft(factsOf(walk), { left: loops }) !== null;
           return (
             <div key={result} className="wg-record">
               <NameField
@@ -226,7 +228,7 @@ export function OutputsForm({ name }: WalkProps) {
                 <ChoiceField
                   label={strings.inspector.ofItsIterations}
                   value={optionOf(collect)}
-                  options={[{ value: "last", label: strings.inspector.theLastValue }, ...COLLECTS]}
+                  options={[{ value: "last", label: strings.inspector.theLastValue, disabled: inMap }, ...COLLECTS]}
                   onChoose={(option) => set(result, from, collectOf(option))}
                   hint={strings.inspector.howIterationsAreKept}
                 />
