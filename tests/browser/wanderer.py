@@ -15,7 +15,18 @@ from playwright.sync_api import Locator, expect
 from tests.browser.person import Person, Point
 
 Document = dict[str, Any]
-WORDS = ["loop", "parallel", "sequence", "note", "frame", "flow.noise", "text.tokenizer", "media.picture_in", "llm"]
+WORDS = [
+    "loop",
+    "map",
+    "parallel",
+    "sequence",
+    "note",
+    "frame",
+    "flow.noise",
+    "text.tokenizer",
+    "media.picture_in",
+    "llm",
+]
 NUDGE = "nudge"
 """Nudges in quick succession are one step of the history."""
 WALKS = 14
@@ -109,8 +120,8 @@ class Wanderer:
             "write": (2, self._write),
             "walk": (1, self._walk),
             "switch": (3, self._switch),
-            "open": (2, lambda: self._on_one("o", "loop:", "parallel:", "sequence:")),
-            "enter": (1, lambda: self._on_one("Shift+Enter", "loop:", "sequence:")),
+            "open": (2, lambda: self._on_one("o", "loop:", "map:", "parallel:", "sequence:")),
+            "enter": (1, lambda: self._on_one("Shift+Enter", "loop:", "map:", "sequence:")),
         }
         self.read_along()
         self._history = [Moment(self.shown(), "")]
