@@ -29,13 +29,11 @@ def test_a_map_around_a_step(person: Person) -> None:
 def draw_steps(person: Person) -> None:
     page = person.page
     person.new_graph(NAME)
-    page.get_by_role("button", name="Add a Walk").click()
-    expect(page.get_by_text("This Walk has no steps yet.")).to_be_visible()
-    person.enter("Name", "go")
+    person.new_walk("go")
     for _ in range(3):
         page.get_by_role("button", name="Zoom out").click()
-    move_to(person, "@in", (60, 520))
-    move_to(person, "@out", (740, 480))
+    person.move_to("@in", (60, 520))
+    person.move_to("@out", (740, 480))
     person.add("synthetic.constant", (80, 180))
     person.add("synthetic.range", (230, 180))
     person.add("synthetic.delay", (420, 220))
@@ -161,12 +159,6 @@ def undo(person: Person, times: int) -> None:
     person.pane().click(position={"x": 20, "y": 20})
     for _ in range(times):
         person.press("Control+z")
-
-
-def move_to(person: Person, id_: str, spot: tuple[float, float]) -> None:
-    x, y, width, _ = person.box(person.node(id_))
-    end = person.at(spot)
-    person.drag((x + width * 0.7, y + 6), (end[0] + width * 0.7, end[1] + 6))
 
 
 def in_node(person: Person, id_: str, label: str, text: str) -> None:
