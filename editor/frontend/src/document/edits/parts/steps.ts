@@ -45,7 +45,7 @@ function mapStep(step: Step, change: Change): Step {
   if ("first" in step)
     return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change.step)) : step;
   if ("loop" in step) return mapLoop(step, inner, change);
-  if (!("choose" in step)) return inParts(step, inner);
+  if (!("choose" in step)) return "for" in step ? inParts(step, inner) : step;
   const made = inCases(step, inner);
   const bound = change.value && typeof step.choose === "string" ? change.value(step.choose) : step.choose;
   return withKey(made, "choose", bound);
@@ -80,7 +80,7 @@ export function withoutSteps(steps: Steps, gone: (step: WalkStep) => boolean): S
         const inside = Array.isArray(step.loop) ? left(step.loop) : step.loop;
         return inside?.length === 0 && step.loop.length > 0 ? [] : [withKey(step, "loop", inside)];
       }
-      if (!("first" in step)) return [inParts(step, left)];
+      if (!("first" in step)) return ["for" in step ? inParts(step, left) : step];
       const options = Array.isArray(step.first) ? step.first.filter((option) => !gone(option)) : [];
       if (options.length === step.first?.length) return [step];
       return options.length ? [{ ...step, first: options }] : [];
