@@ -1,6 +1,7 @@
 // The words of the graph document in TypeScript. The generated interfaces are the published JSON form, shorthands
 // included; the document in memory is that JSON as the author wrote it, unknown fields and all.
 export type {
+  ApproveStep,
   Choose,
   ChooseStep,
   Edge,

@@ -163,6 +163,8 @@ export const document = {
   aWalk: "a Walk",
   taskCallsAStep: (name: string, walk: string, to: string) =>
     `Task \`${name}\` calls a step of \`${walk}\` \`${to}\`; choose another name.`,
+  taskCallsAnAnswer: (name: string, to: string) =>
+    `Task \`${name}\` calls the answer of an approval \`${to}\`; choose another name.`,
   anInput: "an input",
   aResult: "a result",
   thereIsNoUseWithFrom: (from: string) => `There is no use \`${from}\` in the Walk to take a result from.`,

@@ -1,6 +1,26 @@
 // Sentences and labels of the Tasks tab.
 
 export const tasks = {
+  // ApproveRow.tsx
+  waitForApproval: "Wait for approval",
+  shows: "shows",
+  dontShow: (result: string) => `Don't show ${result}`,
+  resultToShow: "Result to show to the person",
+  showAResult: "show a result…",
+  showMore: "show more…",
+  earlierSteps: "Earlier steps",
+  thePassBefore: "The pass before",
+  questionToThePerson: "Question to the person",
+  answerWithin: "answer within",
+  secondsToAnswer: "Seconds to answer",
+  secondsOr: (words: string) => `seconds (${words})`,
+  answerKnownAs: "answer known as",
+  nameOfTheAnswer: "Name of the answer",
+  noAnswerName: "no name",
+  aRefusedRunGoesOn: "for later steps; a refused run goes on",
+  aRefusedRunEnds: "a refused run ends",
+  changeAnApproval: "Change an approval",
+
   // LoopRows.tsx
   loopOfSteps: "Loop",
   upTo: "up to",

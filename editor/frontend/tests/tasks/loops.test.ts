@@ -78,7 +78,7 @@ describe("a loop of steps", () => {
 
   test("ends by a flag, and starts what a step takes", () => {
     expect(endings(graph, catalogue, task, loop)).toEqual(["look.good"]);
-    expect(startable(graph, task, loop)).toEqual(["draw.picture"]);
+    expect(startable(graph, catalogue, task, loop)).toEqual(["draw.picture"]);
   });
 
   test("what a step took first becomes the start of what it takes from the pass before", () => {

@@ -2,7 +2,7 @@
 import { freshName, readLink, readResult, splitReference, type Collect } from "../names";
 import { MODALITIES, parseType } from "../ports";
 import { endOf, factsOf, mapLeft } from "../routes";
-import type { GraphDocument, Layout, ResultFrom, Walk, WalkStep } from "../types";
+import type { GraphDocument, Layout, ResultFrom, Task, Walk, WalkStep } from "../types";
 import {
   changeTask,
   changeTasks,
@@ -29,7 +29,7 @@ import {
 } from "./parts/records";
 import { mergedWith, withoutReferences } from "./parts/merges";
 import { mapReferences } from "./parts/references";
-import { mapSteps, stepsOf, withoutSteps } from "./parts/steps";
+import { answersOf, mapSteps, stepsOf, withoutShown, withoutSteps } from "./parts/steps";
 import { strings } from "../../strings";
 
 // ── Walks ───────────────────────────────────────────────────────────────────────────────────────
@@ -60,6 +60,7 @@ export function renameWalk(graph: GraphDocument, from: string, to: string): Grap
   );
   const streamed = placed.streams ? withSection(placed, "streams", streams) : placed;
   return changeTasks(streamed, (task, name) => {
+    if (answersOf(task.steps).includes(to)) throw new EditRefused(strings.document.taskCallsAnAnswer(name, to));
     const change = (step: WalkStep) => {
       if (step.as === to && step.walk !== from)
         throw new EditRefused(strings.document.taskCallsAStep(name, step.walk, to));
@@ -76,13 +77,15 @@ export function renameWalk(graph: GraphDocument, from: string, to: string): Grap
 export function removeWalk(graph: GraphDocument, name: string): GraphDocument {
   walkOf(graph, name);
   const made = withSection(graph, "walks", withKey(graph.walks!, name, undefined));
-  const stepped = changeTasks(made, (task) =>
-    withKey(
+  const stepped = changeTasks(made, (task) => {
+    const gone = ownNames(task, name);
+    const steps = withoutSteps(task.steps, (step) => step.walk === name);
+    return withKey(
       task,
       "steps",
-      withoutSteps(task.steps, (step) => step.walk === name),
-    ),
-  );
+      withoutShown(steps, (result) => gone.has(splitReference(result)[0])),
+    );
+  });
   const layout = stepped.layout as Layout | undefined;
   const placed = layout?.walks
     ? withSection(stepped, "layout", withPart(layout, "walks", withKey(layout.walks, name, undefined)))
@@ -192,10 +195,7 @@ export function setResult(
 ): GraphDocument {
   const body = walkOf(graph, walk);
   const before = own(body.results, name);
-  if (from === null)
-    return before === undefined
-      ? graph
-      : changeWalk(graph, walk, (old) => withWalkPart(old, "results", withKey(old.results!, name, undefined)));
+  if (from === null) return before === undefined ? graph : removeResult(graph, walk, name);
   if (before === undefined) freeName(strings.document.aResult, name, []);
   const source = endOf(from, factsOf(body), "source");
   const merge = source.kind === "merge" && own(body.merges, source.name) !== undefined;
@@ -212,6 +212,18 @@ export function setResult(
   const plain = Object.keys(base).length === 1 && !how;
   const result: ResultFrom = plain ? from : how ? { ...base, collect: how } : base;
   return changeWalk(graph, walk, (old) => withWalkPart(old, "results", { ...old.results, [name]: result }));
+}
+
+function removeResult(graph: GraphDocument, walk: string, name: string): GraphDocument {
+  const made = changeWalk(graph, walk, (old) => withWalkPart(old, "results", withKey(old.results!, name, undefined)));
+  return changeTasks(made, (task) => {
+    const own = ownNames(task, walk);
+    const isGone = (result: string) => {
+      const [owner, key] = splitReference(result);
+      return key === name && own.has(owner);
+    };
+    return withKey(task, "steps", withoutShown(task.steps, isGone));
+  });
 }
 
 /** Name a value for later steps that has one already: a merge of both where branches of a choice exclude each other. */
@@ -279,6 +291,15 @@ export function renameOutput(graph: GraphDocument, walk: string, from: string, t
 /** The names that a Walk sends to the client. */
 export function outputsOf(walk: Walk): Set<string> {
   return new Set(factsOf(walk).routes.flatMap(({ target }) => (target.kind === "out" ? target.name : [])));
+}
+
+/** The names in a task that mean results of this Walk alone. */
+function ownNames(task: Task, walk: string): Set<string> {
+  const steps = stepsOf(task.steps);
+  const named = (own: boolean) =>
+    steps.filter((step) => (step.walk === walk) === own).map((step) => step.as ?? step.walk);
+  const others = new Set(named(false));
+  return new Set(named(true).filter((name) => !others.has(name)));
 }
 
 // ── shared ──────────────────────────────────────────────────────────────────────────────────────

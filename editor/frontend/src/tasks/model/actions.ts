@@ -6,6 +6,7 @@ import { EditRefused } from "../../document/edits/parts/records";
 import { freshName } from "../../document/names";
 import { at } from "../../document/pointer";
 import type {
+  ApproveStep,
   ChooseStep,
   GraphDocument,
   Literal,
@@ -19,10 +20,10 @@ import type {
 } from "../../document/types";
 import type { Editor } from "../../store/editor";
 import { useEditor } from "../../store/react";
-import { choiceCases, rebound, startFor, suggested } from "./bindings";
+import { choiceCases, firstShown, rebound, startFor, suggested } from "./bindings";
 import * as lanes from "./lanes";
 import type { Branch } from "../../document/edits/parts/steps";
-import type { Slot, WalkRow } from "./rows";
+import type { GivingRow, Slot } from "./rows";
 import { strings } from "../../strings";
 
 export function useTaskEdits(name: string) {
@@ -109,12 +110,12 @@ function taskEdits(editor: Editor, name: string) {
       const kept = Object.entries(step?.with ?? {}).filter(([input]) => input in inputs);
       setStep(pointer, { walk, with: kept.length > 0 ? Object.fromEntries(kept) : undefined });
     },
-    nameStep: (row: WalkRow, to: string | undefined) =>
+    nameStep: (row: GivingRow, to: string | undefined) =>
       apply(strings.tasks.nameAStep, (graph) => {
         const found = graph.tasks?.[name];
         if (!found) return graph;
         const made = edits.setStep(graph, name, row.pointer, { as: to });
-        return rebound(found, row, to ?? row.step.walk).reduce(
+        return rebound(found, row, to ?? (row.kind === "walk" ? row.step.walk : "")).reduce(
           (changed, { pointer, fields }) => edits.setStep(changed, name, pointer, fields),
           made,
         );
@@ -177,6 +178,15 @@ function taskEdits(editor: Editor, name: string) {
       apply(strings.tasks.nameACase, (graph) => edits.renameStepCase(graph, name, pointer, from, to)),
     removeCase: (pointer: Pointer, each: string | null) =>
       void apply(strings.tasks.removeACase, (graph) => edits.removeStepCase(graph, name, pointer, each)),
+
+    /** An approval that shows a result of the step before. */
+    insertApproval: (slot: Slot) => {
+      const found = task();
+      const approve = found ? firstShown(editor.graph, editor.state.catalogue, found, slot) : [];
+      insertStep(slot, { approve });
+    },
+    setApproval: (pointer: Pointer, fields: Partial<ApproveStep>) =>
+      void apply(strings.tasks.changeAnApproval, (graph) => edits.setStep(graph, name, pointer, fields)),
 
     setLoop: (pointer: Pointer, fields: Partial<LoopStep>) =>
       void apply(strings.tasks.changeALoop, (graph) => edits.setStep(graph, name, pointer, fields)),

@@ -5,15 +5,20 @@ import { portType } from "../../document/ports";
 import type { GraphDocument, Literal, Pointer, Task, TaskParam } from "../../document/types";
 import { modalityOf } from "../../ui/modality";
 import {
+  givingRows,
   inPassBefore,
   lanesOf,
   nameOf,
+  rowsInLoop,
   runsBefore,
-  stepsInLoop,
-  walkRows,
+  type ApproveRow,
   type ChooseRow,
+  type EndRow,
+  type GivingRow,
   type LoopRow,
   type Row,
+  type Slot,
+  type TakingRow,
   type WalkRow,
 } from "./rows";
 import { strings } from "../../strings";
@@ -75,22 +80,49 @@ export function options(
   return [...found, ...results(graph, catalogue, task, row, wanted)];
 }
 
-function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow, wanted: string): Option[] {
-  const found = new Map<string, Option>();
-  const rows = walkRows(task);
+/** What an approval with a name gives to later steps: its name, and its type. */
+const ANSWER: readonly [name: string, type: string][] = [
+  ["approved", "flag"],
+  ["note", "text"],
+];
+
+interface Given {
+  /** `step.result`. */
+  value: string;
+  /** Port type; null where it isn't known. */
+  type: string | null;
+}
+
+/** What a step gives to later ones. */
+function givenBy(graph: GraphDocument, catalogue: Catalogue, row: GivingRow): Given[] {
+  const name = nameOf(row);
+  if (row.kind === "approve") return ANSWER.map(([key, type]) => ({ value: `${name}.${key}`, type }));
+  const { walk } = row.step;
+  return Object.entries(graph.walks?.[walk]?.results ?? {}).map(([result, source]) => {
+    return { value: `${name}.${result}`, type: portType(graph, catalogue, walk, readResult(source).from, "source") };
+  });
+}
+
+type Reached = Given & { group: "Earlier steps" | "The pass before" };
+
+/** The results that a row can name, each once. */
+function reached(graph: GraphDocument, catalogue: Catalogue, task: Task, row: TakingRow): Reached[] {
+  const found = new Map<string, Reached>();
+  const rows = givingRows(task);
   // A name that has run in this pass means that run.
   const earlier = rows.filter((other) => other.pointer !== row.pointer && runsBefore(other, row));
   for (const other of [...rows.filter((each) => inPassBefore(each, row)), ...earlier]) {
-    const walk = graph.walks?.[other.step.walk];
     const group = earlier.includes(other) ? "Earlier steps" : "The pass before";
-    for (const [result, source] of Object.entries(walk?.results ?? {})) {
-      const { from } = readResult(source);
-      const of = modalityOf(portType(graph, catalogue, other.step.walk, from) ?? wanted);
-      const value = `${nameOf(other)}.${result}`;
-      found.set(value, { value, of, group, refused: of === wanted ? null : strings.tasks.itIs(of) });
-    }
+    for (const given of givenBy(graph, catalogue, other)) found.set(given.value, { ...given, group });
   }
   return [...found.values()];
+}
+
+function results(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow, wanted: string): Option[] {
+  return reached(graph, catalogue, task, row).map(({ value, type, group }) => {
+    const of = modalityOf(type ?? wanted);
+    return { value, of, group, refused: of === wanted ? null : strings.tasks.itIs(of) };
+  });
 }
 
 /** What a choice could go by: parameters, and results of earlier steps, that are a flag, a whole number or a text. */
@@ -99,44 +131,75 @@ export function choiceValues(graph: GraphDocument, catalogue: Catalogue, task: T
     type === "number" ? [] : [{ value: `@task.${name}`, of: type, group: "The request", refused: null }],
   );
   const fits = (type: string | null) => type === null || /^(flag|text)\b|^scalar(: int)?(\[\])?$/.test(type.trim());
-  const found = walkRows(task).flatMap((earlier): Option[] => {
-    if (!runsBefore(earlier, row)) return [];
-    return Object.entries(graph.walks?.[earlier.step.walk]?.results ?? {}).flatMap(([result, source]): Option[] => {
-      const type = portType(graph, catalogue, earlier.step.walk, readResult(source).from, "source");
-      if (!fits(type)) return [];
-      const value = `${nameOf(earlier)}.${result}`;
-      return [{ value, of: modalityOf(type ?? ""), group: "Earlier steps", refused: null }];
-    });
-  });
-  return [...params, ...new Map(found.map((option) => [option.value, option])).values()];
+  const found = reached(graph, catalogue, task, row).flatMap(({ value, type, group }): Option[] =>
+    group === "Earlier steps" && fits(type) ? [{ value, of: modalityOf(type ?? ""), group, refused: null }] : [],
+  );
+  return [...params, ...found];
+}
+
+/** The results that an approval could show besides those that it shows, by where they come from. */
+export function showable(
+  graph: GraphDocument,
+  catalogue: Catalogue,
+  task: Task,
+  row: ApproveRow,
+): Record<"earlier" | "before", string[]> {
+  const free = reached(graph, catalogue, task, row).filter(({ value }) => !shownBy(row).includes(value));
+  const of = (wanted: Reached["group"]) => free.filter(({ group }) => group === wanted).map(({ value }) => value);
+  return { earlier: of("Earlier steps"), before: of("The pass before") };
+}
+
+/** What an approval shows, of a draft too that isn't well-formed. */
+export function shownBy(row: ApproveRow): string[] {
+  const { approve } = row.step;
+  return Array.isArray(approve) ? approve.map(String) : [];
+}
+
+/** What a new approval at a slot shows first: a result of the last step before it that runs in any case, else of one that may. */
+export function firstShown(graph: GraphDocument, catalogue: Catalogue, task: Task, slot: Slot): string[] {
+  const inList = rowsOf(task).filter((row) => row.list === slot.list && row.kind !== "part" && row.kind !== "branch");
+  const next =
+    inList.find((row) => row.index === slot.index) ?? inList.find((row): row is EndRow => row.kind === "end");
+  if (!next) return [];
+  const row: ApproveRow = { ...next, kind: "approve", step: { approve: [] } };
+  const givers = givingRows(task).filter(
+    (other): other is WalkRow =>
+      other.kind === "walk" && runsBefore(other, row) && givenBy(graph, catalogue, other).length > 0,
+  );
+  const always = ({ step, choice, part, turn, branches }: WalkRow) =>
+    !step.when &&
+    (choice ?? part ?? turn) === null &&
+    branches.every((branch, depth) => branch === row.branches[depth]);
+  const last = givers.findLast(always) ?? givers.at(-1);
+  return last ? [givenBy(graph, catalogue, last)[0]!.value] : [];
 }
 
 /** What could end a loop: flags that its steps give. */
 export function endings(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): string[] {
-  const found = inLoop(graph, task, row).filter(([walk, , from]) => {
-    const type = portType(graph, catalogue, walk, from, "source");
-    return type === null || modalityOf(type) === "flag";
-  });
-  return [...new Set(found.map(([, value]) => value))];
+  const found = inLoop(graph, catalogue, task, row).filter(
+    ({ type }) => type === null || modalityOf(type) === "flag",
+  );
+  return [...new Set(found.map(({ value }) => value))];
 }
 
-/** What a loop could start with: results that a step takes from the pass before. */
-export function startable(graph: GraphDocument, task: Task, row: LoopRow): string[] {
-  const steps = stepsInLoop(rowsOf(task), row);
-  const taken = new Set(steps.flatMap(({ step }) => Object.values(step.with ?? {}).map(String)));
-  const known = [...new Set(inLoop(graph, task, row).map(([, value]) => value))];
+/** What a loop could start with: results that a step takes from the pass before, or that a person is shown of it. */
+export function startable(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): string[] {
+  const inside = rowsInLoop(rowsOf(task), row);
+  const taken = new Set(inside.flatMap((each) => takenBy(graph, catalogue, task, each)));
+  const known = [...new Set(inLoop(graph, catalogue, task, row).map(({ value }) => value))];
   return known.filter((value) => taken.has(value) && !(value in (row.step.start ?? {})));
 }
 
-/** [Walk, `step.result`, source] of each result of the steps in a loop. */
-function inLoop(graph: GraphDocument, task: Task, row: LoopRow): [string, string, string][] {
-  return stepsInLoop(rowsOf(task), row).flatMap((each) =>
-    Object.entries(graph.walks?.[each.step.walk]?.results ?? {}).map(([result, source]): [string, string, string] => [
-      each.step.walk,
-      `${nameOf(each)}.${result}`,
-      readResult(source).from,
-    ]),
-  );
+function takenBy(graph: GraphDocument, catalogue: Catalogue, task: Task, row: Row): string[] {
+  if (row.kind === "walk") return Object.values(row.step.with ?? {}).map(String);
+  if (row.kind !== "approve") return [];
+  const before = reached(graph, catalogue, task, row).filter(({ group }) => group === "The pass before");
+  return before.map(({ value }) => value).filter((value) => shownBy(row).includes(value));
+}
+
+/** The results of the steps in a loop. */
+function inLoop(graph: GraphDocument, catalogue: Catalogue, task: Task, row: LoopRow): Given[] {
+  return rowsInLoop(givingRows(task), row).flatMap((each) => givenBy(graph, catalogue, each));
 }
 
 function rowsOf(task: Task): Row[] {
@@ -148,9 +211,8 @@ export function choiceCases(graph: GraphDocument, catalogue: Catalogue, task: Ta
   const param = value.startsWith("@task.") ? task.params?.[value.slice("@task.".length)] : undefined;
   if (param) return param.type === "boolean" ? ["true", "false"] : (param.choices ?? []).map(String);
   const [owner = "", result = ""] = value.split(/\.(.*)/s, 2);
-  const walk = walkRows(task).find((row) => nameOf(row) === owner)?.step.walk ?? owner;
-  const source = graph.walks?.[walk]?.results?.[result];
-  const type = source && portType(graph, catalogue, walk, readResult(source).from, "source");
+  const row = givingRows(task).find((each) => nameOf(each) === owner);
+  const type = row && givenBy(graph, catalogue, row).find((given) => given.value === `${owner}.${result}`)?.type;
   return type && modalityOf(type) === "flag" ? ["true", "false"] : [];
 }
 
@@ -165,8 +227,7 @@ export function suggested(
   const rows = lanesOf(task).flatMap((lane) => lane.rows);
   const end = rows.find((row) => row.kind === "end" && row.list === list);
   if (!end) return {};
-  const before = rows.slice(0, rows.indexOf(end)).filter((row) => row.kind === "walk" && row.lane === end.lane);
-  const row: WalkRow = { ...end, kind: "walk", step: { walk }, number: before.length + 0.5 };
+  const row: WalkRow = { ...end, kind: "walk", step: { walk }, number: 0 };
   const found: Record<string, Literal> = {};
   for (const [name, type] of Object.entries(graph.walks?.[walk]?.inputs ?? {})) {
     const fitting = options(graph, catalogue, task, row, String(type)).filter((option) => option.refused === null);
@@ -204,39 +265,45 @@ export function startFor(
     (each): each is LoopRow =>
       each.kind === "loop" &&
       row.loops.includes(each.pointer) &&
-      inLoop(graph, task, each).some(([, result]) => result === value),
+      inLoop(graph, catalogue, task, each).some((given) => given.value === value),
   );
   if (!loop || String(value) in (loop.step.start ?? {})) return null;
   return { pointer: loop.pointer, start: { ...loop.step.start, [String(value)]: before } };
 }
 
-/** The bindings and choices that mean this step's results, as they are once it is called `to`: fields of those steps. */
-export function rebound(task: Task, row: WalkRow, to: string): { pointer: Pointer; fields: object }[] {
-  const rows = walkRows(task);
+/**
+ * The bindings, choices and approvals that mean this step's results, as they are once it is called `to`: fields of
+ * those steps.
+ */
+export function rebound(task: Task, row: GivingRow, to: string): { pointer: Pointer; fields: object }[] {
+  const rows = givingRows(task);
   const from = nameOf(row);
-  const means = (other: WalkRow | ChooseRow) => {
+  if (from === "" || to === "") return [];
+  const means = (other: TakingRow) => {
     const earlier = rows.filter((each) => each.pointer !== other.pointer && runsBefore(each, other));
-    const named = (each: WalkRow) => nameOf(each) === from;
+    const named = (each: GivingRow) => nameOf(each) === from;
     const meant = earlier.findLast(named) ?? rows.findLast((each) => inPassBefore(each, other) && named(each));
     return meant?.pointer === row.pointer;
   };
-  const all = lanesOf(task).flatMap((lane): Row[] => lane.rows);
-  return all.flatMap((other): { pointer: Pointer; fields: object }[] => {
-    if (other.kind === "choose") {
-      const { choose } = other.step;
-      if (!isResultOf(choose, from) || !means(other)) return [];
-      return [{ pointer: other.pointer, fields: { choose: `${to}${choose.slice(from.length)}` } }];
-    }
+  return rowsOf(task).flatMap((other): { pointer: Pointer; fields: object }[] => {
     if (other.kind === "loop") return row.loops.includes(other.pointer) ? reboundLoop(other, from, to) : [];
-    if (other.kind !== "walk") return [];
-    const bindings = Object.entries(other.step.with ?? {});
-    if (!bindings.some(([, value]) => isResultOf(value, from)) || !means(other)) return [];
-    const renamed = bindings.map(([input, value]) => [
-      input,
-      isResultOf(value, from) ? `${to}${String(value).slice(from.length)}` : value,
-    ]);
-    return [{ pointer: other.pointer, fields: { with: Object.fromEntries(renamed) } }];
+    if (other.kind !== "choose" && other.kind !== "walk" && other.kind !== "approve") return [];
+    const fields = reboundFields(other, from, to);
+    return fields !== null && means(other) ? [{ pointer: other.pointer, fields }] : [];
   });
+}
+
+/** The fields that name results of `from`, with `to` instead; null: none does. */
+function reboundFields(row: TakingRow, from: string, to: string): object | null {
+  const name = (value: Literal) => (isResultOf(value, from) ? `${to}${String(value).slice(from.length)}` : value);
+  if (row.kind === "choose") return isResultOf(row.step.choose, from) ? { choose: name(row.step.choose) } : null;
+  if (row.kind === "approve") {
+    const shown = shownBy(row);
+    return shown.some((value) => isResultOf(value, from)) ? { approve: shown.map(name) } : null;
+  }
+  const bindings = Object.entries(row.step.with ?? {});
+  if (!bindings.some(([, value]) => isResultOf(value, from))) return null;
+  return { with: Object.fromEntries(bindings.map(([input, value]) => [input, name(value)])) };
 }
 
 /** A loop around a step that is called `to` now. */

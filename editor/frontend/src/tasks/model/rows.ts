@@ -1,7 +1,17 @@
 // A task's state machine as rows of a table, in order. Pure; a draft that isn't well-formed gives the rows it can.
 import { BRANCHES, branchOf, PARTS, ROLES, type Branch } from "../../document/edits/parts/steps";
 import { join, split } from "../../document/pointer";
-import type { ChooseStep, FirstStep, ForStep, LoopStep, Pointer, Step, Task, WalkStep } from "../../document/types";
+import type {
+  ApproveStep,
+  ChooseStep,
+  FirstStep,
+  ForStep,
+  LoopStep,
+  Pointer,
+  Step,
+  Task,
+  WalkStep,
+} from "../../document/types";
 
 /** True if a `for` goes through the turns of a conversation, not through parts. */
 export function overTurns(step: ForStep): boolean {
@@ -19,6 +29,8 @@ interface Place {
   /** The list it stands in; of a `part`, the `for` around it. */
   list: Pointer;
   index: number;
+  /** Position in its lane, in the order that steps run; blocks come before what is in them. */
+  order: number;
   /** How many blocks are around it. */
   depth: number;
   /** The partition's list; empty where the task has a single one. */
@@ -62,8 +74,6 @@ export interface FirstRow extends Place {
 export interface ChooseRow extends Place {
   kind: "choose";
   step: ChooseStep;
-  /** Between the numbers of the steps before and after. */
-  number: number;
 }
 
 /** `photo -> ...` of a choice: the steps of one case; `name` null: of any other value. */
@@ -76,9 +86,18 @@ export interface BranchRow extends Place {
 export interface LoopRow extends Place {
   kind: "loop";
   step: LoopStep;
-  /** Between the numbers of the steps before and after. */
-  number: number;
 }
+
+/** Waits until a person approves or refuses. */
+export interface ApproveRow extends Place {
+  kind: "approve";
+  step: ApproveStep;
+}
+
+/** A row that may have results for later steps. */
+export type GivingRow = WalkRow | ApproveRow;
+/** A row that names results of other steps. */
+export type TakingRow = GivingRow | ChooseRow;
 
 /** The end of a list, where a step can be added. */
 export interface EndRow extends Place {
@@ -90,7 +109,8 @@ export interface UnknownRow extends Place {
   step: unknown;
 }
 
-export type Row = WalkRow | ForRow | PartRow | FirstRow | ChooseRow | BranchRow | LoopRow | EndRow | UnknownRow;
+export type Row =
+  WalkRow | ForRow | PartRow | FirstRow | ChooseRow | BranchRow | LoopRow | ApproveRow | EndRow | UnknownRow;
 
 export interface Lane {
   /** Empty: the task's only list. */
@@ -99,11 +119,11 @@ export interface Lane {
   rows: Row[];
 }
 
-export type StepKind = "walk" | "for" | "first" | "choose" | "loop" | "unknown";
+export type StepKind = "walk" | "for" | "first" | "choose" | "loop" | "approve" | "unknown";
 
 export function stepKind(step: unknown): StepKind {
   if (typeof step !== "object" || step === null || Array.isArray(step)) return "unknown";
-  for (const kind of ["walk", "for", "first", "choose", "loop"] as const) if (kind in step) return kind;
+  for (const kind of ["walk", "for", "first", "choose", "loop", "approve"] as const) if (kind in step) return kind;
   return "unknown";
 }
 
@@ -117,11 +137,14 @@ export function lanesOf(task: Task): Lane[] {
   );
 }
 
+type Around = Omit<Place, "pointer" | "list" | "index" | "order">;
+
 function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
   let number = 0;
-  const read = (list: Pointer, steps: readonly Step[], around: Omit<Place, "pointer" | "list" | "index">): Row[] => {
+  let order = 0;
+  const read = (list: Pointer, steps: readonly Step[], around: Around): Row[] => {
     const rows = steps.flatMap((step, index): Row[] => {
-      const place: Place = { ...around, pointer: `${list}/${index}`, list, index };
+      const place: Place = { ...around, pointer: `${list}/${index}`, list, index, order: order++ };
       const inside = { ...around, depth: around.depth + 1 };
       switch (stepKind(step)) {
         case "walk":
@@ -141,7 +164,8 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
           const branches = BRANCHES.filter((kind) => branchOf(each, kind) !== undefined);
           const parts = branches.flatMap((branch, at): Row[] => {
             const pointer = `${place.pointer}/${branch}`;
-            const header: PartRow = { ...inside, kind: "part", branch, pointer, list: place.pointer, index: at };
+            const own = { pointer, list: place.pointer, index: at, order: order++ };
+            const header: PartRow = { ...inside, ...own, kind: "part", branch };
             const kind = overTurns(each) ? { turn: branch } : { part: branch };
             const deeper = { ...around, depth: around.depth + 2, ...kind };
             return [header, ...read(pointer, branchOf(each, branch) ?? [], deeper)];
@@ -150,10 +174,11 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
         }
         case "choose": {
           const choose = step as ChooseStep;
-          const header: ChooseRow = { ...place, kind: "choose", step: choose, number: number + 0.5 };
+          const header: ChooseRow = { ...place, kind: "choose", step: choose };
           const branches = stepBranches(choose).flatMap(({ name, steps, pointer: below }, at): Row[] => {
             const pointer = place.pointer + below;
-            const own: BranchRow = { ...inside, kind: "branch", name, pointer, list: place.pointer, index: at };
+            const spot = { pointer, list: place.pointer, index: at, order: order++ };
+            const own: BranchRow = { ...inside, ...spot, kind: "branch", name };
             const deeper = { ...around, depth: around.depth + 2, branches: [...around.branches, pointer] };
             return [own, ...read(pointer, steps, deeper)];
           });
@@ -161,16 +186,18 @@ function laneOf(name: string, list: Pointer, steps: readonly Step[]): Lane {
         }
         case "loop": {
           const loop = step as LoopStep;
-          const header: LoopRow = { ...place, kind: "loop", step: loop, number: number + 0.5 };
+          const header: LoopRow = { ...place, kind: "loop", step: loop };
           const deeper = { ...inside, loops: [...around.loops, place.pointer] };
           const list = Array.isArray(loop.loop) ? loop.loop : [];
           return [header, ...read(`${place.pointer}/loop`, list, deeper)];
         }
+        case "approve":
+          return [{ ...place, kind: "approve", step: step as ApproveStep }];
         default:
           return [{ ...place, kind: "unknown", step }];
       }
     });
-    const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length };
+    const end: EndRow = { ...around, kind: "end", pointer: `${list}/-`, list, index: steps.length, order: order++ };
     return [...rows, end];
   };
   const outside = { depth: 0, lane: name, part: null, turn: null, choice: null, branches: [], loops: [] };
@@ -192,27 +219,34 @@ export function walkRows(task: Task): WalkRow[] {
     .filter((row) => row.kind === "walk");
 }
 
-/** The name of a step in later bindings. */
-export function nameOf(row: WalkRow): string {
-  return row.step.as ?? row.step.walk;
+/** Walks' steps, and approvals whose answer has a name. */
+export function givingRows(task: Task): GivingRow[] {
+  return lanesOf(task)
+    .flatMap((lane) => lane.rows)
+    .filter((row): row is GivingRow => row.kind === "walk" || (row.kind === "approve" && nameOf(row) !== ""));
+}
+
+/** The name of a step in later bindings; empty: they can't name it. */
+export function nameOf(row: GivingRow): string {
+  return row.step.as ?? (row.kind === "walk" ? row.step.walk : "");
 }
 
 /** True if `earlier` has run, or may have, when `row` begins; lists run side by side and wait for each other. */
-export function runsBefore(earlier: WalkRow, row: WalkRow | ChooseRow): boolean {
+export function runsBefore(earlier: GivingRow, row: TakingRow): boolean {
   if (exclusive(earlier, row)) return false;
   if (earlier.lane !== row.lane) return true;
   if (earlier.choice !== null && earlier.choice === row.choice) return false;
-  return earlier.number < row.number;
+  return earlier.order < row.order;
 }
 
 /** True if a row takes the result of another from the pass before: it comes later in a loop around both. */
-export function inPassBefore(other: WalkRow, row: WalkRow | ChooseRow): boolean {
-  return other.number >= row.number && other.loops.some((loop) => row.loops.includes(loop));
+export function inPassBefore(other: GivingRow, row: TakingRow): boolean {
+  return other.order >= row.order && other.loops.some((loop) => row.loops.includes(loop));
 }
 
-/** The steps inside a loop. */
-export function stepsInLoop(rows: readonly Row[], loop: LoopRow): WalkRow[] {
-  return rows.filter((row) => row.kind === "walk" && row.loops.includes(loop.pointer)) as WalkRow[];
+/** The rows that stand inside a loop, at any depth. */
+export function rowsInLoop<R extends Row>(rows: readonly R[], loop: LoopRow): R[] {
+  return rows.filter((row) => row.loops.includes(loop.pointer));
 }
 
 /** True if both stand in different branches of one choice. */
@@ -229,10 +263,14 @@ function choiceOf(branch: Pointer): Pointer {
   return join(...names.slice(0, names.at(-1) === "otherwise" && names.at(-2) !== "cases" ? -1 : -2));
 }
 
-/** True if a list may contain such a step: a choice contains only Walks, the steps of a part no other `for`. */
+/**
+ * True if a list may contain such a step: a choice contains only Walks, the steps of a part no other `for`. Nothing
+ * waits for a person inside a `for`.
+ */
 export function mayHold(list: Pointer, kind: StepKind): boolean {
   if (kind === "walk") return true;
   if (/\/\d+\/first$/.test(list)) return false;
+  if (kind === "approve") return !isInsideFor(list) && !isInTurn(list);
   return kind !== "for" || !isInsideFor(list);
 }
 

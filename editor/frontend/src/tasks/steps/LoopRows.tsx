@@ -47,8 +47,9 @@ export function LoopLine(props: ValuesProps<LoopRow>) {
 
 /** What results of the loop stand for before their steps have run. */
 function Starts({ graph, task, row, edits, problems }: ValuesProps<LoopRow>) {
+  const catalogue = useEditorState((state) => state.catalogue);
   const entries = Object.entries(row.step.start ?? {});
-  const free = startable(graph, task, row);
+  const free = startable(graph, catalogue, task, row);
   const request = Object.keys(task.inputs ?? {})[0];
   const first = request === undefined ? "" : `@task.${request}`;
   return (

@@ -6,6 +6,7 @@ import { split } from "../../document/pointer";
 import type { GraphDocument, Pointer, Step, Task } from "../../document/types";
 import { Button, Menu, type MenuEntry } from "../../ui/kit";
 import { useTaskEdits } from "../model/actions";
+import { ApproveLine } from "./ApproveRow";
 import { BlockRow, PartHeader } from "./BlockRow";
 import { BranchHeader, ChooseLine } from "./ChoiceRows";
 import { LoopLine } from "./LoopRows";
@@ -50,7 +51,7 @@ export function StepTable({ graph, name, task, problems, lit }: StepTableProps) 
   const perChunk = streams || rows.some((row) => row.kind === "walk" && row.step.per);
   const columns = perChunk ? 7 : 6;
   function choose(slot: Slot, at: { x: number; y: number }) {
-    setMenu({ at, entries: addMenu(slot, graph, edits) });
+    setMenu({ at, entries: addMenu(slot, graph, edits, lanes.length > 1) });
   }
   const add = (row: Row, at: { x: number; y: number }) => choose({ list: row.list, index: row.index }, at);
 
@@ -147,6 +148,8 @@ function AnyRow(props: AnyRowProps) {
       return <ChooseLine {...props} row={row} />;
     case "loop":
       return <LoopLine {...props} row={row} />;
+    case "approve":
+      return <ApproveLine {...props} row={row} />;
     case "branch":
       return <BranchHeader {...{ row, columns, drop, problems, edits }} />;
     case "part":
@@ -282,7 +285,7 @@ function slotAt(row: Row, held: Row, rows: readonly Row[], lower: boolean): Slot
   const slot =
     inside && into
       ? { list: into, index: 0 }
-      : { list: row.list, index: row.index + Number(lower && row.kind === "walk") };
+      : { list: row.list, index: row.index + Number(lower && (row.kind === "walk" || row.kind === "approve")) };
   if ((row.kind === "for" || row.kind === "choose") && lower) return null;
   return mayHold(slot.list, kind) && isMove(held.pointer, slot) ? slot : null;
 }
@@ -297,7 +300,8 @@ function forTurns(): Step {
   return { for: "turns", system: texts(), user: texts(), assistant: texts() };
 }
 
-function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
+/** `lanes`: the task has several lists. */
+function addMenu(slot: Slot, graph: GraphDocument, edits: Edits, lanes: boolean): MenuEntry[] {
   const blocks: MenuEntry[] = [];
   if (mayHold(slot.list, "for"))
     blocks.push({
@@ -317,6 +321,8 @@ function addMenu(slot: Slot, graph: GraphDocument, edits: Edits): MenuEntry[] {
     blocks.push({ label: strings.tasks.choiceByAValue, run: () => edits.insertChoice(slot) });
   if (mayHold(slot.list, "loop") && walk !== undefined)
     blocks.push({ label: strings.tasks.loop, run: () => edits.insertLoop(slot, walk) });
+  if (mayHold(slot.list, "approve") && !lanes)
+    blocks.push({ label: strings.tasks.waitForApproval, run: () => edits.insertApproval(slot) });
   const walks = Object.entries(graph.walks ?? {}).map(([name]) => ({
     label: name,
     run: () => edits.insertWalk(slot, name),

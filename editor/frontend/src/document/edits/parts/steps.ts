@@ -1,5 +1,5 @@
 // A task's steps, whatever lists and branches they stand in.
-import type { ChooseStep, ForStep, LoopStep, Step, Task, WalkStep } from "../../types";
+import type { ApproveStep, ChooseStep, ForStep, LoopStep, Step, Task, WalkStep } from "../../types";
 import { mapped, mappedList, withKey } from "./records";
 
 export type Steps = Task["steps"];
@@ -17,17 +17,21 @@ export function branchOf(step: ForStep, kind: Branch): Step[] | undefined {
 
 interface Change {
   step: (step: WalkStep) => WalkStep;
-  /** What a choice goes by, what ends a loop and what it starts with, written as bindings; empty: nothing any more. */
+  /**
+   * What a choice goes by, what ends a loop and what it starts with, and what a person is shown, written as bindings;
+   * empty: nothing any more.
+   */
   value?: (binding: string) => string;
   /** The number of passes of a loop. */
   expression?: (text: string) => string;
+  approval?: (step: ApproveStep) => ApproveStep;
 }
 
 function isWalkStep(step: Step): step is WalkStep {
   return typeof step === "object" && step !== null && "walk" in step;
 }
 
-/** Every Walk's step changed, and what choices and loops name; the same steps when none is. */
+/** Every Walk's step changed, and what choices, loops and approvals name; the same steps when none is. */
 export function mapSteps(
   steps: Steps,
   step: Change["step"],
@@ -45,10 +49,28 @@ function mapStep(step: Step, change: Change): Step {
   if ("first" in step)
     return Array.isArray(step.first) ? withKey(step, "first", mappedList(step.first, change.step)) : step;
   if ("loop" in step) return mapLoop(step, inner, change);
-  if (!("choose" in step)) return "for" in step ? inParts(step, inner) : step;
+  if ("for" in step) return inParts(step, inner);
+  if ("approve" in step) return mapApproval(step, change);
+  if (!("choose" in step)) return step;
   const made = inCases(step, inner);
   const bound = change.value && typeof step.choose === "string" ? change.value(step.choose) : step.choose;
   return withKey(made, "choose", bound);
+}
+
+function mapApproval(step: ApproveStep, { value, approval }: Change): ApproveStep {
+  const name = (shown: string) => (value && typeof shown === "string" ? value(shown) : shown);
+  const made = Array.isArray(step.approve) ? withKey(step, "approve", mappedList(step.approve, name)) : step;
+  return approval ? approval(made) : made;
+}
+
+/** Without the results that are gone among those that approvals show; one of them stays, since nothing can't be shown. */
+export function withoutShown(steps: Steps, gone: (result: string) => boolean): Steps {
+  const approval = (step: ApproveStep) => {
+    if (!Array.isArray(step.approve) || !step.approve.some(gone)) return step;
+    const left = step.approve.filter((result) => !gone(result));
+    return withKey(step, "approve", left.length > 0 ? left : step.approve.slice(0, 1));
+  };
+  return eachList(steps, (list) => mappedList(list, (each) => mapStep(each, { step: (own) => own, approval })));
 }
 
 function mapLoop(step: LoopStep, inner: (list: readonly Step[]) => Step[], change: Change): LoopStep {
@@ -108,6 +130,17 @@ function inCases(step: ChooseStep, change: (list: readonly Step[]) => Step[]): C
   const cases = isRecord ? mapped(step.cases, (list) => (Array.isArray(list) ? change(list) : list)) : step.cases;
   const made = cases === step.cases ? step : { ...step, cases };
   return Array.isArray(step.otherwise) ? withKey(made, "otherwise", change(step.otherwise)) : made;
+}
+
+/** The names of the answers that approvals give to later steps. */
+export function answersOf(steps: Steps): string[] {
+  const found: string[] = [];
+  const approval = (step: ApproveStep) => {
+    if (typeof step.as === "string") found.push(step.as);
+    return step;
+  };
+  eachList(steps, (list) => mappedList(list, (each) => mapStep(each, { step: (own) => own, approval })));
+  return found;
 }
 
 /** Every Walk's step of a task, list by list. */
