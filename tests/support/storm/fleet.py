@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import soundfile
 
+from tests.support.storm.known import ASKING
 from tests.unit.service.fakes import LOOPS, PNG, TIMES, FakeDeployment, FakeFleet
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
@@ -28,7 +29,7 @@ ERRORS = (
 )
 EVERY = 31
 """One in so many runs is refused, and one fails while it runs."""
-STAYING = 4
+STAYING = 5
 """Deployments of every storm."""
 HELD = HeldCall(rank=Rank(0), walk="image_gen", use="llm", node="llm", step=0, iteration=(0,))
 
@@ -57,7 +58,7 @@ def value_of(modality: str) -> m.Value:
 
 
 class AbleDeployment(FakeDeployment):
-    """A run with `hold` waits for what steers it; some are refused, and some fail."""
+    """A run with `hold` waits for what steers it, and one of `ASKING` for a person; some are refused, and some fail."""
 
     def __init__(
         self, spec: DeploymentSpec, take: Callable[[m.FromConductor], None], end: Callable[[int], None]
@@ -92,6 +93,12 @@ class AbleDeployment(FakeDeployment):
         if run.hold:
             self._waiting[run.run] = run
             self._take(m.Paused(run=run.run, held=(HELD,)))
+            return
+        if run.task == ASKING and run.resumed is None and error is None:
+            shown = (m.ShownValue(name="draw.picture", value=value_of("scalar")),)
+            approval = m.Approval(number=0, label="Publish it?", within=3600, goes_on=False, shown=shown)
+            end = m.Finished(run=run.run, seconds=0.5)
+            self._take(m.Waits(run=run.run, approval=approval, rest=m.Resumption(answers=()), end=end))
             return
         for output in self._serving[run.task].outputs if error is None else ():
             if run.outputs is None or output.name in run.outputs:

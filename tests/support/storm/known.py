@@ -16,6 +16,9 @@ from walkgraph import resources
 
 PICTURE = "data:image/png;base64," + base64.b64encode(PNG).decode()
 SMALL = {"graph": "synthetic_search", "placement": "synthetic_search_one_cpu"}
+APPROVALS = ("synthetic_approvals", "synthetic_approvals_two_ranks")
+ASKING = "publish"
+"""The task of that graph which waits for a person."""
 SCRATCH = 3
 """Deployments besides those that stay."""
 FORM = "multipart/form-data"
@@ -27,6 +30,7 @@ TASKS = (
     ("orpheus", "speak", {"inputs": {"text": "Hello"}}),
     ("synthetic_search", "search", {}),
 )
+SESSION_TASKS = tuple(task for task in TASKS if task[1] == "act")
 SESSIONS = ("arm", "leg", "eye")
 PLACE = {"walk": "image_gen", "source": "llm.velocity"}
 STOP = {"walk": "image_gen", "use": "llm", "iteration": 3}
@@ -61,6 +65,8 @@ class Known:
     dice: random.Random
     runs: list[str] = field(default_factory=list[str])
     held: list[str] = field(default_factory=list[str])
+    asking: list[str] = field(default_factory=list[str])
+    """Runs that wait for a person."""
     keys: list[str] = field(default_factory=list[str])
     scratch: list[str] = field(default_factory=list[str])
     graphs: list[str] = field(default_factory=list[str])
@@ -88,7 +94,8 @@ class Known:
         match label:
             case "POST /api/v1/runs":
                 held = isinstance(asked.body, dict) and asked.body.get("request", {}).get("hold") is True
-                (self.held if held else self.runs).append(body["id"])
+                asking = isinstance(asked.body, dict) and asked.body.get("task") == ASKING
+                (self.held if held else self.asking if asking else self.runs).append(body["id"])
             case "POST /api/v1/keys":
                 self.keys.append(body["id"])
             case "POST /api/v1/deployments":
@@ -113,7 +120,8 @@ class Known:
 
 async def settle(service: Running, dice: random.Random) -> Known:
     """Set up the contents before the first request."""
-    for graph, placement in (("shapes", "shapes_one_cpu"), ("reach", "reach_one_cpu"), tuple(SMALL.values())):
+    small = tuple(SMALL.values())
+    for graph, placement in (("shapes", "shapes_one_cpu"), ("reach", "reach_one_cpu"), small, APPROVALS):
         await service.deploy(graph, placement)
     answer = await service.http.post("/api/v1/deployments", json={"graph": orpheus(), "name": "orpheus"})
     assert answer.status_code == 202, answer.text
@@ -125,6 +133,11 @@ async def settle(service: Running, dice: random.Random) -> Known:
             answer = await service.http.post(label.split()[1], json=asked.body)
             if answer.is_success:
                 known.learn(label, asked, answer.json())
+    for _ in range(8):
+        asked = Right({}, {"deployment": APPROVALS[0], "task": ASKING, "request": {}})
+        answer = await service.http.post("/api/v1/runs", json=asked.body)
+        if answer.is_success:
+            known.learn("POST /api/v1/runs", asked, answer.json())
     return known
 
 
@@ -132,7 +145,7 @@ async def settle(service: Running, dice: random.Random) -> Known:
 
 
 def _asked(known: Known) -> tuple[str, str, dict[str, Any]]:
-    deployment, task, body = known.dice.choice(TASKS)
+    deployment, task, body = known.dice.choice(TASKS if known.dice.random() < 0.7 else SESSION_TASKS)
     return deployment, task, {**body, **({"session": known.dice.choice(SESSIONS)} if task == "act" else {})}
 
 
@@ -145,6 +158,8 @@ def _task(known: Known) -> Right:
 
 
 def _run(known: Known) -> Right:
+    if len(known.asking) < 6 and known.dice.random() < 0.3:
+        return Right({}, {"deployment": APPROVALS[0], "task": ASKING, "request": {}})
     deployment, task, body = _asked(known)
     if len(known.held) < 6 and known.dice.random() < 0.5:
         body = {**body, "hold": True}
@@ -299,6 +314,10 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /api/v1/runs/{run}/why": _RUN,
     "POST /api/v1/runs/{run}/steer": _with(
         {"action": "step"}, _placed(run=lambda known: known.any_of(known.held, "0" * 32))
+    ),
+    "GET /api/v1/runs/{run}/approval": _placed(run=lambda known: known.any_of(known.asking, "0" * 32)),
+    "POST /api/v1/runs/{run}/approval": _with(
+        {"approved": True}, _placed(run=lambda known: known.gone(known.asking, "0" * 32))
     ),
     "GET /v1/sessions/{deployment}": _placed(deployment=_deployment),
     "DELETE /v1/sessions/{deployment}/{session}": _placed(
