@@ -42,8 +42,11 @@ HAPPENED = {
 }
 
 
+RARE = {"runs suspended"}
 MANY = 500
-"""Schedules among which everything that may happen does."""
+"""Schedules among which everything that may happen does, but for what is rare."""
+MANY_MORE = 5_000
+"""Schedules among which even that happens."""
 BLOCKS = 10
 """Parts of the schedules, each a group of its own: so they run in all test processes."""
 
@@ -60,7 +63,8 @@ def test_every_run_of_every_schedule_ends_right_and_frees_all(request: pytest.Fi
     assert report.worlds == schedules
     if schedules >= MANY:
         assert ENDS - report.ends.keys() == set()
-        assert {kind for kind in HAPPENED if not report.counts[kind]} == set()
+        due = HAPPENED if schedules >= MANY_MORE else HAPPENED - RARE
+        assert {kind for kind in due if not report.counts[kind]} == set()
 
 
 @pytest.mark.parametrize(

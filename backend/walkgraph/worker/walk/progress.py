@@ -162,11 +162,11 @@ class Verdicts:
         """`oldest`: as that of `Progress`. For an item of a map: `around` are the verdicts outside, those on loops and
         of choices with fewer than `depth` loops around them."""
         self._table, self._around = table, around
-        self._until = [_Known[bool](oldest, loop.uses) for loop in table.loops]
+        self._until: list[_Known[bool]] = [_Known(oldest, loop.uses) for loop in table.loops]
         """For each loop: indices of outer loops and iteration -> true if it was the last."""
-        self._counts = [_Known[int](oldest, loop.uses) for loop in table.loops]
+        self._counts: list[_Known[int]] = [_Known(oldest, loop.uses) for loop in table.loops]
         """For each map: iteration of the loops around it -> the number of its items."""
-        self._chosen = [_Known[int](oldest, uses) for uses in table.branches]
+        self._chosen: list[_Known[int]] = [_Known(oldest, uses) for uses in table.branches]
         """For each choice: iteration of the loops around it -> the branch taken."""
         self._closing: Vector | None = None
         """The iteration of the loop `chunk` whose chunk has no new items."""
