@@ -358,7 +358,7 @@ class Decision(Table, frozen=True):
 
 
 LegAnswer = int | Decision
-"""What decides on the next leg: the verdict of a choice (-1 for none), or a person's decision."""
+"""The answer that decides on the next leg: the verdict of a choice (-1 for none), or a person's decision."""
 
 
 class SendOrder(Table, frozen=True):

@@ -144,7 +144,7 @@ class MapTable:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What the maps of a table hold, each with the use that stands for its map."""
+    """Uses, loops and choices inside the maps of a table, each with the use that stands for its map."""
 
     uses: Mapping[int, int]
     loops: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""What comes to the walker of a Walk or of an item: values on edges, and the verdicts on loops, choices and maps.
+"""The mailbox of a walker takes values on edges, and the verdicts on loops, choices and maps.
 
 What is for an item of a map goes on to the mailbox of that item, once it begins. Pure.
 """
@@ -23,7 +23,7 @@ class RunningMap(Protocol):
 
     @property
     def mailboxes(self) -> "Iterable[Mailbox]":
-        """Those of the items in work."""
+        """The mailboxes of the items in work."""
         ...
 
     def into(self, item: int, give: "Callable[[Mailbox], None]") -> None:

@@ -19,7 +19,7 @@ Give = Callable[[EdgePlan, Vector, Any], None]
 
 
 class ItemWalker(Protocol):
-    """What walks one item."""
+    """A walker of one item."""
 
     @property
     def over(self) -> bool: ...
@@ -66,7 +66,7 @@ class MapItems(Generic[W]):
         self._unsent: dict[int, list[tuple[EdgePlan, Vector, Any]]] = defaultdict(list)
         """Item behind it -> what it wants to send."""
         self._early: dict[int, list[Callable[[Mailbox], None]]] = defaultdict(list)
-        """What has come for items that have not begun."""
+        """Values and verdicts that have come for items that have not begun."""
         self._collected: dict[int, dict[int, list[Any]]] = {edge.index: {} for edge in table.collected}
         """Edge -> item -> its values."""
 

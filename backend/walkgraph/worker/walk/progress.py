@@ -164,7 +164,8 @@ class Verdicts:
         self._table, self._around = table, around
         self._until: list[_Known[bool]] = [_Known(oldest, loop.uses) for loop in table.loops]
         """For each loop: indices of outer loops and iteration -> true if it was the last."""
-        self._counts: list[_Known[int]] = [_Known(oldest, loop.uses) for loop in table.loops]
+        maps = (loop for loop in table.loops if loop.plan.width)
+        self._counts: dict[int, _Known[int]] = {loop.plan.index: _Known(oldest, loop.uses) for loop in maps}
         """For each map: iteration of the loops around it -> the number of its items."""
         self._chosen: list[_Known[int]] = [_Known(oldest, uses) for uses in table.branches]
         """For each choice: iteration of the loops around it -> the branch taken."""

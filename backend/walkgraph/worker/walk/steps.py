@@ -34,7 +34,7 @@ from walkgraph.worker.walk.host import Host
 from walkgraph.worker.walk.walker import Walker
 
 Verdict = m.Until | m.Chosen | m.Counted | m.ItemDone
-"""What another rank tells a Walk besides values."""
+"""A message from another rank to a Walk that brings no value."""
 _LATER: Final = object()
 """Stands for a value that isn't known yet."""
 
