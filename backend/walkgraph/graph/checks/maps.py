@@ -3,8 +3,8 @@
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.checks.edges import check_source
 from walkgraph.graph.checks.types import mappable
-from walkgraph.graph.checks.walks import accesses, states_of, walk_path
-from walkgraph.graph.structure import Entry, MapAt, Route, WalkStructure
+from walkgraph.graph.checks.walks import accesses, called, states_of, walk_path
+from walkgraph.graph.structure import MapAt, Route, WalkStructure
 
 
 def check_maps(context: Context) -> None:
@@ -73,12 +73,8 @@ def _states(context: Context, walk: str, facts: WalkStructure, at: MapAt) -> Non
             advice = f"set the scope of `{name}` to `iteration`"
             if state.scope == "iteration":
                 advice = f"use `{name}` inside the map only, or fork it into a state that is"
-            message = f"{_called(entry)} writes state `{name}`, which all items of `{at.item.loop}` share; {advice}"
+            message = f"{called(entry)} writes state `{name}`, which all items of `{at.item.loop}` share; {advice}"
             context.add("shared_in_map", walk_path(walk, entry.pointer), message)
-
-
-def _called(entry: Entry) -> str:
-    return f"`{entry.name}`" if entry.name else "the fork"
 
 
 def _streams(context: Context, walk: str, facts: WalkStructure, at: MapAt) -> None:

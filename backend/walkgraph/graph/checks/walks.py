@@ -254,13 +254,14 @@ def _branches(context: Context, name: str, facts: WalkStructure) -> None:
                 others = touched.setdefault((parallel, state), [])
                 rival = next((e for b, w, e in others if b != branch and (w or writes)), None)
                 if rival:
-                    message = f"{_called(entry)} and {_called(rival)} touch state `{state}` in two branches of one"
+                    message = f"{called(entry)} and {called(rival)} touch state `{state}` in two branches of one"
                     advice = "`parallel`, and one writes it; put them in a `sequence`, or give one a state of its own"
                     context.add("conflicting_state", walk_path(name, entry.pointer), f"{message} {advice}")
                 others.append((branch, writes, entry))
 
 
-def _called(entry: Entry) -> str:
+def called(entry: Entry) -> str:
+    """The words for a use or a fork in a message."""
     return f"`{entry.name}`" if entry.name else "the fork"
 
 
