@@ -17,7 +17,23 @@ Scalar = bool | int | float | str
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
 Positions = Literal["per_token", "per_block", "axes"]
-Category = Literal["Text", "Picture", "Sound", "Model", "Flow matching", "Action", "World", "Testing", "Tasks", "Other"]
+Category = Literal[
+    "Text",
+    "Picture",
+    "Sound",
+    "Video",
+    "Numbers",
+    "Control",
+    "Calls",
+    "Agent",
+    "Model",
+    "Flow matching",
+    "Action",
+    "World",
+    "Testing",
+    "Tasks",
+    "Other",
+]
 ANY = "any"
 """As a component's `weights`: any family that fits."""
 
