@@ -123,7 +123,14 @@ def _component(one: Any) -> str:
     lines = [f"### `{one.name}`", "", sentence(one.description), "", " ".join(told), ""]
     lines.append(table(("", "port", "type", "optional", ""), ports))
     lines.append(table(("parameter", "kind", "default", ""), params))
+    lines += [_example(one, example) for example in one.examples]
     return "\n".join(lines)
+
+
+def _example(component: Any, example: Any) -> str:
+    lines = example.lines(component.inputs, component.outputs)
+    rows = [(kind, code(name), code(value)) for kind, name, value in lines]
+    return f"Example. {sentence(example.note)}".strip() + "\n\n" + table(("", "", "value"), rows)
 
 
 def graph_schema() -> str:

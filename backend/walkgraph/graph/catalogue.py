@@ -4,7 +4,8 @@ Only workers import a component's code, which `network` names. `check` and `plan
 neither imports the components.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -14,6 +15,8 @@ from walkgraph.graph.ports import PortType, parse_type
 
 ParamKind = Literal["integer", "number", "boolean", "string"]
 Scalar = bool | int | float | str
+Shown = Scalar | Sequence["Shown"]
+"""A value of an example, as in JSON."""
 StateKind = Literal["paged_kv", "tensor", "rng"]
 CostClass = Literal["compute", "memory", "launch"]
 Positions = Literal["per_token", "per_block", "axes"]
@@ -62,6 +65,42 @@ class Port:
 def port(name: str, of: str, *, optional: bool = False, description: str = "") -> Port:
     """A port whose type is written `modality: dtype[shape]`."""
     return Port(name, parse_type(of), optional, description)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A call of a component with its answer, for its help. Tests run it, unless one of its inputs is described.
+
+    A value is a text, a number, a flag, or a tensor or list as a nested list. A port of another type than text may have
+    a text instead: a description of the value, such as `a photo of 640x480`.
+    """
+
+    params: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+    """Others have their defaults."""
+    inputs: Mapping[str, Shown] = field(default_factory=dict[str, Shown])
+    outputs: Mapping[str, Shown] = field(default_factory=dict[str, Shown])
+    note: str = ""
+    """A sentence on what it shows."""
+    runs: bool = True
+    """False for a call that needs the network, a person or another task."""
+
+    def lines(self, inputs: Iterable[Port], outputs: Iterable[Port]) -> Iterator[tuple[str, str, str]]:
+        """(`param`, `in` or `out`; name; value as JSON or its description) of each value, for a component with these
+        ports."""
+        yield from (("param", name, _json(value)) for name, value in self.params.items())
+        for side, values, ports in (("in", self.inputs, inputs), ("out", self.outputs, outputs)):
+            types = {port.name: port.type for port in ports}
+            for name, value in values.items():
+                yield side, name, str(value) if is_described(types.get(name), value) else _json(value)
+
+
+def is_described(port: PortType | None, value: Shown) -> bool:
+    """True if an example describes a port's value in words instead of giving it."""
+    return isinstance(value, str) and port is not None and (port.many or port.modality != "text")
+
+
+def _json(value: Shown) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +169,8 @@ class Component:
     """The tasks that a called task calls itself."""
     asks: bool = False
     """It is a task that waits for a person."""
+    examples: tuple[Example, ...] = ()
+    """Shown in its help, the simplest one first."""
 
     @property
     def available(self) -> bool:

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from typing import Literal, TypedDict, Unpack
 
 from walkgraph import plugins
-from walkgraph.graph.catalogue import Append, Category, Component, CostClass, Param, Port, Positions, StateUse, port
+from walkgraph.graph.catalogue import (
+    Append,
+    Category,
+    Component,
+    CostClass,
+    Example,
+    Param,
+    Port,
+    Positions,
+    StateUse,
+    port,
+)
 
 PIXELS = "pixels: float[3, h, w]"
 LATENTS = "latents: float[h, w, c]"
@@ -26,6 +37,7 @@ class Facts(TypedDict, total=False):
     reads: str | None
     host: bool
     resident: bool
+    examples: tuple[Example, ...]
 
 
 class Bounds(TypedDict, total=False):

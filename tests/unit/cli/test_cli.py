@@ -130,6 +130,8 @@ def test_plan_prints_ranks_and_bytes(walkgraph: Call, capsys: Output) -> None:
 def test_components_and_schemas_are_printed(walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("components") == 0
     assert "bagel.backbone" in capsys.readouterr().out
+    assert walkgraph("components", "media.picture_resize") == 0
+    assert "Four pixels of one colour become one." in capsys.readouterr().out
     assert walkgraph("components", "bagel.backbone") == 0
     assert "latents" in capsys.readouterr().out
     assert walkgraph("components", "bagel.backbon") == 1

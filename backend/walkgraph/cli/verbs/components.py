@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from walkgraph.cli import completing, output
 from walkgraph.cli.options import Json
+
+if TYPE_CHECKING:
+    from walkgraph.graph.catalogue import Component
 
 SECTION = "Graphs"
 
@@ -18,7 +21,7 @@ def command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the components for graphs, or show one with its ports and parameters."""
+    """List the components for graphs, or show one with its ports, parameters and examples."""
     from walkgraph.components import catalogue
     from walkgraph.errors import NotFound
     from walkgraph.graph.problems import nearest
@@ -35,6 +38,7 @@ def command(
         output.table(("COMPONENT", "", "DESCRIPTION"), rows)
     else:
         _print(found[0])
+        _print_examples(known[name])
 
 
 def _print(component: dict[str, Any]) -> None:
@@ -48,3 +52,10 @@ def _print(component: dict[str, Any]) -> None:
     for key, param in component["params"].items():
         bounds = "" if param["min"] is None and param["max"] is None else f" {param['min']}..{param['max']}"
         output.line(f"  {key:<16} {param['type']}{bounds} = {param['default']}  {param['description']}")
+
+
+def _print_examples(component: Component) -> None:
+    for example in component.examples:
+        output.line("\nexample" + (f": {example.note}" if example.note else ""))
+        for kind, name, value in example.lines(component.inputs, component.outputs):
+            output.line(f"  {kind:<5} {name:<16} {value}")

@@ -1,6 +1,6 @@
 """Pictures and sound as clients send and get them: encoded bytes outside, tensors inside."""
 
-from walkgraph.graph.catalogue import Component, port
+from walkgraph.graph.catalogue import Component, Example, port
 from walkgraph.graph.declaring import PIXELS, Declarations, boolean, choice, integer
 
 _FIT = {
@@ -31,6 +31,13 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("image", "image: bytes"),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]; transparency is blended with white"),),
         params=_FIT,
+        examples=(
+            Example(
+                params={"max_side": 320},
+                inputs={"image": "a photo of 640x480"},
+                outputs={"pixels": "its pixels at 320x240, [3, 240, 320]"},
+            ),
+        ),
     ),
     _picture(
         "media.picture_resize",
@@ -39,12 +46,26 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("pixels", PIXELS),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"),),
         params=_FIT,
+        examples=(
+            Example(
+                params={"size": 1},
+                inputs={"pixels": [[[1, 1], [1, 1]], [[-1, -1], [-1, -1]], [[1, 1], [1, 1]]]},
+                outputs={"pixels": [[[1.0]], [[-1.0]], [[1.0]]]},
+                note="Four pixels of one colour become one.",
+            ),
+        ),
     ),
     _picture(
         "media.picture_out",
         "Encodes pixels as PNG.",
         inputs=(port("pixels", PIXELS, description="RGB in [-1, 1]; clamped"),),
         outputs=(port("image", "image: bytes"),),
+        examples=(
+            Example(
+                inputs={"pixels": [[[1, -1]], [[-1, -1]], [[-1, 1]]]},
+                outputs={"image": "a PNG of two pixels, red and blue"},
+            ),
+        ),
     ),
     _planned(
         "media.audio_in",
@@ -52,6 +73,12 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("audio", "audio: bytes"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
         params={"sample_rate": integer("Sample rate in Hz.", default=16000, min=8000, max=192000)},
+        examples=(
+            Example(
+                inputs={"audio": "a WAV file of one second, 44100 Hz, stereo"},
+                outputs={"waveform": "16000 samples"},
+            ),
+        ),
     ),
     _sound(
         "media.audio_out",
@@ -60,5 +87,12 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("audio", "audio: bytes"),),
         params={"sample_rate": integer("Sample rate in Hz.", default=24000, min=8000, max=192000)},
         cost="launch",
+        examples=(
+            Example(
+                params={"sample_rate": 16000},
+                inputs={"waveform": [0.0, 0.5, -0.5]},
+                outputs={"audio": "a WAV file of 3 samples at 16000 Hz"},
+            ),
+        ),
     ),
 )

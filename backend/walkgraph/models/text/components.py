@@ -1,7 +1,7 @@
 """Text in and out. A tokenizer belongs to a weight set; these components use the one of their node's weights."""
 
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES
-from walkgraph.graph.catalogue import ANY, Component, Param, StateUse, port
+from walkgraph.graph.catalogue import ANY, Component, Example, Param, StateUse, port
 from walkgraph.graph.declaring import Declarations, boolean, integer
 from walkgraph.placement.sizes import TOKENIZER
 
@@ -17,6 +17,14 @@ COMPONENTS: tuple[Component, ...] = (
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={"wrap": boolean("Put the begin and end tokens around the ids.", default=True)},
+        examples=(
+            Example(
+                params={"wrap": False},
+                inputs={"text": "hi"},
+                outputs={"ids": [104, 105]},
+                note="With random weights, where a token is a byte.",
+            ),
+        ),
     ),
     _component(
         "text.chat_prompt",
@@ -25,6 +33,16 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(
             port("ids", "tokens: int[n]"),
             port("text", "text: str", description="the prompt as text"),
+        ),
+        examples=(
+            Example(
+                params={"template": "chatml"},
+                inputs={"messages": "a turn of the user: hi"},
+                outputs={
+                    "ids": "the tokens of this text",
+                    "text": "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n",
+                },
+            ),
         ),
         params={
             "template": Param(
@@ -45,12 +63,19 @@ COMPONENTS: tuple[Component, ...] = (
         reads=None,
         host=False,
         resident=True,
+        examples=(
+            Example(
+                inputs={"token": [1], "logits": [0.0, 1.0, 2.0]},
+                outputs={"scored": [[1.0, -1.4076], [2.0, -0.4076], [1.0, -1.4076], [0.0, -2.4076]]},
+            ),
+        ),
     ),
     _component(
         "text.begin_answer",
         "Outputs the token that begins an answer.",
         former=("text.start",),
         outputs=(port("token", "tokens: int[1]"),),
+        examples=(Example(outputs={"token": [256]}, note="With random weights, where 256 is the begin token."),),
     ),
     _component(
         "text.end_answer",
@@ -58,6 +83,13 @@ COMPONENTS: tuple[Component, ...] = (
         former=("text.finish",),
         inputs=(port("token", "tokens: int[1]"),),
         outputs=(port("ids", "tokens: int[n]"),),
+        examples=(
+            Example(
+                inputs={"token": [104]},
+                outputs={"ids": [104, 257]},
+                note="With random weights, where 257 is the end token.",
+            ),
+        ),
     ),
     _component(
         "text.detokenizer",
@@ -74,5 +106,12 @@ COMPONENTS: tuple[Component, ...] = (
             "top_logprobs": integer("Likeliest tokens in a line of `logprobs`.", default=0, min=0, max=MOST_SCORED)
         },
         states=(StateUse(slot="tail", kind="tensor"),),
+        examples=(
+            Example(
+                inputs={"token": [104, 105]},
+                outputs={"text": "hi"},
+                note="With random weights, where a token is a byte.",
+            ),
+        ),
     ),
 )

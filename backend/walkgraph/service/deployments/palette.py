@@ -28,4 +28,8 @@ def shown(component: Component) -> dict[str, Any]:
         "host": component.host,
         "task": component.task,
         "available": component.available,
+        "examples": [
+            {"note": one.note, "params": one.params, "inputs": one.inputs, "outputs": one.outputs}
+            for one in component.examples
+        ],
     }

@@ -60,6 +60,14 @@ class GalleryEntry(TypedDict):
     bundled: bool
 
 
+class ComponentExample(TypedDict):
+    note: str
+    params: JsonObject
+    inputs: JsonObject
+    """Values as in JSON; media and large tensors are described in words."""
+    outputs: JsonObject
+
+
 class Component(TypedDict):
     name: str
     former: list[str]
@@ -79,3 +87,4 @@ class Component(TypedDict):
     task: bool
     """It calls a task, whose declaration its own follows."""
     available: bool
+    examples: list[ComponentExample]

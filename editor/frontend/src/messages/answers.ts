@@ -49,6 +49,15 @@ export interface Component {
   task?: boolean;
   /** True if it has a network; otherwise it can be drawn but not deployed. */
   available: boolean;
+  examples?: ComponentExample[];
+}
+
+/** What a component makes of some values; media and large tensors are described in words. */
+export interface ComponentExample {
+  note: string;
+  params: Record<string, unknown>;
+  inputs: Record<string, unknown>;
+  outputs: Record<string, unknown>;
 }
 
 /** Component name -> its declaration. */

@@ -241,6 +241,7 @@ export const inspector = {
   make: (name: string, to: string) => `Make ${name} a ${to}`,
   itIsNotInTheCatalogue: "It is not in the catalogue: only the ports that edges name are known.",
   ports: "Ports",
+  examples: "Examples",
   parameters: "Parameters",
   set: (name: string, param: string) => `Set ${name}.${param}`,
   removeWithParam: (name: string, param: string) => `Remove ${name}.${param}`,

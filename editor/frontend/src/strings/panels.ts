@@ -108,6 +108,8 @@ export const panels = {
   inputs: "Inputs",
   outputs: "Outputs",
   unknownItem: "unknown item",
+  // Examples.tsx
+  example: "Example",
   // ComponentCard.tsx
   parameters: "Parameters",
   required: "required",

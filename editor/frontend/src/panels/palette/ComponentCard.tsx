@@ -2,6 +2,7 @@
 import type { Component } from "../../messages/answers";
 import { Prose } from "../../ui/kit";
 import { facts, Ports, UNAVAILABLE } from "../common/bits";
+import { Examples } from "../common/Examples";
 import { strings } from "../../strings";
 
 export function ComponentCard({ component, beside }: { component: Component; beside: DOMRect }) {
@@ -30,6 +31,7 @@ export function ComponentCard({ component, beside }: { component: Component; bes
           </ul>
         </div>
       )}
+      <Examples component={component} most={1} />
       <p className="facts">{facts(component).join(" · ")}</p>
     </div>
   );

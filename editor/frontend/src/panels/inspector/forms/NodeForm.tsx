@@ -13,6 +13,7 @@ import { useEditorState } from "../../../store/react";
 import { Button, Prose } from "../../../ui/kit";
 import { plural } from "../../../ui/words";
 import { facts, Ports, ProblemLines, Section, UNAVAILABLE } from "../../common/bits";
+import { Examples } from "../../common/Examples";
 import { scopeOfNode } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { ChoiceField, NameField } from "../fields/fields";
@@ -68,6 +69,11 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       {component && (
         <Section title={strings.inspector.ports} open={false}>
           <Ports component={component} />
+        </Section>
+      )}
+      {component && (component.examples ?? []).length > 0 && (
+        <Section title={strings.inspector.examples} open={false}>
+          <Examples component={component} />
         </Section>
       )}
       <UsedIn name={name} walks={walks} />
