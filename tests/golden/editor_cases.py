@@ -11,7 +11,9 @@ from typing import Any
 
 from walkgraph.components import catalogue
 from walkgraph.graph import codec
+from walkgraph.graph.catalogue import Component, Param, port
 from walkgraph.graph.document import Graph
+from walkgraph.graph.language.shaping import shaped
 from walkgraph.graph.ports import accepts, parse_type
 from walkgraph.graph.structure import End, Route, WalkStructure, apart, structure
 from walkgraph.resources import bundled
@@ -30,6 +32,56 @@ MORE_TYPES = (
     "list of image",
 )
 NODES = ("a", "b", "c", "d", "e")
+
+SHAPED = Component(
+    name="test.shaped",
+    description="Has ports that follow from parameters.",
+    inputs=(
+        port("fixed", "scalar"),
+        port("typed", "tensor", of="kind"),
+        port("many", "list of tensor", of="kind"),
+        port("part", "text", optional=True, of="parts"),
+        port("hole", "text", of="template"),
+    ),
+    outputs=(port("out", "tensor", of="kind"), port("copy", "text", of="parts")),
+    params={
+        "kind": Param(type="string", gives="type"),
+        "parts": Param(type="string", gives="ports", default="first"),
+        "template": Param(type="string", gives="holes", default=""),
+    },
+)
+GIVEN = {
+    "kind": ("image", "list of text", "pixels: float[3, h, w]", "", "nothing", "scalar: int[N]", "=kind"),
+    "parts": (
+        "a",
+        "a, b: image,c? : list of text",
+        "a: pixels: float[3, h, w], b: tensor: float[n]",
+        "",
+        " ",
+        "a, a",
+        "a,",
+        "a b",
+        "9a",
+        "a: nothing",
+        "_a",
+        "a?, b",
+        "=a",
+        ", ".join(f"p{i}" for i in range(64)),
+        ", ".join(f"p{i}" for i in range(65)),
+    ),
+    "template": (
+        "plain",
+        "A {size: scalar} by {name}, {name} and {last?: image}.",
+        "{a} {{b}} {{{c}}}",
+        "{",
+        "}",
+        "{}",
+        "{a: text} {a: image}",
+        "{a} {a: text}",
+        "{a b}",
+        "line\n{a\n}\n{b: tensor: float[n, 2]}",
+    ),
+}
 
 BY_HAND: dict[str, dict[str, Any]] = {
     "nested": {
@@ -189,7 +241,23 @@ def cases() -> dict[str, Any]:
         name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
     }
     palette = {name: shown(component) for name, component in catalogue().items()}
-    return {"walks": walks, "types": _types(), "texts": texts, "catalogue": palette}
+    return {"walks": walks, "types": _types(), "texts": texts, "catalogue": palette, "shaped": _shaped()}
+
+
+def _shaped() -> dict[str, Any]:
+    """Parameter and its value -> the ports of a node of `SHAPED` with it."""
+    found = {f"{key} {value}": shown(shaped(SHAPED, {key: value})) for key, values in GIVEN.items() for value in values}
+    return {
+        "component": shown(SHAPED),
+        "nodes": [
+            [*name.split(" ", 1), [_port(port) for port in made["inputs"]], [_port(port) for port in made["outputs"]]]
+            for name, made in found.items()
+        ],
+    }
+
+
+def _port(port: dict[str, Any]) -> list[Any]:
+    return [port["name"], port["type"], port["optional"]]
 
 
 def dumps() -> str:

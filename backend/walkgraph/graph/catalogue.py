@@ -52,6 +52,8 @@ class Param:
     max: float | None = None
     choices: tuple[Scalar, ...] = ()
     description: str = ""
+    gives: Literal["", "type", "ports", "holes"] = ""
+    """What ports get from it, which is then a literal text: their type, or themselves (`graph.language.shaping`)."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class Port:
     type: PortType
     optional: bool = False
     description: str = ""
+    of: str = ""
+    """The parameter that gives its type, or the ports that it stands for."""
 
 
-def port(name: str, of: str, *, optional: bool = False, description: str = "") -> Port:
-    """A port whose type is written `modality: dtype[shape]`."""
-    return Port(name, parse_type(of), optional, description)
+def port(name: str, written: str, *, optional: bool = False, description: str = "", of: str = "") -> Port:
+    """`written`: its type, as `modality: dtype[shape]`. `of`: the parameter that it follows from."""
+    return Port(name, parse_type(written), optional, description, of)
 
 
 @dataclass(frozen=True, kw_only=True)

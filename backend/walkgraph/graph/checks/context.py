@@ -8,6 +8,7 @@ from walkgraph.graph.catalogue import Catalogue, Component, Port
 from walkgraph.graph.document import Graph, Task, Use
 from walkgraph.graph.language.expressions import Expr, parse
 from walkgraph.graph.language.ranges import SEED, Range, infer, range_of
+from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.language.syntax import ExpressionError
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.graph.problems import MAX_PROBLEMS, Problem, Severity, listed, nearest
@@ -52,7 +53,7 @@ class Context:
     def component(self, node: str) -> Component | None:
         """The component of a node; None where node or component is unknown (the node's own check reports that)."""
         found = self.graph.nodes.get(node)
-        return self.catalogue.get(found.component) if found else None
+        return component_of(self.catalogue, found) if found else None
 
     def output(self, end: End) -> Port | None:
         """The port that a source names; None if anything on the way is unknown."""

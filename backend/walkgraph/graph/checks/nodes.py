@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from walkgraph.graph.catalogue import ANY, Component, Param, Scalar, is_task
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
+from walkgraph.graph.language import shaping
 from walkgraph.graph.language.expressions import Expr
 from walkgraph.graph.language.ranges import Range, range_of, range_of_value
 from walkgraph.graph.language.syntax import Param as Name
@@ -110,12 +111,12 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
         if param is None:
             advice = context.nearest(key, component.params)
             context.add("unknown_param", path, f"`{component.name}` has no parameter `{key}`; {advice}")
-        elif isinstance(value, str) and value.startswith("="):
+        elif isinstance(value, str) and value.startswith("=") and not param.gives:
             expr = context.expression(value[1:].strip(), path)
             if expr:
                 _expression(context, name, key, param, expr)
         else:
-            fault = value_fault(value, param)
+            fault = value_fault(value, param) or shaping.fault(component, key, value)
             if fault:
                 context.add("bad_param", path, f"`{key}` {fault}")
     for key, param in component.params.items():

@@ -9,6 +9,7 @@ from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.checks.called import with_own
 from walkgraph.graph.document import Graph, Node, Stream, Task
+from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.steps import StepAt, steps_of
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assignment import Assignment
@@ -107,7 +108,7 @@ def _accesses(assignment: Assignment, step: StepAt) -> Iterator[tuple[str, Rank]
 
 
 def _node(context: Context, index: int, name: str, node: Node) -> NodePlan:
-    component = context.catalogue.get(node.component)
+    component = component_of(context.catalogue, node)
     declared = component.params.items() if component else ()
     defaults: dict[str, Scalar] = {key: param.default for key, param in declared if param.default is not None}
     return NodePlan(

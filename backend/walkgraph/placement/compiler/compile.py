@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from walkgraph.graph.document import Choose, Fork, Map, Whole
+from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.ports import parse_type
 from walkgraph.graph.structure import Entry, Route, WalkStructure
 from walkgraph.ids import Rank
@@ -435,7 +436,7 @@ class _EdgeTables:
 
     def _modality(self, source: Entry, port: str) -> str | None:
         node = self.context.assignment.graph.nodes.get(source.node)
-        component = self.context.catalogue.get(node.component) if node is not None else None
+        component = component_of(self.context.catalogue, node) if node is not None else None
         output = component.output(port) if component else None
         return output.type.modality if output else None
 

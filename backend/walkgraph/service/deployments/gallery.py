@@ -14,6 +14,7 @@ from walkgraph.components import catalogue
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.checks.called import called_graphs
 from walkgraph.graph.document import Graph
+from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.structure import structures
 from walkgraph.placement.hardware import Hardware, find_hardware
 from walkgraph.service.deployments.judging import deployable, judge
@@ -97,7 +98,7 @@ def _given(graph: Graph, known: Catalogue) -> list[str]:
             if route.target.kind != "out" or route.target.name not in wanted or source is None:
                 continue
             node = graph.nodes.get(source.node)
-            component = known.get(node.component) if node else None
+            component = component_of(known, node) if node else None
             output = component.output(route.source.port) if component else None
             if output is not None:
                 found[output.type.modality] = None

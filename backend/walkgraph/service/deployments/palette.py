@@ -10,7 +10,14 @@ def shown(component: Component) -> dict[str, Any]:
     """A declaration as JSON; port types as they are written in graphs."""
     ports = {
         side: [
-            {"name": p.name, "type": str(p.type), "optional": p.optional, "description": p.description} for p in group
+            {
+                "name": p.name,
+                "type": str(p.type),
+                "optional": p.optional,
+                "description": p.description,
+                "of": p.of,
+            }
+            for p in group
         ]
         for side, group in (("inputs", component.inputs), ("outputs", component.outputs))
     }

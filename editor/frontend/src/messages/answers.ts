@@ -6,6 +6,8 @@ export interface Port {
   type: string;
   optional: boolean;
   description: string;
+  /** The parameter that gives its type, or the ports that it stands for. */
+  of?: string;
 }
 
 export interface ParamDeclaration {
@@ -15,6 +17,8 @@ export interface ParamDeclaration {
   max: number | null;
   choices: (boolean | number | string)[];
   description: string;
+  /** What ports get from it: their type, or themselves. */
+  gives?: "" | "type" | "ports" | "holes";
 }
 
 export interface StateSlot {

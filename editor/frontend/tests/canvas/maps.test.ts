@@ -9,7 +9,7 @@ import { offers } from "../../src/canvas/quick/quick";
 import { contains, overlap } from "../../src/canvas/shapes/geometry";
 import type { ContainerData, Model, Point, Rect } from "../../src/canvas/shapes/types";
 import { place, setClosed } from "../../src/document/edits";
-import { accepts } from "../../src/document/ports";
+import { accepts } from "../../src/document/typing";
 import type { Canvas, GraphDocument, ItemId } from "../../src/document/types";
 import type { Problem } from "../../src/messages/answers";
 import { targetsOf } from "../../src/panels/commands/goto";

@@ -1,7 +1,7 @@
 // Cases that Python writes for these tests (`python -m tests.golden.editor_cases`), and the bundled graphs.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Catalogue } from "../../src/messages/answers";
+import type { Catalogue, Component } from "../../src/messages/answers";
 import type { GraphDocument, Walk } from "../../src/document/types";
 
 const ROOT = join(import.meta.dirname, "../../../..");
@@ -23,6 +23,8 @@ export type RouteCase = [
 /** The value of a choice or the list of a map, likewise, and the place of what takes it. */
 export type HeadCase = [source: EndCase, order: number, carried: boolean, backward: boolean, left: string[]];
 
+type PortCase = [name: string, type: string, optional: boolean];
+
 export interface Cases {
   walks: Record<
     string,
@@ -42,6 +44,8 @@ export interface Cases {
   types: { names: string[]; reasons: (string | null)[]; table: number[][] };
   texts: Record<string, string>;
   catalogue: Catalogue;
+  /** Parameter, value -> the ports that a node of the component has with it. */
+  shaped: { component: Component; nodes: [param: string, value: string, inputs: PortCase[], outputs: PortCase[]][] };
 }
 
 export const cases = JSON.parse(readFileSync(join(ROOT, "tests/golden/editor_cases.json"), "utf8")) as Cases;

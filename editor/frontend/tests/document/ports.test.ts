@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { accepts, parseType, portsOf, portType } from "../../src/document/ports";
+import { portsOf, portType } from "../../src/document/ports";
+import { accepts, parseType } from "../../src/document/typing";
 import { union } from "../../src/document/union";
 import { cases, graphOf, graphs, palette } from "./cases";
 

@@ -2,7 +2,7 @@
 import type { Connection, FinalConnectionState, IsValidConnection, OnConnectStart } from "@xyflow/react";
 import { useCallback, useRef, type RefObject } from "react";
 import { compatible } from "../../document/edits/edges";
-import { accepts } from "../../document/ports";
+import { accepts } from "../../document/typing";
 import { headRef } from "../../document/routes";
 import type { Board, Wiring } from "../gestures/board";
 import { connectEnds, moveEnd } from "../gestures/connect";

@@ -1,5 +1,6 @@
 // The components canvas: every node once, with all wires that some Walk draws, and the streams. Pure.
-import { accepts, portsOf } from "../../document/ports";
+import { portsOf } from "../../document/ports";
+import { accepts } from "../../document/typing";
 import { factsOf } from "../../document/routes";
 import { union, type Union } from "../../document/union";
 import { color } from "../../ui/modality";

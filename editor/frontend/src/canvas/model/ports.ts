@@ -1,6 +1,7 @@
 // The ports of nodes as the canvas shows them: those declared, and those that only an edge names. Pure.
 import type { Catalogue, Port } from "../../messages/answers";
 import { color } from "../../ui/modality";
+import { declaredFor } from "../../document/ports";
 import type { GraphDocument, Node } from "../../document/types";
 import type { PortShown, StateShown } from "../shapes/types";
 
@@ -49,7 +50,7 @@ export function side(declared: readonly Port[], name: string, wired: ReadonlySet
 }
 
 export function declaredPorts(catalogue: Catalogue, node: Node | undefined) {
-  const component = node ? catalogue[node.component] : undefined;
+  const component = declaredFor(catalogue, node);
   return { component, inputs: component?.inputs ?? [], outputs: component?.outputs ?? [] };
 }
 

@@ -1,5 +1,5 @@
 // A Walk's edges, results and streams as wires between pieces. Nothing is left out because it is wrong. Pure.
-import { accepts } from "../../document/ports";
+import { accepts } from "../../document/typing";
 import { endOf, mapCarrying, type End, type Route } from "../../document/routes";
 import { isLoop } from "../../document/tree";
 import type { ItemId } from "../../document/types";

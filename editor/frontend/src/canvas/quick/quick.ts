@@ -1,6 +1,7 @@
 // The entries of the quick list and their order. Pure.
 import type { Catalogue, Port } from "../../messages/answers";
-import { accepts, parseType, streamType } from "../../document/ports";
+import { streamType } from "../../document/ports";
+import { accepts, parseType } from "../../document/typing";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Replaced, Wiring } from "../gestures/board";

@@ -1,7 +1,8 @@
 // Edges of a Walk: drawn, redrawn, taken away.
 import type { Catalogue, Port } from "../../messages/answers";
 import { freshName, readLink, type Collect, type PlainLink } from "../names";
-import { accepts, parseType, portsOf, portType } from "../ports";
+import { portsOf, portType } from "../ports";
+import { accepts, parseType } from "../typing";
 import { factsOf, mapCarrying, mapLeft, routeOf, type Facts, type Route } from "../routes";
 import type { GraphDocument, Item, ItemId, Link, Walk } from "../types";
 import { sameLink, writeLink } from "./parts/bridge";

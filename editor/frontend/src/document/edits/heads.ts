@@ -1,6 +1,7 @@
 // The heads of choices and maps: the value that a choice goes by, and the list of a map.
 import type { Catalogue } from "../../messages/answers";
-import { parseType, portType } from "../ports";
+import { portType } from "../ports";
+import { parseType } from "../typing";
 import { factsOf, headRef, isInside } from "../routes";
 import { hasHead, headOf, type Entry } from "../tree";
 import type { GraphDocument, Item, ItemId } from "../types";

@@ -1,17 +1,8 @@
 // Decides whether an edge is allowed, and its route. One judge serves all targets while a wire is dragged.
 import type { Catalogue, Component } from "../../messages/answers";
 import { isName, splitReference, type Collect, type PlainLink } from "../names";
-import {
-  accepts,
-  componentOf,
-  LOOP_INDEX,
-  MEDIA,
-  parseType,
-  portType,
-  producers,
-  streamType,
-  type PortType,
-} from "../ports";
+import { componentOf, portType, producers, streamType } from "../ports";
+import { accepts, LOOP_INDEX, MEDIA, parseType, type PortType } from "../typing";
 import {
   endOf,
   factsOf,

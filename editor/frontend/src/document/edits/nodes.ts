@@ -1,6 +1,7 @@
 // Component nodes, and the states and weights that they share.
 import type { Catalogue, Component } from "../../messages/answers";
 import { freshName, splitReference } from "../names";
+import { declaredFor } from "../ports";
 import { factsOf } from "../routes";
 import type { GraphDocument, Item, Literal, Node, State, Weights } from "../types";
 import { changeNode, freeName, nodeOf, own, streamsOf, walkOf } from "./parts/document";
@@ -164,7 +165,7 @@ export function setNodeComponent(
   catalogue: Catalogue = {},
 ): GraphDocument {
   if (nodeOf(graph, node).component === component) return graph;
-  const fresh = catalogue[component];
+  const fresh = declaredFor(catalogue, { ...graph.nodes?.[node], component });
   if (!fresh) return changeNode(graph, node, (old) => withKey(old, "component", component));
   const rewired = Object.entries(graph.walks ?? {}).reduce(
     (made, [walk, body]) =>

@@ -1,6 +1,6 @@
 // Walks, their inputs, outputs and results.
 import { freshName, readLink, readResult, splitReference, type Collect } from "../names";
-import { MODALITIES, parseType } from "../ports";
+import { MODALITIES, parseType } from "../typing";
 import { endOf, factsOf, mapLeft } from "../routes";
 import type { GraphDocument, Layout, ResultFrom, Task, Walk, WalkStep } from "../types";
 import {

@@ -1,7 +1,8 @@
 // Edges around a use joined with one another, as if the use weren't there.
 import type { Catalogue } from "../../../messages/answers";
 import { readLink, type PlainLink } from "../../names";
-import { accepts, portType } from "../../ports";
+import { portType } from "../../ports";
+import { accepts } from "../../typing";
 import { factsOf, routeOf, type Facts, type Route } from "../../routes";
 import type { GraphDocument, Link, ResultFrom } from "../../types";
 import { changeWalk, linksOf, walkOf, withEdges } from "./document";

@@ -5,6 +5,7 @@ import { calledGraph, editorOf, familyOf, stateKindText } from "../../../catalog
 import { freshName } from "../../../document/names";
 import * as nodes from "../../../document/edits/nodes";
 import { join } from "../../../document/pointer";
+import { declaredFor } from "../../../document/ports";
 import { factsOf } from "../../../document/routes";
 import type { GraphDocument, Node, State } from "../../../document/types";
 import { walksOf } from "../../../document/union";
@@ -36,7 +37,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
   const own = useProblems(join("nodes", name), true).filter((problem) => !isMissingWeights(problem));
   const wrong = useProblems(join("nodes", name, "component"));
   if (!node) return <p className="wg-quiet">{strings.inspector.thereIsNoComponentNode(name)}</p>;
-  const component = catalogue[node.component] ?? null;
+  const component = declaredFor(catalogue, node);
   const rename = (to: string) => {
     const refused = apply(strings.inspector.rename(name), (graph) => nodes.renameNode(graph, name, to));
     if (refused === null) onRename(to);
