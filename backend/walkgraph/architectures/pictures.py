@@ -1,8 +1,11 @@
-"""Encoded pictures from clients, whose bytes may be anything."""
+"""Pictures from clients, encoded or as tensors, whose contents may be anything."""
 
 import io
+from collections.abc import Sequence
+from typing import Any, cast
 
 from PIL import Image, ImageOps
+from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed
 
@@ -45,3 +48,36 @@ def _on_white(picture: Image.Image) -> Image.Image:
 def _broken(call: Call) -> CallFailed:
     message = f"`{call.node}` reads whole {', '.join(FORMATS)} pictures, and this is not one; encode it again"
     return CallFailed(message, "image", code="invalid_input")
+
+
+def pixels_of(call: Call, port: str) -> Tensor:
+    """The picture at a port, float32 `[3, h, w]`. Raises `CallFailed` for a tensor that isn't one."""
+    return _checked(call, port, call.inputs.get(port))
+
+
+def all_pixels_of(call: Call, port: str, most: int) -> list[Tensor]:
+    """The pictures of a list, 1 to `most` of them, each float32 `[3, h, w]` and all where the first one is. Raises
+    `CallFailed` for anything else."""
+    given = call.inputs.get(port)
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not 1 <= len(given) <= most:
+        raise CallFailed(f"`{call.node}` takes a list of 1 to {most:,} pictures", port, code="invalid_input")
+    pictures = [_checked(call, port, one) for one in cast("Sequence[Any]", given)]
+    return [picture.to(pictures[0].device) for picture in pictures]
+
+
+def allow(call: Call, width: int, height: int, port: str | None = None) -> None:
+    """Raise `CallFailed` if a call's result has more pixels than any picture may."""
+    if width * height > MAX_PIXELS:
+        raise CallFailed(
+            f"`{call.node}` would make {width:,} by {height:,} pixels, and {MAX_PIXELS // 10**6} million is the most; "
+            "make the pictures smaller first",
+            port,
+            code="invalid_input",
+        )
+
+
+def _checked(call: Call, port: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.dim() != 3 or value.shape[0] != 3 or not value.numel():
+        message = f"`{call.node}` takes pictures as tensors of shape [3, height, width]"
+        raise CallFailed(message, port, code="invalid_input")
+    return value.float()

@@ -1,0 +1,1 @@
+"""Pictures cut, put together, masked, changed and compared, as pixels in [-1, 1]."""
