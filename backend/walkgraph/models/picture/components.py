@@ -1,6 +1,6 @@
 """Pictures cut, put together, masked, changed and compared. Pixels are RGB in [-1, 1], masks are in 0..1."""
 
-from walkgraph.graph.catalogue import Component, Param, port
+from walkgraph.graph.catalogue import Component, Example, Param, Shown, port
 from walkgraph.graph.declaring import PIXELS, Declarations, boolean, choice, integer, number
 
 MOST_LISTED = 1024
@@ -25,6 +25,11 @@ def _color(what: str, default: str = "#000000") -> Param:
     return Param(type="string", default=default, description=f"{what}, written `#rrggbb`.")
 
 
+def _grey(*rows: list[float]) -> Shown:
+    """The pixels of a grey picture."""
+    return [list(rows)] * 3
+
+
 _CUT: tuple[Component, ...] = (
     _component(
         "picture.crop",
@@ -37,6 +42,13 @@ _CUT: tuple[Component, ...] = (
             "width": integer("Width in pixels; 0 goes on to the right edge.", default=0, min=0, max=_SIDE),
             "height": integer("Height in pixels; 0 goes on to the bottom edge.", default=0, min=0, max=_SIDE),
         },
+        examples=(
+            Example(
+                params={"left": 1},
+                inputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                outputs={"pixels": _grey([0.0, 1.0])},
+            ),
+        ),
     ),
     _component(
         "picture.pad",
@@ -53,6 +65,13 @@ _CUT: tuple[Component, ...] = (
             ),
             "color": _color("Colour of the border"),
         },
+        examples=(
+            Example(
+                params={"left": 2, "bottom": 1, "color": "#ffffff"},
+                inputs={"pixels": _grey([0.0])},
+                outputs={"pixels": _grey([1.0, 1.0, 0.0], [1.0, 1.0, 1.0])},
+            ),
+        ),
     ),
     _component(
         "picture.rotate",
@@ -65,6 +84,13 @@ _CUT: tuple[Component, ...] = (
             "expand": boolean("Enlarge the picture until all of it fits; otherwise it keeps its size.", default=True),
             "color": _color("Colour of the corners"),
         },
+        examples=(
+            Example(
+                inputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                outputs={"pixels": _grey([1.0], [0.0], [-1.0])},
+                note="A quarter turn brings the right side to the top.",
+            ),
+        ),
     ),
     _component(
         "picture.flip",
@@ -78,6 +104,12 @@ _CUT: tuple[Component, ...] = (
                 default="horizontal",
             )
         },
+        examples=(
+            Example(
+                inputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                outputs={"pixels": _grey([1.0, 0.0, -1.0])},
+            ),
+        ),
     ),
     _component(
         "picture.concat",
@@ -94,6 +126,14 @@ _CUT: tuple[Component, ...] = (
             "gap": integer("Pixels between two pictures.", default=0, min=0, max=1024),
             "color": _color("Colour of what no picture covers"),
         },
+        examples=(
+            Example(
+                params={"gap": 1},
+                inputs={"pictures": [_grey([1.0]), _grey([0.0], [0.0])]},
+                outputs={"pixels": _grey([1.0, -1.0, 0.0], [-1.0, -1.0, 0.0])},
+                note="The first picture is smaller; black fills the rest.",
+            ),
+        ),
     ),
     _component(
         "picture.grid",
@@ -105,6 +145,13 @@ _CUT: tuple[Component, ...] = (
             "gap": integer("Pixels between two cells.", default=0, min=0, max=1024),
             "color": _color("Colour of what no picture covers"),
         },
+        examples=(
+            Example(
+                params={"columns": 2},
+                inputs={"pictures": [_grey([1.0]), _grey([0.0]), _grey([1.0])]},
+                outputs={"pixels": _grey([1.0, 0.0], [1.0, -1.0])},
+            ),
+        ),
     ),
 )
 
@@ -123,6 +170,13 @@ _MIXED: tuple[Component, ...] = (
             "top": integer("Row of the lower picture for the upper one's top.", default=0, min=-_SIDE, max=_SIDE),
             "opacity": number("Share of the upper picture where the mask is 1.", default=1.0, min=0, max=1),
         },
+        examples=(
+            Example(
+                inputs={"over": _grey([1.0, 1.0]), "onto": _grey([-1.0, -1.0]), "mask": [[1.0, 0.5]]},
+                outputs={"pixels": _grey([1.0, 0.0])},
+                note="The second pixel is a half of both.",
+            ),
+        ),
     ),
     _mixed(
         "picture.mask_threshold",
@@ -133,6 +187,12 @@ _MIXED: tuple[Component, ...] = (
             "threshold": number("Brightness from 0 (black) to 1 (white).", default=0.5, min=0, max=1),
             "invert": boolean("Exchange 0 and 1.", default=False),
         },
+        examples=(
+            Example(
+                inputs={"pixels": _grey([-1.0, -0.2, 0.2, 1.0])},
+                outputs={"mask": [[0.0, 0.0, 1.0, 1.0]]},
+            ),
+        ),
     ),
     _mixed(
         "picture.mask_draw",
@@ -152,6 +212,12 @@ _MIXED: tuple[Component, ...] = (
             "width": integer("Width without a picture.", default=512, min=1, max=_SIDE),
             "height": integer("Height without a picture.", default=512, min=1, max=_SIDE),
         },
+        examples=(
+            Example(
+                params={"shape": "rectangle", "width": 4, "height": 2, "top": 0.0, "bottom": 1.0},
+                outputs={"mask": [[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0]]},
+            ),
+        ),
     ),
     _mixed(
         "picture.blur",
@@ -160,6 +226,13 @@ _MIXED: tuple[Component, ...] = (
         outputs=(_OUT,),
         params={"radius": number("Standard deviation in pixels.", default=2.0, min=0, max=32)},
         cost="compute",
+        examples=(
+            Example(
+                params={"radius": 0.5},
+                inputs={"pixels": _grey([-1.0, -1.0, 1.0, -1.0, -1.0])},
+                outputs={"pixels": _grey([-0.9995, -0.7871, 0.5731, -0.7871, -0.9995])},
+            ),
+        ),
     ),
     _mixed(
         "picture.levels",
@@ -172,6 +245,13 @@ _MIXED: tuple[Component, ...] = (
             "brightness": number("Added to each colour; 1 is the whole range from black.", default=0.0, min=-1, max=1),
             "gamma": number("Above 1 lightens the middle, below 1 darkens it.", default=1.0, min=0.1, max=10),
         },
+        examples=(
+            Example(
+                params={"brightness": 0.25, "contrast": 0.5},
+                inputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                outputs={"pixels": _grey([0.0, 0.5, 1.0])},
+            ),
+        ),
     ),
     _mixed(
         "picture.to_tensor",
@@ -182,6 +262,13 @@ _MIXED: tuple[Component, ...] = (
             "low": number("Value for black.", default=0.0, min=-1e6, max=1e6),
             "high": number("Value for white.", default=1.0, min=-1e6, max=1e6),
         },
+        examples=(
+            Example(
+                params={"high": 255.0},
+                inputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                outputs={"tensor": _grey([0.0, 127.5, 255.0])},
+            ),
+        ),
     ),
     _mixed(
         "picture.from_tensor",
@@ -194,6 +281,13 @@ _MIXED: tuple[Component, ...] = (
             "low": number("Value that becomes black.", default=0.0, min=-1e6, max=1e6),
             "high": number("Value that becomes white.", default=1.0, min=-1e6, max=1e6),
         },
+        examples=(
+            Example(
+                inputs={"tensor": [[0.0, 0.5, 1.0]]},
+                outputs={"pixels": _grey([-1.0, 0.0, 1.0])},
+                note="A mask becomes a grey picture.",
+            ),
+        ),
     ),
     _mixed(
         "picture.compare",
@@ -204,6 +298,12 @@ _MIXED: tuple[Component, ...] = (
             port("psnr", "scalar: float", description="peak signal-to-noise ratio in dB; 100 at most"),
         ),
         params={"gain": number("Factor of the difference in its picture.", default=1.0, min=0, max=255)},
+        examples=(
+            Example(
+                inputs={"pixels": _grey([0.0, 0.0]), "other": _grey([0.0, 0.2])},
+                outputs={"difference": _grey([-1.0, -0.8]), "psnr": 23.0103},
+            ),
+        ),
     ),
 )
 
@@ -232,6 +332,12 @@ _DRAWN: tuple[Component, ...] = (
             "size": integer("Height of letters in pixels.", default=16, min=6, max=256),
             "place": choice(("top", "middle", "bottom"), "Where the text stands.", default="bottom"),
         },
+        examples=(
+            Example(
+                inputs={"pixels": "a photo of 640x480", "boxes": [[40, 60, 200, 300]], "labels": ["cat"]},
+                outputs={"pixels": "the photo with a red box, and `cat` above it"},
+            ),
+        ),
     ),
     _drawn(
         "picture.animate",
@@ -246,6 +352,13 @@ _DRAWN: tuple[Component, ...] = (
             "loops": integer("Times it plays; 0 never stops.", default=0, min=0, max=65535),
             "quality": integer("Quality of WebP.", default=80, min=1, max=100),
         },
+        examples=(
+            Example(
+                params={"format": "gif", "rate": 2},
+                inputs={"pictures": "eight pictures of 256x256"},
+                outputs={"image": "a GIF of four seconds, which starts again at its end"},
+            ),
+        ),
     ),
 )
 

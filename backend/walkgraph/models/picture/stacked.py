@@ -1,6 +1,7 @@
 """Pictures of equal shapes served as one stack, and what operators read of parameters."""
 
 import re
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
@@ -35,9 +36,9 @@ class Stacked(Operator):
         """The tensors of a call. Raises `CallFailed` for others than the operator takes."""
         return {name: pixels_of(call, name) for name in self.pictures}
 
+    @abstractmethod
     def made(self, call: Call, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> Mapping[str, Tensor]:
         """Serve stacks of inputs. `call` is one of those served, for messages."""
-        raise NotImplementedError
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         read = [self.read(call) for call in calls]
