@@ -79,7 +79,8 @@ def _digest(value: Any) -> bytes | None:
         case Tensor() if value.device.type == "cpu" and value.nbytes <= _LONGEST:
             kind = repr((value.dtype, tuple(value.shape))).encode()
             made = blake2b(kind, digest_size=_SIZE, person=b"tensor")
-            made.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
+            if value.numel():  # one without values can have strides that bytes can't
+                made.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
             return made.digest()
         case _:
             return None

@@ -22,7 +22,6 @@ _FIT = {
 
 _picture = Declarations("media", category="Picture", host=True)
 _sound = Declarations("media", category="Sound", host=True)
-_planned = _sound.in_module(None)
 
 COMPONENTS: tuple[Component, ...] = (
     _picture(
@@ -67,14 +66,15 @@ COMPONENTS: tuple[Component, ...] = (
             ),
         ),
     ),
-    _planned(
+    _sound(
         "media.audio_in",
-        "Decodes sound to one channel at a sample rate.",
-        inputs=(port("audio", "audio: bytes"),),
+        "Decodes sound to one channel at a sample rate. Channels are averaged.",
+        inputs=(port("audio", "audio: bytes", description="WAV, FLAC, Ogg, MP3, AAC, MP4 or WebM"),),
         outputs=(port("waveform", "waveform: float[n]", description="one channel in [-1, 1]"),),
-        params={"sample_rate": integer("Sample rate in Hz.", default=16000, min=8000, max=192000)},
+        params={"sample_rate": integer("Sample rate in Hz.", default=24000, min=8000, max=192000)},
         examples=(
             Example(
+                params={"sample_rate": 16000},
                 inputs={"audio": "a WAV file of one second, 44100 Hz, stereo"},
                 outputs={"waveform": "16000 samples"},
             ),

@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.calls import Call, CallFailed, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
+from walkgraph.architectures import sounds
 from walkgraph.architectures.concurrent import side_by_side
 from walkgraph.architectures.pictures import MAX_SIDE, decode
 from walkgraph.checkpoints.pictures import PictureRules
@@ -46,6 +47,13 @@ class PictureOut(Operator):
         return [{"image": _png(call.inputs["pixels"])} for call in calls]
 
 
+class AudioIn(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"waveform": wave} for wave in side_by_side(_heard, calls)]
+
+
 class AudioOut(Operator):
     """Encodes 16-bit PCM. A waveform without samples gives no file, as a piece of a stream may settle none."""
 
@@ -56,6 +64,13 @@ class AudioOut(Operator):
             else {}
             for call in calls
         ]
+
+
+def _heard(call: Call) -> Tensor:
+    wave = sounds.decode(call, "audio")
+    if wave is None:
+        raise CallFailed(f"the file at `{call.node}` has no sound that can be read", "audio", code="invalid_input")
+    return wave
 
 
 def _fit(picture: Image.Image, call: Call) -> Tensor:

@@ -1,0 +1,99 @@
+"""Sound and video files from clients, whose bytes may be anything, read by FFmpeg through PyAV.
+
+The reader of a file follows from its first bytes, never from FFmpeg's guess: some formats that it knows are lists of
+other files and addresses, which it would open.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+from walkgraph.abi.calls import Call, CallFailed
+
+SOUND_FORMATS = ("wav", "flac", "ogg", "mp3", "aac", "mov", "matroska")
+VIDEO_FORMATS = ("mov", "matroska")
+_NAMES = {
+    "wav": "WAV",
+    "flac": "FLAC",
+    "ogg": "Ogg",
+    "mp3": "MP3",
+    "aac": "AAC",
+    "mov": "MP4",
+    "matroska": "WebM",
+}
+_SOUND_CODECS = ("aac", "alac", "flac", "mp3", "mp3float", "opus", "libopus", "vorbis")
+_PCM = tuple(f"pcm_{kind}" for kind in "u8 s16le s24le s32le f32le f64le s16be s24be s32be alaw mulaw".split())
+_VIDEO_CODECS = ("h264", "hevc", "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "mpeg4")
+_MAGIC = (
+    ("riff", 0, b"RIFF"),
+    ("flac", 0, b"fLaC"),
+    ("ogg", 0, b"OggS"),
+    ("mov", 4, b"ftyp"),
+    ("matroska", 0, b"\x1a\x45\xdf\xa3"),
+    ("mp3", 0, b"ID3"),
+)
+"""Format, place and bytes there."""
+MAX_FRAME = 4096 * 2304
+"""The most pixels of a frame."""
+_THREADS = 2
+"""Of one decoder; several files may be read at once."""
+
+
+@contextmanager
+def opened(call: Call, port: str, formats: Sequence[str]) -> Iterator[Any]:
+    """The container at a port, in one of these formats, for as long as it is read. Raises `CallFailed` for bytes that
+    aren't one, wherever that shows."""
+    import av
+
+    data: Any = call.inputs.get(port)
+    form = _format_of(data) if isinstance(data, bytes) else None
+    if form is None or form not in formats:
+        raise broken(call, port, formats)
+    options = {
+        "format_whitelist": form,
+        "codec_whitelist": ",".join((*_SOUND_CODECS, *_VIDEO_CODECS, *_PCM)),
+        "max_pixels": str(MAX_FRAME),
+    }
+    try:
+        with av.open(BytesIO(data), format=form, options=options, metadata_errors="ignore") as container:
+            yield container
+    except (CallFailed, MemoryError):
+        raise
+    except Exception as error:  # on broken bytes decoders raise all kinds of exceptions
+        raise broken(call, port, formats) from error
+
+
+def sound_stream(container: Any) -> Any:
+    """The sound track that a player would play; None if there is none that may be read."""
+    found = container.streams.best("audio")
+    return found if _readable(found, (*_SOUND_CODECS, *_PCM)) else None
+
+
+def video_stream(container: Any) -> Any:
+    """The pictures that a player would show; None if there are none that may be read."""
+    found = container.streams.best("video")
+    if not _readable(found, _VIDEO_CODECS):
+        return None
+    found.codec_context.thread_count = _THREADS
+    return found
+
+
+def broken(call: Call, port: str, formats: Sequence[str]) -> CallFailed:
+    names = ", ".join(_NAMES[form] for form in formats)
+    message = f"`{call.node}` reads whole files in {names}, and this is not one; encode it again"
+    return CallFailed(message, port, code="invalid_input")
+
+
+def _readable(stream: Any, codecs: Sequence[str]) -> bool:
+    return stream is not None and stream.codec_context is not None and stream.codec_context.name in codecs
+
+
+def _format_of(data: bytes) -> str | None:
+    head = next((form for form, at, magic in _MAGIC if data[at : at + len(magic)] == magic), None)
+    if head == "riff":
+        return "wav" if data[8:12] == b"WAVE" else None
+    if head is None and len(data) > 1 and data[0] == 0xFF and data[1] >= 0xE0:
+        # Both begin with eleven bits that are set; AAC has no layer.
+        return "mp3" if data[1] & 0x06 else "aac"
+    return head

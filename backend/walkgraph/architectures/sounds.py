@@ -1,0 +1,110 @@
+"""Sound from clients, encoded or as tensors, whose contents may be anything. A waveform is float32 `[n]`."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed
+from walkgraph.architectures.recordings import SOUND_FORMATS, opened, sound_stream
+
+MAX_SAMPLES = 64 * 10**6
+"""The most samples of a waveform: 256 MB."""
+_MOST_READ = 8 * MAX_SAMPLES
+"""The most samples of all channels that are decoded for one."""
+_RATES = range(1000, 384_001)
+_CHANNELS = 64
+_PIECE = 1 << 16
+
+
+def waveform_of(call: Call, port: str) -> Tensor:
+    """The waveform at a port. Raises `CallFailed` for a tensor that isn't one."""
+    return _checked(call, port, call.inputs.get(port))
+
+
+def all_waveforms_of(call: Call, port: str, most: int) -> list[Tensor]:
+    """The waveforms of a list, 1 to `most` of them, all where the first one is. Raises `CallFailed` for anything
+    else."""
+    given = call.inputs.get(port)
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes) or not 1 <= len(given) <= most:
+        raise CallFailed(f"`{call.node}` takes a list of 1 to {most:,} waveforms", port, code="invalid_input")
+    waves = [_checked(call, port, one) for one in cast("Sequence[Any]", given)]
+    return [wave.to(waves[0].device) for wave in waves]
+
+
+def allow(call: Call, samples: int, port: str | None = None) -> None:
+    """Raise `CallFailed` if a call's result has more samples than any waveform may."""
+    if samples > MAX_SAMPLES:
+        raise CallFailed(
+            f"`{call.node}` would make {samples:,} samples, and {MAX_SAMPLES // 10**6} million is the most; "
+            "shorten the sound, or lower its sample rate",
+            port,
+            code="invalid_input",
+        )
+
+
+def decode(call: Call, port: str, formats: Sequence[str] = SOUND_FORMATS) -> Tensor | None:
+    """The sound of a file, its channels averaged, at the call's `sample_rate`; None for a file without a sound track.
+    Raises `CallFailed`."""
+    with opened(call, port, formats) as container:
+        stream = sound_stream(container)
+        if stream is None:
+            return None
+        pieces, rate = _pieces(call, port, container, stream)
+    wanted = int(call.params["sample_rate"])
+    whole = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+    allow(call, _length(len(whole), rate, wanted), port)
+    return torch.from_numpy(resampled(whole, rate, wanted))
+
+
+def resampled(wave: np.ndarray, rate: int, wanted: int) -> np.ndarray:
+    """float32 `[n]` at one sample rate -> `[ceil(n * wanted / rate)]` at another, band-limited."""
+    from av import AudioFrame, AudioResampler
+
+    if rate == wanted or not len(wave):
+        return wave
+    # Silence after the end, as long as the filter, brings out the last samples.
+    silence = np.zeros(128 * (1 + rate // wanted), np.float32)
+    resampler = AudioResampler(format="flt", layout="mono", rate=wanted)
+    made: list[np.ndarray] = []
+    for piece in (*np.split(wave, range(_PIECE, len(wave), _PIECE)), silence):
+        frame = AudioFrame.from_ndarray(np.ascontiguousarray(piece[None]), format="flt", layout="mono")
+        frame.sample_rate = rate
+        made += (one.to_ndarray()[0] for one in resampler.resample(frame))
+    made += (one.to_ndarray()[0] for one in resampler.resample(None))
+    return np.concatenate(made)[: _length(len(wave), rate, wanted)]
+
+
+def _pieces(call: Call, port: str, container: Any, stream: Any) -> tuple[list[np.ndarray], int]:
+    """The sound as it is decoded, its channels averaged, and its sample rate."""
+    from av import AudioResampler
+
+    to_float, pieces, rate, read = AudioResampler(format="fltp"), [], 0, 0
+    for frame in container.decode(stream):
+        if frame.sample_rate not in _RATES or frame.layout.nb_channels > _CHANNELS:
+            message = (
+                f"`{call.node}` reads sound at {_RATES[0]:,} to {_RATES[-1]:,} Hz, in at most {_CHANNELS} channels"
+            )
+            raise CallFailed(message, port, code="invalid_input")
+        rate = frame.sample_rate
+        read += frame.samples * frame.layout.nb_channels
+        if read > _MOST_READ:
+            message = (
+                f"`{call.node}` reads at most {_MOST_READ // 10**6} million samples of all channels; shorten the sound"
+            )
+            raise CallFailed(message, port, code="invalid_input")
+        pieces += (one.to_ndarray().mean(0, dtype=np.float32) for one in to_float.resample(frame))
+    return pieces, rate
+
+
+def _length(samples: int, rate: int, wanted: int) -> int:
+    return -(-samples * wanted // rate) if rate else 0
+
+
+def _checked(call: Call, port: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.dim() != 1:
+        raise CallFailed(f"`{call.node}` takes sound as tensors of shape [samples]", port, code="invalid_input")
+    allow(call, len(value), port)
+    return value.float()

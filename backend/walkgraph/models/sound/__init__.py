@@ -1,0 +1,1 @@
+"""Sound cut, mixed, made louder, split and drawn, as waveforms in [-1, 1]."""
