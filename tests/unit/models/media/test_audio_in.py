@@ -92,7 +92,6 @@ def test_no_samples_are_no_waveform(served: Served) -> None:
     assert served.give("media.audio_in", {"audio": written(np.zeros(0), 16000)}).shape == (0,)
 
 
-@pytest.mark.safety("S9")
 def test_lists_of_other_files_and_strange_formats_never_reach_their_readers(served: Served) -> None:
     texts = (
         b"#EXTM3U\n#EXTINF:1,\nfile:///etc/hostname\n",
@@ -113,7 +112,6 @@ def test_lists_of_other_files_and_strange_formats_never_reach_their_readers(serv
         assert "encode it again" in served.refusal("media.audio_in", {"audio": value})
 
 
-@pytest.mark.safety("S9")
 @pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "MP3"])
 def test_broken_bytes_end_one_call(served: Served, form: str) -> None:
     chance, whole = random.Random(1), written(tone(0.05, 8000), 8000, form)
@@ -129,7 +127,6 @@ def test_broken_bytes_end_one_call(served: Served, form: str) -> None:
             served.refusal("media.audio_in", {"audio": bytes(data)}, sample_rate=8000)
 
 
-@pytest.mark.safety("S9")
 def test_sound_that_is_too_long_is_refused(served: Served, monkeypatch: Any) -> None:
     silence = written(np.zeros((48000, 2)), 48000, "FLAC")
     assert len(silence) < 10_000
