@@ -2,7 +2,7 @@
 
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES
 from walkgraph.graph.catalogue import ANY, Component, Example, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations, boolean, integer
+from walkgraph.graph.declaring import Declarations, boolean, choice, integer
 from walkgraph.placement.sizes import TOKENIZER
 
 MOST_SCORED = 20
@@ -10,7 +10,124 @@ MOST_SCORED = 20
 
 _component = Declarations("text", category="Text", cost="launch", weights=ANY, reads=TOKENIZER, host=True)
 
+_string = Declarations("text", category="Text", cost="launch", host=True, module="string_operators")
+
+
+def _literal(description: str, default: str | None = "") -> Param:
+    return Param(type="string", default=default, description=description)
+
+
+_STRINGS: tuple[Component, ...] = (
+    _string(
+        "text.template",
+        "Writes a text with values in its holes.",
+        inputs=(port("value", "text", of="template"),),
+        outputs=(port("text", "text: str"),),
+        params={
+            "template": Param(
+                type="string",
+                default="{value}",
+                gives="holes",
+                description="A text with holes: `{topic}` takes a text, `{n: scalar}` a number, `{extra?}` nothing at "
+                "times; `{{` and `}}` are braces.",
+            )
+        },
+        examples=(
+            Example(
+                params={"template": "Write {n: scalar} lines about {topic}."},
+                inputs={"n": 2, "topic": "the sea"},
+                outputs={"text": "Write 2 lines about the sea."},
+            ),
+        ),
+    ),
+    _string(
+        "text.join",
+        "Joins the texts of a list.",
+        inputs=(port("texts", "list of text"),),
+        outputs=(port("text", "text: str"),),
+        params={"separator": _literal("Put between two texts.", "\n")},
+        examples=(Example(params={"separator": ", "}, inputs={"texts": ["a", "b"]}, outputs={"text": "a, b"}),),
+    ),
+    _string(
+        "text.split",
+        "Splits a text into a list.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("texts", "list of text"),),
+        params={
+            "separator": _literal("Where to split; empty: at spaces and line ends.", "\n"),
+            "keep_empty": boolean("Keep empty pieces.", default=False),
+        },
+        examples=(Example(params={"separator": ","}, inputs={"text": "a,b,,c"}, outputs={"texts": ["a", "b", "c"]}),),
+    ),
+    _string(
+        "text.extract",
+        "Finds the pieces of a text that match a regular expression, in linear time.",
+        inputs=(port("text", "text: str"),),
+        outputs=(
+            port("text", "text: str", optional=True, description="the first piece; absent if there is none"),
+            port("texts", "list of text", description="all pieces"),
+            port("found", "flag: bool", description="there is a piece"),
+        ),
+        params={
+            "pattern": _literal(
+                "A regular expression in RE2's syntax, which has no look-around and no back-references. It must be a "
+                "literal.",
+                None,
+            ),
+            "group": integer("The group that is a piece; 0 is the whole match.", default=0, min=0, max=99),
+        },
+        examples=(
+            Example(
+                params={"pattern": r"(\w+)@(\w+\.\w+)", "group": 2},
+                inputs={"text": "ada@example.org, bob@example.com"},
+                outputs={"text": "example.org", "texts": ["example.org", "example.com"], "found": True},
+            ),
+        ),
+    ),
+    _string(
+        "text.replace",
+        "Replaces every occurrence of a text, or every match of a regular expression.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("text", "text: str"),),
+        params={
+            "find": _literal("The text to replace. It must be a literal.", None),
+            "replacement": _literal(r"With a regular expression, `\1` is its first group."),
+            "regex": boolean("`find` is a regular expression in RE2's syntax. It must be a literal.", default=False),
+        },
+        examples=(
+            Example(params={"find": "cat", "replacement": "dog"}, inputs={"text": "a cat"}, outputs={"text": "a dog"}),
+            Example(
+                params={"find": r"(\d+) EUR", "replacement": r"€\1", "regex": True},
+                inputs={"text": "12 EUR or 15 EUR"},
+                outputs={"text": "€12 or €15"},
+            ),
+        ),
+    ),
+    _string(
+        "text.trim",
+        "Removes characters from the ends of a text, and can cut it to a length.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("text", "text: str"),),
+        params={
+            "sides": choice(("both", "start", "end"), "Where to remove.", default="both"),
+            "characters": _literal("What to remove, in any order; empty: spaces and line ends."),
+            "longest": integer("Cut to so many characters first; 0: any length.", default=0, min=0, max=2**31 - 1),
+        },
+        examples=(Example(inputs={"text": "  hello\n"}, outputs={"text": "hello"}),),
+    ),
+)
+
 COMPONENTS: tuple[Component, ...] = (
+    *_STRINGS,
+    _component(
+        "text.count_tokens",
+        "Counts the tokens of a text.",
+        inputs=(port("text", "text: str"),),
+        outputs=(port("count", "scalar: int"),),
+        examples=(
+            Example(inputs={"text": "hi"}, outputs={"count": 2}, note="With random weights, where a token is a byte."),
+        ),
+    ),
     _component(
         "text.tokenizer",
         "Turns text into token ids, by default between the begin and the end token.",

@@ -49,6 +49,11 @@ class Tokenizer(TextOperator):
         return [self.vocabulary.bos, *ids, self.vocabulary.eos] if call.params["wrap"] else ids
 
 
+class CountTokens(TextOperator):
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"count": len(self.vocabulary.encode(call.text("text")))} for call in calls]
+
+
 class ChatPrompt(TextOperator):
     def __init__(self, vocabulary: Vocabulary, folder: Path | None) -> None:
         super().__init__(vocabulary)

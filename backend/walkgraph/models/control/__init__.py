@@ -1,0 +1,1 @@
+"""Control: values that pass or don't, are chosen, collected into lists, or end a run."""

@@ -1,0 +1,1 @@
+"""JSON: build it of values, read it, pick values out of it."""

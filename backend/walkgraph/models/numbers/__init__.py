@@ -1,0 +1,1 @@
+"""Numbers: constants, arithmetic, comparisons, shapes and statistics of scalars and tensors."""

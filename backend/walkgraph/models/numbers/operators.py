@@ -1,0 +1,324 @@
+"""Constants, arithmetic, comparisons, casts, statistics and random numbers.
+
+Numbers of the host are computed with as they are; what is on a device stays there.
+"""
+
+import json
+import math
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.architectures.on_device import OnDevice
+from walkgraph.architectures.plain.values import (
+    INTEGERS,
+    invalid,
+    number,
+    shortest,
+    small,
+    tensor,
+    written,
+)
+from walkgraph.errors import Refused
+from walkgraph.graph.ports import PortType, parse_type
+from walkgraph.layers.sampling import draw
+from walkgraph.models.numbers.shape_operators import sizes_of
+
+Number = int | float
+
+_DTYPES = {"float": torch.float32, "int": torch.int64, "bool": torch.bool}
+_COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
+    "less": operator.lt,
+    "at_most": operator.le,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "at_least": operator.ge,
+    "more": operator.gt,
+}
+_OF_NUMBERS: Mapping[str, Callable[[Number, Number], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "power": operator.pow,
+    "minimum": min,
+    "maximum": max,
+}
+_OF_TENSORS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": torch.add,
+    "subtract": torch.subtract,
+    "multiply": torch.multiply,
+    "divide": torch.true_divide,
+    "floor_divide": torch.floor_divide,
+    "remainder": torch.remainder,
+    "power": lambda a, b: torch.pow(a.float(), b.float()),
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+}
+_DIVIDING = ("divide", "floor_divide", "remainder")
+_ROUNDED: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "truncate": torch.trunc,
+    "nearest": torch.round,
+    "down": torch.floor,
+    "up": torch.ceil,
+}
+_MOST_BITS = 1024
+"""Bits of a power that is worth computing; the largest float has as many."""
+_BELOW = 2.0**-53
+
+
+class Constant(Operator):
+    options: ClassVar[tuple[str, ...]] = ("type", "value")
+    pure: ClassVar[bool] = True
+
+    def __init__(self, value: Any, device: torch.device) -> None:
+        self._value = value.to(device) if isinstance(value, Tensor) else value
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        kind = parse_type(str(context.options.get("type", "scalar")))
+        return cls(_read(kind, str(context.options.get("value", "0"))), context.device)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        value = self._value
+        # A list of its own for each reader, who may keep it.
+        return [{"value": list(cast("list[Any]", value)) if isinstance(value, list) else value} for _ in calls]
+
+
+class Value(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"value": call.params["value"]} for call in calls]
+
+
+class Arithmetic(Operator):
+    pure: ClassVar[bool] = True
+
+    def bucket(self, call: Call) -> Hashable:
+        return call.params["operation"]
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"result": _computed(call, str(call.params["operation"]))} for call in calls]
+
+
+class Compare(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"flag": _COMPARED[str(call.params["comparison"])](number(call, "a"), _second(call))} for call in calls]
+
+
+class Cast(Operator):
+    options: ClassVar[tuple[str, ...]] = ("to",)
+    pure: ClassVar[bool] = True
+
+    def __init__(self, to: PortType) -> None:
+        self._to = to
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(parse_type(str(context.options.get("to", "scalar: int"))))
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"value": self._cast(call)} for call in calls]
+
+    def _cast(self, call: Call) -> Any:
+        if self._to.modality == "text":
+            found = shortest(call.inputs["value"])
+            if found is None:
+                raise invalid(call, "value", "writes one number as text")
+            return written(found)
+        value = tensor(call, "value")
+        dtype = torch.bool if self._to.modality == "flag" else _DTYPES.get(self._to.dtype or "")
+        if dtype == torch.int64 and value.is_floating_point():
+            value = _ROUNDED[str(call.params["rounding"])](value.double())
+            if value.numel() and float(value.abs().max()) >= 2.0**63:
+                raise invalid(call, "value", "takes numbers that a whole number of 64 bits can hold")
+        value = value if dtype is None else value.to(dtype)
+        if self._to.modality not in ("scalar", "flag"):
+            return value
+        if value.numel() != 1:
+            raise invalid(call, "value", f"makes a `{self._to.modality}` of one number")
+        return value.reshape(()).tolist()
+
+
+class Statistics(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [_statistics(call) for call in calls]
+
+
+class Random(OnDevice):
+    """Bits come from the seed, the place of the call in its run, and the index of the number. They are drawn on the CPU
+    for every device."""
+
+    options: ClassVar[tuple[str, ...]] = ("shape",)
+
+    def __init__(self, device: torch.device, shape: tuple[int, ...] = ()) -> None:
+        super().__init__(device)
+        self._shape = shape
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        shape = sizes_of(str(context.options.get("shape", "")))
+        if min(shape, default=0) < 0:
+            raise Refused("the sizes of random numbers can't be negative; write for example `3, 64, 64`")
+        return cls(context.device, shape)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"value": self._drawn(call)} for call in calls]
+
+    def _drawn(self, call: Call) -> Any:
+        small(call, None, self._shape)
+        value = _drawn(call, torch.Size(self._shape).numel())
+        return value.reshape(self._shape).to(self._device) if self._shape else value.tolist()[0]
+
+
+def _read(kind: PortType, text: str) -> Any:
+    """The value that a constant writes. Raises Refused with advice."""
+    if kind.modality == "text" and not kind.many:
+        return text
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refused(f"`{text[:64]}` is not a {kind.modality} as JSON; write for example `0.5` or `[1, 2]`") from None
+    if kind.many:
+        if not isinstance(value, list):
+            raise Refused(f"`{text[:64]}` is not a list; write for example `[1, 2]`")
+        one = PortType(kind.modality, kind.dtype, kind.shape)
+        return [_read_one(one, item) for item in cast("list[Any]", value)]
+    return _read_one(kind, value)
+
+
+def _read_one(kind: PortType, value: Any) -> Any:
+    match kind.modality:
+        case "text" if isinstance(value, str):
+            return value
+        case "flag" if isinstance(value, bool):
+            return value
+        case "scalar" if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"int": int, "float": float}.get(kind.dtype or "", lambda same: same)(value)
+        case "scalar" | "text" | "flag" | "messages" | "image" | "audio":
+            raise Refused(f"`{str(value)[:64]}` can't be a constant of type `{kind.modality}`")
+        case _:
+            try:
+                return torch.tensor(value, dtype=_DTYPES.get(kind.dtype or ""))
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                raise Refused(
+                    "the value isn't a tensor; write nested lists of equal length, `[[1, 2], [3, 4]]`"
+                ) from None
+
+
+def _second(call: Call) -> Number:
+    return number(call, "b") if "b" in call.inputs else cast(Number, call.params["number"])
+
+
+def _computed(call: Call, operation: str) -> Any:
+    """The result; on the host for two numbers of the host."""
+    a, b = call.inputs["a"], call.inputs.get("b", call.params["number"])
+    if _on_host(a) and _on_host(b):
+        return _of_numbers(call, operation, number(call, "a"), _second(call))
+    first = _wide(tensor(call, "a"))
+    second = _wide(tensor(call, "b")) if "b" in call.inputs else torch.tensor(_second(call))
+    second = second.to(first.device) if second.dim() else second
+    try:
+        small(call, "b", torch.broadcast_shapes(first.shape, second.shape))
+    except RuntimeError:
+        shapes = f"{list(first.shape)} and {list(second.shape)}"
+        raise invalid(call, "b", f"can't compute with shapes {shapes}") from None
+    # Floats of a GPU become infinite, which the engine finds without waiting for them.
+    seen = second.device.type == "cpu" or not second.is_floating_point()
+    if operation in _DIVIDING and seen and bool((second == 0).any()):
+        raise invalid(call, "b", "divides by zero")
+    return _OF_TENSORS[operation](first, second)
+
+
+def _on_host(value: Any) -> bool:
+    return not isinstance(value, Tensor) or (value.dim() == 0 and value.device.type == "cpu")
+
+
+def _wide(value: Tensor) -> Tensor:
+    """Flags count as 0 and 1."""
+    return value.long() if value.dtype == torch.bool else value
+
+
+def _of_numbers(call: Call, operation: str, a: Number, b: Number) -> Number:
+    if operation in _DIVIDING and b == 0:
+        raise invalid(call, "b", "divides by zero")
+    if operation == "power":
+        if a == 0 and b < 0:
+            raise invalid(call, "b", "divides by zero: it takes 0 to a negative power")
+        if isinstance(a, int) and isinstance(b, int) and a.bit_length() * b > _MOST_BITS:
+            raise _too_large(call)
+    try:
+        found = _OF_NUMBERS[operation](a, b)
+    except OverflowError:
+        raise _too_large(call) from None
+    if isinstance(found, complex):
+        raise invalid(call, "a", "takes a negative number to a power that isn't whole")
+    if isinstance(found, int) and found not in INTEGERS:
+        raise _too_large(call)
+    return cast(Number, found)
+
+
+def _too_large(call: Call) -> CallFailed:
+    return invalid(call, "b", "makes a number that is too large")
+
+
+def _statistics(call: Call) -> Outputs:
+    values = tensor(call, "values").double().flatten()
+    if not values.numel():
+        raise invalid(call, "values", "takes at least one number")
+    low, high = float(values.min()), float(values.max())
+    bins = int(call.params["bins"])
+    width = high - low
+    if not math.isfinite(width):
+        raise invalid(call, "values", "takes finite numbers")
+    place = ((values - low) / width * bins).long().clamp(max=bins - 1) if width else torch.zeros_like(values).long()
+    return {
+        "mean": float(values.mean()),
+        "min": low,
+        "max": high,
+        "std": float(values.std(correction=0)),
+        "histogram": torch.bincount(place, minlength=bins),
+    }
+
+
+def _drawn(call: Call, count: int) -> Tensor:
+    """`[count]` numbers: float32, or int64 for `integer`."""
+    place = repr((call.walk, call.step, call.name, call.iteration)).encode()
+    position = torch.tensor(int.from_bytes(blake2b(place, digest_size=8).digest(), "big", signed=True))
+    seed = torch.tensor(call.seed)
+
+    def uniform(first: int) -> Tensor:
+        """float64 in [0, 1)."""
+        bits = draw(seed, position, torch.arange(first, first + count))
+        return ((bits >> 11) & ((1 << 53) - 1)).double() * _BELOW
+
+    low, high = float(call.params["low"]), float(call.params["high"])
+    match call.params["distribution"]:
+        case "normal":
+            radius = (-2 * (1 - uniform(0)).log()).sqrt()
+            waves = (2 * math.pi * uniform(count)).cos()
+            return (float(call.params["mean"]) + float(call.params["std"]) * radius * waves).float()
+        case _ if high < low:
+            raise CallFailed(f"`{call.node}` draws from {low} to {high}; exchange `low` and `high`")
+        case "integer":
+            least = math.ceil(low)
+            span = math.floor(high) - least + 1
+            if span < 1:
+                raise CallFailed(f"`{call.node}` finds no whole number from {low} to {high}")
+            return least + (uniform(0) * span).long()
+        case _:
+            return (low + (high - low) * uniform(0)).float()

@@ -1,0 +1,208 @@
+"""Texts: templates, lists of texts, replacements. Clients may send any text; patterns are part of the graph."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from time import thread_time
+from typing import Any, ClassVar, Self
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
+
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.architectures.plain.values import MOST_ITEMS, as_text, bounded, few, invalid, texts
+from walkgraph.errors import Refused
+from walkgraph.graph.language.shaping import Listed, holes
+
+_MOST_SECONDS = 2.0
+"""Processor time for the matches of one text. One match takes time linear in the text, all of them may take its
+square."""
+_MEMORY = 8 << 20
+"""Bytes of a compiled pattern and of its search."""
+
+_HIGH, _INSIDE = 0b1100_0000, 0b1000_0000
+"""The bits of a byte that tell if it is inside a character, where an empty match may be."""
+
+Pattern = Any
+"""A compiled regular expression; the library has no types."""
+
+
+class Template(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"text": self._filled(call)} for call in calls]
+
+    def _filled(self, call: Call) -> str:
+        pieces = _pieces(str(call.params["template"]))
+        parts = [piece if isinstance(piece, str) else _hole(call, piece.name) for piece in pieces]
+        bounded(call, next(iter(call.inputs), ""), sum(map(len, parts)))
+        return "".join(parts)
+
+
+class Join(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"text": self._joined(call)} for call in calls]
+
+    def _joined(self, call: Call) -> str:
+        found, separator = texts(call, "texts"), str(call.params["separator"])
+        bounded(call, "texts", sum(map(len, found)) + len(separator) * max(len(found) - 1, 0))
+        return separator.join(found)
+
+
+class Split(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"texts": self._split(call)} for call in calls]
+
+    def _split(self, call: Call) -> list[str]:
+        # One more than is allowed, so that too many are seen; empty pieces count, as they are made.
+        found = call.text("text").split(str(call.params["separator"]) or None, MOST_ITEMS)
+        few(call, "text", len(found))
+        return found if call.params["keep_empty"] else [piece for piece in found if piece]
+
+
+class Extract(Operator):
+    options: ClassVar[tuple[str, ...]] = ("pattern", "group")
+    pure: ClassVar[bool] = True
+
+    def __init__(self, pattern: Pattern, group: int) -> None:
+        self._pattern, self._group = pattern, group
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        pattern, group = _compiled(str(context.options["pattern"])), int(context.options.get("group", 0))
+        if group > pattern.groups:
+            raise Refused(f"the pattern has {pattern.groups} groups; `group` is {group}")
+        return cls(pattern, group)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [self._extracted(call) for call in calls]
+
+    def _extracted(self, call: Call) -> Outputs:
+        found: list[str] = []
+        for match in _matches(call, self._pattern):
+            piece = match.group(self._group)
+            if piece is not None:
+                found.append(piece.decode(errors="replace"))
+                few(call, "text", len(found))
+        return {"texts": found, "found": bool(found), **({"text": found[0]} if found else {})}
+
+
+class Replace(Operator):
+    options: ClassVar[tuple[str, ...]] = ("find", "replacement", "regex")
+    pure: ClassVar[bool] = True
+
+    def __init__(self, find: str, replacement: str, pattern: Pattern | None) -> None:
+        self._find, self._replacement, self._pattern = find, replacement, pattern
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        find, replacement = str(context.options["find"]), str(context.options.get("replacement", ""))
+        pattern = _compiled(find) if context.options.get("regex", False) else None
+        if not find:
+            raise Refused("`find` is empty; write what to replace")
+        if pattern is not None:
+            _expansion(replacement, pattern.groups)
+        return cls(find, replacement, pattern)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"text": self._replaced(call)} for call in calls]
+
+    def _replaced(self, call: Call) -> str:
+        text = call.text("text")
+        if self._pattern is None:
+            grown = text.count(self._find) * (len(self._replacement) - len(self._find))
+            bounded(call, "text", len(text) + max(grown, 0))
+            return text.replace(self._find, self._replacement)
+        return self._with_pattern(call, self._pattern, text.encode())
+
+    def _with_pattern(self, call: Call, pattern: Pattern, text: bytes) -> str:
+        parts: list[bytes] = []
+        expansion, size, end = _expansion(self._replacement, pattern.groups), 0, 0
+        for match in _matches(call, pattern):
+            put = b"".join(one if isinstance(one, bytes) else match.group(one) or b"" for one in expansion)
+            parts += (text[end : match.start()], put)
+            size, end = size + len(put), match.end()
+            bounded(call, "text", size)
+        parts.append(text[end:])
+        return b"".join(parts).decode(errors="replace")
+
+
+class Trim(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"text": self._trimmed(call)} for call in calls]
+
+    def _trimmed(self, call: Call) -> str:
+        text, characters = call.text("text"), str(call.params["characters"]) or None
+        text = text[: int(call.params["longest"]) or None]
+        match call.params["sides"]:
+            case "start":
+                return text.lstrip(characters)
+            case "end":
+                return text.rstrip(characters)
+            case _:
+                return text.strip(characters)
+
+
+@lru_cache(maxsize=256)
+def _pieces(template: str) -> tuple[str | Listed, ...]:
+    return tuple(holes(template))
+
+
+def _hole(call: Call, name: str) -> str:
+    return as_text(call, name) if name in call.inputs else ""
+
+
+def _compiled(pattern: str) -> Pattern:
+    """Raises Refused with advice."""
+    options: Any = re2.Options()
+    options.max_mem, options.log_errors = _MEMORY, False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        told = error.args[0] if error.args else b""
+        reason = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+        raise Refused(f"`{pattern[:64]}` is not a regular expression of RE2: {reason}") from None
+
+
+def _matches(call: Call, pattern: Pattern) -> Iterator[Any]:
+    """The matches in a text's bytes, which may take a bounded time."""
+    text = call.text("text").encode()
+    bounded(call, "text", len(text))
+    started = thread_time()
+    before = (-1, -1)
+    for match in pattern.finditer(text):
+        if thread_time() - started > _MOST_SECONDS:
+            raise invalid(
+                call, "text", f"takes more than {_MOST_SECONDS:g} s to search the text; give it a shorter one"
+            )
+        start = match.start()
+        # The library gives an empty match that lies ahead twice, and searches for the next one inside a character.
+        if match.span() != before and (start == len(text) or text[start] & _HIGH != _INSIDE):
+            yield match
+        before = match.span()
+
+
+@lru_cache(maxsize=256)
+def _expansion(replacement: str, groups: int) -> tuple[bytes | int, ...]:
+    """The texts and groups of a replacement. Raises Refused with advice."""
+    parts: list[bytes | int] = []
+    end = 0
+    for match in re.finditer(r"\\(.?)", replacement, re.DOTALL):
+        parts.append(replacement[end : match.start()].encode())
+        end = match.end()
+        if match[1] == "\\":
+            parts.append(b"\\")
+        elif match[1].isdecimal() and match[1].isascii() and int(match[1]) <= groups:
+            parts.append(int(match[1]))
+        else:
+            raise Refused(f"the replacement has `{match[0]}`; write `\\0` to `\\{groups}`, or `\\\\` for a backslash")
+    parts.append(replacement[end:].encode())
+    return tuple(parts)
