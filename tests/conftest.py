@@ -42,7 +42,7 @@ GROUPS = {
     "safety/load": "deploys soak kills connections readers",
     "system/published": "service_openapi service_fuzz socket_fuzz socket_storm",
     "safety/faults": "fault_points store_kills optimized",
-    "safety/limits": "overload machine cancels media numbers paths rows lock",
+    "safety/limits": "overload machine cancels media numbers paths outside rows lock",
     "system/measures": "benchmarks",
     "system/held": "debugging approvals service_switch nested kept",
     "system/surfaces": "native tls cli",

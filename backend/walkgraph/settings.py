@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from walkgraph.errors import Conflict, Refused
+from walkgraph.servers import Server, parse_servers
 
 _LOCK = "lock"
 _SHORT = 8
@@ -66,6 +67,12 @@ class Settings(BaseSettings):
     """Runs at once of the token and the studio together; None: no limit."""
     audit_days: int = Field(default=365, ge=1, le=3650)
     """Days for which the audit log keeps changes; at most 100,000 changes."""
+    call_hosts: tuple[str, ...] = ()
+    """Servers that nodes may call, `api.example` (https), `*.acme.example`, `http://gpu.example:8000`; by default none.
+    An address that isn't public must be listed itself, also where a listed name leads to it."""
+    secrets_dir: Path | None = None
+    """Folder of the secrets that calls of nodes may send, two files a secret: `NAME` and `NAME.hosts`; by default
+    `home/secrets`."""
     plugins: tuple[str, ...] = ()
     """Plug-ins of installed packages whose components may be used; none is enabled by default."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -140,6 +147,14 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _servers_can_be_read(self) -> Self:
+        try:
+            self.callable_servers()
+        except Refused as error:
+            raise ValueError(f"`WALKGRAPH_CALL_HOSTS`: {error}") from None
+        return self
+
+    @model_validator(mode="after")
     def _collector_can_be_asked(self) -> Self:
         if any(not name or not found for name, found, _ in self._otlp_pairs()):
             raise ValueError("`WALKGRAPH_OTLP_HEADERS` must be a comma-separated list of `name=value`")
@@ -151,6 +166,10 @@ class Settings(BaseSettings):
         except ValueError:
             raise ValueError("`WALKGRAPH_OTLP_ENDPOINT` needs a port from 0 to 65535, or none") from None
         return self
+
+    def callable_servers(self) -> tuple[Server, ...]:
+        """Those of `call_hosts`. Raises Refused."""
+        return parse_servers(self.call_hosts)
 
     def otlp_header_fields(self) -> dict[str, str]:
         return {name: unquote(value) for name, _, value in self._otlp_pairs()}
@@ -169,6 +188,10 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.home / 'walkgraph.db'}"
+
+    @property
+    def secrets_folder(self) -> Path:
+        return self.secrets_dir or self.home / "secrets"
 
     @property
     def address_file(self) -> Path:

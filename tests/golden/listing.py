@@ -24,7 +24,8 @@ def listing() -> str:
 def _component(component: Component) -> Iterator[str]:
     facts = [f"cost {component.cost}", *(["on the host"] if component.host else [])]
     facts.append(f"weights {component.weights}" if component.weights else "no weights")
-    yield f"{component.name}  ({', '.join(facts)}; {component.network or 'unavailable'})"
+    runs = component.network or ("by the service" if component.by_service else "unavailable")
+    yield f"{component.name}  ({', '.join(facts)}; {runs})"
     yield f"    {component.description}"
     yield from (f"    in     {_port(port)}" for port in component.inputs)
     yield from (f"    out    {_port(port)}" for port in component.outputs)

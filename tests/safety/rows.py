@@ -74,4 +74,8 @@ ROWS = {
     "S14": Row("All tests under `python -O`", "pass"),
     "S15": Row("The token and other secrets", "not in logs, addresses, process arguments or exported traces"),
     "S16": Row("Files that the product makes", "0600, folders 0700"),
+    "S17": Row(
+        "40 tricks to make nodes call servers that aren't listed, or answers that hold the service up",
+        "no connection beyond the list; a typed error each",
+    ),
 }

@@ -34,6 +34,8 @@ NOT_RUN = {
     ("extending/parity.md", "PYTHONPATH"): "needs a published checkout; tests/golden/test_compare.py runs the command",
     ("importing.md", "walkgraph import"): "needs a checkpoint; tests/unit/importing reads small ones",
     ("language.md", "walkgraph import"): "needs a checkpoint; likewise",
+    ("outside.md", "export WALKGRAPH_CALL_HOSTS"): "starts another service; tests/system/test_calls_outside.py does",
+    ("outside.md", "walkgraph secrets"): "needs a key of another service; likewise",
     ("operations/install.md", "pip install"): "needs a package index",
     ("operations/containers.md", "printf"): "needs Docker; tests/contracts/test_compose.py reads the file",
     ("operations/upkeep.md", "walkgraph deploy shapes"): "other blocks use that deployment; test_service_switch.py",

@@ -96,3 +96,14 @@ def test_secrets_are_those_of_urls_and_headers(tmp_path: Path) -> None:
     assert {"data/base-password", "endpoint-password", "Bearer header-secret"} <= {*found}
     assert "1" not in found
     assert Settings(home=tmp_path).secrets() == ()
+
+
+def test_servers_that_can_be_called_are_read_at_the_start(tmp_path: Path) -> None:
+    found = Settings(home=tmp_path, call_hosts=("api.acme.example", "*.b.example"))
+    assert [str(server) for server in found.callable_servers()] == [
+        "https://api.acme.example",
+        "https://*.b.example",
+    ]
+    assert Settings(home=tmp_path).callable_servers() == ()
+    with pytest.raises(ValidationError, match="WALKGRAPH_CALL_HOSTS"):
+        Settings(home=tmp_path, call_hosts=("https://a.example/path",))

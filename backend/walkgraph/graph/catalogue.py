@@ -169,6 +169,8 @@ class Component:
     """Its operator has a `step`, so loops of such components may run whole on the device."""
     task: bool = False
     """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
+    outside: bool = False
+    """It calls a server outside: the service does, and the rank waits for the answer."""
     calls: tuple[str, ...] = ()
     """The tasks that a called task calls itself."""
     asks: bool = False
@@ -178,7 +180,12 @@ class Component:
 
     @property
     def available(self) -> bool:
-        return self.network is not None or self.task
+        return self.network is not None or self.by_service
+
+    @property
+    def by_service(self) -> bool:
+        """True if the service serves its calls, not its rank."""
+        return self.task or self.outside
 
     @property
     def fitting(self) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Facts(TypedDict, total=False):
     host: bool
     resident: bool
     examples: tuple[Example, ...]
+    outside: bool
 
 
 class Bounds(TypedDict, total=False):

@@ -72,7 +72,8 @@ class NodePlan(Table, frozen=True):
     """Port -> modality."""
     outputs: dict[str, str] = {}
     task: str = ""
-    """`graph/task` if the node calls a task: its rank asks the conductor instead of an operator."""
+    """`graph/task` if the node calls a task, and the component's name if it calls a server outside: its rank asks the
+    conductor instead of an operator."""
 
 
 class WeightsPlan(Table, frozen=True):

@@ -16,6 +16,7 @@ from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.keys import Keyring
 from walkgraph.service.access.rates import Meter
 from walkgraph.service.approvals.approvals import Approvals
+from walkgraph.service.calls.task_calls import TaskCalls
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
@@ -34,7 +35,9 @@ from walkgraph.service.observe.metrics import Metrics
 from walkgraph.service.observe.telemetry import Collector, ToHub
 from walkgraph.service.observe.trace_sink import TraceSink
 from walkgraph.service.observe.traces import Traces
-from walkgraph.service.runs.calls import TaskCalls
+from walkgraph.service.outward.exchange import Outside
+from walkgraph.service.outward.serving import OutwardCalls
+from walkgraph.service.outward.vault import Vault
 from walkgraph.service.runs.idempotency import Keys
 from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.service.runs.shortcut import Shortcut
@@ -101,14 +104,18 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
     drafts = Drafts(runs, deployments)
     graphs = TaskGraphs(store, deployments.graphs)
     calls = TaskCalls(deployments.serving, keys.holds)
+    outward = OutwardCalls(Outside(settings.callable_servers(), Vault(settings.secrets_folder)))
     approvals = Approvals(store, runs, deployments, keys, hub, shutdown)
 
     def run_ended(run: LiveRun) -> None:
         calls.ended(run)
+        outward.ended(run)
         deployments.run_ended(run)
 
     waits = approvals.hold
-    around = Around(settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, waits, graphs, address)
+    around = Around(
+        settings, spawn, runs, hub, shutdown, deployments.plans, run_ended, calls, outward, waits, graphs, address
+    )
     trace_sink = TraceSink(store, drafts, settings.kept_traces, spans.offer if spans else None)
     return Services(
         settings=settings,

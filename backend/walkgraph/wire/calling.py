@@ -27,7 +27,7 @@ class CallTask(TaskCall, frozen=True, tag="call_task"):
     """A use asks for a task. Answered by `TaskAnswer`, unless the run ends before."""
 
     task: str
-    """`graph/task`."""
+    """`graph/task`, or the name of a component that calls a server outside."""
     walk: str
     node: str
     name: str

@@ -128,7 +128,7 @@ Event = Arrived | Started | Extended | Cancelled | Gated | Watched | CallBegun |
 class RunCall:
     call: Call
     task: str = ""
-    """`graph/task` if the service runs it; otherwise the engine does."""
+    """`graph/task`, or a component's name, if the service serves it; otherwise the engine does."""
     outputs: tuple[str, ...] = ()
     """For a task, the outputs that edges take once it has ended."""
     pieces: tuple[str, ...] = ()

@@ -133,7 +133,7 @@ def _way(context: Context, route: Route, path: Path) -> None:
             message = f"{message} back; change their order, or put them in a loop"
         context.add("backward_edge", path, message)
     called = context.component(source.node) if source is not None else None
-    sends_pieces = called is not None and called.task
+    sends_pieces = called is not None and called.by_service
     if route.edge.each and route.target.kind == "out" and not route.left and not sends_pieces:
         context.add("each_without_loop", (*path, "each"), "the edge leaves no loop; remove `each`")
     elif route.edge.each and route.target.kind == "use" and not route.entered:

@@ -337,7 +337,7 @@ class _EdgeTables:
             target=target,
             common=route.common,
             carried=route.carried,
-            leave="pieces" if route.edge.each and target.kind == "out" and self._calls_task(route) else route.leave,
+            leave="pieces" if route.edge.each and target.kind == "out" and self._asks_service(route) else route.leave,
             gather="stack" if isinstance(route.edge.collect, bool) else route.edge.collect,
             enter_each=route.enter == "each",
             skipped=route.skipped,
@@ -346,10 +346,10 @@ class _EdgeTables:
             merged=route.merge,
         )
 
-    def _calls_task(self, route: Route) -> bool:
+    def _asks_service(self, route: Route) -> bool:
         node = self.context.assignment.graph.nodes.get(route.source.entry.node) if route.source.entry else None
         component = self.context.catalogue.get(node.component) if node is not None else None
-        return component is not None and component.task
+        return component is not None and component.by_service
 
     def _source(self, route: Route) -> EdgeSource | None:
         end = route.source

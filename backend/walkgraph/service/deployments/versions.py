@@ -16,8 +16,10 @@ import structlog
 
 from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
+from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
 from walkgraph.placement.tables import Plan
+from walkgraph.service.calls.task_calls import TaskCalls
 from walkgraph.service.deployments.asking import Asking, Waits
 from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.supervisor import Process, Spawn, State, Supervisor
@@ -26,7 +28,7 @@ from walkgraph.service.deployments.version_runs import VersionRuns
 from walkgraph.service.http.problems import Unavailable
 from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.watching import Watched
-from walkgraph.service.runs.calls import TaskCalls
+from walkgraph.service.outward.serving import OutwardCalls
 from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.service.shutdown import Shutdown
 from walkgraph.settings import Settings
@@ -57,6 +59,7 @@ class Around:
     """Plans of all versions that hold memory."""
     run_ended: Callable[[LiveRun], None]
     calls: TaskCalls
+    outward: OutwardCalls
     waits: Waits
     graphs: TaskGraphs
     telemetry_address: str | None = None
@@ -276,6 +279,8 @@ class Version:
             case m.CallTask():
                 run = self.runs.get(message.run)
                 if run is not None:
-                    self._around.calls.begin(self, run, message)
+                    around = self._around
+                    calls = around.calls if is_task(message.task) else around.outward
+                    calls.begin(self, run, message)
             case _:
                 self.runs.take(message)

@@ -108,6 +108,9 @@ REALTIME_BYTES = 64 * 1024 * 1024
 CALL_BYTES = 64 * 1024 * 1024
 """Values that a node passes to a task, and those that it takes from it."""
 
+CALL_OUT_SECONDS = 300.0
+"""The longest time of a node's call of a server outside."""
+
 WAITING_RUNS = 100
 """Runs of one key that wait for a person."""
 WAITING_RUN_BYTES = 64 * 1024 * 1024
@@ -165,6 +168,7 @@ TABLE: dict[str, float] = {
     "realtime_buffer_bytes": REALTIME_BUFFER_BYTES,
     "realtime_bytes": REALTIME_BYTES,
     "call_bytes": CALL_BYTES,
+    "call_out_seconds": CALL_OUT_SECONDS,
     "waiting_runs": WAITING_RUNS,
     "waiting_run_bytes": WAITING_RUN_BYTES,
     "waiting_bytes": WAITING_BYTES,

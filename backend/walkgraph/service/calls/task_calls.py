@@ -8,28 +8,24 @@ request, but not as one more concurrent run: the caller has one run, which waits
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypedDict
-
-import structlog
+from typing import Protocol
 
 from walkgraph.errors import ErrorInfo, InvalidInput, Refused, WalkgraphError
 from walkgraph.graph.checks.called import MOST_DEEP, SEED
 from walkgraph.graph.document import Graph, Task
 from walkgraph.graph.steps import approvals_of
-from walkgraph.ids import Rank, RunId
+from walkgraph.ids import RunId
 from walkgraph.placement.request import task_of
 from walkgraph.placement.tables import Scalar
 from walkgraph.service.access.callers import Caller
+from walkgraph.service.calls import answers
 from walkgraph.service.http import limits
 from walkgraph.service.http.problems import Unavailable
 from walkgraph.service.runs.runs import LiveRun, new_run_id
 from walkgraph.service.values import tensors, values
 from walkgraph.telemetry import traceparent
 from walkgraph.wire import messages as m
-
-_log = structlog.get_logger("walkgraph.runs")
 
 
 class Serving(Protocol):
@@ -54,7 +50,7 @@ class TaskCalls:
         try:
             child = self._begun(own, parent, call)
         except WalkgraphError as error:
-            _answer(parent, call, error=_of_call(call, error.info()))
+            answers.answer(parent, call, error=_of_call(call, error.info()))
             return
         follow = asyncio.create_task(self._follow(parent, call, child))
         self._called.setdefault(parent.id, {})[child] = follow
@@ -89,7 +85,7 @@ class TaskCalls:
         if call.pieces:
             async for event in child.follow():
                 if isinstance(event, m.Output) and event.name in call.pieces and parent.finished is None:
-                    _tell(parent, m.TaskPiece(**_place(call), output=event.name, value=event.value))
+                    answers.piece(parent, call, event.name, event.value)
         end = await child.ended()
         self._called.get(parent.id, {}).pop(child, None)
         if parent.finished is not None:
@@ -100,7 +96,7 @@ class TaskCalls:
             error = ErrorInfo(code="out_of_memory", message=message)
         if error is not None:
             error, outputs = _of_call(call, error), {}
-        _answer(parent, call, outputs, error, child.id, end.queued)
+        answers.answer(parent, call, outputs, error, called=child.id, queued=end.queued)
 
 
 def _submit(task: Task, name: str, parent: LiveRun, call: m.CallTask) -> m.Submit:
@@ -154,46 +150,4 @@ def _outputs(run: LiveRun, call: m.CallTask) -> dict[str, m.Value]:
 def _of_call(call: m.CallTask, error: ErrorInfo) -> ErrorInfo:
     """The error of the use that called: it names the task, and what went wrong there."""
     inside = f" in node `{error.node}`" if error.node else ""
-    return ErrorInfo(
-        code=error.code,
-        message=f"the task `{call.task}` failed{inside}: {error.message}",
-        node=call.node,
-        use=call.name,
-        walk=call.walk,
-        iteration=call.iteration,
-        rank=call.rank,
-        retryable=error.retryable,
-    )
-
-
-def _answer(
-    parent: LiveRun,
-    call: m.CallTask,
-    outputs: dict[str, m.Value] | None = None,
-    error: ErrorInfo | None = None,
-    called: str = "",
-    queued: float = 0.0,
-) -> None:
-    _tell(parent, m.TaskAnswer(**_place(call), outputs=outputs or {}, error=error, called=called, queued=queued))
-
-
-class _Place(TypedDict):
-    run: RunId
-    rank: Rank
-    step: int
-    use: int
-    iteration: tuple[int, ...]
-
-
-def _place(call: m.CallTask) -> _Place:
-    return _Place(run=call.run, rank=call.rank, step=call.step, use=call.use, iteration=call.iteration)
-
-
-def _tell(parent: LiveRun, message: m.TaskPiece | m.TaskAnswer) -> None:
-    try:
-        parent.tell(message)
-    except WalkgraphError as fault:
-        # The conductor has stopped reading: the run can't go on.
-        _log.warning("an answer could not be sent", run=parent.id, reason=str(fault))
-        with contextlib.suppress(WalkgraphError):
-            parent.abort()
+    return answers.error_of(call, error, f"the task `{call.task}` failed{inside}: {error.message}")

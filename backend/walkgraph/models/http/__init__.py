@@ -1,0 +1,1 @@
+"""Requests to servers outside, which the service makes."""

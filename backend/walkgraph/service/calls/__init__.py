@@ -1,0 +1,1 @@
+"""Calls of runs: of tasks in this service, and their answers."""
