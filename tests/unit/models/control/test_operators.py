@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.palette import WrongInput, agree, served
+from tests.support.palette_twins import WrongInput, agree, served
 from walkgraph.abi.calls import CallFailed
 from walkgraph.errors import Refused
 

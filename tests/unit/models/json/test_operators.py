@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.palette import WrongInput, agree, served
+from tests.support.palette_twins import WrongInput, agree, served
 from walkgraph.errors import Refused
 from walkgraph.models.json.operators import path_of, steps_of
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.palette import WrongInput, agree, served
+from tests.support.palette_twins import WrongInput, agree, served
 from walkgraph.architectures.plain.values import MOST_CHARACTERS
 from walkgraph.errors import Refused
 from walkgraph.models.text import string_operators
