@@ -76,6 +76,8 @@ def video_stream(container: Any) -> Any:
     if not _readable(found, _VIDEO_CODECS):
         return None
     found.codec_context.thread_count = _THREADS
+    # A frame may have another size than its container says.
+    found.codec_context.options = {"max_pixels": str(MAX_FRAME)}
     return found
 
 

@@ -16,6 +16,7 @@ Modality = Literal[
     "pixels",  # a picture as a tensor
     "audio",  # encoded sound: WAV bytes
     "waveform",  # sound as a tensor
+    "video",  # an encoded video: MP4 or WebM bytes
     "codes",  # discrete audio codes
     "latents",
     "embeddings",
@@ -29,7 +30,7 @@ Modality = Literal[
 MODALITIES: tuple[str, ...] = get_args(Modality)
 DTYPES = ("float", "int", "bool", "str", "bytes")
 
-MEDIA = ("image", "audio", "messages")
+MEDIA = ("image", "audio", "video", "messages")
 """Modalities whose values are not tensors or texts: they can't be stacked, joined or sliced."""
 
 _TYPE = re.compile(
