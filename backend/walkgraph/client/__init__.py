@@ -16,7 +16,7 @@ from walkgraph.client.results import Output, Result
 from walkgraph.client.shown import Kind, Level
 from walkgraph.client.sync import Client
 from walkgraph.client.tasks import AsyncStream, AsyncTask, Stream, Task
-from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Turn, Value
+from walkgraph.client.values import Binary, Picture, Sound, Tensor, Text, Turn, Value, Video
 
 __all__ = [
     "Address",
@@ -44,5 +44,6 @@ __all__ = [
     "Turn",
     "Unreachable",
     "Value",
+    "Video",
     "read_address",
 ]

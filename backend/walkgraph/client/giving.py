@@ -24,8 +24,8 @@ FRAMED_NUMBERS = 64
 """Tensors with at least this many numbers are sent as bytes where possible, not as text."""
 _SUFFIXES = {
     "image": {".png", ".jpg", ".jpeg", ".webp"},
-    "audio": {".wav", ".flac", ".ogg", ".mp3"},
-    "video": {".mp4"},
+    "audio": {".wav", ".flac", ".ogg", ".mp3", ".aac", ".m4a", ".opus"},
+    "video": {".mp4", ".webm"},
     "text": {".txt", ".md"},
 }
 

@@ -11,7 +11,7 @@ from walkgraph.client import values
 from walkgraph.client.errors import of_run
 from walkgraph.client.events import Event
 from walkgraph.client.shown import Approval, NodeTime
-from walkgraph.client.values import Picture, Sound, Tensor, Text, Value
+from walkgraph.client.values import Picture, Sound, Tensor, Text, Value, Video
 
 V = TypeVar("V")
 
@@ -72,6 +72,9 @@ class Result:
 
     def sound(self, name: str | None = None) -> Sound:
         return self._of(Sound, name)[-1]
+
+    def video(self, name: str | None = None) -> Video:
+        return self._of(Video, name)[-1]
 
     def tensor(self, name: str | None = None) -> Tensor:
         return self._of(Tensor, name)[-1]

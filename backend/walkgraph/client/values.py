@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SUFFIXES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
     "audio/ogg": ".ogg", "audio/mpeg": ".mp3", "video/mp4": ".mp4",
+    "video/webm": ".webm", "image/gif": ".gif",
 }  # fmt: skip
 _END_MS = 1200
 
@@ -47,7 +48,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Binary:
-    """Bytes of some kind: a video, or anything without a type of its own."""
+    """Bytes of some kind without a type of its own."""
 
     data: bytes
     mime: str
@@ -142,6 +143,14 @@ class Sound(Binary):
         return f'<audio controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></audio>'
 
 
+@dataclass(frozen=True, repr=False)
+class Video(Binary):
+    """An encoded video; notebooks play it."""
+
+    def _repr_html_(self) -> str:
+        return f'<video controls src="data:{self.mime};base64,{base64.b64encode(self.data).decode()}"></video>'
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """Numbers of one shape; NumPy accepts it as an array."""
@@ -182,10 +191,10 @@ class Tensor:
 
 
 Value: TypeAlias = (
-    "Text | Picture | Sound | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
+    "Text | Picture | Sound | Video | Binary | Tensor | float | int | bool | list[Value] | dict[str, Value] | None"
 )
 
-_KINDS: dict[str, Callable[[bytes, str], Binary]] = {"image": Picture, "audio": Sound}
+_KINDS: dict[str, Callable[[bytes, str], Binary]] = {"image": Picture, "audio": Sound, "video": Video}
 
 
 def read(value: Mapping[str, Any], frames: Sequence[bytes] = ()) -> Value:

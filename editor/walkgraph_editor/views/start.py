@@ -18,6 +18,7 @@ ICONS = {
     "text": ":material/notes:",
     "image": ":material/image:",
     "audio": ":material/graphic_eq:",
+    "video": ":material/movie:",
     "actions": ":material/precision_manufacturing:",
     "state": ":material/tune:",
 }

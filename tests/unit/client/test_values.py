@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from tests.unit.client.service import TASK
-from walkgraph.client import Binary, Picture, Sound, Tensor, Text, Turn, values
+from walkgraph.client import Binary, Picture, Sound, Tensor, Text, Turn, Video, values
 from walkgraph.client.giving import Packing, packed, request_of
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -93,6 +93,21 @@ def test_parts_say_what_they_are(tmp_path: Path) -> None:
     assert (pixels_of(found[2]["data"]) == PIXELS).all()
 
 
+def test_a_video_is_played_saved_and_sent_again(tmp_path: Path) -> None:
+    data = b"\x1a\x45\xdf\xa3rest"
+    video = values.read({"type": "video", "mime": "video/webm", "data": base64.b64encode(data).decode()})
+    assert isinstance(video, Video)
+    assert video._repr_html_().startswith('<video controls src="data:video/webm;base64,')
+    assert video.save(tmp_path / "film").name == "film.webm"
+    declared = {**TASK, "inputs": {"film": {"modality": "video", "many": False}}}
+    for given in (video, tmp_path / "film.webm", data):
+        packing = Packing(framing=True)
+        request = request_of(declared, {"film": given}, packing)
+        assert request["inputs"]["film"] == {"type": "video", "frame": 0}
+        assert packing.frames == [data]
+    assert asked(parts=[tmp_path / "film.webm"])[0]["inputs"]["parts"][0]["type"] == "video"
+
+
 def test_a_conversation_is_turns_of_texts_and_files(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(Picture.of(PIXELS).data)
     declared = {**TASK, "inputs": {"chat": {"modality": "messages", "many": False}}}
@@ -140,7 +155,7 @@ def test_what_comes_back_has_its_kind(tmp_path: Path) -> None:
     assert picture.save(tmp_path / "out").name == "out.png"
     assert picture._repr_mimebundle_()["image/png"] == picture.data
     assert picture == values.read({"type": "image", "mime": "image/png", "frame": 1}, [b"", picture.data])
-    film = values.read({"type": "video", "mime": "video/mp4", "data": "AAAA"})
+    film = values.read({"type": "bytes", "mime": "application/octet-stream", "data": "AAAA"})
     assert type(film) is Binary
     assert film.save(tmp_path / "film.bin").read_bytes() == b"\0\0\0"
     text = values.read({"type": "text", "text": "a"})

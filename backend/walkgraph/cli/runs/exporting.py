@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 PACKAGES = ("walkgraph", "torch", "triton", "flashinfer-python")
 _SUFFIXES = (
-    (b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"fLaC", ".flac"), (b"OggS", ".ogg"), (b"ID3", ".mp3"),
+    (b"\x89PNG", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"fLaC", ".flac"), (b"OggS", ".ogg"), (b"ID3", ".mp3"), (b"GIF8", ".gif"),
+    (b"\x1a\x45\xdf\xa3", ".webm"),
 )  # fmt: skip
 _RIFF = {b"WAVE": ".wav", b"WEBP": ".webp"}
 
@@ -127,6 +128,8 @@ def _media(value: Any) -> bytes | None:
 def _suffix(data: bytes) -> str:
     if data.startswith(b"RIFF"):
         return _RIFF.get(data[8:12], ".bin")
+    if data[4:8] == b"ftyp":
+        return ".mp4"
     return next((suffix for start, suffix in _SUFFIXES if data.startswith(start)), ".bin")
 
 

@@ -15,7 +15,7 @@ SEED = {"type": "integer", "default": None}
 MEDIA = ("image", "audio", "video", "bytes")
 SUFFIXES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/flac": ".flac",
-    "audio/ogg": ".ogg", "video/mp4": ".mp4",
+    "audio/ogg": ".ogg", "video/mp4": ".mp4", "video/webm": ".webm", "image/gif": ".gif",
 }  # fmt: skip
 PREVIEW = "preview"
 

@@ -26,11 +26,13 @@ _DATA_URL = re.compile(r"data:[\w.+-]*/?[\w.+-]*(;[\w.+-]+=[\w.+-]*)*;base64,", 
 _FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("image/png", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n")),
     ("image/jpeg", lambda data: data.startswith(b"\xff\xd8\xff")),
+    ("image/gif", lambda data: data.startswith(b"GIF8")),
     ("image/webp", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP"),
     ("audio/wav", lambda data: data[:4] == b"RIFF" and data[8:12] == b"WAVE"),
     ("audio/flac", lambda data: data.startswith(b"fLaC")),
     ("audio/ogg", lambda data: data.startswith(b"OggS")),
     ("video/mp4", lambda data: data[4:8] == b"ftyp"),
+    ("video/webm", lambda data: data.startswith(b"\x1a\x45\xdf\xa3")),
 )
 
 

@@ -9,6 +9,7 @@ export const MODALITIES = [
   "pixels",
   "audio",
   "waveform",
+  "video",
   "codes",
   "latents",
   "embeddings",
@@ -20,7 +21,7 @@ export const MODALITIES = [
   "tensor",
 ] as const;
 /** Modalities whose values are no tensors or texts: they are not stacked, joined or sliced. */
-export const MEDIA: ReadonlySet<string> = new Set(["image", "audio", "messages"]);
+export const MEDIA: ReadonlySet<string> = new Set(["image", "audio", "video", "messages"]);
 const DTYPES = ["float", "int", "bool", "str", "bytes"] as const;
 export const LOOP_INDEX = "scalar: int";
 

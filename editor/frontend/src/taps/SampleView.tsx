@@ -253,5 +253,6 @@ function Media({ preview }: { preview: Of<"media"> }) {
     );
   }
   if (mime?.startsWith("audio/")) return <audio className="wg-sample-media" controls src={url} />;
+  if (mime?.startsWith("video/")) return <video className="wg-sample-media" controls src={url} />;
   return <img className="wg-sample-media" src={url} alt={strings.taps.aPicture(showBytes(preview.nbytes))} />;
 }

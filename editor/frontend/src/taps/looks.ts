@@ -144,6 +144,8 @@ const TYPES: readonly (readonly [string, readonly number[], number])[] = [
   ["image/jpeg", [0xff, 0xd8, 0xff], 0],
   ["image/webp", [0x57, 0x45, 0x42, 0x50], 8],
   ["audio/wav", [0x57, 0x41, 0x56, 0x45], 8],
+  ["video/mp4", [0x66, 0x74, 0x79, 0x70], 4],
+  ["video/webm", [0x1a, 0x45, 0xdf, 0xa3], 0],
 ];
 
 /** By its first bytes; null for what no browser shows. */

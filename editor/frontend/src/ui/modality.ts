@@ -7,6 +7,7 @@ const GLYPHS: Record<string, string> = {
   pixels: "▦",
   audio: "♪",
   waveform: "∿",
+  video: "▶",
   codes: "≡",
   latents: "◆",
   embeddings: "▤",

@@ -223,12 +223,14 @@ describe("the request", () => {
 });
 
 it("knows media by their first letters", () => {
-  expect([PNG, "/9j/4AAQ", "UklGRiQAAABXQVZF", "UklGRiQAAABXRUJQ", "AAAA"].map(mimeOf)).toEqual([
+  expect([PNG, "/9j/4AAQ", "UklGRiQAAABXQVZF", "UklGRiQAAABXRUJQ", "AAAA", "AAAAIGZ0eXBpc29t", "GkXfo58="].map(mimeOf)).toEqual([
     "image/png",
     "image/jpeg",
     "audio/wav",
     "image/webp",
     "application/octet-stream",
+    "video/mp4",
+    "video/webm",
   ]);
 });
 

@@ -115,6 +115,8 @@ it("media are known by their first bytes", () => {
   const riff = (form: string) => new TextEncoder().encode(`RIFF0000${form}`);
   expect([riff("WAVE"), riff("WEBP"), riff("AVI ")].map(mimeOf)).toEqual(["audio/wav", "image/webp", null]);
   expect(mimeOf(new Uint8Array([0xff, 0xd8, 0xff, 0xe0]))).toBe("image/jpeg");
+  expect(mimeOf(new Uint8Array([0x1a, 0x45, 0xdf, 0xa3]))).toBe("video/webm");
+  expect(mimeOf(new Uint8Array([0, 0, 0, 0x20, 0x66, 0x74, 0x79, 0x70]))).toBe("video/mp4");
   expect(mimeOf(new Uint8Array(0))).toBeNull();
 });
 

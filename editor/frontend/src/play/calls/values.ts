@@ -82,6 +82,7 @@ const SUFFIXES: Record<string, string> = {
   "audio/ogg": ".ogg",
   "audio/mpeg": ".mp3",
   "video/mp4": ".mp4",
+  "video/webm": ".webm",
 };
 
 export function suffixOf(mime: string): string {

@@ -66,6 +66,7 @@ function Shown({ name, value }: { name: string; value: ValueShown | null }) {
   const source = `data:${value.mime ?? ""};base64,${value.data ?? ""}`;
   if (value.type === "image") return <img alt={name} src={source} />;
   if (value.type === "audio") return <audio controls src={source} aria-label={name} />;
+  if (value.type === "video") return <video controls src={source} aria-label={name} />;
   if (value.type === "text") return <span className="text">{value.text}</span>;
   return <code>{JSON.stringify(value.value ?? value.data ?? value)}</code>;
 }
