@@ -2,7 +2,8 @@
 time.
 
 No decorators, no lists to edit, no import for its side effects. Installed packages add components by an entry point in
-the group `walkgraph.components`; its name must be in the setting `plugins`, as an installed package is not yet trusted.
+the group `walkgraph.components`, a module that declares them, or `walkgraph.functions`, a module of Python functions,
+which is read and not imported. Its name must be in the setting `plugins`, as an installed package is not yet trusted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "walkgraph.components"
+FUNCTIONS = "walkgraph.functions"
 MODELS = "walkgraph.models"
 """The package of the model families, a folder each."""
 
@@ -71,35 +73,43 @@ def installed() -> dict[str, EntryPoint]:
     # Imported late: it would take half of the time of the command line's help.
     from importlib.metadata import entry_points
 
+    points = (point for group in (GROUP, FUNCTIONS) for point in entry_points(group=group))
     found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+    for point in sorted(points, key=lambda point: point.name):
         other = found.setdefault(point.name, point)
-        if other.value != point.value:
+        if (other.value, other.group) != (point.value, point.group):
             raise Conflict(f"`{other.value}` and `{point.value}` are both the plug-in `{point.name}`; uninstall one")
     return found
 
 
-def listed(wanted: Iterable[str]) -> Iterator[tuple[str, ModuleType]]:
-    """Import the declarations of these plug-ins. Raises NotFound for one that isn't installed, Refused for one that
-    can't be imported."""
-    known = installed()
-    for name in dict.fromkeys(wanted):
+def listed(wanted: Iterable[str]) -> Iterator[tuple[str, EntryPoint]]:
+    """These plug-ins, none of them imported. Raises NotFound for one that isn't installed."""
+    names = tuple(dict.fromkeys(wanted))
+    known = installed() if names else {}
+    for name in names:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{nearest[0]}`?" if nearest else f"installed are [{', '.join(known)}]"
-            raise NotFound(f"the plug-in `{name}` of WALKGRAPH_PLUGINS is not installed; {hint}")
-        try:
-            yield name, importlib.import_module(known[name].module)
-        except Exception as error:
-            raise Refused(
-                f"the plug-in `{name}` can't be imported: {type(error).__name__} in `{known[name].value}`"
-            ) from error
+            raise NotFound(
+                f"the plug-in `{name}` is listed (in WALKGRAPH_PLUGINS, or by `walkgraph plugins add`) and is not "
+                f"installed; {hint}"
+            )
+        yield name, known[name]
 
 
-def load_listed(wanted: Iterable[str], module: str, attribute: str) -> Any:
-    """An attribute of a module in one of these plug-ins' packages. Raises Refused for any other module."""
+def declarations(point: EntryPoint) -> ModuleType:
+    """Import the declarations of a plug-in. Raises Refused for one that can't be imported."""
+    try:
+        return importlib.import_module(point.module)
+    except Exception as error:
+        raise Refused(
+            f"the plug-in `{point.name}` can't be imported: {type(error).__name__} in `{point.value}`"
+        ) from error
+
+
+def require_listed(wanted: Iterable[str], module: str) -> None:
+    """Raises Refused for a module that belongs to none of these plug-ins' packages."""
     known = installed()
     packages = {known[name].module.partition(".")[0] for name in wanted if name in known}
     if module.partition(".")[0] not in packages:
-        raise Refused(f"`{module}` belongs to no plug-in in WALKGRAPH_PLUGINS")
-    return getattr(importlib.import_module(module), attribute)
+        raise Refused(f"`{module}` belongs to no plug-in that the settings list")

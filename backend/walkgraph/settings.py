@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+import json
 import os
+import re
 import secrets
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, model_validator
@@ -23,7 +25,9 @@ from walkgraph.errors import Conflict, Refused
 from walkgraph.servers import Server, parse_servers
 
 _LOCK = "lock"
+_ADDED = "plugins.json"
 _SHORT = 8
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|_KEY|APIKEY|CREDENTIAL|_HEADERS", re.IGNORECASE)
 MIN_TOKEN = 16
 """The fewest characters of a configured token."""
 
@@ -74,7 +78,8 @@ class Settings(BaseSettings):
     """Folder of the secrets that calls of nodes may send, two files a secret: `NAME` and `NAME.hosts`; by default
     `home/secrets`."""
     plugins: tuple[str, ...] = ()
-    """Plug-ins of installed packages whose components may be used; none is enabled by default."""
+    """Plug-ins of installed packages whose components may be used, besides those that `walkgraph plugins add` has put
+    into `home/plugins.json`; none is enabled by default."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe level that is written."""
     log_format: Literal["json", "text"] = "json"
@@ -189,6 +194,11 @@ class Settings(BaseSettings):
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.home / 'walkgraph.db'}"
 
+    def all_plugins(self) -> tuple[str, ...]:
+        """Those of the environment, and those that `walkgraph plugins add` has listed. Raises Refused if their file is
+        damaged."""
+        return tuple(dict.fromkeys((*self.plugins, *added_plugins(self.home))))
+
     @property
     def secrets_folder(self) -> Path:
         return self.secrets_dir or self.home / "secrets"
@@ -206,12 +216,35 @@ class Settings(BaseSettings):
 class _Listed(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="WALKGRAPH_", frozen=True, extra="ignore")
 
+    home: Path = Field(default_factory=standard_home)
     plugins: tuple[str, ...] = ()
 
 
 def listed_plugins() -> tuple[str, ...]:
-    """`Settings.plugins` alone, for code without other settings: every process reads it from its own environment."""
-    return _Listed().plugins
+    """The plug-ins of the environment and of the home, for code without other settings: every process reads them for
+    itself. Raises Refused if the home's file is damaged."""
+    found = _Listed()
+    return tuple(dict.fromkeys((*found.plugins, *added_plugins(found.home))))
+
+
+def added_plugins(home: Path) -> tuple[str, ...]:
+    """Those that `walkgraph plugins add` has listed. Raises Refused if the file is damaged."""
+    path = home / _ADDED
+    try:
+        names: object = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[object]", names)):
+        raise Refused(f"`{path}` must be a JSON list of names; mend it, or remove it and add the plug-ins again")
+    return tuple(cast("list[str]", names))
+
+
+def list_plugins(settings: Settings, names: Iterable[str]) -> None:
+    """Write the home's list of plug-ins."""
+    prepare_home(settings)
+    write_private(settings.home / _ADDED, json.dumps(sorted(set(names)), indent=2) + "\n")
 
 
 def is_loopback(host: str) -> bool:
@@ -285,6 +318,11 @@ def write_private(path: Path, text: str) -> None:
     fresh.touch(mode=0o600)
     fresh.write_text(text)
     fresh.replace(path)
+
+
+def environment_secrets() -> tuple[str, ...]:
+    """Values of variables whose names say that they are secret, whoever set them."""
+    return tuple(value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= _SHORT)
 
 
 def worker_environment() -> dict[str, str]:

@@ -10,6 +10,7 @@ from walkgraph import plugins
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.abi.operator import Capture, Operator
 from walkgraph.abi.states import CacheShape
+from walkgraph.adapters.adapting import Network, adapted
 from walkgraph.engine.kv.pool import Pool, page_bytes
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.weights import Weights
@@ -119,12 +120,13 @@ def _cache_kinds(
     return kinds
 
 
-def _network(name: str) -> type[Operator]:
+def _network(name: str) -> Network:
     module, _, attribute = name.partition(":")
     own = f"{plugins.MODELS}."
     if module.startswith(own):
         return plugins.load(plugins.MODELS, module.removeprefix(own), attribute)
-    return plugins.load_listed(listed_plugins(), module, attribute)
+    plugins.require_listed(listed_plugins(), module)
+    return adapted(module, attribute)
 
 
 def _device(node: NodePlan, here: RankPlan) -> torch.device:
@@ -135,7 +137,7 @@ def _weights_key(node: NodePlan, here: RankPlan) -> tuple[str | None, torch.devi
     return node.weights, _device(node, here)
 
 
-def _options(node: NodePlan, network: type[Operator]) -> dict[str, Scalar]:
+def _options(node: NodePlan, network: Network) -> dict[str, Scalar]:
     """The node's parameters that `load` reads. Raises `Refused` if one of them is an expression."""
     chosen: dict[str, Any] = {name: node.params[name] for name in network.options if name in node.params}
     for name, value in chosen.items():

@@ -150,7 +150,7 @@ def _software(facts: Facts) -> Iterator[Finding]:
     else:
         yield Finding("ok", "torch", f"{torch}, {f'CUDA {facts.torch_cuda}' if facts.torch_cuda else 'for CPUs'}")
     for name, there in facts.plugins.items():
-        do = "" if there else "pip install its package, or remove it from `WALKGRAPH_PLUGINS`"
+        do = "" if there else "pip install its package, or take it from the list: `walkgraph plugins list`"
         yield Finding("ok" if there else "fail", "plug-in", f"{name}{'' if there else ' is not installed'}", do)
     for package, purpose in facts.extras.items():
         found = facts.packages.get(package)

@@ -74,7 +74,7 @@ def examine(settings: Settings) -> Facts:
         **_database(settings),
         clocksource=_read(_CLOCK),
         **_service(settings),
-        plugins={name: name in plugins.installed() for name in settings.plugins},
+        plugins={name: name in plugins.installed() for name in settings.all_plugins()},
         extras=EXTRAS,
     )
 

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walkgraph.cli import completing, documents, output
+from walkgraph.cli import completing, documents
 from walkgraph.cli.options import Json
-from walkgraph.cli.show import progress
+from walkgraph.cli.show import changes
 
 if TYPE_CHECKING:
     from walkgraph.client import Client
     from walkgraph.client.shown import Deployment
 
 SECTION = "Deployments"
-INTERRUPTED = 130
 
 
 def command(
@@ -43,16 +42,8 @@ def command(
     with Client.local(Settings()) as client:
         found = _deployed(client, documents.name_or_value(graph, "graphs"), placed, name, replace)
         if wait:
-            try:
-                found = _followed(client, found["id"])
-            except KeyboardInterrupt:
-                output.note(_goes_on(found["id"], switched=bool(found.get("next"))))
-                raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        output.as_json(found)
-    else:
-        output.line(_sentence(found))
-    raise typer.Exit(1 if found["state"] in ("failed", "stopped") or _next_failed(found) else 0)
+            found = changes.awaited(client, found["id"])
+    changes.tell(found, as_json=as_json)
 
 
 def _deployed(client: Client, graph: Any, placement: Any, name: str | None, replace: bool) -> Deployment:
@@ -72,34 +63,3 @@ def _deployed(client: Client, graph: Any, placement: Any, name: str | None, repl
             "a pause with `--replace`, or choose another `--name`"
         )
         raise ProblemError(error.status, {**error.content, "detail": detail}) from None
-
-
-def _followed(client: Client, id_: str) -> Deployment:
-    found = client.deployment(id_)
-    with progress.shown() as shown:
-        for found in client.follow_deployment(id_):
-            shown.take(found)
-            if _next_failed(found) or (not found.get("next") and found["state"] not in ("starting", "degraded")):
-                break
-    return found
-
-
-def _goes_on(id_: str, *, switched: bool) -> str:
-    """A remark for a person who stops waiting."""
-    if switched:
-        return f"\n`{id_}` is still being switched and serves the old version until then; see `walkgraph status`"
-    return f"\n`{id_}` is still starting; `walkgraph status` shows its progress, `walkgraph undeploy {id_}` stops it"
-
-
-def _next_failed(found: Deployment) -> bool:
-    return (found.get("next") or {}).get("state") == "failed"
-
-
-def _sentence(found: Deployment) -> str:
-    text = f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
-    coming = found.get("next")
-    if not coming:
-        return text
-    if coming["state"] == "failed":
-        return f"{text}, as it was before; the new version failed: {coming['reason']}"
-    return f"{text}; its new version is {coming['state']}"

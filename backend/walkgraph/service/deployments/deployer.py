@@ -18,7 +18,7 @@ from walkgraph.placement.tables import Plan
 from walkgraph.service.access.auditing import Act, own, recorded
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.folders import Folders
-from walkgraph.service.deployments.judging import Judged, deployable, judge
+from walkgraph.service.deployments.judging import Judged, deployable, judge_anew
 from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deployments.switching import Switching
 from walkgraph.service.deployments.versions import Around, Documents
@@ -182,7 +182,7 @@ class Deployer:
 
     async def _judge(self, graph: Any, placement: Any, reserved: list[Plan]) -> Judged:
         given = graph, placement, reserved, self._settings.checkpoint_roots, None, await self._graphs.around(graph)
-        judged = await anyio.to_thread.run_sync(judge, *given)
+        judged = await anyio.to_thread.run_sync(judge_anew, *given)
         deployable(judged)
         return judged
 

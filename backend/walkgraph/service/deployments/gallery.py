@@ -1,8 +1,8 @@
 """The gallery: every stored graph with its tasks, and whether it could be deployed on this machine.
 
-A graph is judged with everything on one rank of an otherwise idle machine. The result holds until the graph changes,
-so it is cached by etag. Graphs without their weights, and those that call tasks, are judged each time: the weights may
-have arrived, and the called graphs may have changed.
+A graph is judged with everything on one rank of an otherwise idle machine. The result holds until the graph or the
+components change, so it is cached by etag. Graphs without their weights, and those that call tasks, are judged each
+time: the weights may have arrived, and the called graphs may have changed.
 """
 
 import json
@@ -30,11 +30,15 @@ class Gallery:
         self._roots = tuple(roots)
         self._known: dict[str, GalleryEntry] = {}
         """Entries by etag; name, tags and `bundled` are filled in from the row each time."""
+        self._catalogue: Catalogue | None = None
+        """The components that the entries were judged with."""
 
     def entries(self, rows: Iterable[Document], graphs: KnownGraphs) -> list[GalleryEntry]:
         """Slow for graphs that weren't judged before: don't call it on the event loop. `graphs`: those whose tasks
         others may call."""
         rows = list(rows)
+        if self._catalogue is not catalogue():
+            self._catalogue, self._known = catalogue(), {}
         host: Hardware | None = None
         known: dict[str, GalleryEntry] = {}
         found: list[GalleryEntry] = []

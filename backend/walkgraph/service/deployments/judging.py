@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, TypeVarTuple, cast
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from walkgraph.components import families
+from walkgraph.components import families, faults, renew
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
@@ -129,6 +129,20 @@ def judge(
         made.budgeted,
         made.capacities,
     )
+
+
+def judge_anew(graph: Any, *given: Any) -> Judged:
+    """`judge`, after plug-ins have been read again. Raises the error of a plug-in that the graph uses and that can't be
+    read."""
+    renew()
+    found = faults()
+    nodes = cast("dict[str, Any]", graph).get("nodes") if found and isinstance(graph, dict) else None
+    for node in cast("dict[str, Any]", nodes).values() if isinstance(nodes, dict) else ():
+        named = str(cast("dict[str, Any]", node).get("component")) if isinstance(node, dict) else ""
+        for plugin, error in found.items():
+            if named.startswith(f"{plugin.replace('-', '_')}."):
+                raise error
+    return judge(graph, *given)
 
 
 def deployable(judged: Judged) -> Plan:

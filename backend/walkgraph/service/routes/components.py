@@ -5,7 +5,7 @@ from typing import Any
 import anyio.to_thread
 from fastapi import APIRouter
 
-from walkgraph.components import catalogue
+from walkgraph.components import catalogue, renew
 from walkgraph.errors import NotFound
 from walkgraph.service.deployments.palette import shown
 from walkgraph.service.deps import ServicesDep
@@ -16,7 +16,9 @@ router = APIRouter(prefix="/api/v1/components", tags=["components"], route_class
 
 @router.get("")
 async def list_components(services: ServicesDep, tasks: bool = False) -> list[dict[str, Any]]:
-    """All components. `tasks`: and the tasks that nodes may call, of deployed graphs and then of stored ones."""
+    """All components, those of plug-ins as their files are now. `tasks`: and the tasks that nodes may call, of deployed
+    graphs and then of stored ones."""
+    await anyio.to_thread.run_sync(renew)
     if not tasks:
         return [shown(component) for component in catalogue().values()]
     known = await services.task_graphs.all()
