@@ -6,7 +6,6 @@ They come from `components.py` of every family's folder in `models`, and of the 
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import NamedTuple
@@ -35,6 +34,8 @@ class _Known:
 
     stamp: object
     """Equal while nothing has changed."""
+    own: _Plugin
+    """What Walkgraph's own families declare."""
     palette: Palette
     families: Mapping[str, FamilySizes]
     plugins: Mapping[str, _Plugin]
@@ -83,7 +84,8 @@ def _renewed(before: _Known | None) -> _Known:
     if before is not None and before.stamp == stamp:
         return before
     found: dict[str, _Plugin] = {}
-    sizes = dict(_own_sizes())
+    own = before.own if before is not None else _own()
+    sizes = dict(own.sizes)
     for name in names:
         former = before.plugins.get(name) if before is not None else None
         try:
@@ -94,9 +96,9 @@ def _renewed(before: _Known | None) -> _Known:
             wrong[name] = error
             found[name] = former or _Plugin()
         sizes |= found[name].sizes
-    components = {**_own(), **{one.name: one for plugin in found.values() for one in plugin.components}}
-    palette = Palette(_fitted(component, sizes) for component in components.values())
-    _known[:] = [_Known(stamp, palette, MappingProxyType(sizes), found, wrong)]
+    components = [one for plugin in (own, *found.values()) for one in plugin.components]
+    palette = Palette(_fitted(component, sizes) for component in components)
+    _known[:] = [_Known(stamp, own, palette, MappingProxyType(sizes), found, wrong)]
     return _known[0]
 
 
@@ -131,15 +133,10 @@ def _read(name: str, point: EntryPoint, former: _Plugin | None, sizes: Mapping[s
     return _Plugin(tuple(_of_plugin(name, getattr(module, "COMPONENTS", ()))), own)
 
 
-@cache
-def _own() -> Mapping[str, Component]:
-    return gather(plugins.MODELS)
-
-
-@cache
-def _own_sizes() -> Mapping[str, FamilySizes]:
+def _own() -> _Plugin:
     own = (plugins.load(plugins.MODELS, f"{name}.components", "SIZES", {}) for name in plugins.names(plugins.MODELS))
-    return {family: sizes for sizes_of in own for family, sizes in sizes_of.items()}
+    sizes = {family: sizes for sizes_of in own for family, sizes in sizes_of.items()}
+    return _Plugin(tuple(gather(plugins.MODELS).values()), sizes)
 
 
 def gather(package: str) -> Mapping[str, Component]:

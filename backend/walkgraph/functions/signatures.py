@@ -140,7 +140,7 @@ def outputs_of(source: Source, function: Function, told: Docstring) -> tuple[dic
         raise given.wrong("is a tuple, whose parts have no names; make it a class on `NamedTuple` in this file")
     if base in ("dict", "Dict"):
         raise given.wrong("is a dict, whose keys are not known; make it a class on `TypedDict` in this file")
-    one = _told(value(given), told.returns)
+    one = _told(_given(value(given)), told.returns)
     return {one.type.modality: one}, "single"
 
 
@@ -158,12 +158,17 @@ def _fields(given: Hint, made: ast.ClassDef) -> tuple[dict[str, Value], Answer]:
     for statement, after in _with_next(made.body):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
-            one = value(hint(given.source, statement.annotation, f"output `{name}`", statement))
+            one = _given(value(hint(given.source, statement.annotation, f"output `{name}`", statement)))
             optional = one.optional or (answer == "items" and not total)
             found[name] = _told(replace(one, optional=optional), _text(after))
     if not found:
         raise given.wrong(f"is `{made.name}`, which has no fields; write one for each output")
     return found, answer
+
+
+def _given(found: Value) -> Value:
+    """A number that is given is a float where it says so; one that is taken may be whole."""
+    return replace(found, type=replace(found.type, dtype="float")) if found.form == "float" else found
 
 
 def _with_next(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:

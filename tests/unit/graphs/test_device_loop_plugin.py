@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.support.local import LocalDeployment
-from walkgraph.components import catalogue, families
+from walkgraph import components
 from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.graph import codec
 from walkgraph.placement.document import decode
@@ -91,11 +91,8 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (told / "entry_points.txt").write_text("[walkgraph.components]\ngrowth = growth.grow\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("WALKGRAPH_PLUGINS", '["growth"]')
-    catalogue.cache_clear()
-    families.cache_clear()
+    monkeypatch.setattr(components, "_known", [])
     yield
-    catalogue.cache_clear()
-    families.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "growth"]:
         del sys.modules[name]
 

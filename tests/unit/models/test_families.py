@@ -114,20 +114,16 @@ def test_every_component_is_of_the_family_that_declares_it() -> None:
 
 
 @pytest.fixture
-def tint(tmp_path: Path) -> Iterator[None]:
+def tint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One more family: its folder, and nothing else."""
     folder = tmp_path / "tint"
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "components.py").write_text(TINT)
     models.__path__.append(str(tmp_path))
-    caches = (components.catalogue, components.families)
-    for cached in caches:
-        cached.cache_clear()
+    monkeypatch.setattr(components, "_known", [])
     yield
     models.__path__.remove(str(tmp_path))
-    for cached in caches:
-        cached.cache_clear()
     for name in [name for name in sys.modules if name.startswith(f"{plugins.MODELS}.tint")]:
         del sys.modules[name]
 
