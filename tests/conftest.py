@@ -37,7 +37,7 @@ GROUPS = {
     "browser/runs": "draw debug trace call play live taps chat badges film",
     "system/deployments": "deployment choices step_loops steering reliability priority streams steering_fuzz peers",
     "system/openai": "chat language turns images realtime speech around",
-    "system/documents": "docs readme notebooks",
+    "system/documents": "docs readme notebooks ten_minutes",
     "system/starts": "service drain request_way",
     "safety/load": "deploys soak kills connections readers",
     "system/published": "service_openapi service_fuzz socket_fuzz socket_storm",

@@ -43,7 +43,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     code: ErrorCode
     message: str
-    """Our own sentence that says what to do; never the text of a foreign exception."""
+    """Our own sentence that says what to do; never the text of a foreign exception, except for one that a plug-in's
+    function raised: its first characters, without secrets."""
     node: str | None = None
     use: str | None = None
     """The node's use in its Walk."""

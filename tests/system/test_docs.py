@@ -41,6 +41,8 @@ NOT_RUN = {
     ("operations/upkeep.md", "walkgraph deploy shapes"): "other blocks use that deployment; test_service_switch.py",
 }
 """Page and first words of each block that is not run, and why."""
+ALONE = ("extending/ten_minutes.md",)
+"""Pages that a test of their own follows and times: tests/system/test_ten_minutes.py."""
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +139,7 @@ def test_every_block_runs(documented: Running, blocks: list[Block], tmp_path: Pa
     """A page's one after the other, with names and a folder of its own."""
     pages: dict[str, list[Block]] = {}
     for block in blocks:
-        if block.language in ("bash", "python") and left_out(block) is None:
+        if block.language in ("bash", "python") and left_out(block) is None and block.page not in ALONE:
             pages.setdefault(block.page, []).append(block)
     assert sum(map(len, pages.values())) >= 40
 

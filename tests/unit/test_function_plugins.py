@@ -13,6 +13,7 @@ from walkgraph.errors import Conflict, NotFound, Refused
 from walkgraph.functions.finding import source_file
 from walkgraph.functions.source import Unreadable
 from walkgraph.service.deployments.judging import judge_anew
+from walkgraph.service.deployments.task_graphs import NO_GRAPHS
 from walkgraph.settings import Settings, added_plugins, list_plugins
 
 SIDE_EFFECT = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\nraise SystemExit(9)\n"
@@ -77,7 +78,7 @@ def test_what_has_changed_is_read_again(site: Path) -> None:
 
 def test_one_that_breaks_stays_as_it_was_and_is_told_to_those_who_use_it(site: Path) -> None:
     file = install(site, FUNCTION.format(name="loud", default=1))
-    components.catalogue()
+    assert NO_GRAPHS.catalogue is components.catalogue()
     file.write_text("def loud(text) -> str:\n    pass\n")
     assert components.renew()
     assert components.catalogue()["say.loud"].params["k"].default == 1
@@ -88,6 +89,7 @@ def test_one_that_breaks_stays_as_it_was_and_is_told_to_those_who_use_it(site: P
     file.write_text(FUNCTION.format(name="loud", default=2))
     assert components.renew()
     assert components.faults() == {}
+    assert NO_GRAPHS.catalogue is components.catalogue()
 
 
 def test_one_that_can_not_be_read_at_the_start_is_told(site: Path) -> None:

@@ -22,10 +22,14 @@ class KnownGraphs:
     deployed: frozenset[str] | None = None
     """None: nobody knows."""
 
-    @cached_property
+    @property
     def catalogue(self) -> Catalogue:
-        """The components, and the tasks of these graphs."""
-        return WithTasks(catalogue(), self.documents) if self.documents else catalogue()
+        """The components as they are now; with the tasks of these graphs, as they were at the first look."""
+        return self._with_tasks if self.documents else catalogue()
+
+    @cached_property
+    def _with_tasks(self) -> Catalogue:
+        return WithTasks(catalogue(), self.documents)
 
     def listed(self) -> list[Component]:
         """All of the catalogue; tasks that no deployment serves come last."""
