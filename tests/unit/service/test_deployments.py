@@ -114,7 +114,7 @@ async def test_what_is_created_during_the_restore_counts_the_memory_of_what_is_b
         return judge(graph, placement, plans, *more)
 
     monkeypatch.setattr(versions, "judge", restored)
-    monkeypatch.setattr(deployer, "judge", created)
+    monkeypatch.setattr(deployer, "judge_anew", created)
     async with serving(settings, FakeFleet()) as service:
         creating = asyncio.create_task(service.http.post("/api/v1/deployments", json={**body, "name": "three"}))
         await asyncio.wait([creating], timeout=0.2)

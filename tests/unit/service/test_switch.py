@@ -393,7 +393,7 @@ async def test_what_is_begun_while_the_service_stops_is_stopped_too(
 ) -> None:
     judging_began, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    judge = deployer.judge
+    judge = deployer.judge_anew
 
     def slow(*arguments: Any) -> Any:
         loop.call_soon_threadsafe(judging_began.set)
@@ -402,7 +402,7 @@ async def test_what_is_begun_while_the_service_stops_is_stopped_too(
 
     async with serving(settings, FakeFleet()) as running:
         await running.deploy()
-        monkeypatch.setattr(deployer, "judge", slow)
+        monkeypatch.setattr(deployer, "judge_anew", slow)
         switching = asyncio.create_task(switch(running))
         await judging_began.wait()
         closing = asyncio.create_task(running.services.deployer.close(0))
