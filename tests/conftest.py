@@ -69,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--openapi-cases", type=int, default=2500, help="requests made from the OpenAPI document, in all")
     parser.addoption("--schedules", type=int, default=10_000, help="simulated worlds that are run")
     parser.addoption("--schedule-seed", type=int, default=0, help="the seed of the first of them")
+    parser.addoption("--pipelines", type=int, default=25, help="random graphs of small components")
     parser.addoption("--gestures", type=int, default=100, help="what is done at random in the editor")
     parser.addoption("--soak-minutes", type=float, help="how long the soak lasts, whatever the scale")
     parser.addoption("--held-rounds", type=int, default=2, help="deployments whose conductor is held at first")

@@ -18,6 +18,7 @@ from walkgraph.client import Client
 from walkgraph.client.calls import description
 from walkgraph.components import catalogue
 from walkgraph.graph import schema
+from walkgraph.graph.language.shaping import shaped
 
 CALLS = {
     "RunCalls": "Runs and tasks",
@@ -128,7 +129,8 @@ def _component(one: Any) -> str:
 
 
 def _example(component: Any, example: Any) -> str:
-    lines = example.lines(component.inputs, component.outputs)
+    node = shaped(component, example.params)
+    lines = example.lines(node.inputs, node.outputs)
     rows = [(kind, code(name), code(value)) for kind, name, value in lines]
     return f"Example. {sentence(example.note)}".strip() + "\n\n" + table(("", "", "value"), rows)
 

@@ -86,7 +86,7 @@ def alike(given: Any, wanted: Any) -> bool:
         return bool(np.allclose(given.double().numpy(), wanted.astype(np.float64), rtol=1e-5, atol=1e-6))
     if isinstance(wanted, list):
         return (
-            isinstance(given, list)
+            isinstance(given, list | tuple)
             and len(given) == len(wanted)
             and all(alike(mine, other) for mine, other in zip(given, wanted, strict=True))
         )
@@ -380,7 +380,41 @@ def _gate(params: Values, inputs: Values) -> dict[str, Any]:
     return {"value": inputs["value"]} if inputs["flag"] else {}
 
 
+# ── pictures and sounds ─────────────────────────────────────────────────────────────────────────
+
+
+def _constant(params: Values, _: Values) -> dict[str, Any]:
+    if params["type"] == "text":
+        return {"value": params["value"]}
+    value = json.loads(params["value"])
+    return {"value": np.array(value, np.float32) if isinstance(value, list) else value}
+
+
+def _flip(params: Values, inputs: Values) -> dict[str, Any]:
+    return {"pixels": np.flip(inputs["pixels"], 2 if params["direction"] == "horizontal" else 1)}
+
+
+def _crop(params: Values, inputs: Values) -> dict[str, Any]:
+    pixels, left, top = inputs["pixels"], params["left"], params["top"]
+    _, height, width = pixels.shape
+    if left >= width or top >= height:
+        raise WrongInput
+    right, bottom = left + (params["width"] or width), top + (params["height"] or height)
+    return {"pixels": pixels[:, top:bottom, left:right]}
+
+
+def _pad(params: Values, inputs: Values) -> dict[str, Any]:
+    around = ((0, 0), (params["top"], params["bottom"]), (params["left"], params["right"]))
+    assert params["color"] == "#000000"
+    return {"pixels": np.pad(inputs["pixels"], around, constant_values=-1.0)}
+
+
 TWINS: dict[str, Twin] = {
+    "numbers.constant": _constant,
+    "picture.flip": _flip,
+    "picture.crop": _crop,
+    "picture.pad": _pad,
+    "sound.gain": lambda params, inputs: {"waveform": inputs["waveform"] * np.float32(10 ** (params["gain"] / 20))},
     "text.template": _template,
     "text.join": _join,
     "text.split": _split,

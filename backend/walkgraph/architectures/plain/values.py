@@ -71,17 +71,19 @@ def tensor(call: Call, port: str) -> Tensor:
         return value
     if isinstance(value, bool | float) or (isinstance(value, int) and value in INTEGERS):
         return torch.tensor(value)
-    if isinstance(value, list) and all(isinstance(item, bool | int | float) for item in cast("list[Any]", value)):
-        return torch.tensor(value)
+    if isinstance(value, list | tuple):
+        numbers = cast("Sequence[Any]", value)
+        if all(isinstance(item, bool | int | float) for item in numbers):
+            return torch.tensor(numbers)
     raise invalid(call, port, f"takes a tensor at `{port}`")
 
 
 def items(call: Call, port: str) -> list[Any]:
     """The list at a port."""
     value = call.inputs[port]
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         raise invalid(call, port, f"takes a list at `{port}`")
-    return cast("list[Any]", value)
+    return list(cast("Sequence[Any]", value))
 
 
 def texts(call: Call, port: str) -> list[str]:

@@ -55,7 +55,10 @@ def _print(component: dict[str, Any]) -> None:
 
 
 def _print_examples(component: Component) -> None:
+    from walkgraph.graph.language.shaping import shaped
+
     for example in component.examples:
+        node = shaped(component, example.params)
         output.line("\nexample" + (f": {example.note}" if example.note else ""))
-        for kind, name, value in example.lines(component.inputs, component.outputs):
+        for kind, name, value in example.lines(node.inputs, node.outputs):
             output.line(f"  {kind:<5} {name:<16} {value}")

@@ -217,8 +217,8 @@ def _plain(call: Call, port: str, value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, str):
         return plain_text(value)
-    if isinstance(value, list):
-        found = cast("list[Any]", value)
+    if isinstance(value, list | tuple):
+        found = cast("Sequence[Any]", value)
         few(call, port, len(found))
         return [_plain(call, port, item) for item in found]
     if isinstance(value, Tensor) and value.dim():

@@ -5,6 +5,7 @@ import { rowsOf } from "../../src/panels/common/Examples";
 const ports = { optional: false, description: "" };
 const resize = {
   name: "picture.caption",
+  params: {},
   inputs: [
     { name: "image", type: "image: bytes", ...ports },
     { name: "size", type: "scalar: int", ...ports },
@@ -29,4 +30,17 @@ it("writes values as JSON and described ones as they are", () => {
     'out text "a cat"',
     'out lines ["a","b"]',
   ]);
+});
+
+it("knows the ports that follow from the example's parameters", () => {
+  const gate = {
+    name: "control.gate",
+    params: { type: { type: "string", default: "text", gives: "type" } },
+    inputs: [{ name: "value", type: "text", of: "type", ...ports }],
+    outputs: [],
+  } as unknown as Component;
+  const values = (type: string) =>
+    rowsOf(gate, { note: "", params: { type }, inputs: { value: "a photo" }, outputs: {} }).map(({ value }) => value);
+  expect(values("image")).toEqual(['"image"', "a photo"]);
+  expect(values("text")).toEqual(['"text"', '"a photo"']);
 });

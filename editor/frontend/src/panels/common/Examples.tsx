@@ -1,4 +1,5 @@
 // Examples of a component: what it makes of some values.
+import { shaped } from "../../document/shaping";
 import type { Component, ComponentExample, Port } from "../../messages/answers";
 import { Prose } from "../../ui/kit";
 import { strings } from "../../strings";
@@ -36,10 +37,11 @@ export function rowsOf(component: Component, example: ComponentExample) {
       const type = ports.find((port) => port.name === name)?.type;
       return { side, name, value: valueText(type, value) };
     });
+  const { inputs, outputs } = shaped(component, example.params);
   return [
     ...rows("param", example.params, []),
-    ...rows("in", example.inputs, component.inputs),
-    ...rows("out", example.outputs, component.outputs),
+    ...rows("in", example.inputs, inputs),
+    ...rows("out", example.outputs, outputs),
   ];
 }
 
