@@ -117,6 +117,8 @@ export const panels = {
   searchThePaletteAName: "Search the palette: a name, a purpose, >type for producers, <type for consumers",
   searchOrImageImage: "Search, or >image, <image",
   palette: "Palette",
+  categories: "Categories",
+  goTo: (category: string) => `Go to ${category}`,
   nothingMatchesTryAPort: (value: string) => `Nothing matches “${value}”. Try a port type, such as`,
   image: ">image",
   add: (title: string) => `Add ${title}`,

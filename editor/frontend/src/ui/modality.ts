@@ -24,12 +24,17 @@ export function modalityOf(type: string): string {
   return type.split(":", 1)[0]?.trim() ?? "";
 }
 
+/** A list looks like its items: `list of pixels: float[3, h, w]` -> `pixels`. */
+export function itemOf(type: string): string {
+  return modalityOf(type).replace(/^list\s+of\s+/, "");
+}
+
 export function glyph(type: string): string {
-  return GLYPHS[modalityOf(type)] ?? "?";
+  return GLYPHS[itemOf(type)] ?? "?";
 }
 
 export function color(type: string): string {
-  const modality = modalityOf(type);
+  const modality = itemOf(type);
   return modality in GLYPHS ? `var(--m-${modality})` : "var(--bad)";
 }
 

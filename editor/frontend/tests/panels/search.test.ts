@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { AGAIN, FLOW, paletteOf, readQuery, searched } from "../../src/panels/palette/search";
+import { byOrder, CATEGORY_ICONS } from "../../src/catalogue/icons";
+import { cases } from "../document/cases";
 import { catalogue } from "./components";
 import { graph } from "./fixtures";
 
@@ -36,6 +38,28 @@ describe("the palette", () => {
     const keys = (text: string) => searched(entries, text).flatMap((group) => group.entries.map(({ key }) => key));
     expect(keys("image decoders")[0]).toBe("bagel.vae_decoder");
     expect(keys("bagel")).toContain("bagel.vae_decoder");
+  });
+
+  it("lists categories in their order, and small parts before those of models", () => {
+    const entries = paletteOf(cases.catalogue, graph("bagel"), "components");
+    const groups = searched(entries, "");
+    const titles = groups.map((group) => group.title).filter((title) => title in CATEGORY_ICONS);
+    expect(titles).toEqual(
+      Object.keys(CATEGORY_ICONS)
+        .filter((title) => titles.includes(title))
+        .toSorted(byOrder),
+    );
+    expect(titles.slice(0, 4)).toEqual(["Text", "Picture", "Sound", "Video"]);
+    const pictures = groups.find((group) => group.title === "Picture")!.entries.filter((entry) => entry.available);
+    const families = [...new Set(pictures.map((entry) => entry.family))];
+    expect(families.slice(0, 3)).toEqual(["media", "picture", "bagel"]);
+  });
+
+  it("finds lists by what they hold", () => {
+    const entries = paletteOf(cases.catalogue, graph("bagel"), "components");
+    const keys = searched(entries, "<pixels").flatMap((group) => group.entries.map(({ key }) => key));
+    expect(keys).toContain("picture.grid");
+    expect(keys).not.toContain("text.trim");
   });
 
   it("offers containers and nodes of the graph in Walks only", () => {

@@ -1,8 +1,11 @@
 // A component at work: a use in a Walk, or a node on the components canvas.
 import type { NodeProps } from "@xyflow/react";
 import { memo, useContext, useMemo } from "react";
+import { iconOf, toneOf } from "../../catalogue/icons";
+import { groupOf } from "../../catalogue/catalogue";
 import { DebugMarks } from "../../debug/marks";
 import { rankColor } from "../../placement/model/ranks";
+import { useEditorState } from "../../store/react";
 import { useMarked } from "../../store/highlight";
 import { useBranchState } from "../../telemetry/activity";
 import { useKey } from "../../telemetry/calls";
@@ -33,6 +36,7 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
       <DebugMarks name={use.name} node={use.node} />
       <header>
         {use.badge && <b className="wg-order">{use.badge}</b>}
+        <Picture component={use.component} />
         <strong title={use.name}>{use.name}</strong>
         {use.muted && <span className="wg-tag">{use.muted}</span>}
         <Changed nodes={nodes} />
@@ -63,3 +67,12 @@ export const UseNode = memo(function UseNode({ data }: NodeProps<CanvasNode>) {
     </div>
   );
 });
+
+function Picture({ component: name }: { component: string }) {
+  const component = useEditorState((state) => state.catalogue[name]);
+  if (!component) return null;
+  const Icon = iconOf(component);
+  return (
+    <Icon className="wg-picture" size={14} strokeWidth={1.9} color={toneOf(groupOf(component))} aria-hidden="true" />
+  );
+}

@@ -1,5 +1,6 @@
 // The list at the pointer: type a few letters, Enter adds it there and connects the wire that was let go.
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { ComponentIcon } from "../../catalogue/ComponentIcon";
 import { glyph, color } from "../../ui/modality";
 import type { Board, Replaced, Wiring } from "../gestures/board";
 import type { GraphDocument } from "../../document/types";
@@ -123,6 +124,9 @@ export function QuickAdd({ board, adding, onClose }: Props) {
             onPointerMove={() => setIndex(position)}
             onClick={() => take(offer)}
           >
+            {offer.payload.kind === "component" && (
+              <ComponentIcon component={editor.state.catalogue[offer.payload.component]} size={13} />
+            )}
             <b>{offer.title}</b>
             {offer.port && <em>.{offer.port.name}</em>}
             <small>{offer.note}</small>

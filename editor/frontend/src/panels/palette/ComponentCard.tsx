@@ -1,5 +1,6 @@
 // The card of a component, next to its row of the palette.
 import type { Component } from "../../messages/answers";
+import { ComponentIcon } from "../../catalogue/ComponentIcon";
 import { Prose } from "../../ui/kit";
 import { facts, Ports, UNAVAILABLE } from "../common/bits";
 import { Examples } from "../common/Examples";
@@ -12,7 +13,10 @@ export function ComponentCard({ component, beside }: { component: Component; bes
   const place = { left: right ? beside.right + 8 : Math.max(8, beside.left - width - 8), top, width };
   return (
     <div className="wg-palette-card" style={place} role="tooltip" id="wg-palette-card">
-      <h2>{component.name}</h2>
+      <h2>
+        <ComponentIcon component={component} />
+        {component.name}
+      </h2>
       <p>
         <Prose text={component.description} />
       </p>

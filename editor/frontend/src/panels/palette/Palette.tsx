@@ -1,6 +1,8 @@
 // The palette: everything that can be put on the canvas, by search, drag, or Enter.
 import { Plus, Search } from "lucide-react";
 import { useDeferredValue, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from "react";
+import { ComponentIcon } from "../../catalogue/ComponentIcon";
+import { CATEGORY_ICONS, iconOfGroup, toneOf } from "../../catalogue/icons";
 import { addAtCentre, startDrag } from "../../canvas/gestures/dragging";
 import { useEditor, useEditorState } from "../../store/react";
 import { IconButton, Prose } from "../../ui/kit";
@@ -32,6 +34,10 @@ export function Palette() {
   const row = (key: string) => list.current?.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`) ?? null;
   const show = (entry: PaletteEntry, element: HTMLElement | null) =>
     setCard(entry.component && element ? { entry, beside: element.getBoundingClientRect() } : null);
+  const goTo = (title: string) =>
+    list.current
+      ?.querySelector(`[role=group][aria-label="${CSS.escape(title)}"]`)
+      ?.scrollIntoView({ block: "start" });
   const add = (entry: PaletteEntry) => addAtCentre(editor, entry.payload);
 
   const onKey = (event: KeyboardEvent) => {
@@ -79,6 +85,7 @@ export function Palette() {
           onBlur={() => setCard(null)}
         />
       </div>
+      <Shelf titles={groups.map((group) => group.title)} onChoose={goTo} />
       <div
         ref={list}
         id="wg-palette-list"
@@ -95,7 +102,7 @@ export function Palette() {
               <Row
                 key={entry.key}
                 entry={entry}
-                family={query.trim() !== "" || group.title !== entry.family}
+                family={query.trim() !== "" || group.title.toLowerCase() !== entry.family}
                 active={entry.key === active}
                 onShow={(element) => show(entry, element)}
                 onAdd={() => add(entry)}
@@ -115,6 +122,31 @@ export function Palette() {
       </div>
       {card?.entry.component && <ComponentCard component={card.entry.component} beside={card.beside} />}
     </div>
+  );
+}
+
+/** A button for each category, to go to it. */
+function Shelf({ titles, onChoose }: { titles: string[]; onChoose: (title: string) => void }) {
+  const shown = titles.filter((title) => title in CATEGORY_ICONS);
+  if (shown.length < 2) return null;
+  return (
+    <nav className="shelf" aria-label={strings.panels.categories}>
+      {shown.map((title) => {
+        const Icon = iconOfGroup(title);
+        return (
+          <button
+            key={title}
+            type="button"
+            title={title}
+            aria-label={strings.panels.goTo(title)}
+            style={{ "--tone": toneOf(title) } as React.CSSProperties}
+            onClick={() => onChoose(title)}
+          >
+            <Icon size={14} strokeWidth={1.8} aria-hidden="true" />
+          </button>
+        );
+      })}
+    </nav>
   );
 }
 
@@ -145,7 +177,15 @@ function Row({ entry, family, active, onShow, onAdd, onDrag }: RowProps) {
       }}
       onDoubleClick={onAdd}
     >
-      {Icon && <Icon size={15} aria-hidden="true" className={entry.group === FLOW ? "flow" : ""} />}
+      {component ? (
+        <ComponentIcon component={component} />
+      ) : (
+        Icon && (
+          <span className={`wg-tile${entry.group === FLOW ? " flow" : ""}`} aria-hidden="true">
+            <Icon size={15} strokeWidth={1.8} />
+          </span>
+        )
+      )}
       <span className="text">
         <span className="title">
           {entry.title}

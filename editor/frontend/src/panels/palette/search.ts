@@ -1,8 +1,9 @@
 // The entries of the palette, and the search in them. Pure.
 import type { Catalogue, Component, Port } from "../../messages/answers";
 import { calledGraph, familyOf, groupOf, title } from "../../catalogue/catalogue";
+import { byOrder } from "../../catalogue/icons";
 import type { GraphDocument } from "../../document/types";
-import { modalityOf } from "../../ui/modality";
+import { itemOf, modalityOf } from "../../ui/modality";
 import { ranked, type Searched } from "../../ui/search";
 import { groupBy } from "../common/group";
 import type { Flow, Payload } from "../../canvas/gestures/dragging";
@@ -40,6 +41,8 @@ export const FLOW = strings.panels.flow;
 export const AGAIN = strings.panels.useAgain;
 export const STREAMS = strings.panels.streams;
 const CANVAS = strings.panels.onTheCanvas;
+/** As a component's weights: those of any family. */
+const ANY = "any";
 
 const FLOWS: {
   container: Flow;
@@ -95,15 +98,21 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
   });
 }
 
-/** By what they do, or by family; groups with a network first, and in a group those with one. */
+/**
+ * By what they do, or by family, in the order of categories; groups and components with a network first, and in a group
+ * parts for any pipeline before those of models.
+ */
 function components(catalogue: Catalogue): PaletteEntry[] {
-  const groups = groupBy(Object.values(catalogue), groupOf);
+  const all = Object.values(catalogue);
+  const groups = groupBy(all, groupOf);
+  const models = new Set(all.filter(({ weights }) => weights && weights !== ANY).map(familyOf));
+  const ofModel = (component: Component) => Number(models.has(familyOf(component)));
   const runs = (members: Component[]) => members.some((component) => component.available);
   return [...groups]
-    .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || a.localeCompare(b))
+    .sort(([a, left], [b, right]) => Number(runs(right)) - Number(runs(left)) || byOrder(a, b))
     .flatMap(([group, members]) =>
       members
-        .toSorted((a, b) => Number(b.available) - Number(a.available) || byName(a, b))
+        .toSorted((a, b) => Number(b.available) - Number(a.available) || ofModel(a) - ofModel(b) || byName(a, b))
         .map((component) => ({
           key: component.name,
           group,
@@ -183,7 +192,7 @@ function portWords(component: Component | null): string {
 }
 
 function has(ports: readonly Port[] | undefined, type: string): boolean {
-  return ports?.some((port) => modalityOf(port.type).startsWith(type)) ?? false;
+  return ports?.some((port) => itemOf(port.type).startsWith(type)) ?? false;
 }
 
 /** The modalities of some ports, each once, in order. */
