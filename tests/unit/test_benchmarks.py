@@ -22,6 +22,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_vjepa2", [], ["predictor, 3 frames", "us a layer", "rounds", "propose"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
         ("noop_loop", ["--devices", "cpu", "--no-http"], ["static", "until", "stepped", "walk"]),
+        ("chain", ["--no-http"], ["number", "text", "tensor", "us/node", "run only"]),
         ("telling", [], ["launch", "forwards", "summary", "us a step"]),
     ],
 )

@@ -99,9 +99,10 @@ class Runner:
                 bad = FiniteCheck(outputs, copies)
                 given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
                 for call, ports in zip(calls, given, strict=True) if operator.pure else ():
-                    digest = self.digests.of_call(operator, call)
-                    if digest is not None:
-                        self.digests.note(digest, ports)
+                    if any(isinstance(value, Tensor) for value in ports.values()):
+                        digest = self.digests.of_call(operator, call)
+                        if digest is not None:
+                            self.digests.note(digest, ports)
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
