@@ -44,6 +44,7 @@ def given(
     kept = [] if sent is None else sent
     return Given(
         params={**defaults, **params},
+        seed=7,
         inputs=inputs or {},
         outputs=outputs,
         pieces=pieces,

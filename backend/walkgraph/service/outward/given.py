@@ -13,6 +13,7 @@ from walkgraph.wire import messages as m
 @dataclass(frozen=True)
 class Given:
     params: Mapping[str, Scalar]
+    seed: int
     inputs: Mapping[str, m.Value]
     outputs: Sequence[str]
     """Those that edges take; all, if this and `pieces` are empty."""

@@ -17,6 +17,7 @@ from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
 from walkgraph.service.calls import answers
 from walkgraph.service.http import limits
+from walkgraph.service.outward import openai_calls
 from walkgraph.service.outward.exchange import Outside
 from walkgraph.service.outward.given import Given
 from walkgraph.service.outward.http_request import http_request
@@ -26,7 +27,12 @@ from walkgraph.wire import messages as m
 
 Component = Callable[[Given, Outside], Awaitable[Mapping[str, m.Value]]]
 
-COMPONENTS: Mapping[str, Component] = {"http.request": http_request}
+COMPONENTS: Mapping[str, Component] = {
+    "http.request": http_request,
+    "openai.chat": openai_calls.chat,
+    "openai.embeddings": openai_calls.embeddings,
+    "openai.images": openai_calls.images,
+}
 
 _log = structlog.get_logger("walkgraph.outward")
 
@@ -94,6 +100,7 @@ def _given(own: Serving, run: LiveRun, call: m.CallTask) -> Given:
 
     return Given(
         params=call.params,
+        seed=call.seed,
         inputs=call.value.items if isinstance(call.value, m.Named) else {},
         outputs=call.outputs,
         pieces=call.pieces,
