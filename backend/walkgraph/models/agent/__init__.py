@@ -1,0 +1,1 @@
+"""Agents: conversations with a model that calls tools, turn by turn."""
