@@ -96,6 +96,11 @@ class Picture(Binary):
 
         return Image.open(io.BytesIO(self.data), formats=("PNG", "JPEG", "WEBP"))
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels, read from the head of the file."""
+        return self.image().size
+
     def numpy(self) -> NDArray[np.uint8]:
         """The picture as uint8 [height, width, 3]."""
         import numpy as np

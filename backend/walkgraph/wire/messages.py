@@ -191,6 +191,8 @@ class Finished(Message, frozen=True, tag="finished"):
     """Tokens that calls outside loops added to paged states: of texts, pictures, sounds."""
     found: int = 0
     """How many of those tokens were found in pages of earlier runs."""
+    unknown_words: tuple[str, ...] = ()
+    """Words of the request that a starter has not learned. The service adds them."""
 
 
 class Waits(Message, frozen=True, tag="waits"):

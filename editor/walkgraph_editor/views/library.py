@@ -20,9 +20,13 @@ KINDS = {"Graphs": "graph", "Placements": "placement"}
 def page() -> None:
     try:
         client = session.client()
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            shown = st.segmented_control("Show", [*KINDS, "Deployments"], default="Graphs", required=True)
-            wanted = st.text_input("Filter", placeholder="name, tag or description", width=280)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            shown = st.segmented_control(
+                "Show", [*KINDS, "Deployments"], default="Graphs", required=True, label_visibility="collapsed"
+            )
+            wanted = st.text_input(
+                "Filter", placeholder="Filter by name, tag or description", width=320, label_visibility="collapsed"
+            )
         if shown == "Deployments":
             _deployments(client)
         else:

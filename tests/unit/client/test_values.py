@@ -206,6 +206,7 @@ def test_sounds_are_samples_and_join() -> None:
 
 def test_pictures_make_a_film() -> None:
     frames = [Picture.of(np.full((4, 4, 3), value, np.uint8)) for value in (0, 128, 255)]
+    assert Picture.of(np.zeros((4, 6, 3), np.uint8)).size == (6, 4)
     film = Picture.film(frames, seconds=0.2).image()
     assert film.n_frames == 3  # type: ignore[attr-defined]
     seen = []

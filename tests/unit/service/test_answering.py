@@ -153,6 +153,9 @@ async def test_a_tensor_comes_as_its_bytes(reach: Running) -> None:
         "loops": [{"walk": "act", "loop": "denoise", "iterations": 10, "stopped": False}],
     }
     assert told["outputs"]["actions"][0]["data"] == numbers.reshape(2, 3).tolist()
+    odd = {**IN_JSON, "inputs": {**IN_JSON["inputs"], "instruction": "reach the purple elephant"}}
+    told = (await reach.http.post("/v1/tasks/reach/act", json=odd)).json()
+    assert told["usage"]["unknown_words"] == ["elephant"]
 
 
 LOOP = m.LoopEnd(walk="act", loop="denoise", iterations=10, stopped=False)

@@ -85,8 +85,9 @@ def event_of(event: Event, frames: list[bytes] | None = None) -> tuple[str, dict
 
 
 def usage_of(end: m.Finished) -> dict[str, Any]:
-    """Tokens that a run read and found in caches, and how its loops ended."""
-    return {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
+    """Tokens that a run read and found in caches, how its loops ended, and the words that a starter has not learned."""
+    told = {"read": end.read, "cached_tokens": end.found, "loops": [_plain(loop) for loop in end.loops]}
+    return {**told, "unknown_words": end.unknown_words} if end.unknown_words else told
 
 
 def result_of(run: LiveRun, frames: list[bytes] | None = None) -> dict[str, Any]:

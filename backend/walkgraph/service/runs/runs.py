@@ -85,6 +85,8 @@ class LiveRun:
         """True if it was ended early because its client needs no more of it."""
         self.cut: Cut | None = None
         """Cuts its text at the request's stop sequences; None if it has none."""
+        self.unknown_words: tuple[str, ...] = ()
+        """Words of its texts that a starter has not learned."""
         self.before: m.Finished | None = None
         """Its times up to the latest approval."""
         self.give_up: Callable[[], None] = lambda: None
@@ -250,6 +252,8 @@ class LiveRun:
         return False
 
     def _ended(self, event: m.Finished) -> m.Finished:
+        if self.unknown_words:
+            event = msgspec.structs.replace(event, unknown_words=self.unknown_words)
         if not self._overflown:
             return event if self.cut is None else self.cut.end(event)
         message = f"the outputs have more than {limits.RUN_OUTPUT_BYTES} bytes; ask for fewer"

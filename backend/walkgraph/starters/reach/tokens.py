@@ -1,13 +1,16 @@
-"""Make the starter's tokenizer: bytes, and one token for every word of the instructions and every number of a state.
+"""Make the starter's tokenizer and the list of its words: bytes, and one token for every word of the instructions and
+every number of a state.
 
 python -m walkgraph.starters.reach.tokens [FILE]
 """
 
+import json
 import sys
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from walkgraph import starters
 from walkgraph.models.reach.scene import COLOURS
 from walkgraph.models.reach.words import NOUNS, VERBS
 from walkgraph.starters.words import word_tokenizer
@@ -28,4 +31,6 @@ def make() -> Tokenizer:
 
 
 if __name__ == "__main__":
-    make().save(sys.argv[1] if len(sys.argv) > 1 else str(FILE))
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    make().save(str(path))
+    path.with_name(starters.WORDS).write_text(json.dumps(WORDS, indent=0) + "\n", "utf-8")

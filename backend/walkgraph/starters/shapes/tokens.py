@@ -1,15 +1,17 @@
-"""Make the starter's tokenizer: byte-level BPE in which every word of the grammar is one token.
+"""Make the starter's tokenizer, byte-level BPE in which every word of the grammar is one token, and the list of words.
 
     python -m walkgraph.starters.shapes.tokens [FILE]
 
 Any other text still has tokens (its bytes); capitals are lowered.
 """
 
+import json
 import sys
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from walkgraph import starters
 from walkgraph.starters.shapes.scenes import BACKGROUNDS, COLOURS, PLACES, SHAPES, SIZES
 from walkgraph.starters.words import word_tokenizer
 
@@ -28,4 +30,6 @@ def make() -> Tokenizer:
 
 
 if __name__ == "__main__":
-    make().save(sys.argv[1] if len(sys.argv) > 1 else str(FILE))
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    make().save(str(path))
+    path.with_name(starters.WORDS).write_text(json.dumps(WORDS, indent=0) + "\n", "utf-8")

@@ -158,7 +158,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
       </WireShape>
       {deployment !== null && taps.length > 0 && (
         <>
-          <TapCards deployment={deployment} taps={taps} canvas={canvas} model={model} />
+          <TapCards {...{ deployment, taps, canvas, model, selection }} />
           <TapList taps={taps} />
         </>
       )}

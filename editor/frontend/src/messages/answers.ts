@@ -232,6 +232,8 @@ export interface ValueShown {
 export interface Usage {
   read: number;
   cached_tokens: number;
+  /** Words of the request that a starter has not learned; left out if there are none. */
+  unknown_words?: string[];
 }
 
 /** What a run waits for a person with. */

@@ -1,5 +1,5 @@
 // The run under way, or the last one: how it stands, what it made, where its time went.
-import { ChartGantt, Crosshair, RotateCw } from "lucide-react";
+import { ChartGantt, Crosshair, RotateCw, TriangleAlert } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
 import { FailedInputs } from "../debug/FailedInputs";
 import { RunMark } from "../debug/marks";
@@ -70,6 +70,7 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
           )}
         </div>
       </div>
+      <Unknown words={result.usage?.unknown_words ?? []} />
       {result.error && result.state === "failed" && (
         <Failure result={result} error={result.error} onRecord={onRecord} onNode={onNode} />
       )}
@@ -164,6 +165,20 @@ function Figures({ result }: { result: Result }) {
         </div>
       ))}
     </dl>
+  );
+}
+
+/** The starter drew what it could of words that it never learned. */
+function Unknown({ words }: { words: readonly string[] }) {
+  if (words.length === 0) return null;
+  return (
+    <p className="wg-play-unknown" role="note">
+      <TriangleAlert size={14} aria-hidden />
+      <span>
+        {strings.play.theStarterDoesNotKnow} <b>{words.join(", ")}</b>.{" "}
+        {strings.play.itWasTrainedOn(words.length === 1 ? "this word" : "these words")}
+      </span>
+    </p>
   );
 }
 

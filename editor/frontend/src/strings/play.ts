@@ -63,6 +63,9 @@ export const play = {
   sending: "Sending",
   waiting: "Waiting",
   read: "read",
+  theStarterDoesNotKnow: "This starter has not learned",
+  itWasTrainedOn: (what: string) =>
+    `It was trained on a few sentences, so ${what} said nothing to it, and the result can be of something else.`,
   tokensOfThemCached: (read: number, cached: number) =>
     cached > 0 ? `${read} tokens, ${cached} found in caches` : `${read} tokens`,
   running: "Running",

@@ -254,6 +254,7 @@ export const tasks = {
   onceForEachChunk: (what: string) => `${what}: once for each chunk of its stream`,
   notInTheGraph: (current: string) => `${current} (not in the graph)`,
   outputsOfTheTask: "Outputs of the task that this Walk sends",
+  notOutputsOfTheTask: "This Walk sends these, and the task leaves them out: tick them in Outputs",
   gives: "gives",
   runs: (value: string) => `runs ${value}`,
   times: (ran: number) => `${ran} times`,

@@ -7,6 +7,8 @@ export interface Card {
   at: readonly [number, number];
   /** It stays where it is, whatever the canvas shows. */
   pinned: boolean;
+  /** A person put it there: it doesn't make way. */
+  moved?: true;
 }
 
 /** From the place, of a new card. */
@@ -33,7 +35,7 @@ export function closeCard(tap: string): void {
 
 export function moveCard(tap: string, at: readonly [number, number]): void {
   const card = cards.getState()[tap];
-  if (card) cards.setState({ [tap]: { ...card, at } });
+  if (card) cards.setState({ [tap]: { ...card, at, moved: true } });
 }
 
 /** `at`: where it stands from the canvas's corner, or from its place, from now on. */

@@ -58,7 +58,7 @@ it("looks more or less often, and at one run through another tap whose card stan
   expect(taps()).toMatchObject([{ id: "t1", interval: 1 }]);
   await lookAtRun(editor, taps()[0]!, "r1");
   expect(taps()).toMatchObject([{ id: "t2", interval: 1, run: "r1" }]);
-  expect(cards.getState()).toEqual({ t2: { at: [7, 8], pinned: false } });
+  expect(cards.getState()).toEqual({ t2: { at: [7, 8], pinned: false, moved: true } });
   await toggleTap(editor, { ...PLACE, source: "vae.pixels" });
   await removeTaps(editor);
   expect([watchOf(editor.state.name).get().taps, cards.getState()]).toEqual([[], {}]);

@@ -69,7 +69,7 @@ describe("cards", () => {
     expect(first.at).not.toEqual(second.at);
     moveCard("a", [5, 6]);
     openCard("a");
-    expect(cards.getState()["a"]).toEqual({ at: [5, 6], pinned: false });
+    expect(cards.getState()["a"]).toEqual({ at: [5, 6], pinned: false, moved: true });
     pinCard("a", true, [100, 200]);
     expect(cards.getState()["a"]).toEqual({ at: [100, 200], pinned: true });
     moveCard("gone", [0, 0]);
@@ -84,6 +84,11 @@ describe("cards", () => {
     expect(standing(card, [100, 100], board)).toEqual([144, 128]);
     expect(standing(card, [990, 590], board)).toEqual([738, 480]);
     expect(standing(card, [-300, 100], board)).toEqual([-256, 128]);
+    const below = { x: 120, y: 110, w: 200, h: 100 };
+    const [x, y] = standing(card, [100, 100], board, [below]);
+    expect(x >= 320 || x + 262 <= 120 || y >= 210 || y + 250 <= 110).toBe(true);
+    expect(standing({ ...card, moved: true }, [100, 100], board, [below])).toEqual([144, 128]);
+    expect(standing(card, [100, 100], board, [{ x: 0, y: 0, w: 1000, h: 600 }])).toEqual([144, 128]);
     const pinned = { at: [500, 900], pinned: true } as const;
     expect([standing(pinned, null, board), standing(pinned, [5, 5], board)]).toEqual([
       [500, 480],

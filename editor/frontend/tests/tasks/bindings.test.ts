@@ -97,7 +97,11 @@ test("outputs: who sends them, and the steps that are final", () => {
   expect(names("/steps/2")).toEqual(["text"]);
   expect(names("/steps/0")).toEqual([]);
   const picture = { ...edit, outputs: ["image"] };
-  expect(finals(bagel, {}, picture, rowAt(picture, "/steps/2"))).toEqual([]);
+  expect(finals(bagel, {}, picture, rowAt(picture, "/steps/2"))).toMatchObject([{ name: "text", wanted: false }]);
+  expect(finals(bagel, {}, picture, rowAt(picture, "/steps/4/first/0"))).toMatchObject([
+    { name: "preview", wanted: false },
+    { name: "image", wanted: true },
+  ]);
 });
 
 test("a problem stands at the deepest row that holds it, of its own task only", () => {

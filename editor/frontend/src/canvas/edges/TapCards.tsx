@@ -5,7 +5,7 @@ import { FIRST, moveCard, pinCard, useCards, type Card } from "../../taps/cards"
 import { edgesOf } from "../../taps/places";
 import { standing, standingAt } from "../../taps/standing";
 import { TapCard } from "../../taps/TapCard";
-import type { TapShown } from "../../store/watch";
+import { useWatch, type TapShown } from "../../store/watch";
 import type { GraphDocument } from "../../document/types";
 import type { Canvas } from "../../store/types";
 import type { Model, Point } from "../shapes/types";
@@ -27,23 +27,34 @@ interface Props {
   taps: readonly TapShown[];
   canvas: Canvas;
   model: Model;
+  selection: readonly string[];
 }
 
 const transformOf = (state: ReactFlowState) => state.transform;
 const widthOf = (state: ReactFlowState) => state.width;
 const heightOf = (state: ReactFlowState) => state.height;
 
-export function TapCards({ deployment, taps, canvas, model }: Props) {
+export function TapCards({ deployment, taps, canvas, model, selection }: Props) {
   const cards = useCards();
   const transform = useStore(transformOf);
   const [width, height] = [useStore(widthOf), useStore(heightOf)];
   const places = useMemo(() => portPlaces(model), [model]);
+  const { paused } = useWatch(deployment);
+  const walk = canvas.kind === "walk" ? canvas.walk : null;
+  const held = Object.values(paused).flatMap((run) => run.held.filter((call) => call.walk === walk));
+  // What is selected stays in sight, and before what a run is paused.
+  const clear = [...selection, ...held.map((call) => `use:${call.use}`)].flatMap((id) => {
+    const box = model.boxes.get(id);
+    if (!box) return [];
+    const [x, y] = onScreen([box.x, box.y], transform);
+    return [{ x, y, w: box.w * transform[2], h: box.h * transform[2] }];
+  });
   const shown = taps.flatMap((tap) => {
     const card = cards[tap.id];
     const port = canvas.kind === "walk" && canvas.walk === tap.walk ? places.get(tap.source) : undefined;
     if (!card || (!card.pinned && !port)) return [];
     const anchor = port ? onScreen(port, transform) : null;
-    return [{ tap, card, anchor, at: standing(card, anchor, [width, height]) }];
+    return [{ tap, card, anchor, at: standing(card, anchor, [width, height], clear) }];
   });
   if (shown.length === 0) return null;
   return (

@@ -136,6 +136,12 @@ export function inSight(rect: Rect, { x, y, zoom }: { x: number; y: number; zoom
   return left < w - SEEN && top < h - SEEN && right > SEEN && bottom > SEEN;
 }
 
+/** True if all of a box is within a view of `size` pixels. */
+export function inWhole(rect: Rect, { x, y, zoom }: { x: number; y: number; zoom: number }, [w, h]: Point): boolean {
+  const [left, top] = [rect.x * zoom + x, rect.y * zoom + y];
+  return left >= 0 && top >= 0 && left + rect.w * zoom <= w && top + rect.h * zoom <= h;
+}
+
 // ── boxes ──────────────────────────────────────────────────────────────────────────────────────
 
 export function union(rects: readonly Rect[]): Rect {

@@ -43,8 +43,16 @@ export function offers(graph: GraphDocument, catalogue: Catalogue, task: Task): 
   return [...found.values()].sort((a, b) => Number(b.here) - Number(a.here));
 }
 
-/** The task's outputs that this step gives: it is a final one. */
-export function finals(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow): Sent[] {
+export interface Final extends Sent {
+  /** It is among the task's outputs. */
+  wanted: boolean;
+}
+
+/**
+ * What the Walk of this step sends to the client. Those that the task leaves out are shown too: a row of the table has
+ * the same height whatever is ticked below it.
+ */
+export function finals(graph: GraphDocument, catalogue: Catalogue, task: Task, row: WalkRow): Final[] {
   const wanted = Array.isArray(task.outputs) ? task.outputs : [];
-  return sentBy(graph, catalogue, row.step.walk).filter((sent) => wanted.includes(sent.name));
+  return sentBy(graph, catalogue, row.step.walk).map((sent) => ({ ...sent, wanted: wanted.includes(sent.name) }));
 }

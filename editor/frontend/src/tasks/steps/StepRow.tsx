@@ -8,7 +8,7 @@ import { IconButton, Select, Prose } from "../../ui/kit";
 import type { useTaskEdits } from "../model/actions";
 import { BindingCell } from "./BindingCell";
 import { Grip, MenuButton } from "./Grip";
-import { finals, type Sent } from "../model/outputs";
+import { finals, type Final } from "../model/outputs";
 import { nameOf, type WalkRow } from "../model/rows";
 import { reason, type Lit } from "../model/simulate";
 import { indent, type RowHandle } from "./handle";
@@ -128,13 +128,16 @@ function walkOptions(graph: GraphDocument, current: string) {
     : [{ value: current, label: strings.tasks.notInTheGraph(current) }, ...known];
 }
 
-function Finals({ sent }: { sent: readonly Sent[] }) {
+function Finals({ sent }: { sent: readonly Final[] }) {
+  const some = sent.some(({ wanted }) => wanted);
   return (
-    <span className="finals" title={strings.tasks.outputsOfTheTask}>
+    <span className="finals" title={some ? strings.tasks.outputsOfTheTask : strings.tasks.notOutputsOfTheTask}>
       <span aria-hidden>→</span>
-      <span className="visually-hidden">{strings.tasks.gives}</span>
-      {sent.map(({ name, type }) => (
-        <Modality key={name} type={type ?? "tensor"} text={name} />
+      {some && <span className="visually-hidden">{strings.tasks.gives}</span>}
+      {sent.map(({ name, type, wanted }) => (
+        <span key={name} className={wanted ? "" : "left-out"} aria-hidden={!wanted}>
+          <Modality type={type ?? "tensor"} text={name} />
+        </span>
       ))}
     </span>
   );
