@@ -1,4 +1,4 @@
-"""A newcomer's first hour: rows stay under the pointer, a paused node in sight; unknown words of a starter are named."""
+"""A newcomer's first hour: rows stay under the pointer, a paused node in sight; unknown words are named."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ def test_ticking_an_output_moves_nothing(person: Person) -> None:
     person.open("ticked")
     person.tab("Tasks")
     boxes = page.get_by_role("region", name="Outputs").get_by_role("checkbox")
+    # The simulation's notes stand in the rows above.
+    expect(page.get_by_text("Walks run")).to_be_visible()
     before = [person.box(boxes.nth(k)) for k in range(boxes.count())]
     for k in (0, 1, 0):
         boxes.nth(k).click()
