@@ -21,7 +21,7 @@ def test_ticking_an_output_moves_nothing(person: Person) -> None:
     person.tab("Tasks")
     boxes = page.get_by_role("region", name="Outputs").get_by_role("checkbox")
     # The simulation's notes stand in the rows above.
-    expect(page.get_by_text("Walks run")).to_be_visible()
+    expect(page.get_by_text("an earlier choice is taken").first).to_be_visible()
     before = [person.box(boxes.nth(k)) for k in range(boxes.count())]
     for k in (0, 1, 0):
         boxes.nth(k).click()

@@ -134,10 +134,7 @@ function OpenTask({ name, task, onOpen }: OpenTaskProps) {
     setChoice(changed);
   };
   const simulation = useSimulation(graph, name, task, choice);
-  const lit = useMemo(
-    () => (simulation.answer?.ok ? litSteps(simulation.answer, name) : new Map()),
-    [simulation.answer, name],
-  );
+  const lit = useMemo(() => (simulation.last ? litSteps(simulation.last, name) : new Map()), [simulation.last, name]);
   const here = problems.filter((problem) => problem.pointer.split("/").length <= 1);
   return (
     <>

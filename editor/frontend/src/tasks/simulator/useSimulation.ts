@@ -10,12 +10,14 @@ const PAUSE_MS = 250;
 
 export interface Simulation {
   answer: Simulated | null;
+  /** The newest answer without problems: what rows show meanwhile, so that they don't move while the user edits. */
+  last: Simulated | null;
   /** Why there is no answer, in words for the user. */
   failure: string | null;
   asking: boolean;
 }
 
-const NOTHING: Simulation = { answer: null, failure: null, asking: false };
+const NOTHING: Simulation = { answer: null, last: null, failure: null, asking: false };
 
 export function useSimulation(
   graph: GraphDocument,
@@ -32,9 +34,16 @@ export function useSimulation(
       setSimulation((now) => ({ ...now, asking: true }));
       const body = requestOf(graph, name, task, choice);
       call<Simulated>("/api/v1/graphs/simulate", { method: "POST", body, signal: control.signal }).then(
-        ({ value }) => setSimulation({ answer: value, failure: null, asking: false }),
+        ({ value }) =>
+          setSimulation(({ last }) => ({
+            answer: value,
+            last: value.ok ? value : last,
+            failure: null,
+            asking: false,
+          })),
         (error: unknown) => {
-          if (!control.signal.aborted) setSimulation({ answer: null, failure: said(error), asking: false });
+          if (control.signal.aborted) return;
+          setSimulation(({ last }) => ({ answer: null, last, failure: said(error), asking: false }));
         },
       );
     }, PAUSE_MS);
