@@ -7,7 +7,7 @@ import { cases } from "../document/cases";
 
 const COMPONENTS = Object.values(cases.catalogue);
 /** Families of small parts, which lie beside each other in the palette: each part has a picture of its own. */
-const SMALL = ["control", "json", "media", "numbers", "picture", "sound", "text", "video"];
+const SMALL = "agent control http json media numbers openai picture sound text video".split(" ");
 
 describe("the picture of a component", () => {
   it("is there for each, of its own or of its category", () => {

@@ -35,7 +35,7 @@ export function useSize(data: UseData): Point {
   const rows = rowsOf(data);
   const width = Math.max(
     portsWidth(data.inputs, data.outputs),
-    data.name.length * 7.6 + 92,
+    data.name.length * 7.6 + 108,
     data.component.length * 6.4 +
       28 +
       (data.footnote.length + (data.drawnOnly ? 11 : 0) + (data.ghost ? 10 : 0)) * 5.4,

@@ -137,6 +137,8 @@ function Shelf({ titles, onChoose }: { titles: string[]; onChoose: (title: strin
           <button
             key={title}
             type="button"
+            // The search does the same by keys, without a stop at each category.
+            tabIndex={-1}
             title={title}
             aria-label={strings.panels.goTo(title)}
             style={{ "--tone": toneOf(title) } as React.CSSProperties}
