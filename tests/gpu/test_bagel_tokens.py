@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from walkgraph.abi.step import PagedRows, PagedSlot
-from walkgraph.architectures.decoding import step_logits
+from walkgraph.architectures.language.decoding import step_logits
 from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.models.bagel.config import BAGEL_7B_MOT
 from walkgraph.models.bagel.mot import MoTForCausalLM

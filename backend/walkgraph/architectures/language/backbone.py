@@ -20,8 +20,8 @@ from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Reused, Segment, States, reused
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
 from walkgraph.architectures.captured_prompts import CapturedPrompts
-from walkgraph.architectures.decoding import Sampling, step_sampling
 from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.decoding import Sampling, step_sampling
 from walkgraph.architectures.language.fresh_prompts import SIZES, FreshPrompts
 from walkgraph.architectures.language.model import LanguageModel
 from walkgraph.architectures.language.weights import load_language_model

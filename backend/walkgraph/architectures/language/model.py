@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.abi.states import Placed
-from walkgraph.architectures.decoding import step_logits
+from walkgraph.architectures.language.decoding import step_logits
 from walkgraph.architectures.language.rows import RowLayers
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig

@@ -12,7 +12,7 @@ import torch
 
 from walkgraph.abi.calls import Scalar
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
-from walkgraph.architectures.decoding import Sampling, step_logits, step_sampling
+from walkgraph.architectures.language.decoding import Sampling, step_logits, step_sampling
 from walkgraph.layers.sampling import sample
 from walkgraph.models.bagel.model import Bagel
 
