@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from walkgraph_editor import session
-from walkgraph_editor.views import editor, keys, library, playground, start, trace
+from walkgraph_editor.views import editor, keys, library, models, playground, start, trace
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -16,6 +16,7 @@ PAGES = {
     "editor": st.Page(editor.page, title="Editor", icon=":material/account_tree:", url_path="editor"),
     "playground": st.Page(playground.page, title="Playground", icon=":material/play_circle:", url_path="playground"),
     "trace": st.Page(trace.page, title="Trace", icon=":material/timeline:", url_path="trace"),
+    "models": st.Page(models.page, title="Models", icon=":material/deployed_code:", url_path="models"),
     "library": st.Page(library.page, title="Library", icon=":material/folder_open:", url_path="library"),
     "keys": st.Page(keys.page, title="Keys", icon=":material/key:", url_path="keys"),
 }

@@ -121,6 +121,17 @@ def test_the_library_undeploys_and_filters(studio: Opener) -> None:
     assert "Nothing is deployed" in app.info[0].value
 
 
+def test_the_models_page_imports_what_is_whole_and_says_what_is_missing(studio: Opener) -> None:
+    client = FakeClient("shapes")
+    app = studio("models", client)
+    assert [warning.value for warning in app.warning] == ["`bad` lacks `x`"]
+    assert [button.key for button in app.button] == ["import.good"]
+    assert any("name" in caption.value and "folder" in caption.value for caption in app.caption)
+    app = press(app, "import.good")
+    assert [call[:3] for call in client.calls] == [("put", "graph", "good"), ("put", "placement", "good_one_cpu")]
+    assert app.session_state["went"] == ("editor", {"graph": "good"})
+
+
 def test_an_unknown_graph_is_said_and_others_are_offered(studio: Opener) -> None:
     app = studio("editor", FakeClient("shapes"))
     assert app.selectbox[0].options == ["shapes"]
@@ -132,7 +143,7 @@ def test_a_page_of_deployments_leads_to_the_start_page_without_one(studio: Opene
     assert app.session_state["link"] == "start"
 
 
-@pytest.mark.parametrize("page", ["start", "editor", "playground", "trace", "library", "keys"])
+@pytest.mark.parametrize("page", ["start", "editor", "playground", "trace", "models", "library", "keys"])
 def test_without_a_service_a_page_says_what_to_do(studio: Opener, page: str) -> None:
     def none() -> None:
         raise Unreachable("no Walkgraph service is running; start one with `walkgraph up`")

@@ -72,6 +72,17 @@ class FakeClient:
         self.calls.append(("undeploy", id_))
         self.deployed.remove(id_)
 
+    def checkpoints(self) -> dict[str, Any]:
+        bare = {"root": "/models", "parameters": 10, "bytes": 40, "dtypes": {"F32": 2}, "unfit": [], "remarks": []}
+        good = {"folder": "good", "title": "BAGEL", "problems": [], "graph": "good", "fits": True, "graphs": []}
+        bad = {"folder": "bad", "title": "", "problems": ["`bad` lacks `x`"], "graph": "", "fits": False, "graphs": []}
+        one = {"repository": "owner/name", "folder": "name", "bytes": 10**9, "files": ["a"], "note": "", "here": False}
+        offered = [{"title": "BAGEL", "graph": "bagel", "published": [one]}]
+        return {"roots": ["/models"], "found": [{**bare, **good}, {**bare, **bad}], "offered": offered}
+
+    def checkpoint_documents(self, folder: str) -> dict[str, Any]:
+        return {"graph": {"name": folder}, "placements": [{"name": f"{folder}_one_cpu"}]}
+
     def put_document(self, kind: str, name: str, document: dict[str, Any]) -> dict[str, Any]:
         self.calls.append(("put", kind, name, document))
         if name == "refused":

@@ -19,6 +19,22 @@ _HEAD = "lm_head.weight"
 
 
 @dataclass(frozen=True)
+class Published:
+    """Weights that somebody publishes, and what to make of them here."""
+
+    repository: str
+    """Its name where it is published: `owner/name`."""
+    folder: str
+    """The name of the folder for it, under a checkpoint root."""
+    bytes: int
+    """About how much there is to download."""
+    files: tuple[str, ...]
+    """The files that are read; `*` stands for any number of shards."""
+    note: str = ""
+    """What else has to be done or known, in a sentence."""
+
+
+@dataclass(frozen=True)
 class Part:
     """The tensors of one stem."""
 
@@ -37,6 +53,7 @@ class Companion:
     recognises: Callable[[Contents], bool]
     parts: Callable[[Contents], list[Part]]
     """The tensors that the config requires. Raises InvalidInput for a config that can't be served."""
+    published: tuple[Published, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,8 @@ class Family:
     """Sentences that name missing or unreadable files next to the weights, without which the model can't be served."""
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     """Weight set of the graph -> the other family's weights for it."""
+    published: tuple[Published, ...] = ()
+    """Where its weights can be had, the recommended one first."""
 
 
 # ── shapes shared by many networks ────────────────────────────────────────────────────────────────

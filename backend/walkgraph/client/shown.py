@@ -1,6 +1,7 @@
 """Types of the service's answers; plain dictionaries at run time. Times are seconds since 1970, durations seconds. A
 service may add keys."""
 
+from walkgraph.wire.answers.checkpoints import Checkpoint, Checkpoints, MadeDocuments, Offer, PublishedWeights
 from walkgraph.wire.answers.deployments import (
     Access,
     Code,
@@ -70,6 +71,8 @@ __all__ = [
     "Bottleneck",
     "Breakpoint",
     "Check",
+    "Checkpoint",
+    "Checkpoints",
     "Code",
     "Component",
     "Copy",
@@ -91,11 +94,13 @@ __all__ = [
     "LeftOut",
     "Level",
     "Loop",
+    "MadeDocuments",
     "Missing",
     "Next",
     "NodeFigures",
     "NodeTime",
     "Numbers",
+    "Offer",
     "Output",
     "Part",
     "Paused",
@@ -103,6 +108,7 @@ __all__ = [
     "Plan",
     "PlannedRank",
     "Problem",
+    "PublishedWeights",
     "Python",
     "Route",
     "Row",

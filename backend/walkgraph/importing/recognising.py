@@ -70,6 +70,13 @@ def known() -> Mapping[str, Family]:
     return {name: family for name, family in given.items() if family is not None}
 
 
+@cache
+def companions() -> Mapping[str, Companion]:
+    """The families whose weights are used beside another's, by name."""
+    given = {name: _declared(name, "COMPANION") for name in plugins.having(plugins.MODELS, "importing")}
+    return {name: found for name, found in given.items() if found is not None}
+
+
 def companion(family: str) -> Companion:
     """A family's declaration for weights beside another's."""
     return _declared(family, "COMPANION")

@@ -17,6 +17,7 @@ from walkgraph.service.access.keys import Keyring
 from walkgraph.service.access.rates import Meter
 from walkgraph.service.approvals.approvals import Approvals
 from walkgraph.service.calls.task_calls import TaskCalls
+from walkgraph.service.checkpoints import CheckpointFolders
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
@@ -136,6 +137,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         audit=audit,
         admission=admission,
         gallery=Gallery(settings.checkpoint_roots),
+        checkpoints=CheckpointFolders(settings.checkpoint_roots),
         task_graphs=graphs,
     )
 

@@ -14,6 +14,7 @@ from walkgraph.service.access.auditing import Audit
 from walkgraph.service.access.callers import caller_of
 from walkgraph.service.access.keys import Keyring
 from walkgraph.service.approvals.approvals import Approvals
+from walkgraph.service.checkpoints import CheckpointFolders
 from walkgraph.service.deployments.deployer import Deployer
 from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.gallery import Gallery
@@ -52,6 +53,7 @@ class Services:
     audit: Audit
     admission: Admission
     gallery: Gallery
+    checkpoints: CheckpointFolders
     task_graphs: TaskGraphs
 
 

@@ -39,6 +39,16 @@ class DocumentCalls:
         return get("/api/v1/gallery")
 
     @described
+    def checkpoints(self) -> Call[shown.Checkpoints]:
+        """The folders of weights on the service's machine, and what is published for each family."""
+        return get("/api/v1/checkpoints")
+
+    @described
+    def checkpoint_documents(self, folder: str) -> Call[shown.MadeDocuments]:
+        """The graph and placements that serve a folder; store them with `put_document`."""
+        return get("/api/v1/checkpoints/{folder}/documents", folder=folder)
+
+    @described
     def document(self, kind: Kind, name: str) -> Call[tuple[dict[str, Any], str]]:
         """A stored document and its etag."""
         return Call("GET", _route(kind), _tagged, {"name": name})

@@ -9,6 +9,7 @@ from walkgraph.checkpoints.family import (
     Document,
     Family,
     Part,
+    Published,
     gated,
     linear,
     norm,
@@ -142,4 +143,12 @@ FAMILY = Family(
     parts=_parts,
     adapt=_adapt,
     notes=_notes,
+    published=(
+        Published(
+            "ByteDance-Seed/BAGEL-7B-MoT",
+            "BAGEL-7B-MoT",
+            29_200_000_000,
+            ("ema.safetensors", "ae.safetensors", "*config.json", "vocab.json", "merges.txt", "tokenizer*.json"),
+        ),
+    ),
 )

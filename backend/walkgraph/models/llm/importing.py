@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Document, Family, Part, language_model, tokenizer_faults
+from walkgraph.checkpoints.family import Document, Family, Part, Published, language_model, tokenizer_faults
 from walkgraph.checkpoints.fields import Fields, read_optional
 from walkgraph.checkpoints.known_templates import PUBLISHED, template_of
 from walkgraph.checkpoints.language import ARCHITECTURES, KINDS, kind_of
@@ -62,6 +62,8 @@ def _notes(contents: Contents) -> Iterable[str]:
     return tokenizer_faults(contents, plain=False)
 
 
+_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer*.json", "chat_template*")
+
 FAMILY = Family(
     name="llm",
     title="Language model",
@@ -73,4 +75,17 @@ FAMILY = Family(
     parts=_parts,
     adapt=_adapt,
     notes=_notes,
+    published=(
+        Published("Qwen/Qwen3-0.6B", "Qwen3-0.6B", 1_500_000_000, _FILES, "Small enough for a laptop."),
+        Published("Qwen/Qwen3-8B", "Qwen3-8B", 16_400_000_000, _FILES),
+        Published("Qwen/Qwen3-30B-A3B", "Qwen3-30B-A3B", 61_100_000_000, _FILES, "With experts."),
+        Published(
+            "meta-llama/Llama-3.1-8B-Instruct",
+            "Llama-3.1-8B-Instruct",
+            16_100_000_000,
+            _FILES,
+            "Its licence has to be accepted before the download.",
+        ),
+        Published("mistralai/Mistral-7B-Instruct-v0.3", "Mistral-7B-Instruct-v0.3", 14_500_000_000, _FILES),
+    ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Beside, Family, Part, language_model, tokenizer_faults
+from walkgraph.checkpoints.family import Beside, Family, Part, Published, language_model, tokenizer_faults
 from walkgraph.checkpoints.fields import Fields
 from walkgraph.checkpoints.language import is_llama
 from walkgraph.checkpoints.tokenizer import added_tokens
@@ -48,6 +48,15 @@ FAMILY = Family(
     recognises=_recognises,
     parts=_parts,
     notes=_notes,
+    published=(
+        Published(
+            "canopylabs/orpheus-3b-0.1-ft",
+            "orpheus-3b-0.1-ft",
+            6_600_000_000,
+            ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer*.json"),
+            "Its licence has to be accepted before the download. It needs SNAC in a folder next to it.",
+        ),
+    ),
     beside={
         "snac": Beside(
             family="snac",

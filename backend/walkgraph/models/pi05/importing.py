@@ -4,7 +4,18 @@ from collections.abc import Iterable, Iterator
 
 from walkgraph.checkpoints import statistics
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Document, Family, Part, Shapes, gated, linear, norm, siglip, tokenizer_faults
+from walkgraph.checkpoints.family import (
+    Document,
+    Family,
+    Part,
+    Published,
+    Shapes,
+    gated,
+    linear,
+    norm,
+    siglip,
+    tokenizer_faults,
+)
 from walkgraph.checkpoints.files import Shape
 from walkgraph.errors import InvalidInput
 from walkgraph.models.pi05.config import FORMAT, Pi05Config, Widths, read_pi05
@@ -115,4 +126,13 @@ FAMILY = Family(
     parts=_parts,
     adapt=_adapt,
     notes=_notes,
+    published=(
+        Published(
+            "lerobot/pi05_base",
+            "pi05_base",
+            14_500_000_000,
+            ("config.json", "model.safetensors"),
+            "Its tokenizer and the statistics of your robot must be in the folder too.",
+        ),
+    ),
 )

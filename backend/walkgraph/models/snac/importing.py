@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Companion, Part, Shapes
+from walkgraph.checkpoints.family import Companion, Part, Published, Shapes
 from walkgraph.checkpoints.files import Shape
 from walkgraph.models.snac.config import SnacConfig, read_snac
 
@@ -77,4 +77,18 @@ def _named(found: Shapes) -> Shapes:
     return names
 
 
-COMPANION = Companion(title="SNAC, the vocoder", recognises=_recognises, parts=_parts)
+COMPANION = Companion(
+    title="SNAC, the vocoder",
+    recognises=_recognises,
+    parts=_parts,
+    published=(
+        Published(
+            "hubertsiuzdak/snac_24khz",
+            "snac_24khz",
+            80_000_000,
+            ("config.json", "model.safetensors"),
+            "It is published as a pickle, `pytorch_model.bin`, which Walkgraph doesn't read: convert it in the folder "
+            "to `model.safetensors`.",
+        ),
+    ),
+)

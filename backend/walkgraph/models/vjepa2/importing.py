@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from walkgraph.checkpoints.contents import Contents
-from walkgraph.checkpoints.family import Document, Family, Part, Shapes, linear, norm
+from walkgraph.checkpoints.family import Document, Family, Part, Published, Shapes, linear, norm
 from walkgraph.checkpoints.files import Shape
 from walkgraph.models.vjepa2.config import FORMAT, TransformerConfig, read_vjepa2
 from walkgraph.models.vjepa2.names import encoder_names, public_names
@@ -90,4 +90,13 @@ FAMILY = Family(
     recognises=_recognises,
     parts=_parts,
     adapt=_adapt,
+    published=(
+        Published(
+            "facebookresearch/vjepa2",
+            "vjepa2-ac-vitg",
+            11_800_000_000,
+            ("encoder.safetensors", "predictor.safetensors"),
+            "It is published as a pickle, `vjepa2-ac-vitg.pt`, which Walkgraph doesn't read: convert it in the folder.",
+        ),
+    ),
 )
