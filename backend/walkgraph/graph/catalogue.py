@@ -52,6 +52,8 @@ class Param:
     max: float | None = None
     choices: tuple[Scalar, ...] = ()
     description: str = ""
+    long: bool = False
+    """A text of several lines."""
     gives: Literal["", "type", "ports", "holes"] = ""
     """What ports get from it, which is then a literal text: their type, or themselves (`graph.language.shaping`)."""
 

@@ -27,10 +27,11 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         outputs=(port("messages", "messages"),),
         params={
-            "system": Param(type="string", default="", description="Instructions, as the first turn."),
+            "system": Param(type="string", default="", long=True, description="Instructions, as the first turn."),
             "tools": Param(
                 type="string",
                 default="[]",
+                long=True,
                 description='A JSON list: `[{"name": "draw", "description": "Draws.", "parameters": SCHEMA}]`. '
                 "`parameters` is a JSON Schema of an object.",
             ),
@@ -108,6 +109,7 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             "lines": Param(
                 type="string",
+                long=True,
                 description="The answers, a line each; `{last}` stands for the text of the latest turn. Behind the "
                 "last line it is said again.",
             ),

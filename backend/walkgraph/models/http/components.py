@@ -35,6 +35,7 @@ COMPONENTS: tuple[Component, ...] = (
             "headers": Param(
                 type="string",
                 default="",
+                long=True,
                 description="A header a line: `Name: value`. `secret:NAME` stands for a secret of the service.",
             ),
             "body": choice(

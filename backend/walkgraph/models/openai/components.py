@@ -35,7 +35,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         params={
             **_SERVER,
-            "system": Param(type="string", default="", description="Instructions, as the first turn."),
+            "system": Param(type="string", default="", long=True, description="Instructions, as the first turn."),
             "temperature": number("Sampling temperature.", default=1.0, min=0, max=2),
             "max_tokens": integer(
                 "The longest answer in tokens; 0 leaves it to the server.", default=0, min=0, max=1_000_000

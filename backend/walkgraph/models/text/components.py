@@ -27,6 +27,7 @@ _STRINGS: tuple[Component, ...] = (
             "template": Param(
                 type="string",
                 default="{value}",
+                long=True,
                 gives="holes",
                 description="A text with holes: `{topic}` takes a text, `{n: scalar}` a number, `{extra?}` nothing at "
                 "times; `{{` and `}}` are braces.",

@@ -34,6 +34,7 @@ def shown(component: Component) -> dict[str, Any]:
         "families": list(component.fitting),
         "host": component.host,
         "task": component.task,
+        "outside": component.outside,
         "available": component.available,
         "examples": [
             {"note": one.note, "params": one.params, "inputs": one.inputs, "outputs": one.outputs}

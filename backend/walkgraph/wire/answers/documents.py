@@ -86,5 +86,7 @@ class Component(TypedDict):
     host: bool
     task: bool
     """It calls a task, whose declaration its own follows."""
+    outside: bool
+    """It calls a server outside, which the service does."""
     available: bool
     examples: list[ComponentExample]

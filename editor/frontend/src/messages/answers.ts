@@ -17,6 +17,8 @@ export interface ParamDeclaration {
   max: number | null;
   choices: (boolean | number | string)[];
   description: string;
+  /** A text of several lines. */
+  long?: boolean;
   /** What ports get from it: their type, or themselves. */
   gives?: "" | "type" | "ports" | "holes";
 }
@@ -51,6 +53,8 @@ export interface Component {
   host: boolean;
   /** It is a task of a graph, which the service runs. */
   task?: boolean;
+  /** It calls a server outside, which the service does. */
+  outside?: boolean;
   /** True if it has a network; otherwise it can be drawn but not deployed. */
   available: boolean;
   examples?: ComponentExample[];

@@ -7,6 +7,8 @@ import type { ScopeName } from "../../common/scope";
 import { ChoiceField, ExpressionField, ExpressionToggle, NumberField, ResetButton, TextField } from "./fields";
 import { strings } from "../../../strings";
 
+const LONG_LINES = 5;
+
 interface ParamProps {
   name: string;
   declared: ParamDeclaration;
@@ -94,9 +96,10 @@ function LiteralField({ declared, value, onEnter, ...shared }: LiteralProps) {
       );
   }
   const enter = (text: string) => onEnter(text === "" && declared.default !== null ? undefined : text);
-  return (
-    <TextField {...shared} value={value === undefined ? "" : String(value)} placeholder={unset} onEnter={enter} />
-  );
+  const text = value === undefined ? "" : String(value);
+  // A field of one line would lose the line ends of a text that has some.
+  const lines = declared.long || text.includes("\n") ? LONG_LINES : 1;
+  return <TextField {...shared} value={text} lines={lines} placeholder={unset} onEnter={enter} />;
 }
 
 function spelled(choice: Literal): { value: string; label: string } {
