@@ -21,11 +21,14 @@ from walkgraph.settings import listed_plugins
 __all__ = ["catalogue", "families", "faults", "gather", "renew"]
 
 
+_Sizes = Mapping[str, FamilySizes]
+
+
 class _Plugin(NamedTuple):
     """What one plug-in declares."""
 
     components: tuple[Component, ...] = ()
-    sizes: Mapping[str, FamilySizes] = MappingProxyType({})
+    sizes: _Sizes = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -114,23 +117,31 @@ def _stamp(point: EntryPoint) -> object:
     return point.value, path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(name: str, point: EntryPoint, former: _Plugin | None, sizes: Mapping[str, FamilySizes]) -> _Plugin:
+def _read(name: str, point: EntryPoint, former: _Plugin | None, sizes: _Sizes) -> _Plugin:
     """`sizes`: of the families that exist already. Raises Conflict if the plug-in has sizes of one of them."""
     if name in plugins.names(plugins.MODELS):
         raise Conflict(f"the plug-in `{name}` has the name of one of Walkgraph's families; rename its entry point")
     if point.group == plugins.FUNCTIONS:
         path, shown = source_file(point)
-        made = declared(path, shown, point.module, name)
-        return _Plugin(tuple(one.component for one in made.values()))
+        made = declared(path, shown, point.module, name).values()
+        own = {one.component.weights: one.sizes for one in made if one.component.weights and one.sizes}
+        return _Plugin(tuple(one.component for one in made), _only_new(name, own, sizes))
     if former is not None:
         return former
     module = plugins.declarations(point)
-    own: Mapping[str, FamilySizes] = getattr(module, "SIZES", {})
+    own = _only_new(name, getattr(module, "SIZES", {}), sizes)
+    return _Plugin(tuple(_of_plugin(name, getattr(module, "COMPONENTS", ()))), own)
+
+
+def _only_new(
+    plugin: str, own: Mapping[str, FamilySizes], sizes: Mapping[str, FamilySizes]
+) -> Mapping[str, FamilySizes]:
     if taken := sorted(set(own) & set(sizes)):
         raise Conflict(
-            f"the plug-in `{name}` has sizes of `{taken[0]}`, a family that exists already; rename the plug-in's family"
+            f"the plug-in `{plugin}` has sizes of `{taken[0]}`, a family that exists already; rename the plug-in's "
+            "family"
         )
-    return _Plugin(tuple(_of_plugin(name, getattr(module, "COMPONENTS", ()))), own)
+    return own
 
 
 def _own() -> _Plugin:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
 
 from torch import Tensor
@@ -16,7 +13,6 @@ from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.adapters.reporting import Reporter
 from walkgraph.adapters.values import outputs_of, taken
-from walkgraph.functions.reading import declared
 from walkgraph.functions.signatures import Signature
 
 
@@ -24,25 +20,14 @@ from walkgraph.functions.signatures import Signature
 class FunctionNetwork:
     """Loads the operator of a function."""
 
-    module: ModuleType
-    name: str
+    signature: Signature
+    function: Callable[..., Any]
+    batched: Callable[..., Any] | None
+    reporter: Reporter
     options: tuple[str, ...] = ()
 
     def load(self, context: LoadContext) -> Operator:
-        path, package = files_of(self.module)
-        shown = path.relative_to(package.parent).as_posix()
-        signature = declared(path, shown, self.module.__name__, self.name)[self.name].signature
-        batched = getattr(self.module, signature.batched) if signature.batched else None
-        function = getattr(self.module, self.name)
-        return FunctionOperator.around(signature, function, batched, Reporter(self.name, package))
-
-
-def files_of(module: ModuleType) -> tuple[Path, Path]:
-    """The module's file, and the folder (or file) of the package that it belongs to."""
-    path = Path(inspect.getfile(module))
-    own = path.parent if path.name == "__init__.py" else path
-    depth = module.__name__.count(".")
-    return path, own.parents[depth - 1] if depth else own
+        return FunctionOperator.around(self.signature, self.function, self.batched, self.reporter)
 
 
 class FunctionOperator(Operator):

@@ -1,4 +1,4 @@
-"""The components of a plug-in's file: each public function with type hints is one."""
+"""The components of a plug-in's file: each public function with type hints is one, and each wrapped model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
+from walkgraph import wrap
 from walkgraph.functions.signatures import Function, Signature, signature
 from walkgraph.functions.source import Source, parsed
+from walkgraph.functions.wrapped import Wrapped, wrapped
 from walkgraph.graph.catalogue import Category, Component
+from walkgraph.placement.sizes import EVERY, FamilySizes, Part
 
 BATCHED = "_batched"
 """The end of the name of a function that serves many calls of the function before it."""
@@ -35,6 +38,10 @@ class Declared:
 
     component: Component
     signature: Signature
+    wrapped: Wrapped | None = None
+    """Of a model: how it was wrapped."""
+    sizes: FamilySizes | None = None
+    """Of a model: how its weights are counted, under the name of their family, `component.weights`."""
 
 
 def declared(path: Path, shown: str, module: str, plugin: str) -> dict[str, Declared]:
@@ -54,10 +61,24 @@ def declared(path: Path, shown: str, module: str, plugin: str) -> dict[str, Decl
             raise source.wrong(function, f"`{name}` has no docstring; its first sentence is the component's help")
         if (twin := functions.get(name + BATCHED)) is not None:
             made = _with_batched(source, made, twin)
-        found[name] = Declared(_component(made, name, module, plugin, category), made)
+        found[name] = Declared(_component(made, name, f"{module}:{name}", plugin, category), made)
+    for attribute, model in wrapped(source):
+        if attribute in found or model.name in functions or not _NAME.match(model.name):
+            raise source.wrong(None, f"`{attribute}` can't be a component: its name is taken, or not in small letters")
+        found[attribute] = _model(model, f"{module}:{attribute}", plugin, category)
     if not found:
         raise source.wrong(None, "there is no component; write a function with type hints and a docstring")
     return found
+
+
+def _model(model: Wrapped, network: str, plugin: str, category: Category | None) -> Declared:
+    made = _component(model.signature, model.name, network, plugin, category or "Model")
+    family = made.name.replace(".", "_")
+    file = model.made.file if isinstance(model.made, wrap.Onnx) else None
+    stem = (model.made.files or EVERY) if isinstance(model.made, wrap.Module) else EVERY
+    part = Part(stem=stem, file=file, exact=file is not None)
+    sizes = FamilySizes(parts={"weights": part}, components={made.name: ("weights",)}, shapes={}, unsized=True)
+    return Declared(replace(made, weights=family, host=False), model.signature, model, sizes)
 
 
 def _public(source: Source) -> Iterator[Function]:
@@ -115,7 +136,7 @@ def _with_batched(source: Source, made: Signature, twin: Function) -> Signature:
     return replace(made, batched=twin.name)
 
 
-def _component(made: Signature, name: str, module: str, plugin: str, category: Category | None) -> Component:
+def _component(made: Signature, name: str, network: str, plugin: str, category: Category | None) -> Component:
     outputs = made.output_ports()
     return Component(
         name=f"{plugin.replace('-', '_')}.{name}",
@@ -125,5 +146,5 @@ def _component(made: Signature, name: str, module: str, plugin: str, category: C
         outputs=outputs,
         params=made.params,
         host=made.on_host,
-        network=f"{module}:{name}",
+        network=network,
     )

@@ -13,17 +13,21 @@ from functools import partial
 from pathlib import Path
 
 import walkgraph
+from walkgraph import wrap
 from walkgraph.checkpoints.decoder import StackSizes
 from walkgraph.checkpoints.files import stems, tensors, tokenizer_file
-from walkgraph.errors import InvalidInput, NotFound
+from walkgraph.errors import InvalidInput, NotFound, Refused
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.document import Graph, Weights
 from walkgraph.graph.problems import Problem
 
 _STARTERS = Path(walkgraph.__file__).parent / "starters"
 MIB = 2**20
+_NO_WEIGHTS = frozenset({".json", ".txt", ".md", ".safetensors"})
+_FORMATS = ("*.safetensors", "*.onnx")
 _NAMED = re.compile(r"[\w\-.]+")
 """Folders that a graph can name."""
+EVERY = "*"
 TOKENIZER = "tokenizer"
 """As an entry of a family's `holds`."""
 
@@ -31,7 +35,9 @@ TOKENIZER = "tokenizer"
 @dataclass(frozen=True, kw_only=True)
 class Part:
     stem: str
-    """Stem of its safetensors files in a weights folder: one file, or shards."""
+    """Stem of its safetensors files in a weights folder: one file, or shards; `EVERY` for all of the folder's."""
+    file: str | None = None
+    """A file of another format instead: what lies beside it belongs to it, and counts with its bytes."""
     exact: bool = False
     """Kept in 32 bits on every device."""
 
@@ -62,6 +68,8 @@ class FamilySizes:
     caches_of: Callable[[Path], Mapping[str, int]] | None = None
     """Reads a weights folder's config; raises InvalidInput or NotFound for a config that can't be served. None: the
     family has no config."""
+    unsized: bool = False
+    """Its `random:` weights are drawn by code that plans don't run, so their size is not known before."""
     holds: frozenset[str] = frozenset()
     """Contents beside the weights that components of any family can use: `tokenizer`."""
 
@@ -135,7 +143,8 @@ def absent(name: str, weights: Weights, error: InvalidInput) -> Problem:
 
 
 def weights_folder(source: str, roots: Sequence[Path]) -> Path:
-    """The folder of a `starter:` or `checkpoint:` source that holds its safetensors; raises NotFound if it isn't there.
+    """The folder of a `starter:` or `checkpoint:` source that holds its weights; raises NotFound if it isn't there, and
+    Refused if it has only formats that are never loaded.
 
     Starters are in the package, checkpoints directly under the roots of the server's settings.
     """
@@ -143,6 +152,7 @@ def weights_folder(source: str, roots: Sequence[Path]) -> Path:
     folders = {"starter": [_STARTERS], "checkpoint": list(roots)}.get(kind, [])
     known = {folder.name: folder for root in reversed(folders) for folder in _weights_in(root)}
     if name not in known:
+        _refuse_pickles(name, folders)
         place = "in this installation" if kind == "starter" else "under the weight roots of the server's settings"
         have = ", ".join(f"`{name}`" for name in sorted(known) if _NAMED.fullmatch(name)) or "none"
         raise NotFound(f"there are no weights `{name}` {place} (found: {have}); put the folder there, or name another")
@@ -153,8 +163,22 @@ def _weights_in(root: Path) -> list[Path]:
     """Folders with weights. Only listed folders can be named, so no name leads out of its root. Links among them are
     followed: who can write into a root decides what is served."""
     with suppress(OSError):  # a root that can't be read has none
-        return [folder for folder in root.iterdir() if any(folder.glob("*.safetensors"))] if root.is_dir() else []
+        return [folder for folder in root.iterdir() if _holds_weights(folder)] if root.is_dir() else []
     return []
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(any(folder.glob(pattern)) for pattern in _FORMATS)
+
+
+def _refuse_pickles(name: str, folders: Sequence[Path]) -> None:
+    """Raises Refused if a folder of that name has weights in formats alone that are never loaded."""
+    for root in folders:
+        with suppress(OSError):
+            for folder in root.iterdir():
+                files = sorted(path.name for path in folder.iterdir()) if folder.name == name else []
+                if why := next(filter(None, map(wrap.refused, files)), None):
+                    raise Refused(f"the weights `{name}` can't be used: {why}")
 
 
 def _source(
@@ -168,6 +192,8 @@ def _source(
     if kind != "random":
         return family, weights_folder(weights.source, roots)
     shape = family.shapes.get(rest.rpartition(":")[0])
+    if family.unsized:
+        raise NotFound(f"how large `{weights.source}` is of `{weights.family}` is known once it is loaded")
     if shape is None:
         raise NotFound(
             f"`{weights.source}` names no shape of family `{weights.family}`; use one of {sorted(family.shapes)}"
@@ -205,8 +231,10 @@ def _sizes(families: Mapping[str, FamilySizes], roots: Sequence[Path], weights: 
 def _shape_of(family: FamilySizes, folder: Path) -> Shape:
     """The shape of a weights folder. Its workspace is that of the largest known shape, scaled by the weights."""
     there = stems(folder)
-    parts = {name: _numbers_in(folder, part.stem) if part.stem in there else 0 for name, part in family.parts.items()}
+    parts = {name: _numbers_of(folder, part, there) for name, part in family.parts.items()}
     caches: Mapping[str, int] = family.caches_of(folder) if family.caches_of else dict[str, int]()
+    if not family.shapes:
+        return Shape(parts=parts, caches=caches)
     known = max(family.shapes.values(), key=lambda shape: shape.total)
     scale = sum(parts.values()) / known.total
     return Shape(
@@ -214,6 +242,15 @@ def _shape_of(family: FamilySizes, folder: Path) -> Shape:
         caches=caches,
         workspace={name: math.ceil(size * scale) for name, size in known.workspace.items()},
     )
+
+
+def _numbers_of(folder: Path, part: Part, there: Sequence[str]) -> int:
+    """Numbers that a part holds in a folder with these stems; 0 if it isn't there."""
+    if part.file is not None:
+        files = [path for path in folder.iterdir() if path.is_file() and path.suffix not in _NO_WEIGHTS]
+        return sum(path.stat().st_size for path in files) // 4
+    stems_of = there if part.stem == EVERY else [part.stem] if part.stem in there else []
+    return sum(_numbers_in(folder, stem) for stem in stems_of)
 
 
 def _numbers_in(folder: Path, stem: str) -> int:

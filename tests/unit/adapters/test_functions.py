@@ -305,7 +305,7 @@ def test_a_function_that_is_gone_or_unreadable_is_told(module: str) -> None:
         adapted(module, "gone")
     with pytest.raises(Refused, match=r"plug_unread/__init__.py:1: argument `x` has no type"):
         adapted("plug_unread", "f").load(context())
-    with pytest.raises(Refused, match="neither an operator nor a function"):
+    with pytest.raises(Refused, match="neither an operator, a function nor a wrapped model"):
         adapted(module, "calls")
 
 
