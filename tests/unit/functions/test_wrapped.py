@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import blocks_of
 from walkgraph import wrap
 from walkgraph.functions.reading import Declared, declared
 from walkgraph.functions.source import Unreadable
@@ -142,3 +143,17 @@ def test_a_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
 def test_formats_that_run_code_are_told_by_their_names(name: str) -> None:
     assert name in (wrap.refused(name) or "")
     assert wrap.refused("a.safetensors") is wrap.refused("a.onnx") is None
+
+
+PAGES = {"own_model.md": ["Denoise", "embed", "detect"], "ten_minutes.md": ["soften", "soften"]}
+
+
+@pytest.mark.parametrize(("page", "names"), PAGES.items())
+def test_the_pages_show_what_can_be_read(repository: Path, tmp_path: Path, page: str, names: list[str]) -> None:
+    blocks = blocks_of(page, (repository / "docs" / "extending" / page).read_text())
+    found: list[str] = []
+    for block in blocks:
+        if block.file is not None:
+            (tmp_path / "shown.py").write_text(block.code)
+            found += declared(tmp_path / "shown.py", block.file, "shown", "photo")
+    assert found == names
