@@ -1,5 +1,5 @@
-"""Wrapped models of a plug-in's file as components: classes under `wrap.module`, and what `wrap.transformers` and `wrap.onnx`
-are assigned to."""
+"""Wrapped models of a plug-in's file as components: classes under `wrap.module`, and what `wrap.transformers` and
+`wrap.onnx` are assigned to."""
 
 from __future__ import annotations
 
