@@ -45,6 +45,8 @@ class Recording:
     connections: int = 0
     closed: int = 0
     """Connections that are over."""
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has come."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a connection is over."""
 
@@ -62,6 +64,7 @@ class Recording:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             asked = await _read(reader)
             self.asked.append(asked)
+            self.came.set()
             answer = self.answers.get(asked.target.partition("?")[0], answered(b"hit"))
             await (write(answer) if isinstance(answer, bytes) else answer(asked, write))
         writer.close()
