@@ -7,7 +7,7 @@ Sizes are Qwen3-30B-A3B's. A step is one CUDA graph that runs as many layers wit
 the GPU's cache; `us` is the time of one layer, with router, norm and residual. `distinct` is the number of experts that
 the step's rows have chosen, and `TB/s` the speed at which their weights and the router's are read. `off` is the
 distance from float32 (relative L2). `--sweep` tries other tiles and prints the fastest as entries of
-`layers.kernels.experts.TABLE`. `--check` runs tiny sizes on the CPU.
+`layers.kernels.experts_config.TABLE`. `--check` runs tiny sizes on the CPU.
 """
 
 import argparse
@@ -30,6 +30,8 @@ from triton.runtime.errors import TritonError
 from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.kernels import experts as kernels
+from walkgraph.layers.kernels.experts_config import TABLE, Blocks, Sizes
+from walkgraph.layers.linear.fp8_format import FP8
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
@@ -160,7 +162,8 @@ def sweep(stack: Stack, batches: Sequence[int], budget: Budget) -> dict[int, str
     """The fastest tiles for each batch: of gate and up first, then of down. Compiled in a pool of processes."""
     layer = stack.layers[0]
     assert layer.packed is not None
-    one = [kernels.Sizes(batch, layer.gate.in_features, *sizes_of(layer)) for batch in batches]
+    eight = layer.packed.dtype == FP8
+    one = [Sizes(batch, layer.gate.in_features, *sizes_of(layer), eight) for batch in batches]
     tasks = [(sizes, blocks, layer.packed.dtype) for sizes in one for blocks in candidates(sizes)]
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         failed = [message for message in pool.map(compile_one, tasks) if message]
@@ -172,17 +175,17 @@ def sizes_of(layer: SparseMLP) -> tuple[int, int, int]:
     return layer.sizes.hidden, layer.sizes.experts, layer.sizes.chosen
 
 
-def candidates(sizes: kernels.Sizes) -> Iterator[kernels.Blocks]:
+def candidates(sizes: Sizes) -> Iterator[Blocks]:
     """All but the depths, which decide the order of sums and must be equal for all batches."""
     now = sizes.blocks
-    for stages, warps in product((2, 3, 4, 6, 8), (4, 8)):
+    for stages, warps, sharing in product((2, 3, 4, 6, 8), (4, 8), (1, 2, 3, 4)):
         for rows in (n for n in (16, 32, 64) if not sizes.hidden % n):
-            yield now._replace(inner=rows, inner_stages=stages, inner_warps=warps)
+            yield now._replace(inner=rows, inner_stages=stages, inner_warps=warps, inner_sharing=sharing)
         for rows in (n for n in (16, 32, 64, 128) if not sizes.width % n):
-            yield now._replace(outer=rows, outer_stages=stages, outer_warps=warps)
+            yield now._replace(outer=rows, outer_stages=stages, outer_warps=warps, outer_sharing=sharing)
 
 
-def compile_one(task: tuple[kernels.Sizes, kernels.Blocks, torch.dtype]) -> str:
+def compile_one(task: tuple[Sizes, Blocks, torch.dtype]) -> str:
     """Compile into Triton's cache, from which the main process then loads."""
     try:
         kernels.warm(*task)
@@ -191,12 +194,12 @@ def compile_one(task: tuple[kernels.Sizes, kernels.Blocks, torch.dtype]) -> str:
     return ""
 
 
-def fastest(stack: Stack, sizes: kernels.Sizes) -> str:
+def fastest(stack: Stack, sizes: Sizes) -> str:
     x, first = stack.rows(sizes.rows), sizes.blocks
-    table = kernels.TABLE.setdefault((sizes.width, sizes.hidden), {})
+    table = TABLE.setdefault((sizes.width, sizes.hidden, sizes.eight), {})
     before = dict(table)
 
-    def time_of(blocks: kernels.Blocks) -> float:
+    def time_of(blocks: Blocks) -> float:
         table[sizes.rows] = blocks
         try:
             return timed(lambda: stack.step(x), stack.device) / len(stack.layers)
@@ -206,7 +209,7 @@ def fastest(stack: Stack, sizes: kernels.Sizes) -> str:
     best, least = first, time_of(first)
     began = least
     for prefix in ("inner", "outer"):
-        fields = (prefix, f"{prefix}_stages", f"{prefix}_warps")
+        fields = (prefix, f"{prefix}_stages", f"{prefix}_warps", f"{prefix}_sharing")
         for one in candidates(sizes):
             tried = best._replace(**{name: getattr(one, name) for name in fields})
             if tried != best and (took := time_of(tried)) < 0.998 * least:

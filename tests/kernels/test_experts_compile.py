@@ -14,9 +14,10 @@ SCRIPT = """
 import triton
 from triton.backends.compiler import GPUTarget
 from walkgraph.layers.kernels import experts
+from walkgraph.layers.kernels.experts_config import Sizes
 
 TYPES = dict.fromkeys("logits shares partials scales".split(), "*fp32")
-TYPES |= dict.fromkeys("table counters".split(), "*i32")
+TYPES |= dict.fromkeys("table masks counters".split(), "*i32")
 TYPES |= {"eps": "fp32", "rows": "i32", "pairs": "i32"}
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 
@@ -43,7 +44,7 @@ def compiled(kernel, constants, eight):
 
 
 for rows, eight in ((1, False), (9, False), (64, False), (64, True)):
-    sizes = experts.Sizes(rows=rows, width=2048, hidden=768, experts=128, chosen=8)
+    sizes = Sizes(rows=rows, width=2048, hidden=768, experts=128, chosen=8, eight=eight)
     for kernel, constants in experts.constants(sizes, renormed=True, residual=True, pdl=True):
         compiled(kernel, constants, eight)
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,8 @@ from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
-from walkgraph.layers.kernels.experts import MOST_ROWS, TABLE, Sizes, blocks_of, counters, sparse_step, unfit
+from walkgraph.layers.kernels.experts import counters, sparse_step, unfit
+from walkgraph.layers.kernels.experts_config import MOST_ROWS, TABLE, Blocks, Sizes, blocks_of
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
@@ -69,6 +72,21 @@ def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, res
     assert not counters(x.device).any()
 
 
+@pytest.mark.parametrize("rows", [1, 3, 19])
+@pytest.mark.parametrize("sharing", [(0, 0), (0, 1), (2, 0), (1, 3)])
+def test_however_programs_share_tiles_the_sums_are_the_same(
+    rows: int, sharing: tuple[int, int], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows choose few of the experts, 19 choose most of them."""
+    sizes = ExpertSizes(experts=12, chosen=2, hidden=48, renormed=True)
+    x, router, packed, norm = case(rows, 64, sizes, device)
+    blocks = Blocks(16, 16, 64, 16, 2, 2, inner_sharing=sharing[0], outer_sharing=sharing[1])
+    monkeypatch.setitem(TABLE, (64, 48, False), {MOST_ROWS: blocks})
+    got = stepped(x, router, packed, sizes, norm, x)
+    torch.testing.assert_close(got.float(), exact(x, router, packed, norm, sizes) + x.float(), atol=8e-3, rtol=8e-3)
+    assert not counters(x.device).any()
+
+
 def test_a_row_has_the_same_numbers_among_any_others(device: str) -> None:
     sizes = ExpertSizes(experts=6, chosen=2, hidden=32, renormed=True)
     x, router, packed, norm = case(19, 32, sizes, device)
@@ -116,10 +134,11 @@ def test_equal_logits_choose_the_first_experts(device: str) -> None:
 
 
 def test_tiles_divide_the_widths_and_their_depth_depends_on_nothing_else() -> None:
-    for width, hidden in ((2048, 768), (1024, 384), (48, 80), (4096, 1536)):
-        made = {rows: blocks_of(rows, width, hidden) for rows in (1, 2, 3, 16, 64)}
+    shapes = ((2048, 768), (1024, 384), (48, 80), (4096, 1536))
+    for (width, hidden), eight in product(shapes, (False, True)):
+        made = {rows: blocks_of(rows, width, hidden, eight=eight) for rows in (1, 2, 3, 16, 64)}
         assert {(one.depth, one.outer_depth) for one in made.values()} == {(made[1].depth, made[1].outer_depth)}
-        for one in (*made.values(), *TABLE.get((width, hidden), {}).values()):
+        for one in (*made.values(), *TABLE.get((width, hidden, eight), {}).values()):
             assert (one.depth, one.outer_depth) == (made[1].depth, made[1].outer_depth)
             assert not hidden % one.inner
             assert not width % one.outer
