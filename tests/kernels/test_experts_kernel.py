@@ -72,8 +72,8 @@ def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, res
     assert not counters(x.device).any()
 
 
-@pytest.mark.parametrize("rows", [1, 3, 19])
-@pytest.mark.parametrize("sharing", [(0, 0), (0, 1), (2, 0), (1, 3)])
+@pytest.mark.parametrize("rows", [3, 19])
+@pytest.mark.parametrize("sharing", [(0, 1), (3, 0)])
 def test_however_programs_share_tiles_the_sums_are_the_same(
     rows: int, sharing: tuple[int, int], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

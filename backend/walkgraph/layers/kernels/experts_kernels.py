@@ -4,9 +4,9 @@ RMS norm, the chosen experts' MLPs, their sum and the residual take three launch
 weights once and no other's.
 
 `choose_kernel` norms the rows and chooses their experts; a row and one of its experts are a *pair*. Programs of the two
-products work out which experts were chosen. Then each has one tile of an expert, or, where there are as many programs as
-the processors hold, an even share of all tiles, which it multiplies one after the other without draining its loads:
-measurements decide which. No shape depends on the routing, so a captured graph serves any.
+products work out which experts were chosen. Then each has one tile of an expert; or there are as many programs as the
+processors hold, and each has an even share of all tiles, which it multiplies without draining its loads. Measurements
+decide which. No shape depends on the routing, so a captured graph serves any.
 
 `inner_kernel` multiplies the rows of an expert's pairs with tiles of gate and up rows. `outer_kernel` multiplies with
 tiles of down rows and stores each pair's result; the last program at a tile sums every row's results in the order of
