@@ -41,6 +41,10 @@ ANY = "any"
 """As a component's `weights`: any family that fits."""
 
 
+BLUEPRINT = "blueprint."
+"""Begins the `component` of a node that stands for a blueprint of the graph."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Param:
     """One typed parameter of a component; a graph sets it to a literal or to an expression (`"=steps - 1"`)."""
@@ -215,6 +219,11 @@ Catalogue = Mapping[str, Component]
 def is_task(component: str) -> bool:
     """True if a node's `component` names a task of a graph."""
     return "/" in component
+
+
+def blueprint_of(component: str) -> str:
+    """The blueprint that a node's `component` names; empty if it names none."""
+    return component.removeprefix(BLUEPRINT) if component.startswith(BLUEPRINT) else ""
 
 
 class Palette(Mapping[str, Component]):

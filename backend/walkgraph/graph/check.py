@@ -39,4 +39,5 @@ def check(document: object, catalogue: Catalogue) -> Report:
     check_streams(context)
     check_tasks(context)
     check_unused(context)
-    return Report((*draft.problems, *context.problems), None if draft.problems else draft.graph)
+    problems = (*draft.problems, *context.problems)
+    return Report(problems) if draft.problems else Report(problems, context.graph, draft.graph)

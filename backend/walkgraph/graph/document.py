@@ -64,12 +64,19 @@ class Weights(Record):
 
 class Node(Record):
     component: Annotated[
-        str, Field(pattern=r"^([a-z0-9_]+\.[a-z0-9_]+|[A-Za-z][A-Za-z0-9_\-]{0,63}/[A-Za-z][A-Za-z0-9_\-]{0,63})$")
+        str,
+        Field(
+            pattern=r"^([a-z0-9_]+\.[a-z0-9_]+|blueprint\.[A-Za-z][A-Za-z0-9_\-]{0,63}"
+            r"|[A-Za-z][A-Za-z0-9_\-]{0,63}/[A-Za-z][A-Za-z0-9_\-]{0,63})$"
+        ),
     ]
-    """A registered component, or a task that the node calls: `graph/task`."""
+    """A registered component, a task that the node calls (`graph/task`), or a blueprint of the graph that the node
+    stands for (`blueprint.NAME`)."""
     weights: Name | None = None
+    """For a blueprint: instead of the weights of that family inside."""
     states: dict[Name, Name] = Field(default_factory=dict)
-    """The component's state slot -> the graph's state."""
+    """The component's state slot -> the graph's state. For a blueprint: a state inside -> the graph's state that it
+    is."""
     params: dict[Name, Literals] = Field(default_factory=dict)
     """A literal, or an expression with a leading `=` (`"=cfg_text_scale"`). An expression takes the component's
     default, if there is one, where it names a parameter that the running task lacks or a loop that isn't around the
@@ -438,6 +445,38 @@ class Task(Record):
     session: SessionPolicy | None = None
 
 
+# ── blueprints ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Origin(Record):
+    """The entry of the library that a blueprint is a copy of."""
+
+    name: Name
+    version: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    """The etag of the entry when it was copied."""
+
+
+class Blueprint(Record):
+    """A Walk as a component, with nodes of its own: each node with the component `blueprint.NAME` stands for a copy."""
+
+    description: str = ""
+    origin: Origin | None = None
+    inputs: dict[Name, str] = Field(default_factory=dict)
+    """Name -> port type."""
+    outputs: dict[Name, Result] = Field(default_factory=dict)
+    params: dict[Name, TaskParam] = Field(default_factory=dict)
+    """What its expressions read; a node sets them as a component's."""
+    weights: dict[Name, Weights] = Field(default_factory=dict)
+    states: dict[Name, State] = Field(default_factory=dict)
+    """Each node that stands for the blueprint has its own, unless it binds them."""
+    nodes: dict[Name, Node] = Field(default_factory=dict)
+    body: tuple[Item, ...]
+    merges: dict[Name, Merged] = Field(default_factory=dict)
+    edges: tuple[Edge, ...] = ()
+    layout: dict[str, Any] = Field(default_factory=dict)
+    """Belongs to the editor, as the graph's."""
+
+
 # ── the document ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -451,5 +490,6 @@ class Graph(Record):
     walks: dict[Name, Walk] = Field(default_factory=dict)
     streams: tuple[Stream, ...] = ()
     tasks: dict[Name, Task] = Field(default_factory=dict)
+    blueprints: dict[Name, Blueprint] = Field(default_factory=dict)
     layout: dict[str, Any] = Field(default_factory=dict)
     """Belongs to the editor; the runtime never reads it."""

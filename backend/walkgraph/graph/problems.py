@@ -29,8 +29,10 @@ class Problem:
 @dataclass(frozen=True)
 class Report:
     problems: tuple[Problem, ...]
-    graph: Graph | None
-    """The document as data, if it is well-formed."""
+    graph: Graph | None = None
+    """The document as data, without blueprints, if it is well-formed."""
+    written: Graph | None = None
+    """The same with its blueprints."""
 
     @property
     def ok(self) -> bool:

@@ -131,7 +131,10 @@ def _describe(name: str, definition: dict[str, Any]) -> dict[str, Any]:
     texts = _docstrings().get(name, {})
     properties = obj(definition.get("properties"))
     described = {key: ({"description": texts[key]} if key in texts else {}) | obj(v) for key, v in properties.items()}
-    swaps = {"Walk": {"edges": "Link", "results": "ResultFrom"}}.get(name, {})
+    swaps = {
+        "Walk": {"edges": "Link", "results": "ResultFrom"},
+        "Blueprint": {"edges": "Link", "outputs": "ResultFrom"},
+    }.get(name, {})
     for key, target in swaps.items():
         described[key] = _swap(described[key], {"Edge": target, "Result": target})
     return {**definition, "properties": described} if described else definition

@@ -79,7 +79,8 @@ def with_own(catalogue: Catalogue, graph: Graph, document: Any = None) -> Catalo
     """The catalogue with the tasks of this graph itself, where a node calls one. `document`: the graph as it was
     given."""
     own = f"{graph.name}/"
-    if not any(node.component.startswith(own) for node in graph.nodes.values()):
+    groups = (graph.nodes, *(blueprint.nodes for blueprint in graph.blueprints.values()))
+    if not any(node.component.startswith(own) for nodes in groups for node in nodes.values()):
         return catalogue
     known = catalogue if isinstance(catalogue, WithTasks) else WithTasks(catalogue, {})
     return known.over(graph.name, graph if document is None else document)
@@ -87,7 +88,9 @@ def with_own(catalogue: Catalogue, graph: Graph, document: Any = None) -> Catalo
 
 def called_graphs(document: Any) -> frozenset[str]:
     """The graphs whose tasks the nodes of a document call, whatever its quality."""
-    named = (_entries(node).get("component") for node in _entries(_entries(document).get("nodes")).values())
+    groups = [document, *_entries(_entries(document).get("blueprints")).values()]
+    nodes = (node for group in groups for node in _entries(_entries(group).get("nodes")).values())
+    named = (_entries(node).get("component") for node in nodes)
     return frozenset(name.partition("/")[0] for name in named if isinstance(name, str) and is_task(name))
 
 

@@ -4,6 +4,7 @@ problems."""
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from walkgraph.graph.blueprints.drafts import FlatDraft
 from walkgraph.graph.catalogue import Catalogue, Component, Port
 from walkgraph.graph.document import Graph, Task, Use
 from walkgraph.graph.language.expressions import Expr, parse
@@ -22,19 +23,23 @@ MAX_SEARCHES = 50
 
 class Context:
     def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
-        self.draft = draft
-        self.graph: Graph = draft.graph
+        self.draft = FlatDraft(draft)
+        self.graph: Graph = self.draft.graph
+        """Without blueprints."""
         self.catalogue = catalogue
-        self.facts: Mapping[str, WalkStructure] = structures(draft.graph)
-        self.problems: list[Problem] = []
-        self._seen: set[tuple[str, str]] = set()
+        self.facts: Mapping[str, WalkStructure] = structures(self.graph)
+        self.problems: list[Problem] = list(self.draft.problems)
+        self._seen = {(problem.code, problem.pointer) for problem in self.problems}
         self._searches = 0
 
     def add(self, code: str, path: Path, message: str, severity: Severity = "error") -> None:
         """Add a problem, once for each code and place. `path` is in the graph's normal form."""
+        self.add_at(code, self.draft.place(path), message, severity)
+
+    def add_at(self, code: str, place: str, message: str, severity: Severity = "error") -> None:
+        """Add a problem at a JSON pointer into the document."""
         if len(self.problems) > MAX_PROBLEMS:
             return
-        place = self.draft.place(path)
         if (code, place) in self._seen:
             return
         self._seen.add((code, place))

@@ -174,6 +174,9 @@ def _feeding(context: Context, walk: str, facts: WalkStructure) -> None:
             if feeds:
                 _port(context, facts, entry, port, feeds)
             elif not port.optional and not gaps:
+                if told := context.draft.unfed(walk, entry.name, port.name):
+                    context.add_at("unconnected_input", *told)
+                    continue
                 message = f"nothing feeds `{entry.name}.{port.name}` (`{port.type}`); draw an edge to it"
                 context.add("unconnected_input", walk_path(walk, entry.pointer), message)
     outs: dict[str, int] = {}
@@ -199,7 +202,10 @@ def _port(context: Context, facts: WalkStructure, entry: Entry, port: Port, feed
             context.add("fed_twice", walk_path(walk, f"{route.pointer}/to"), message)
     if port.optional:
         return
-    if ordered[0].carried and not context.draft.has_gaps("walks", walk, "edges"):
+    unfed = context.draft.unfed(walk, entry.name, port.name) if ordered[0].carried else None
+    if unfed:
+        context.add_at("unconnected_input", *unfed)
+    elif ordered[0].carried and not context.draft.has_gaps("walks", walk, "edges"):
         message = f"`{entry.name}.{port.name}` has no value in the first iteration; draw an edge that enters the loop"
         context.add("no_first_value", walk_path(walk, f"{ordered[0].pointer}/to"), message)
     for route in ordered:

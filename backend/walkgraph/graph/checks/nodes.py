@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 
-from walkgraph.graph.catalogue import ANY, Component, Param, Scalar, is_task
+from walkgraph.graph.catalogue import ANY, Component, Param, blueprint_of, is_task
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
 from walkgraph.graph.language import shaping
 from walkgraph.graph.language.expressions import Expr
-from walkgraph.graph.language.ranges import Range, range_of, range_of_value
+from walkgraph.graph.language.ranges import Range, range_of, value_fault
 from walkgraph.graph.language.syntax import Param as Name
-from walkgraph.graph.problems import article, nearest
+from walkgraph.graph.problems import article
 from walkgraph.graph.structure import Entry
 
 _LISTED = 6
@@ -21,6 +21,8 @@ def check_nodes(context: Context) -> None:
     for name, node in context.graph.nodes.items():
         component = context.catalogue.get(node.component)
         if component is None:
+            if blueprint_of(node.component):
+                continue  # reported where blueprints are opened
             task = is_task(node.component)
             advice = context.nearest(node.component, (one for one in context.catalogue if is_task(one) == task))
             message = f"no {'task' if task else 'component'} `{node.component}`; {advice}"
@@ -126,21 +128,6 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
         if param.default is None and key not in node.params and not broken:
             message = f'`{component.name}` needs a `{key}` ({param.type}); set it, or write an expression: `"=..."`'
             context.add("missing_param", ("nodes", name, "params"), message)
-
-
-def value_fault(value: Scalar, param: Param) -> str | None:
-    """The reason that a literal does not fit a parameter; None if it fits."""
-    found = range_of_value(value)
-    if found.kind != param.type and (found.kind, param.type) != ("integer", "number"):
-        return f"is {article(param.type)}, not {article(found.kind)}; write {article(param.type)}"
-    if param.choices and value not in param.choices:
-        return f"is not one of the choices; {nearest(str(value), map(str, param.choices))}"
-    if not isinstance(value, str):
-        if param.min is not None and value < param.min:
-            return f"must be at least {param.min:g}; raise it"
-        if param.max is not None and value > param.max:
-            return f"must be at most {param.max:g}; lower it"
-    return None
 
 
 def _expression(context: Context, node: str, key: str, param: Param, expr: Expr) -> None:

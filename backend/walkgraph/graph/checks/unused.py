@@ -47,6 +47,8 @@ def _effects(context: Context, walk: str) -> None:
     for entry in facts.entries:
         component = context.component(entry.node) if isinstance(entry.item, Use) else None
         if component and component.outputs and not component.states and entry.name not in read:
+            if context.draft.is_offered(walk, entry.name):
+                continue
             message = f"nothing reads the outputs of `{entry.name}`; draw an edge from it, or remove it"
             context.add("no_effect", walk_path(walk, entry.pointer), message, "warning")
 

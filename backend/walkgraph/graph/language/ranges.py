@@ -11,7 +11,7 @@ from walkgraph.graph.document import TaskParam
 from walkgraph.graph.language import syntax
 from walkgraph.graph.language.expressions import Expr
 from walkgraph.graph.language.float32 import float32
-from walkgraph.graph.problems import article
+from walkgraph.graph.problems import article, nearest
 
 _INF = math.inf
 _LARGEST = 3.4028234663852886e38
@@ -46,6 +46,21 @@ def range_of_value(value: Scalar) -> Range:
     if isinstance(value, str):
         return STRING
     return Range("integer" if isinstance(value, int) else "number", value, value)
+
+
+def value_fault(value: Scalar, param: TaskParam | Param) -> str | None:
+    """The reason that a literal does not fit a parameter; None if it fits."""
+    found = range_of_value(value)
+    if found.kind != param.type and (found.kind, param.type) != ("integer", "number"):
+        return f"is {article(param.type)}, not {article(found.kind)}; write {article(param.type)}"
+    if param.choices and value not in param.choices:
+        return f"is not one of the choices; {nearest(str(value), map(str, param.choices))}"
+    if not isinstance(value, str):
+        if param.min is not None and value < param.min:
+            return f"must be at least {param.min:g}; raise it"
+        if param.max is not None and value > param.max:
+            return f"must be at most {param.max:g}; lower it"
+    return None
 
 
 def infer(expr: Expr, params: Mapping[str, Range]) -> Range:

@@ -123,21 +123,27 @@ def children(tree: Syntax) -> tuple[Syntax, ...]:
             return ()
 
 
-def rename_loop(tree: Syntax, old: str, new: str) -> Syntax:
+def with_leaves(tree: Syntax, change: Callable[[Syntax], Syntax]) -> Syntax:
+    """The tree with every part that has no parts replaced by what `change` makes of it."""
     match tree:
-        case LoopIndex(loop=loop) if loop == old:
-            return replace(tree, loop=new)
         case Unary():
-            return replace(tree, operand=rename_loop(tree.operand, old, new))
+            return replace(tree, operand=with_leaves(tree.operand, change))
         case Binary():
-            return replace(tree, left=rename_loop(tree.left, old, new), right=rename_loop(tree.right, old, new))
+            return replace(tree, left=with_leaves(tree.left, change), right=with_leaves(tree.right, change))
         case Compare():
-            rest = tuple((op, rename_loop(right, old, new)) for op, right in tree.rest)
-            return replace(tree, first=rename_loop(tree.first, old, new), rest=rest)
+            rest = tuple((op, with_leaves(right, change)) for op, right in tree.rest)
+            return replace(tree, first=with_leaves(tree.first, change), rest=rest)
         case Call():
-            return replace(tree, arguments=tuple(rename_loop(a, old, new) for a in tree.arguments))
+            return replace(tree, arguments=tuple(with_leaves(one, change) for one in tree.arguments))
         case _:
-            return tree
+            return change(tree)
+
+
+def rename_loop(tree: Syntax, old: str, new: str) -> Syntax:
+    def changed(leaf: Syntax) -> Syntax:
+        return replace(leaf, loop=new) if isinstance(leaf, LoopIndex) and leaf.loop == old else leaf
+
+    return with_leaves(tree, changed)
 
 
 # ── text -> tree ────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ MAX_DEPTH = 64
 MAX_TEXT = 20_000
 MAX_VALUES = 100_000
 MAX_INTEGER = 2**63 - 1
-LIMITS = {"nodes": 2000, "states": 500, "weights": 100, "walks": 500, "streams": 200, "tasks": 200}
+LIMITS = {"nodes": 2000, "states": 500, "weights": 100, "walks": 500, "streams": 200, "tasks": 200, "blueprints": 200}
 MAX_EDGES = 10_000
 MAX_ITEMS = 10_000
 """The most items in all bodies and steps in all tasks."""
@@ -144,7 +144,11 @@ def _limits(document: Any) -> Iterator[Fault]:
                 (section,),
                 f"there are {count} {section}, more than the {limit} allowed; split the graph up",
             )
-    walks = {name: obj(walk) for name, walk in obj(sections.get("walks")).items()}
+    walks = {
+        (section, name): obj(walk)
+        for section in ("walks", "blueprints")
+        for name, walk in obj(sections.get(section)).items()
+    }
     tasks = {name: obj(task) for name, task in obj(sections.get("tasks")).items()}
     edges = sum(size(walk.get("edges")) for walk in walks.values())
     edges += sum(size(sources) for walk in walks.values() for sources in obj(walk.get("merges")).values())
@@ -158,16 +162,16 @@ def _limits(document: Any) -> Iterator[Fault]:
         items += count
         if count > MAX_ITEMS_OF_ONE:
             yield _too_many("steps", count, ("tasks", name, "steps"))
-    for name, walk in walks.items():
+    for place, walk in walks.items():
         count, deepest = _items(walk.get("body"))
         items += count
         if count > MAX_ITEMS_OF_ONE:
-            yield _too_many("items", count, ("walks", name, "body"))
+            yield _too_many("items", count, (*place, "body"))
         if deepest > MAX_NESTING:
             message = (
                 f"the items of the body are nested {deepest} deep, more than the {MAX_NESTING} allowed; flatten it"
             )
-            yield Fault("too_deep", ("walks", name, "body"), message)
+            yield Fault("too_deep", (*place, "body"), message)
     if items > MAX_ITEMS:
         yield Fault(
             "too_large",

@@ -51,21 +51,24 @@ def locate(document: Any, pointer: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _walks(document: Any, item: Change, edge: Change, result: Change) -> Any:
-    walks = obj(obj(document).get("walks"))
-    if not walks:
-        return document
-    return {**document, "walks": {name: _walk(walk, item, edge, result) for name, walk in walks.items()}}
+    changed = document
+    for section, results in (("walks", "results"), ("blueprints", "outputs")):
+        walks = obj(obj(document).get(section))
+        if walks:
+            made = {name: _walk(walk, item, edge, result, results) for name, walk in walks.items()}
+            changed = {**changed, section: made}
+    return changed
 
 
-def _walk(walk: Any, item: Change, edge: Change, result: Change) -> Any:
+def _walk(walk: Any, item: Change, edge: Change, result: Change, results: str) -> Any:
     if not isinstance(walk, dict):
         return walk
     changed = dict(obj(walk))
     for key, change in (("body", item), ("edges", edge)):
         if isinstance(changed.get(key), list | tuple):
             changed[key] = [change(value) for value in arr(changed[key])]
-    if isinstance(changed.get("results"), dict):
-        changed["results"] = {name: result(value) for name, value in changed["results"].items()}
+    if isinstance(changed.get(results), dict):
+        changed[results] = {name: result(value) for name, value in changed[results].items()}
     return changed
 
 

@@ -133,7 +133,7 @@ def _is_tagged(path: list[str | int]) -> bool:
         return False
     if path[0] == "streams":
         return path[2:] == ["chunks"]
-    if path[0] == "walks":
+    if path[0] in ("walks", "blueprints"):
         return path[2] == "body" and isinstance(path[-1], int)
     if path[0] == "tasks" and path[2] == "steps":
         return len(path) == 3 or (isinstance(path[-1], int) and (path[-2] != "first" or path[-3] == "cases"))
@@ -147,7 +147,7 @@ class _Piece(NamedTuple):
     """Nothing is missing without the piece, as its key meant nothing."""
 
 
-_SECTIONS = ("weights", "states", "nodes", "walks", "streams", "tasks")
+_SECTIONS = ("weights", "states", "nodes", "walks", "streams", "tasks", "blueprints")
 _VOID = ("label", "description", "session", "layout")
 _FIELDS = ("times", "until", "when", "drop_last", "each", "collect", "width", "capacity", "min", "max", "choices")
 """Fields without which an entry can still be judged."""
@@ -155,6 +155,7 @@ _PARTS = {
     "nodes": ("params", "states"),
     "walks": ("inputs", "results", "edges", "body", "merges"),
     "tasks": ("inputs", "params", "steps"),
+    "blueprints": ("inputs", "outputs", "params", "weights", "states", "nodes", "edges", "body", "merges"),
 }
 
 
@@ -182,8 +183,10 @@ def _field_places(path: tuple[str, ...]) -> range:
     """The positions in a path where names are fields of an entry, not the author's names."""
     if path[:1] == ("states",):
         return range(2, len(path))
-    named = path[2:3] in (("inputs",), ("params",), ("results",))
-    return range(4 if named else 3, len(path)) if path[:1] in (("walks",), ("tasks",)) else range(0)
+    if path[2:3] == ("nodes",):
+        return range(0)
+    named = path[2:3] in (("inputs",), ("params",), ("results",), ("outputs",), ("states",), ("weights",))
+    return range(4 if named else 3, len(path)) if path[:1] in (("walks",), ("tasks",), ("blueprints",)) else range(0)
 
 
 def _deepest(path: Path) -> Path:
@@ -247,9 +250,9 @@ def _filled(path: Path) -> Any:
             return "graph"
         case ("format",):
             return FORMAT
-        case ("walks", _, "body") | ("tasks", _, "steps"):
+        case ("walks" | "blueprints", _, "body") | ("tasks", _, "steps"):
             return []
-        case ("walks", _, "body", *_, "times") | ("tasks", _, "steps", *_, "times"):
+        case ("walks" | "blueprints", _, "body", *_, "times") | ("tasks", _, "steps", *_, "times"):
             return "1"
         case _:
             return _GONE
