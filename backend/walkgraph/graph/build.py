@@ -79,12 +79,13 @@ def whole() -> Fields:
     return {"policy": "whole"}
 
 
-class GraphBuilder:
-    def __init__(self, name: str, *, description: str = "") -> None:
-        self._document: Fields = {"format": FORMAT, "name": name, "description": description}
-        for section in ("weights", "states", "nodes", "walks", "tasks", "layout"):
-            self._document[section] = {}
-        self._document["streams"] = []
+class _Declaring:
+    """Declares nodes, and the states and weights that they name."""
+
+    def __init__(self, document: Fields) -> None:
+        self._document = document
+        for section in ("weights", "states", "nodes", "layout"):
+            document[section] = {}
 
     def weights(self, name: str, *, family: str, source: str) -> str:
         self._document["weights"][name] = {"family": family, "source": source}
@@ -114,6 +115,16 @@ class GraphBuilder:
         given = _fields(component=component, weights=weights, states=_copy(states), params=_copy(params))
         self._document["nodes"][name] = given
         return Ref(name)
+
+    def layout(self, key: str, value: Any) -> None:
+        self._document["layout"][key] = value
+
+
+class GraphBuilder(_Declaring):
+    def __init__(self, name: str, *, description: str = "") -> None:
+        super().__init__({"format": FORMAT, "name": name, "description": description, "streams": []})
+        for section in ("walks", "tasks", "blueprints"):
+            self._document[section] = {}
 
     @contextmanager
     def walk(
@@ -145,8 +156,20 @@ class GraphBuilder:
         self._document["tasks"][name] = task
         yield TaskBuilder(task)
 
-    def layout(self, key: str, value: Any) -> None:
-        self._document["layout"][key] = value
+    @contextmanager
+    def blueprint(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        inputs: Mapping[str, str] | None = None,
+        origin: Mapping[str, str] | None = None,
+    ) -> Generator["BlueprintBuilder", None, None]:
+        """Add a blueprint, for nodes with the component `blueprint.NAME`. `origin`: the entry of the library that it is
+        a copy of."""
+        given = {"description": description, "inputs": dict(inputs or {}), **_fields(origin=_copy(origin))}
+        self._document["blueprints"][name] = given
+        yield BlueprintBuilder(given)
 
     def build(self) -> Graph:
         """Return the graph; raises InvalidInput with a pointer into its JSON form where it is not well-formed."""
@@ -281,6 +304,34 @@ class WalkBuilder(_Branching):
 
     def out(self, name: str) -> str:
         return f"@out.{name}"
+
+
+class BlueprintBuilder(_Declaring, WalkBuilder):
+    """Writes a blueprint: its nodes as a graph's, and what they do as in a Walk."""
+
+    def __init__(self, blueprint: Fields) -> None:
+        blueprint |= {"outputs": {}, "params": {}, "body": [], "edges": []}
+        _Declaring.__init__(self, blueprint)
+        WalkBuilder.__init__(self, blueprint)
+
+    def output(self, name: str, source: str, *, collect: Collect = False) -> None:
+        self._walk["outputs"][name] = {"from": source, "collect": collect}
+
+    def param(
+        self,
+        name: str,
+        type_: Literal["integer", "number", "boolean", "string"],
+        *,
+        default: Scalar | None = None,
+        min: float | None = None,  # noqa: A002  the words of the document
+        max: float | None = None,  # noqa: A002
+        choices: Sequence[Scalar] = (),
+        description: str = "",
+    ) -> str:
+        """Declare a parameter; returns its name, for expressions."""
+        given = _fields(type=type_, default=default, min=min, max=max, choices=list(choices), description=description)
+        self._walk["params"][name] = given
+        return name
 
 
 class TaskBuilder(_Branching):

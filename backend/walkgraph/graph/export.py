@@ -21,7 +21,8 @@ def to_python(graph: doc.Graph) -> str:
         "",
         *_call("g = GraphBuilder", [graph.name], {"description": graph.description} if graph.description else {}),
     ]
-    for section in (_declared(graph), _walks(graph), _streams(graph), _tasks(graph), _layout(graph)):
+    sections = (_declared(graph), _blueprints(graph), _walks(graph), _streams(graph), _tasks(graph), _layout(graph))
+    for section in sections:
         lines += section
     return "\n".join([*lines, "", "graph = g.build()", ""])
 
@@ -39,6 +40,32 @@ def _declared(graph: doc.Graph) -> Iterator[str]:
             yield from _call(call, [name, *([given.pop(first)] if first else [])], given)
 
 
+def _blueprints(graph: doc.Graph) -> Iterator[str]:
+    for name, blueprint in graph.blueprints.items():
+        yield ""
+        given = {"description": blueprint.description} if blueprint.description else {}
+        given |= {"inputs": dict(blueprint.inputs)} if blueprint.inputs else {}
+        given |= {"origin": _given(blueprint.origin)} if blueprint.origin else {}
+        yield from _with("g.blueprint", [name], given, "w", _blueprint(blueprint))
+
+
+def _blueprint(blueprint: doc.Blueprint) -> Iterator[str]:
+    for call, entries, first in (
+        ("w.param", blueprint.params, "type"),
+        ("w.weights", blueprint.weights, ""),
+        ("w.state", blueprint.states, "kind"),
+        ("w.node", blueprint.nodes, "component"),
+    ):
+        for name, entry in entries.items():
+            given = _given(entry)
+            yield from _call(call, [name, *([given.pop(first)] if first else [])], given)
+    yield from _body(blueprint)
+    for name, output in blueprint.outputs.items():
+        yield from _call("w.output", [name, output.from_], _given(output, "from_"))
+    for key, value in blueprint.layout.items():
+        yield from _call("w.layout", [key, value], {})
+
+
 def _walks(graph: doc.Graph) -> Iterator[str]:
     for name, walk in graph.walks.items():
         yield ""
@@ -49,14 +76,18 @@ def _walks(graph: doc.Graph) -> Iterator[str]:
 
 
 def _walk(walk: doc.Walk) -> Iterator[str]:
+    yield from _body(walk)
+    for name, result in walk.results.items():
+        yield from _call("w.result", [name, result.from_], _given(result, "from_"))
+
+
+def _body(walk: doc.Walk | doc.Blueprint) -> Iterator[str]:
     for item in walk.body:
         yield from _item(item)
     for name, sources in walk.merges.items():
         yield from _call("w.merge", [name, *sources], {})
     for edge in walk.edges:
         yield from _call("w.edge", [edge.from_, edge.to], _given(edge, "from_", "to"))
-    for name, result in walk.results.items():
-        yield from _call("w.result", [name, result.from_], _given(result, "from_"))
 
 
 def _item(item: doc.Item) -> Iterator[str]:

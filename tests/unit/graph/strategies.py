@@ -52,15 +52,16 @@ EDGES = st.one_of(
     st.tuples(REFERENCES, TARGETS).map(list),
     record({"from": REFERENCES, "to": TARGETS}, {"each": st.booleans(), "collect": st.booleans()}),
 )
+RESULTS_OF_WALKS = st.dictionaries(
+    NAMES, st.one_of(REFERENCES, record({"from": REFERENCES}, {"collect": st.booleans()})), max_size=2
+)
 WALKS = record(
     {"body": st.lists(ITEMS, max_size=4)},
     {
         "label": TEXTS,
         "inputs": st.dictionaries(NAMES, st.sampled_from(["text", "tokens: int[n]"]), max_size=3),
         "edges": st.lists(EDGES, max_size=4),
-        "results": st.dictionaries(
-            NAMES, st.one_of(REFERENCES, record({"from": REFERENCES}, {"collect": st.booleans()})), max_size=2
-        ),
+        "results": RESULTS_OF_WALKS,
     },
 )
 CHUNKS = st.one_of(
@@ -134,45 +135,66 @@ JSON = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(TEXTS, inner, max_size=2)),
     max_leaves=5,
 )
+WEIGHTS = st.dictionaries(
+    NAMES,
+    record({"family": NAMES, "source": st.sampled_from(["starter:shapes", "checkpoint:x.y", "random:tiny:7"])}, {}),
+    max_size=2,
+)
+STATES = st.dictionaries(
+    NAMES,
+    record(
+        {"kind": st.sampled_from(["paged_kv", "tensor", "rng"])},
+        {
+            "scope": st.sampled_from(["session", "run", "walk", "iteration"]),
+            "width": EXPRESSIONS,
+            "capacity": EXPRESSIONS,
+        },
+    ),
+    max_size=2,
+)
+NODES = st.dictionaries(
+    NAMES,
+    record(
+        {
+            "component": st.one_of(
+                st.from_regex(r"\A[a-z0-9_]{1,4}\.[a-z0-9_]{1,4}\Z"), st.builds("blueprint.{}".format, NAMES)
+            )
+        },
+        {
+            "weights": NAMES,
+            "states": st.dictionaries(NAMES, NAMES, max_size=2),
+            "params": st.dictionaries(NAMES, LITERALS, max_size=2),
+        },
+    ),
+    max_size=3,
+)
+BLUEPRINTS = record(
+    {"body": st.lists(ITEMS, max_size=3)},
+    {
+        "description": TEXTS,
+        "origin": record({"name": NAMES, "version": st.just("0" * 32)}, {}),
+        "inputs": st.dictionaries(NAMES, st.sampled_from(["text", "tokens: int[n]"]), max_size=2),
+        "outputs": RESULTS_OF_WALKS,
+        "params": st.dictionaries(NAMES, PARAMS, max_size=2),
+        "weights": WEIGHTS,
+        "states": STATES,
+        "nodes": NODES,
+        "edges": st.lists(EDGES, max_size=3),
+        "layout": st.dictionaries(TEXTS, JSON, max_size=2),
+    },
+)
 DOCUMENTS = record(
     {"name": NAMES},
     {
         "format": st.just("walkgraph/graph@1"),
         "description": TEXTS,
-        "weights": st.dictionaries(
-            NAMES,
-            record(
-                {"family": NAMES, "source": st.sampled_from(["starter:shapes", "checkpoint:x.y", "random:tiny:7"])}, {}
-            ),
-            max_size=2,
-        ),
-        "states": st.dictionaries(
-            NAMES,
-            record(
-                {"kind": st.sampled_from(["paged_kv", "tensor", "rng"])},
-                {
-                    "scope": st.sampled_from(["session", "run", "walk", "iteration"]),
-                    "width": EXPRESSIONS,
-                    "capacity": EXPRESSIONS,
-                },
-            ),
-            max_size=2,
-        ),
-        "nodes": st.dictionaries(
-            NAMES,
-            record(
-                {"component": st.from_regex(r"\A[a-z0-9_]{1,4}\.[a-z0-9_]{1,4}\Z")},
-                {
-                    "weights": NAMES,
-                    "states": st.dictionaries(NAMES, NAMES, max_size=2),
-                    "params": st.dictionaries(NAMES, LITERALS, max_size=2),
-                },
-            ),
-            max_size=3,
-        ),
+        "weights": WEIGHTS,
+        "states": STATES,
+        "nodes": NODES,
         "walks": st.dictionaries(NAMES, WALKS, max_size=2),
         "streams": st.lists(STREAMS, max_size=2),
         "tasks": st.dictionaries(NAMES, TASKS, max_size=2),
+        "blueprints": st.dictionaries(NAMES, BLUEPRINTS, max_size=2),
         "layout": st.dictionaries(TEXTS, JSON, max_size=2),
     },
 )

@@ -22,61 +22,55 @@ def untyped(_node: str, _port: str) -> str | None:
     return None
 
 
+def name(text: str) -> str:
+    return text.removeprefix(f"{BOX}__")
+
+
+def reference(text: str) -> str:
+    owner, _, port = text.partition(".")
+    return f"{owner}.{name(port)}" if owner.startswith("@") else f"{name(owner)}.{port}"
+
+
+def value(text: str, loop: str = "index") -> str:
+    return source(parse(name_innermost(text.removeprefix("="), loop))).replace(f"{BOX}__", "")
+
+
+def item(found: Any, loop: str = "index") -> Any:
+    """An item without the names of copies. `loop`: the innermost one around it."""
+    if isinstance(found, list):
+        return [item(one, loop) for one in found]
+    if not isinstance(found, dict):
+        return found
+    made: dict[str, Any] = {}
+    here = name(found.get("loop") or (found.get("as", "items") if "map" in found else "") or loop)
+    for key, child in found.items():
+        if key in ("use", "as", "loop", "fork", "into"):
+            made[key] = name(child)
+        elif key in ("until", "choose", "map"):
+            made[key] = reference(child)
+        elif key in ("when", "times", "bound", "width"):
+            made[key] = value(child, loop)
+        elif key == "cases":
+            made[key] = {case: item(one, loop) for case, one in child.items()}
+        else:
+            made[key] = item(child, here)
+    if "as" in made and made["as"] in (made.get("use"), "items"):
+        del made["as"]
+    return made
+
+
 def plain(graph: Graph, walk: str) -> dict[str, Any]:
     """A Walk with its nodes in one form: names without those of copies, expressions in one spelling, edges in one
     order."""
-
-    def name(text: str) -> str:
-        return text.removeprefix(f"{BOX}__")
-
-    def reference(text: str) -> str:
-        owner, _, port = text.partition(".")
-        return f"{owner}.{name(port)}" if owner.startswith("@") else f"{name(owner)}.{port}"
-
-    def value(text: str, loop: str = "index") -> str:
-        spelled = source(parse(name_innermost(text.removeprefix("="), loop)))
-        return spelled.replace(f"{BOX}__", "")
-
-    def item(found: Any, loop: str = "index") -> Any:
-        if isinstance(found, list):
-            return [item(one, loop) for one in found]
-        if not isinstance(found, dict):
-            return found
-        made: dict[str, Any] = {}
-        here = name(found.get("loop") or (found.get("as", "items") if "map" in found else "") or loop)
-        for key, child in found.items():
-            if key in ("use", "as", "loop", "fork", "into"):
-                made[key] = name(child)
-            elif key in ("until", "choose", "map"):
-                made[key] = reference(child)
-            elif key in ("when", "times", "bound", "width"):
-                made[key] = value(child, loop)
-            elif key == "cases":
-                made[key] = {case: item(one, loop) for case, one in child.items()}
-            else:
-                made[key] = item(child, here)
-        if "as" in made and made["as"] in (made.get("use"), "items"):
-            del made["as"]
-        return made
-
     tree = graph.walks[walk].model_dump(mode="json", by_alias=True, exclude_defaults=True)
     edges = [{**edge, "from": reference(edge["from"]), "to": reference(edge["to"])} for edge in tree.get("edges", [])]
-    facts = structure(graph.walks[walk])
-    nodes = {name(e.name): graph.nodes[e.node] for e in facts.entries if e.node in graph.nodes}
+    nodes = {name(e.node): graph.nodes[e.node] for e in structure(graph.walks[walk]).entries if e.node in graph.nodes}
     return {
         "body": item(tree["body"]),
         "edges": sorted(map(repr, edges)),
         "merges": {name(key): sorted(map(reference, ports)) for key, ports in tree.get("merges", {}).items()},
         "results": {key: {**one, "from": reference(one["from"])} for key, one in tree.get("results", {}).items()},
-        "nodes": {
-            use: (
-                node.component,
-                node.weights,
-                {slot: name(state) for slot, state in node.states.items()},
-                {key: value(v) if isinstance(v, str) and v.startswith("=") else v for key, v in node.params.items()},
-            )
-            for use, node in nodes.items()
-        },
+        "nodes": {key: node.model_dump() for key, node in nodes.items()},
     }
 
 
