@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.catalogue import Catalogue
 from walkgraph.graph.problems import Problem, nearest
 from walkgraph.placement.compiler.assignment import Assignment
@@ -81,8 +82,9 @@ def _ranks(assignment: Assignment, hardware: Hardware) -> Iterator[Problem]:
 def _group(assignment: Assignment, hardware: Hardware, group: Group, at: str) -> Iterator[Problem]:
     graph = assignment.graph
     ranks = {entry.rank for entry in assignment.placement.ranks}
+    standing = {outer for node in graph.nodes if JOIN in node for outer in nodes_around(node)}
     for index, node in enumerate(group.nodes):
-        if node != ALL and node not in graph.nodes:
+        if node != ALL and node not in graph.nodes and node not in standing:
             message = f"the graph has no node `{node}`; {nearest(node, graph.nodes)}"
             yield Problem("unknown_node", f"{at}/nodes/{index}", message)
     for index, walk in enumerate(group.walks or ()):

@@ -5,11 +5,11 @@ from typing import Literal
 from sqlalchemy import BigInteger
 from sqlmodel import Field, SQLModel
 
-DocumentKind = Literal["graph", "placement"]
+DocumentKind = Literal["graph", "placement", "blueprint"]
 
 
 class Document(SQLModel, table=True):
-    """A draft of a graph or a placement."""
+    """A draft of a graph or a placement, or a blueprint of the library."""
 
     __tablename__ = "document"  # pyright: ignore[reportAssignmentType]
 

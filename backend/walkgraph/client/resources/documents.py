@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 
@@ -138,10 +138,13 @@ class DocumentCalls:
         return Call("GET", "/api/v1/graphs/{name}/drawing", _text, {"name": name}, params)
 
 
-def _route(kind: Kind) -> Literal["/api/v1/graphs/{name}", "/api/v1/placements/{name}"]:
-    if kind not in ("graph", "placement"):
-        raise TypeError(f"`kind` is `graph` or `placement`, not {kind!r}")
-    return "/api/v1/graphs/{name}" if kind == "graph" else "/api/v1/placements/{name}"
+_ROUTES: Mapping[str, str] = {kind: f"/api/v1/{kind}s/{{name}}" for kind in ("graph", "placement", "blueprint")}
+
+
+def _route(kind: Kind) -> str:
+    if kind not in _ROUTES:
+        raise TypeError(f"`kind` is `graph`, `placement` or `blueprint`, not {kind!r}")
+    return _ROUTES[kind]
 
 
 def _json(answer: httpx.Response) -> Any:

@@ -1,5 +1,6 @@
 """All calls of the service."""
 
+from walkgraph.client.resources.blueprints import BlueprintCalls
 from walkgraph.client.resources.deploying import DeploymentCalls
 from walkgraph.client.resources.documents import DocumentCalls
 from walkgraph.client.resources.keys import KeyCalls
@@ -7,5 +8,5 @@ from walkgraph.client.resources.running import RunCalls
 from walkgraph.client.resources.watching import WatchCalls
 
 
-class ServiceCalls(DeploymentCalls, DocumentCalls, RunCalls, WatchCalls, KeyCalls):
+class ServiceCalls(DeploymentCalls, DocumentCalls, BlueprintCalls, RunCalls, WatchCalls, KeyCalls):
     """All calls, in the order in which they are documented."""

@@ -60,6 +60,12 @@ class OwnNaming(Naming):
 NAMING = Naming()
 
 
+def nodes_around(name: str) -> tuple[str, ...]:
+    """The names of the nodes that may stand for a blueprint around the one of this flat name, outermost first."""
+    parts = name.split(JOIN)
+    return tuple(JOIN.join(parts[:count]) for count in range(1, len(parts)))
+
+
 @dataclass(frozen=True)
 class Box:
     """A node that stands for a blueprint."""

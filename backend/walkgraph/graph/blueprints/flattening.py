@@ -315,7 +315,7 @@ class _Round:
         for name, node in self._graph.nodes.items():
             box = self.boxes.get(name)
             if box is None:
-                self._add("node", nodes, name, node, ("nodes", name))
+                self._add("nodes", nodes, name, node, ("nodes", name))
                 continue
             if name not in self._walks_of:
                 continue
@@ -334,21 +334,23 @@ class _Round:
             for key, state in box.blueprint.states.items():
                 if key not in node.states:
                     flat = box.joined(key)
-                    self._add("state", states, flat, self._state(box, state), (*source, "states", key))
+                    self._add("states", states, flat, self._state(box, state), (*source, "states", key))
                     self._origins["states", flat] = (*source, "states", key)
             for key, inner in box.blueprint.nodes.items():
                 flat = box.joined(key)
                 self._origins["nodes", flat] = (*source, "nodes", key)
-                self._add("node", nodes, flat, self._node(box, key, inner, named), (*source, "nodes", key))
+                self._add("nodes", nodes, flat, self._node(box, key, inner, named), (*source, "nodes", key))
         return nodes, states, weights
 
-    def _add(self, what: str, group: dict[str, T], name: str, entry: T, path: Path) -> None:
-        if name in group:
-            self._tell("name_taken", path, f"there is a {what} `{name}` in the graph already; rename one of the two")
+    def _add(self, section: str, group: dict[str, T], name: str, entry: T, path: Path) -> None:
+        own = self._graph.nodes if section == "nodes" else self._graph.states if section == "states" else {}
+        if path[0] == "blueprints" and (name in group or name in own):
+            message = f"`{name}` is the name of a copy's part too; rename this, or what `{JOIN}` joins"
+            self._tell("name_taken", (section, name) if name in own else path, message)
         elif len(name) > MOST_LETTERS:
             message = f"`{name}` is longer than {MOST_LETTERS} letters; shorten one of the names that `{JOIN}` joins"
             self._tell("name_too_long", path, message)
-        if what == "node":
+        if section == "nodes":
             self._spend("nodes", 1)
         group[name] = entry
 

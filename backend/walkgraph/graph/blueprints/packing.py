@@ -21,6 +21,7 @@ from walkgraph.graph.document import (
     Fork,
     Graph,
     Item,
+    Literals,
     Loop,
     Map,
     Node,
@@ -29,6 +30,7 @@ from walkgraph.graph.document import (
     State,
     Use,
 )
+from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.graph.reading.guard import obj
 from walkgraph.graph.structure import nodes_of, structure, structures
 
@@ -100,7 +102,11 @@ class _Packing:
             }
         )
         used = {node for each in graph.walks.values() for node in nodes_of(each)}
-        nodes = {key: node for key, node in graph.nodes.items() if key in used or key not in self.blueprint.nodes}
+        nodes = {
+            key: _outside(node, key, graph) if key in self.blueprint.nodes else node
+            for key, node in graph.nodes.items()
+            if key in used or key not in self.blueprint.nodes
+        }
         kept = {state for node in nodes.values() for state in node.states.values()} | _forked(graph)
         states = {key: one for key, one in graph.states.items() if key in kept or key not in self.blueprint.states}
         standing = {
@@ -199,6 +205,23 @@ def _every(items: Iterable[Item]) -> Iterable[Item]:
 def _forked(graph: Graph) -> set[str]:
     forks = (item for walk in graph.walks.values() for item in _every(walk.body) if isinstance(item, Fork))
     return {state for fork in forks for state in (fork.fork, fork.into)}
+
+
+def _outside(node: Node, name: str, graph: Graph) -> Node:
+    """A node that stays, without the expressions that name loops which are only around its uses inside: elsewhere the
+    defaults apply anyway."""
+    around = [set(e.loops) for facts in structures(graph).values() for e in facts.entries if e.node == name]
+
+    def holds(value: Literals) -> bool:
+        if not isinstance(value, str) or not value.startswith("="):
+            return True
+        try:
+            loops = parse(value[1:].strip()).loops - {"index"}
+        except ExpressionError:
+            return True
+        return not loops or any(loops <= each for each in around)
+
+    return node.model_copy(update={"params": {key: value for key, value in node.params.items() if holds(value)}})
 
 
 def _free(name: str, taken: set[str]) -> str:

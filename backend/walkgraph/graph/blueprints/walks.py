@@ -140,7 +140,7 @@ class OpenedWalk:
         for index, item in enumerate(items):
             here = (*old, str(index))
             there = (*new, str(len(found)))
-            standing = self._standing(item)
+            standing = _standing(self.uses, item)
             if standing is None:
                 self.origins[there] = here
                 found.append(self._outer(item, there, here))
@@ -154,7 +154,7 @@ class OpenedWalk:
 
     def _branch(self, item: Item, new: Path, old: Path) -> Item:
         """An item that must stay one item: a branch of `parallel`."""
-        standing = self._standing(item)
+        standing = _standing(self.uses, item)
         self.origins[new] = old
         if standing is None:
             return self._outer(item, new, old)
@@ -169,11 +169,6 @@ class OpenedWalk:
         for number in range(len(copies)):
             self.origins[(*new, "sequence", str(number))] = _item_of(standing, number)
         return Sequence.model_construct(sequence=tuple(copies), when=item.when)
-
-    def _standing(self, item: Item) -> Standing | None:
-        """What an item is, if it is a use of a node that stands for a blueprint."""
-        found = self.uses.get(item.name) if isinstance(item, Use) else None
-        return found if found is not None and found.entry.item is item else None
 
     def _copies(self, standing: Standing) -> list[Item]:
         self._spend("items", items_in(standing.box.blueprint.body))
@@ -327,7 +322,11 @@ class OpenedWalk:
                 self.origins[(*at, str(len(found)))] = ("blueprints", one.box.key, "edges", str(index))
                 changes = {"from_": one.reference(edge.from_), "to": one.reference(edge.to)}
                 found.append(edge.model_copy(update=changes))
-            self._find_unfed(one)
+            for port in one.box.blueprint.inputs:
+                if (one.name, port) not in self._into:
+                    place = ("walks", self.name, *one.entry.pointer.split("/")[1:])
+                    feeds = (route.target for route in _from_input(one, port))
+                    self.unfed |= {(one.joined(at.name), at.port): (place, _nothing_feeds(one, port)) for at in feeds}
         return tuple(found)
 
     def _joined(self, edge: Edge, route: Route | None, path: Path) -> list[Edge]:
@@ -336,7 +335,7 @@ class OpenedWalk:
         if source is None or route is None:
             return []
         if (edge.from_.partition(".")[0] in self.uses or edge.to.partition(".")[0] in self.uses) and (
-            fault := self._around(edge, route)
+            fault := _around(self.uses, edge, route)
         ):
             self._refuse(path, fault)
             return []
@@ -391,34 +390,11 @@ class OpenedWalk:
             for route in _from_input(at, port)
         ]
 
-    def _around(self, edge: Edge, route: Route) -> str | None:
-        """The reason that an edge from a copy back to itself can't be drawn in the flat Walk."""
-        owner, _, output = edge.from_.partition(".")
-        back, _, port = edge.to.partition(".")
-        if owner != back or owner not in self.uses:
-            return None
-        at = self.uses[owner]
-        if not route.carried:
-            return f"`{owner}` feeds itself, and no loop is around it"
-        source = at.box.inside.named_results[output].source.entry
-        for inner in _from_input(at, port):
-            target = inner.target.entry
-            if source is None or target is None:
-                continue
-            if target.index > source.index:
-                return f"`{output}` is made before `{port}` is taken inside, so the value would not go round the loop"
-            if source.loop_indices[:1] and source.loop_indices[:1] == target.loop_indices[:1]:
-                return f"one loop inside makes `{output}` and takes `{port}`, so the value would go round that loop"
-        return None
 
-    def _find_unfed(self, at: Standing) -> None:
-        path = ("walks", self.name, *at.entry.pointer.split("/")[1:])
-        for port in at.box.blueprint.inputs:
-            if (at.name, port) in self._into:
-                continue
-            for route in _from_input(at, port):
-                use = at.joined(route.target.name), route.target.port
-                self.unfed[use] = path, _nothing_feeds(at, port)
+def _standing(uses: Mapping[str, Standing], item: Item) -> Standing | None:
+    """What an item is, if it is a use of a node that stands for a blueprint."""
+    found = uses.get(item.name) if isinstance(item, Use) else None
+    return found if found is not None and found.entry.item is item else None
 
 
 def _item_of(at: Standing, number: int) -> Path:
@@ -448,3 +424,24 @@ def _flags(edge: Edge, route: Route, source: _Source, target: _Target) -> tuple[
     if target.each and (edge.each or (route.entered and not target.mapped)):
         return "enters loops outside and inside of the blueprint"
     return edge.each or target.each, edge.collect or source.collect
+
+
+def _around(uses: Mapping[str, Standing], edge: Edge, route: Route) -> str | None:
+    """The reason that an edge from a copy back to itself can't be drawn in the flat Walk."""
+    owner, _, output = edge.from_.partition(".")
+    back, _, port = edge.to.partition(".")
+    if owner != back or owner not in uses:
+        return None
+    at = uses[owner]
+    if not route.carried:
+        return f"`{owner}` feeds itself, and no loop is around it"
+    source = at.box.inside.named_results[output].source.entry
+    for inner in _from_input(at, port):
+        target = inner.target.entry
+        if source is None or target is None:
+            continue
+        if target.index > source.index:
+            return f"`{output}` is made before `{port}` is taken inside, so the value would not go round the loop"
+        if source.loop_indices[:1] and source.loop_indices[:1] == target.loop_indices[:1]:
+            return f"one loop inside makes `{output}` and takes `{port}`, so the value would go round that loop"
+    return None

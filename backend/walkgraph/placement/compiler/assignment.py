@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from walkgraph.graph.blueprints.boxes import JOIN, nodes_around
 from walkgraph.graph.document import Choose, Fork, Graph, Map
 from walkgraph.graph.structure import ChoiceAt, Entry, MapAt, WalkStructure, structures
 from walkgraph.ids import Rank
@@ -22,9 +23,7 @@ class Assignment:
         """The last group that holds the node in this Walk (in any Walk if None), with its position."""
         found: tuple[int, Group] | None = None
         for position, group in enumerate(self.placement.groups):
-            if (node in group.nodes or ALL in group.nodes) and (
-                group.walks is None or (walk is not None and walk in group.walks)
-            ):
+            if holds(group, node) and (group.walks is None or (walk is not None and walk in group.walks)):
                 found = position, group
         return found
 
@@ -39,7 +38,7 @@ class Assignment:
         return Rank(min((r.rank for r in self.placement.ranks), default=0))
 
     def _anywhere(self, node: str) -> Group | None:
-        return next((g for g in self.placement.groups if node in g.nodes or ALL in g.nodes), None)
+        return next((g for g in self.placement.groups if holds(g, node)), None)
 
     @cached_property
     def walks(self) -> Mapping[str, WalkStructure]:
@@ -125,6 +124,12 @@ class Assignment:
             elif entry.node in self.graph.nodes:
                 states = self.graph.nodes[entry.node].states.values()
                 yield from ((state, self.rank(entry.node, walk)) for state in dict.fromkeys(states))
+
+
+def holds(group: Group, node: str) -> bool:
+    """True if a group names a node, all nodes, or a node around it: one that stands for the blueprint it is in."""
+    named = group.nodes
+    return node in named or ALL in named or (JOIN in node and any(outer in named for outer in nodes_around(node)))
 
 
 def _decided_by(head: ChoiceAt | MapAt, entry: Entry) -> bool:

@@ -123,7 +123,9 @@ TABLE: tuple[Row, ...] = (
     Row("POST", "/api/v1/graphs/check", ("read", "deploy")),
     Row("POST", "/api/v1/graphs/python", ("read", "deploy")),
     Row("POST", "/api/v1/graphs/simulate", ("read", "deploy")),
+    Row("POST", "/api/v1/blueprints/*", ("read", "deploy")),
     Row(_WRITES, "/api/v1/graphs/**", ("deploy",)),
+    Row(_WRITES, "/api/v1/blueprints/**", ("deploy",)),
     Row(_WRITES, "/api/v1/placements/**", ("deploy",)),
     Row(_WRITES, "/api/v1/deployments/**", ("deploy",)),
 )

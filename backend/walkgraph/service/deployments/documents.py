@@ -1,4 +1,5 @@
-"""Routes that graphs and placements share as stored documents: list, get, put with `If-Match`, delete, versions."""
+"""Routes that graphs, placements and blueprints share as stored documents: list, get, put with `If-Match`, delete,
+versions."""
 
 import json
 from typing import Annotated, Any, cast
@@ -68,7 +69,7 @@ def router(kind: DocumentKind) -> APIRouter:
     @found.delete("/{name}", status_code=204)
     async def delete(services: ServicesDep, caller: Request, name: Name, if_match: IfMatch = None) -> None:
         """Delete a document. If it replaced a bundled one, the bundled one comes back."""
-        path = resources.bundled(_FOLDERS[kind]).get(name)
+        path = resources.bundled(_FOLDERS[kind]).get(name) if kind in _FOLDERS else None
         original = None if path is None else path.read_text(encoding="utf-8")
         attempt = act(caller, f"{kind}.delete", name, etag=etag_given(if_match))
         async with services.audit.attempt(attempt):

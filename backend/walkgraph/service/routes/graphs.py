@@ -84,10 +84,10 @@ def _lane(lane: PartitionSeen) -> answers.Lane:
 
 def _well_formed(document: Any, prefix: str) -> Graph:
     report = check_graph(document)
-    if report.graph is None:
+    if report.written is None:
         faults = [Fault(prefix + p.pointer, p.code, p.message) for p in report.problems]
         raise Unprocessable("this needs a well-formed graph; fix what `errors` lists", faults)
-    return report.graph
+    return report.written
 
 
 router.include_router(_extra)

@@ -32,6 +32,34 @@ class PythonRequest(Given):
     """A stored graph's name, or a document."""
 
 
+class PackRequest(Given):
+    graph: DocumentName | JsonObject
+    walk: Annotated[str, Field(max_length=64)]
+    items: Annotated[list[Annotated[str, Field(max_length=400)]], Field(min_length=1, max_length=2000)]
+    """Pointers in the Walk, as `/body/0`."""
+    name: DocumentName
+
+
+class UnpackRequest(Given):
+    graph: DocumentName | JsonObject
+    node: DocumentName
+
+
+class TakeRequest(Given):
+    graph: DocumentName | JsonObject
+    blueprint: DocumentName | JsonObject
+    """A name in the library, or a document."""
+    replaces: DocumentName | None = None
+    """The blueprint of the graph to update; None: add a copy."""
+
+
+class EntryRequest(Given):
+    graph: DocumentName | JsonObject
+    blueprint: DocumentName | None = None
+    walk: DocumentName | None = None
+    """Instead of a blueprint: the Walk to make one of."""
+
+
 class SimulatedTurn(Given):
     role: Role
     parts: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=64)] = Field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, TypedDict
 
-Kind = Literal["graph", "placement"]
+Kind = Literal["graph", "placement", "blueprint"]
 JsonObject = dict[str, Any]
 
 
@@ -33,6 +33,12 @@ class Version(TypedDict):
     etag: str
     note: str
     created_at: float
+
+
+class Edited(TypedDict):
+    graph: JsonObject
+    name: str
+    """The blueprint that was made or copied; empty if none was."""
 
 
 class Python(TypedDict):

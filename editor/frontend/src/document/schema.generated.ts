@@ -37,6 +37,9 @@ export interface GraphDocument {
   tasks?: {
     [k: string]: Task;
   };
+  blueprints?: {
+    [k: string]: Blueprint;
+  };
   /**
    * Belongs to the editor; the runtime never reads it.
    */
@@ -62,12 +65,15 @@ export interface State {
 }
 export interface Node {
   /**
-   * A registered component, or a task that the node calls: `graph/task`.
+   * A registered component, a task that the node calls (`graph/task`), or a blueprint of the graph that the node stands for (`blueprint.NAME`).
    */
   component: string;
+  /**
+   * For a blueprint: instead of the weights of that family inside.
+   */
   weights?: string | null;
   /**
-   * The component's state slot -> the graph's state.
+   * The component's state slot -> the graph's state. For a blueprint: a state inside -> the graph's state that it is.
    */
   states?: {
     [k: string]: string;
@@ -433,4 +439,63 @@ export interface SessionPolicy {
    * Bytes that the session's states may fill in cache pages; a request that could exceed them is refused.
    */
   max_bytes?: number | null;
+}
+/**
+ * A Walk as a component, with nodes of its own: each node with the component `blueprint.NAME` stands for a copy.
+ */
+export interface Blueprint {
+  description?: string;
+  origin?: Origin | null;
+  /**
+   * Name -> port type.
+   */
+  inputs?: {
+    [k: string]: string;
+  };
+  outputs?: {
+    [k: string]: ResultFrom;
+  };
+  /**
+   * What its expressions read; a node sets them as a component's.
+   */
+  params?: {
+    [k: string]: TaskParam;
+  };
+  weights?: {
+    [k: string]: Weights;
+  };
+  /**
+   * Each node that stands for the blueprint has its own, unless it binds them.
+   */
+  states?: {
+    [k: string]: State;
+  };
+  nodes?: {
+    [k: string]: Node;
+  };
+  body: Item[];
+  merges?: {
+    /**
+     * @minItems 1
+     * @maxItems 64
+     */
+    [k: string]: string[];
+  };
+  edges?: Link[];
+  /**
+   * Belongs to the editor, as the graph's.
+   */
+  layout?: {
+    [k: string]: unknown;
+  };
+}
+/**
+ * The entry of the library that a blueprint is a copy of.
+ */
+export interface Origin {
+  name: string;
+  /**
+   * The etag of the entry when it was copied.
+   */
+  version: string;
 }
