@@ -41,13 +41,13 @@ def show(as_json: Json = False) -> None:
 
 
 @command.command("get")
-def get(name: _Name, out: _Out = None) -> None:
+def get(name: _Name, out: _Out = None, as_json: Json = False) -> None:
     """Write a blueprint as a file."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
     with Client.local(Settings()) as client:
-        _write(client.blueprint(name), out)
+        _write(client.blueprint(name), out, as_json=as_json)
 
 
 @command.command("put")
@@ -70,14 +70,17 @@ def put(file: Annotated[Path, typer.Argument(help="A blueprint as a file.")], as
 
 
 @command.command("delete")
-def delete(name: _Name) -> None:
+def delete(name: _Name, as_json: Json = False) -> None:
     """Delete a blueprint of the library. Copies in graphs stay."""
     from walkgraph.client import Client
     from walkgraph.settings import Settings
 
     with Client.local(Settings()) as client:
         client.delete_document("blueprint", name)
-    output.line(f"deleted `{name}`")
+    if as_json:
+        output.as_json({"deleted": name})
+    else:
+        output.line(f"deleted `{name}`")
 
 
 @command.command("take")
@@ -88,6 +91,7 @@ def take(
         str | None, typer.Option(help="The blueprint of the graph to update; its wires stay where they still fit.")
     ] = None,
     out: _Out = None,
+    as_json: Json = False,
 ) -> None:
     """Copy a blueprint into a graph, or update a copy, and write the graph."""
     from walkgraph.client import Client
@@ -95,7 +99,7 @@ def take(
 
     given = _file(Path(blueprint)) if Path(blueprint).is_file() else blueprint
     with Client.local(Settings()) as client:
-        _write(client.take(documents.name_or_value(graph, "graphs"), given, replaces), out)
+        _write(client.take(documents.name_or_value(graph, "graphs"), given, replaces), out, as_json=as_json)
 
 
 @command.command("make")
@@ -104,6 +108,7 @@ def make(
     blueprint: Annotated[str | None, typer.Option(help="A blueprint of the graph.")] = None,
     walk: Annotated[str | None, typer.Option(help="A Walk of the graph, which becomes a blueprint.")] = None,
     out: _Out = None,
+    as_json: Json = False,
 ) -> None:
     """Write a blueprint of a graph, or one of its Walks, as a file."""
     from walkgraph.client import Client
@@ -112,7 +117,9 @@ def make(
     if (blueprint is None) == (walk is None):
         raise InvalidInput("give either `--blueprint` or `--walk`")
     with Client.local(Settings()) as client:
-        _write(client.entry(documents.name_or_value(graph, "graphs"), blueprint=blueprint, walk=walk), out)
+        _write(
+            client.entry(documents.name_or_value(graph, "graphs"), blueprint=blueprint, walk=walk), out, as_json=as_json
+        )
 
 
 def _file(path: Path) -> Any:
@@ -124,7 +131,7 @@ def _file(path: Path) -> Any:
         raise InvalidInput(f"`{path}` can't be read: {error.strerror}") from None
 
 
-def _write(document: Any, out: Path | None) -> None:
+def _write(document: Any, out: Path | None, *, as_json: bool) -> None:
     from walkgraph.graph.codec import pretty
 
     text = pretty(document) + "\n"
@@ -135,4 +142,7 @@ def _write(document: Any, out: Path | None) -> None:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"`{out}` can't be written: {error.strerror}") from None
-    output.line(f"wrote {out}")
+    if as_json:
+        output.as_json({"file": str(out)})
+    else:
+        output.line(f"wrote {out}")
