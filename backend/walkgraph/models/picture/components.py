@@ -340,6 +340,23 @@ _DRAWN: tuple[Component, ...] = (
         ),
     ),
     _drawn(
+        "picture.encode",
+        "Encodes pixels as JPEG or WebP, which are smaller than the PNG of `media.picture_out`.",
+        inputs=(port("pixels", PIXELS, description="RGB in [-1, 1]; clamped"),),
+        outputs=(port("image", "image: bytes"),),
+        params={
+            "format": choice(("jpeg", "webp"), "`webp` is smaller and takes longer.", default="jpeg"),
+            "quality": integer("1 is smallest, 100 is best.", default=85, min=1, max=100),
+        },
+        examples=(
+            Example(
+                params={"quality": 70},
+                inputs={"pixels": "a photo of 1024x768"},
+                outputs={"image": "a JPEG of about 100 kB"},
+            ),
+        ),
+    ),
+    _drawn(
         "picture.animate",
         "Encodes pictures of one size as an animated picture.",
         inputs=(port("pictures", _PICTURES, description=f"the frames, at most {MOST_LISTED}"),),

@@ -1,4 +1,4 @@
-"""Boxes and text drawn on pictures, and animated pictures, by Pillow."""
+"""Boxes and text drawn on pictures, and pictures encoded, by Pillow."""
 
 import io
 from bisect import bisect_right
@@ -21,7 +21,7 @@ from walkgraph.models.picture.stacked import color_of
 
 _LABEL_CHARACTERS = 100
 _LONGEST = 16383
-"""The longest side of a WebP picture."""
+"""The longest side of a WebP picture; a JPEG's may be longer."""
 _SHADE = (0, 0, 0)
 
 
@@ -30,6 +30,13 @@ class Annotate(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"pixels": pixels} for pixels in side_by_side(_annotated, calls)]
+
+
+class Encode(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"image": image} for image in side_by_side(_encoded, calls)]
 
 
 class Animate(Operator):
@@ -133,6 +140,21 @@ def _wrapped(text: str, font: Any, width: int) -> Iterator[str]:
         yield line
 
 
+def _encoded(call: Call) -> bytes:
+    pixels = pixels_of(call, "pixels")
+    _allow_side(call, "pixels", pixels)
+    made = io.BytesIO()
+    picture = Image.fromarray(to_levels(pixels).cpu().numpy())
+    picture.save(made, str(call.params["format"]).upper(), quality=int(call.params["quality"]))
+    return made.getvalue()
+
+
+def _allow_side(call: Call, port: str, pixels: Tensor) -> None:
+    if max(pixels.shape) > _LONGEST:
+        message = f"`{call.node}` encodes sides of at most {_LONGEST:,} pixels; make the picture smaller first"
+        raise CallFailed(message, port, code="invalid_input")
+
+
 def _animated(call: Call) -> bytes:
     pictures = all_pixels_of(call, "pictures", MOST_LISTED)
     shapes = {tuple(picture.shape) for picture in pictures}
@@ -140,10 +162,9 @@ def _animated(call: Call) -> bytes:
         message = f"the frames of `{call.node}` have different sizes; resize them first"
         raise CallFailed(message, "pictures", code="invalid_input")
     ((_, height, width),) = shapes
-    if len(pictures) * height * width > MAX_PIXELS or max(height, width) > _LONGEST:
-        message = (
-            f"`{call.node}` encodes at most {MAX_PIXELS // 10**6} million pixels in all, and sides of {_LONGEST:,}"
-        )
+    _allow_side(call, "pictures", pictures[0])
+    if len(pictures) * height * width > MAX_PIXELS:
+        message = f"`{call.node}` encodes at most {MAX_PIXELS // 10**6} million pixels in all"
         raise CallFailed(f"{message}; make the frames fewer or smaller", "pictures", code="invalid_input")
     first, *others = (Image.fromarray(to_levels(picture).cpu().numpy()) for picture in pictures)
     kind, loops = str(call.params["format"]).upper(), int(call.params["loops"])

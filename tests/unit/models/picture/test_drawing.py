@@ -105,6 +105,24 @@ def test_boxes_far_outside_cost_nothing(served: Served) -> None:
     assert made.shape == BLACK.shape
 
 
+@pytest.mark.parametrize("form", ["jpeg", "webp"])
+def test_a_picture_is_encoded_smaller_with_less_quality(served: Served, form: str) -> None:
+    rows, columns = torch.meshgrid(torch.linspace(-1, 1, 60), torch.linspace(-1, 1, 90), indexing="ij")
+    pixels = torch.stack([rows, columns, (rows * 9).sin() * 0.5])
+    grain = torch.rand(pixels.shape, generator=torch.Generator().manual_seed(0)) * 0.2 - 0.1
+    pixels = (pixels + grain).clamp(-1, 1)
+    sizes = []
+    for quality in (5, 50, 95):
+        data = served.give("picture.encode", {"pixels": pixels}, format=form, quality=quality)
+        picture = Image.open(io.BytesIO(data))
+        assert (picture.format, picture.size) == (form.upper(), (90, 60))
+        sizes.append(len(data))
+    assert sizes == sorted(set(sizes))
+    assert np.abs(np.array(picture.convert("RGB")).astype(int) - levels(pixels)).mean() < 8
+    assert "16,383 pixels" in served.refusal("picture.encode", {"pixels": torch.zeros(3, 1, 1).expand(3, 1, 16384)})
+    assert "[3, height, width]" in served.refusal("picture.encode", {"pixels": torch.zeros(3)})
+
+
 @pytest.mark.parametrize(("form", "mime"), [("webp", "WEBP"), ("gif", "GIF"), ("png", "PNG")])
 @pytest.mark.parametrize(("loops", "said"), [(0, 0), (3, 3)])
 def test_frames_come_back_in_order(served: Served, form: str, mime: str, loops: int, said: int) -> None:
