@@ -17,6 +17,9 @@ from walkgraph.errors import Refused
 Scheme = Literal["http", "https"]
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+SECRET = re.compile(r"secret:([a-z0-9][a-z0-9_-]{0,63})")
+"""Stands for the value of a secret in what documents say about a request."""
+
 _PORTS: dict[Scheme, int] = {"http": 80, "https": 443}
 _MOST_CHARACTERS = 8192
 _MOST_OF_A_NAME = 253
@@ -134,6 +137,12 @@ def parse_server(text: str) -> Server:
 
 def parse_servers(texts: Iterable[str]) -> tuple[Server, ...]:
     return tuple(dict.fromkeys(parse_server(text) for text in texts))
+
+
+def header_lines(text: str) -> list[tuple[str, str]]:
+    """The headers of a parameter, `Name: value`, one a line."""
+    lines = [line.strip().partition(":") for line in text.split("\n") if line.strip()]
+    return [(name.strip(), value.strip()) for name, _, value in lines]
 
 
 def is_public(address: IPAddress) -> bool:

@@ -20,8 +20,8 @@ from functools import cached_property
 import httpx
 
 from walkgraph.errors import InvalidInput, Refused, WalkgraphError
-from walkgraph.servers import IPAddress, Server, Url, is_public
-from walkgraph.service.outward.vault import REFERENCE, Vault
+from walkgraph.servers import SECRET, IPAddress, Server, Url, is_public
+from walkgraph.service.outward.vault import Vault
 
 MOST_REDIRECTS = 3
 MOST_HEADERS = 32
@@ -167,9 +167,9 @@ class Outside:
         if len(asked.headers) > MOST_HEADERS or sum(len(a) + len(b) for a, b in asked.headers) > MOST_HEADER_BYTES:
             raise InvalidInput(f"a request has at most {MOST_HEADERS} headers of {MOST_HEADER_BYTES} bytes together")
         for name, text in asked.headers:
-            for secret in REFERENCE.findall(text):
+            for secret in SECRET.findall(text):
                 secrets[secret] = self._vault.value_for(secret, asked.url)
-            value = REFERENCE.sub(lambda match: secrets[match[1]], text)
+            value = SECRET.sub(lambda match: secrets[match[1]], text)
             check_header(name, value)
             made.append((name, value))
         return made, secrets

@@ -6,7 +6,7 @@ from typing import Any
 
 from walkgraph.errors import InvalidInput, Refused
 from walkgraph.placement.tables import Scalar
-from walkgraph.service.outward.vault import REFERENCE
+from walkgraph.servers import SECRET
 from walkgraph.wire import messages as m
 
 
@@ -50,5 +50,5 @@ class Given:
         """Raises Refused if a parameter names secrets and isn't a literal of the document: which secret goes where is
         its author's choice, not a client's."""
         value = str(self.params[param])
-        if REFERENCE.search(value) and self.literal.get(param) != value:
+        if SECRET.search(value) and self.literal.get(param) != value:
             raise Refused(f"secrets can't be named by an expression; write the parameter `{param}` as plain text")

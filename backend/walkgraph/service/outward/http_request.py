@@ -4,7 +4,7 @@ import json
 from typing import Literal
 
 from walkgraph.errors import InvalidInput
-from walkgraph.servers import Url, parse_url
+from walkgraph.servers import Url, header_lines, parse_url
 from walkgraph.service.http import limits
 from walkgraph.service.outward.exchange import CallOutFailed, Incoming, Outgoing, Outside
 from walkgraph.service.outward.given import Given
@@ -54,12 +54,6 @@ def _asked(given: Given) -> Outgoing:
         body=body,
         most_bytes=int(params["max_bytes"]),
     )
-
-
-def header_lines(text: str) -> list[tuple[str, str]]:
-    """The headers of a parameter, one a line."""
-    lines = [line.strip().partition(":") for line in text.split("\n") if line.strip()]
-    return [(name.strip(), value.strip()) for name, _, value in lines]
 
 
 def _url(written: str, given: str | None, may: str) -> Url:

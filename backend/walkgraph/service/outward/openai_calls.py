@@ -11,11 +11,10 @@ import numpy as np
 
 from walkgraph.errors import InvalidInput
 from walkgraph.models.openai.components import MOST_TEXTS
-from walkgraph.servers import parse_url
+from walkgraph.servers import SECRET, parse_url
 from walkgraph.service.http import limits
 from walkgraph.service.outward.exchange import CallOutFailed, Incoming, Outgoing, Outside
 from walkgraph.service.outward.given import Given
-from walkgraph.service.outward.vault import REFERENCE
 from walkgraph.service.values.values import mime_of
 from walkgraph.wire import messages as m
 
@@ -258,7 +257,7 @@ async def _posted(
 ) -> Incoming:
     """The answer of the server, a success. `line` gets its lines as they come."""
     key = str(given.params["key"])
-    if key and not REFERENCE.fullmatch(key):
+    if key and not SECRET.fullmatch(key):
         raise InvalidInput("the parameter `key` names a secret of the service: `secret:NAME`, or nothing")
     given.check_secrets("key")
     headers = [("Content-Type", "application/json"), ("Accept", "text/event-stream" if line else "application/json")]

@@ -19,7 +19,6 @@ LEAST_CHARACTERS = 8
 MOST_BYTES = 16 * 1024
 HOSTS = ".hosts"
 
-REFERENCE = re.compile(r"secret:([a-z0-9][a-z0-9_-]{0,63})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
