@@ -216,6 +216,23 @@ def test_a_switch_is_followed_to_its_end(service: FakeService, walkgraph: Call, 
     assert service.asked[-1][:2] == ("POST", "/api/v1/deployments")
 
 
+def test_a_restart_is_followed_to_its_end(service: FakeService, walkgraph: Call, capsys: Output) -> None:
+    coming = {"state": "starting", "reason": None, "ranks": [{**RANK, "state": "loading", "fraction": 0.5}]}
+    begun = httpx.Response(202, json={**SHAPES, "next": coming})
+    service.answers["POST", "/api/v1/deployments/shapes/restart"] = begun
+    assert walkgraph("restart", "shapes") == 0
+    assert [entry[:2] for entry in service.asked if entry[0] != "GET"] == [
+        ("POST", "/api/v1/deployments/shapes/restart")
+    ]
+    assert "shapes is ready\n" in capsys.readouterr().out
+    assert walkgraph("restart", "shapes", "--no-wait") == 0
+    assert "its new version is starting" in capsys.readouterr().out
+    failed = {"state": "failed", "reason": "photo/__init__.py:3: no", "ranks": []}
+    service.answers["GET", "/api/v1/deployments/shapes"] = httpx.Response(200, json={**SHAPES, "next": failed})
+    assert walkgraph("restart", "shapes") == 1
+    assert "the new version failed: photo/__init__.py:3: no" in capsys.readouterr().out
+
+
 def test_a_refused_deployment_shows_its_problems(service: FakeService, walkgraph: Call, capsys: Output) -> None:
     fault = {"pointer": "/graph/nodes/x", "code": "unknown_component", "message": "there is no component `x`"}
     answer = httpx.Response(422, json={"code": "invalid_input", "detail": "can't be deployed", "errors": [fault]})

@@ -12,6 +12,7 @@ import { openDocuments, type Opened } from "../store/documents";
 import { Editor } from "../store/editor";
 import { Persistence } from "./persistence";
 import { Planning } from "./planning";
+import { Renewing } from "./renewing";
 import { sameDocuments } from "../store/same";
 import { Tabs, type Channel } from "./tabs";
 import { UndoStore } from "../store/undo";
@@ -63,6 +64,7 @@ export class Session {
       new Planning(editor),
       new Deployments(editor),
       new Following(editor),
+      new Renewing(editor),
       this.listen(),
     ];
     this.tabs.start();
