@@ -75,8 +75,15 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class Rename:
+    """Telemetry goes by this name from now on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """The deployment has ended, and all of its workers are gone."""
 
 
-Command = ToService | ToRank | Spawn | Kill | Tell | Exit
+Command = ToService | ToRank | Spawn | Kill | Tell | Rename | Exit

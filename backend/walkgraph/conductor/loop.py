@@ -138,6 +138,8 @@ class ConductorLoop:
                     self._processes.kill(rank)
                 case e.Tell(event=event):
                     self._emitter.emit(event)
+                case e.Rename(name=name):
+                    self._emitter.rename(name, self._clock())
                 case e.Exit():
                     self._over = True
 

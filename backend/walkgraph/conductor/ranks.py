@@ -18,10 +18,13 @@ HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 
 
 class Ranks:
-    def __init__(self, plan: Plan, limits: Limits) -> None:
-        self._plan, self._limits = plan, limits
+    def __init__(self, plan: Plan, limits: Limits, name: str = "") -> None:
+        """`name`: the plan's name in telemetry; empty: the spec's."""
+        self._plan, self._limits, self._name = plan, limits, name
         self._workers = {rank.rank: RankRecord(rank.rank) for rank in plan.ranks}
         self._starts = 0
+        self._loads = 0
+        """Counts the plans; messages about the load of an earlier one are ignored."""
         self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
@@ -34,6 +37,14 @@ class Ranks:
 
     def loaded(self, rank: Rank) -> bool:
         return self._workers[rank].loaded is not None
+
+    def is_current(self, message: m.Ready | m.LoadFailed) -> bool:
+        """True if the message is about the load of the present plan."""
+        return message.number == self._loads
+
+    def reason(self, rank: Rank) -> str | None:
+        """Why a rank is not ready, or was not before its restart."""
+        return self._workers[rank].reason
 
     @property
     def all_ready(self) -> bool:
@@ -73,6 +84,23 @@ class Ranks:
     def begin(self, now: float) -> list[Command]:
         return [self._spawn(worker, now) for worker in self._workers.values()]
 
+    def load(self, plan: Plan, name: str) -> list[Command]:
+        """Has every worker load another plan, of the same ranks. `name`: its name in telemetry."""
+        self._plan, self._name = plan, name
+        self._loads += 1
+        commands: list[Command] = []
+        for worker in self._workers.values():
+            worker.loaded, worker.fault, worker.hopeless = None, None, False
+            if worker.peer is not None:
+                worker.state, worker.phase, worker.fraction = "loading", "load", 0.0
+                commands.append(self._load(worker))
+        return commands
+
+    def kill(self, rank: Rank) -> list[Command]:
+        """Kills a worker that could not load, if it hasn't ended."""
+        worker = self._workers[rank]
+        return [worker.kill()] if worker.pid is not None and not worker.killed else []
+
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
         worker = self._workers[rank]
         if worker.start == start:
@@ -89,13 +117,13 @@ class Ranks:
             case m.Progress(phase=phase, fraction=fraction):
                 worker.phase, worker.fraction = phase, fraction
                 worker.state = "loading" if phase == "load" else "warming"
-            case m.Ready():
+            case m.Ready() if self.is_current(message):
                 worker.loaded, worker.state, worker.phase, worker.fraction = now, "warming", CONNECT, 1.0
                 self._connect()
             case m.Connected(peers=peers):
                 worker.connected = peers
                 self._connect()
-            case m.LoadFailed(error=error):
+            case m.LoadFailed(error=error) if self.is_current(message):
                 worker.fault = f"rank {rank} can't load: {error.message}"
                 worker.hopeless = error.code in HOPELESS
             case m.Faulted(error=error):
@@ -166,10 +194,16 @@ class Ranks:
         return Spawn(worker.rank, self._starts)
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
-        peers = {w.rank: w.peer for w in self._workers.values() if w.peer is not None}
         known = (w.rank for w in self._workers.values() if w.peer is not None and w is not worker)
-        load = ToRank(worker.rank, m.Load(plan=self._plan, peers=peers))
-        return [load, *(ToRank(rank, m.Peers(peers=peers)) for rank in known)]
+        return [self._load(worker), *(ToRank(rank, m.Peers(peers=self._peers)) for rank in known)]
+
+    @property
+    def _peers(self) -> dict[Rank, m.Peer]:
+        return {w.rank: w.peer for w in self._workers.values() if w.peer is not None}
+
+    def _load(self, worker: RankRecord) -> Command:
+        load = m.Load(plan=self._plan, peers=self._peers, number=self._loads, telemetry_name=self._name)
+        return ToRank(worker.rank, load)
 
     def _connect(self) -> None:
         loaded = [worker for worker in self._workers.values() if worker.loaded is not None]

@@ -19,7 +19,8 @@ _LAST_WORDS = 1000
 
 def serve(directory: Path) -> None:
     spec = read_spec(directory)
-    core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS))
+    name = spec.telemetry_name or spec.name
+    core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS), name)
     faults = fault_points(spec.fault, directory, "conductor")
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))

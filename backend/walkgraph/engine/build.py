@@ -25,7 +25,7 @@ from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.engine.kv.swap import SuspendedRuns, Swap
 from walkgraph.engine.kv.transfer import StateTransfer
-from walkgraph.engine.load import load_operators, make_pools, nodes_here
+from walkgraph.engine.load import KeptOperators, load_operators, make_pools, nodes_here
 from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.loops.graphs import LoopDevice
 from walkgraph.engine.loops.scheduler import LoopScheduler
@@ -69,13 +69,14 @@ class EngineBuilder:
         watch: Stopwatch,
         clock: Callable[[], float],
         faults: FaultPoints | None = None,
+        kept: KeptOperators | None = None,
     ) -> None:
         """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
         self._device = torch.device(here.device)
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
-        self._watch, self._clock, self._faults = watch, clock, faults
+        self._watch, self._clock, self._faults, self._kept = watch, clock, faults, kept
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
@@ -122,7 +123,7 @@ class EngineBuilder:
         try:
             if self._faults is not None and self._faults.due("open.weights"):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of)
+            nodes = load_operators(self._plan, self._here, self._roots, progress, self._capture_of, self._kept)
             pools = make_pools(self._plan, self._here, nodes, self._faults)
         except Exception as raised:
             if not is_memory(raised):

@@ -23,7 +23,7 @@ from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
-from walkgraph.engine.load import rank_plan
+from walkgraph.engine.load import KeptOperators, rank_plan
 from walkgraph.engine.loops.examples import with_examples
 from walkgraph.engine.loops.loop_peers import LoopPeers, PeerMemory, PeerWorker
 from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
@@ -50,12 +50,13 @@ class Engine:
         batch_invariant: bool = False,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
+        kept: KeptOperators | None = None,
     ) -> None:
         """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
         have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
         share once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it: calls are served
         one by one, no prefix is shared, and a loop has one row a launch unless its steps are `invariant`. That holds
-        for one number of `threads`.
+        for one number of `threads`. `kept`: the operators of the plan before, which need not be loaded again.
 
         Nothing is loaded before `load`.
         """
@@ -76,6 +77,7 @@ class Engine:
             watch=self._watch,
             clock=clock,
             faults=faults,
+            kept=kept,
         )
         self._parts = parts = self._builder.parts()
         self.calls, self.loops = parts.calls, parts.loops

@@ -1,8 +1,9 @@
 """Loads what a rank needs: operators with their weights, and the pools of its caches."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,7 +17,7 @@ from walkgraph.engine.loops.body import Loaded
 from walkgraph.engine.weights import Weights
 from walkgraph.errors import Refused
 from walkgraph.ids import Rank
-from walkgraph.placement.tables import NodePlan, Plan, RankPlan
+from walkgraph.placement.tables import NodePlan, Plan, RankPlan, WeightsPlan
 from walkgraph.settings import listed_plugins
 from walkgraph.wire.fault_points import FaultPoints
 
@@ -40,38 +41,83 @@ def nodes_here(plan: Plan, here: RankPlan) -> list[NodePlan]:
     return [node for node in plan.nodes if node.index in set(here.nodes) and not node.task]
 
 
+class KeptOperators:
+    """The operators of a rank, which stay loaded from plan to plan."""
+
+    def __init__(self) -> None:
+        self._weights: dict[Hashable, Weights] = {}
+        self._operators: dict[Hashable, Operator] = {}
+
+    def keep_only(self, weights: Collection[Hashable], operators: Collection[Hashable]) -> None:
+        """Drop what the next plan doesn't have: it may need the memory."""
+        self._weights = {key: found for key, found in self._weights.items() if key in weights}
+        self._operators = {key: found for key, found in self._operators.items() if key in operators}
+
+    def weights(self, key: Hashable, make: Callable[[], Weights]) -> Weights:
+        """The weights of this key; made where there are none."""
+        if key not in self._weights:
+            self._weights[key] = make()
+        return self._weights[key]
+
+    def operator(self, key: Hashable) -> Operator | None:
+        return self._operators.get(key)
+
+    def add(self, key: Hashable, operator: Operator) -> None:
+        self._operators[key] = operator
+
+
+class _Wanted(NamedTuple):
+    """The operator that a node needs."""
+
+    node: NodePlan
+    network: type[Operator]
+    named: WeightsPlan | None
+    device: torch.device
+    options: dict[str, Scalar]
+
+    @property
+    def weights_key(self) -> Hashable:
+        return self.node.weights, self.named, self.device
+
+    @property
+    def key(self) -> Hashable:
+        return self.node.network, self.weights_key, tuple(sorted(self.options.items()))
+
+
 def load_operators(
     plan: Plan,
     here: RankPlan,
     roots: Sequence[Path],
     progress: Progress,
     capture: Callable[[torch.device], Capture | None] = lambda device: None,
+    kept: KeptOperators | None = None,
 ) -> dict[str, Loaded]:
-    """Load the operator of each node. Nodes with the same network, weights, device and options share one."""
-    sets: dict[tuple[str | None, torch.device], Weights] = {}
-    nodes = nodes_here(plan, here)
-    for node in nodes:
-        named = plan.weights[node.weights] if node.weights else None
-        sets.setdefault(_weights_key(node, here), Weights(named, roots, _device(node, here)))
+    """Load the operator of each node. Nodes with the same network, weights, device and options share one. Operators
+    that are `kept` are not loaded again, and those that the plan doesn't have are dropped."""
+    kept = kept or KeptOperators()
+    wanted = [_wanted(plan, here, node) for node in nodes_here(plan, here)]
+    kept.keep_only({one.weights_key for one in wanted}, {one.key for one in wanted})
+    sets = {
+        one.weights_key: kept.weights(one.weights_key, partial(Weights, one.named, roots, one.device)) for one in wanted
+    }
     total = sum(weights.bytes for weights in sets.values()) or 1
     read = 0
     found: dict[str, Loaded] = {}
     loaded: dict[Hashable, Loaded] = {}
-    for node in nodes:
-        key = _weights_key(node, here)
+    for one in wanted:
+        weights = sets[one.weights_key]
 
-        def count(nbytes: int, what: str = f"weights of `{node.name}`") -> None:
+        def count(nbytes: int, what: str = f"weights of `{one.node.name}`") -> None:
             nonlocal read
             read += nbytes
             progress(what, min(1.0, read / total))
 
-        network = _network(node.network)
-        options = _options(node, network)
-        shared = (node.network, *key, tuple(sorted(options.items())))
-        if shared not in loaded:
-            operator = network.load(sets[key].context(options, count, capture(sets[key].device)))
-            loaded[shared] = Loaded(operator, sets[key].device, len(loaded))
-        found[node.name] = loaded[shared]
+        if one.key not in loaded:
+            known = kept.operator(one.key)
+            operator = known or one.network.load(weights.context(one.options, count, capture(weights.device)))
+            kept.add(one.key, operator)
+            loaded[one.key] = Loaded(operator, weights.device, len(loaded), warm=known is not None)
+        found[one.node.name] = loaded[one.key]
     progress("weights", 1.0)
     return found
 
@@ -110,7 +156,7 @@ def _cache_kinds(
     names = {state.index: state.name for state in plan.states}
     kinds: dict[str, tuple[CacheShape, torch.device]] = {}
     for node in nodes_here(plan, here):
-        operator, device, _ = loaded[node.name]
+        operator, device = loaded[node.name].operator, loaded[node.name].device
         for slot, shape in operator.caches().items():
             if slot not in node.states:
                 continue
@@ -133,8 +179,10 @@ def _device(node: NodePlan, here: RankPlan) -> torch.device:
     return torch.device("cpu" if node.host else here.device)
 
 
-def _weights_key(node: NodePlan, here: RankPlan) -> tuple[str | None, torch.device]:
-    return node.weights, _device(node, here)
+def _wanted(plan: Plan, here: RankPlan, node: NodePlan) -> _Wanted:
+    network = _network(node.network)
+    named = plan.weights[node.weights] if node.weights else None
+    return _Wanted(node, network, named, _device(node, here), _options(node, network))
 
 
 def _options(node: NodePlan, network: Network) -> dict[str, Scalar]:

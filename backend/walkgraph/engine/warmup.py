@@ -31,8 +31,8 @@ class WarmableEngine(Protocol):
 def warm_up(
     engine: WarmableEngine, plan: Plan, plans: Sequence[NodePlan], nodes: Mapping[str, Loaded], progress: Progress
 ) -> None:
-    """Execute the examples of every operator. Raises `RunFailed` if one fails."""
-    first = {nodes[node.name].index: node for node in reversed(plans)}
+    """Execute the examples of every operator that isn't warm. Raises `RunFailed` if one fails."""
+    first = {nodes[node.name].index: node for node in reversed(plans) if not nodes[node.name].warm}
     for done, (_, node) in enumerate(sorted(first.items())):
         progress(f"warm-up of `{node.name}`", done / len(first))
         for call in example_calls(plan, node, nodes[node.name].operator):

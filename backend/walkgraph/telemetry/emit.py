@@ -38,6 +38,10 @@ class Emitter(Protocol):
         """Set the level from now on; events already held still leave."""
         ...
 
+    def rename(self, deployment: str, now: float) -> None:
+        """Use another name for the events from now on; those already held leave under the former one."""
+        ...
+
     def emit(self, event: e.Any) -> None:
         """Record an event. At level `off` only samples are taken, as somebody has asked for them."""
         ...
@@ -62,6 +66,9 @@ class Off:
     dropped = 0
 
     def set_level(self, level: Level) -> None:
+        return
+
+    def rename(self, deployment: str, now: float) -> None:
         return
 
     def emit(self, event: e.Any) -> None:
@@ -91,6 +98,10 @@ class Buffered:
 
     def set_level(self, level: Level) -> None:
         self.level = level
+
+    def rename(self, deployment: str, now: float) -> None:
+        self.flush(now, force=True)
+        self._deployment = deployment
 
     def emit(self, event: e.Any) -> None:
         if self.level == "off" and not isinstance(event, e.Sample):

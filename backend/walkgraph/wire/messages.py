@@ -1,8 +1,8 @@
 """All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, Waits,
-                            Finished
+    service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, TakeUp, Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, TakenUp,
+                            Waits, Finished
     conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskPiece, TaskAnswer, Watch, Gate,
                             Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
@@ -25,6 +25,7 @@ from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegRe
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.standing import Probe, Probed
+from walkgraph.wire.taking_up import TakenUp, TakeUp
 from walkgraph.wire.values import (
     Absent,
     Blob,
@@ -220,8 +221,15 @@ class Peer(Message, frozen=True, tag="peer"):
 
 
 class Load(Message, frozen=True, tag="load"):
+    """Load what a plan needs. A rank that has loaded one already drops it first, except for the operators that both
+    have."""
+
     plan: Plan
     peers: dict[Rank, Peer]
+    number: int = 0
+    """Repeated by `Ready` and `LoadFailed`."""
+    telemetry_name: str = ""
+    """The name in telemetry; empty: the spec's."""
 
 
 class Peers(Message, frozen=True, tag="peers"):
@@ -295,6 +303,8 @@ class Ready(Message, frozen=True, tag="ready"):
     rank: Rank
     seconds: float
     pools: tuple[PoolSize, ...] = ()
+    number: int = 0
+    """Number of its `Load`."""
 
 
 class Connected(Message, frozen=True, tag="connected"):
@@ -308,6 +318,8 @@ class Connected(Message, frozen=True, tag="connected"):
 class LoadFailed(Message, frozen=True, tag="load_failed"):
     rank: Rank
     error: ErrorInfo
+    number: int = 0
+    """Number of its `Load`."""
 
 
 class Faulted(Message, frozen=True, tag="faulted"):
@@ -489,8 +501,9 @@ class Opened(Message, frozen=True, tag="opened"):
     transport: str
 
 
-ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | AskSessions | Drain | Stop
-FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | SessionsTold | Waits | Finished
+ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | AskSessions | TakeUp | Drain | Stop
+Answered = SessionsTold | TakenUp
+FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | Answered | Waits | Finished
 Answers = TaskPiece | TaskAnswer
 ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop
 OfRank = Hello | Progress | Ready | Connected | LoadFailed | Faulted | Pong | Probed

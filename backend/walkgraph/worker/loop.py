@@ -68,6 +68,8 @@ class WorkerLoop:
     ) -> None:
         """`parts`: those of loops that span devices."""
         self.stopping = False
+        self.next: m.Load | None = None
+        """The order to load another plan, which ended the loop."""
         self._rank, self._core, self._engine, self._links = rank, core, engine, links
         self._clock, self._telemetry = clock, WorkTelemetry(rank, emitter, clock, engine, links)
         self.suspension, self._samples = Suspension(), Samples(rank, engine.states, emitter, clock)
@@ -87,6 +89,8 @@ class WorkerLoop:
         self._wait()
         for message in self._links.from_conductor.drain():
             self._obey(message[1])
+            if self.stopping:
+                return
         for arrival in self._links.arrivals():
             if isinstance(arrival, Arrived):
                 self._telemetry.arrived(arrival)
@@ -143,7 +147,7 @@ class WorkerLoop:
             case m.Stop():
                 self.stopping = True
             case m.Load():
-                pass  # handled before the loop was made
+                self.next, self.stopping = message, True
 
     def _swap(self, message: m.Suspend | m.Resume) -> None:
         if isinstance(message, m.Suspend):

@@ -1,10 +1,14 @@
-"""The life of a rank: Hello ──> Load ──> Progress ... ──> Ready, then the loop, which starts with Greet, Connected."""
+"""The life of a rank: Hello ──> Load ──> Progress ... ──> Ready, then the loop, which starts with Greet, Connected.
+
+Another Load ends the loop, and begins the next one with the operators that both plans have.
+"""
 
 import gc
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,14 +16,15 @@ import torch
 
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory
+from walkgraph.engine.load import KeptOperators
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.placement.transports import arenas, declared_transports
-from walkgraph.telemetry.emit import Buffered, Emitter, Off
+from walkgraph.telemetry.emit import Buffered, Off
 from walkgraph.telemetry.places import Places
 from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
-from walkgraph.wire.fault_points import fault_points
+from walkgraph.wire.fault_points import FaultPoints, fault_points
 from walkgraph.wire.spec import WORKERS_SOCKET, DeploymentSpec, read_spec
 from walkgraph.worker.core import Core
 from walkgraph.worker.interfaces import LoopParts, NoParts
@@ -48,34 +53,77 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
     memory = shared_memory(here.device) if any(one.arenas for one in spec.plan.ranks) else None
     carrier = Carrier(rank, arenas(spec.plan, rank, spec.limits.arena_bytes, declared_transports()), memory, faults)
     links = Links(rank, start, conductor, inbox, context, carrier, Places.of(spec.plan))
-    parts: LoopParts = NoParts()
+    feed = _feed(spec, context)
+    process = _Process(spec, rank, f"rank {rank}.{start}", carrier, links, feed, faults)
     try:
         _send(conductor, m.Hello(rank=rank, peer=carrier.peer(address, start)))
-        plan, peers = _load_order(links)
-        links.set_peers(peers)
+        process.serve()
+    finally:
+        for peer in links.peers.known:
+            process.parts.gone(peer)
+        links.close()
+        context.destroy(linger=200)
+
+
+@dataclass
+class _Process:
+    """What stays while the plans of a rank change."""
+
+    spec: DeploymentSpec
+    rank: Rank
+    source: str
+    """Its name in telemetry."""
+    carrier: Carrier
+    links: Links
+    feed: sockets.Socket | None
+    """Takes its telemetry; None where nobody reads it."""
+    faults: FaultPoints | None
+    parts: LoopParts = field(default_factory=NoParts)
+    operators: KeptOperators = field(default_factory=KeptOperators)
+
+    def serve(self) -> None:
+        """Serve one plan after the other, until told to stop. A rank that can't load its first plan ends; one that
+        can't load a later one waits to be told what to load instead."""
+        order, served = _load_order(self.links), False
+        while order is not None:
+            loaded, order = self._serve(order)
+            served = served or loaded
+            # The engine of the former plan is gone once its cycles are collected. What is left stays out of later
+            # collections again.
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+            if not loaded:
+                order = _load_order(self.links) if served else None
+
+    def _serve(self, order: m.Load) -> tuple[bool, m.Load | None]:
+        """Load a plan and serve it. Returns (loaded, the next order)."""
+        spec, rank, links, plan = self.spec, self.rank, self.links, order.plan
+        links.set_peers(order.peers)
+        here = next(one for one in plan.ranks if one.rank == rank)
         engine = Engine(
             plan,
             rank,
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
             batch_invariant=spec.batch_invariant,
-            faults=faults,
+            faults=self.faults,
+            kept=self.operators,
         )
         core = Core(plan, rank)
-        if _load(engine, core, rank, conductor):
-            emitter = _emitter(spec, rank, start, context)
-            parts = spanning_parts(plan, rank, engine, links, carrier) or parts
-            loop = WorkerLoop(rank, core, engine, links, emitter, parts=parts)
-            # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
-            # request.
-            gc.collect()
-            gc.freeze()
-            run(loop, rank, links)
-    finally:
-        for peer in links.peers.known:
-            parts.gone(peer)
-        links.close()
-        context.destroy(linger=200)
+        if not _load(engine, core, order, rank, links.conductor.socket):
+            return False, None
+        name = order.telemetry_name or spec.telemetry_name or spec.name
+        level, feed = spec.telemetry_level, self.feed
+        emitter = Off() if feed is None else Buffered(name, self.source, level, sockets.offer(feed))
+        self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
+        loop = WorkerLoop(rank, core, engine, links, emitter, parts=self.parts)
+        # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a request.
+        gc.collect()
+        gc.freeze()
+        run(loop, rank, links)
+        emitter.flush(time.monotonic(), force=True)
+        return True, loop.next
 
 
 def threads_of(device: str, ranks: int, *, batch_invariant: bool) -> int:
@@ -107,18 +155,18 @@ def run(loop: WorkerLoop, rank: Rank, links: Links) -> None:
         raise
 
 
-def _load_order(links: Links) -> "tuple[m.Plan, dict[Rank, m.Peer]]":
+def _load_order(links: Links) -> m.Load:
     """Wait for `Load`. Messages behind it in its frame are left to the loop."""
     while True:
         links.conductor.socket.poll()
         for _, message in links.from_conductor.drain():
             if isinstance(message, m.Load):
-                return message.plan, message.peers
+                return message
             if isinstance(message, m.Stop):
                 sys.exit(0)
 
 
-def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> bool:
+def _load(engine: Engine, core: Core, order: m.Load, rank: Rank, conductor: sockets.Socket) -> bool:
     """Load the engine. If it can't be loaded, tell the conductor why and return False."""
     began = time.monotonic()
     try:
@@ -127,16 +175,18 @@ def _load(engine: Engine, core: Core, rank: Rank, conductor: sockets.Socket) -> 
         for loop in core.loops():
             engine.prepare(loop, progress)
     except WalkgraphError as error:
-        _send(conductor, m.LoadFailed(rank=rank, error=error.info()))
+        _send(conductor, m.LoadFailed(rank=rank, error=error.info(), number=order.number))
         return False
     except Exception as raised:
         if not is_memory(raised):
             raise
         message = f"rank {rank} has too little memory to load; place fewer nodes on it"
-        _send(conductor, m.LoadFailed(rank=rank, error=ErrorInfo(code="out_of_memory", message=message, rank=rank)))
+        info = ErrorInfo(code="out_of_memory", message=message, rank=rank)
+        _send(conductor, m.LoadFailed(rank=rank, error=info, number=order.number))
         return False
     pools = tuple(m.PoolSize(**pool._asdict()) for pool in engine.pools.infos())
-    _send(conductor, m.Ready(rank=rank, seconds=time.monotonic() - began, pools=pools))
+    seconds = time.monotonic() - began
+    _send(conductor, m.Ready(rank=rank, seconds=seconds, pools=pools, number=order.number))
     return True
 
 
@@ -154,14 +204,12 @@ def _progress(rank: Rank, conductor: sockets.Socket) -> Callable[[str, float], N
     return progress
 
 
-def _emitter(spec: DeploymentSpec, rank: Rank, start: int, context: sockets.Context) -> Emitter:
+def _feed(spec: DeploymentSpec, context: sockets.Context) -> sockets.Socket | None:
     if spec.telemetry_address is None:
-        return Off()
+        return None
     if not spec.telemetry_address.startswith("ipc://"):
         raise InvalidInput("the telemetry address must begin with `ipc://`")
-    socket = sockets.feed(context, spec.telemetry_address)
-    name = spec.telemetry_name or spec.name
-    return Buffered(name, f"rank {rank}.{start}", spec.telemetry_level, sockets.offer(socket))
+    return sockets.feed(context, spec.telemetry_address)
 
 
 def _send(socket: sockets.Socket, message: m.FromWorker) -> None:

@@ -202,7 +202,8 @@ def test_what_comes_in_one_frame_with_the_order_to_load_is_obeyed(strangers: Str
     messages = [m.Load(plan=PLAN, peers=peers(one)), m.Peers(peers=peers(one, two)), m.Ping(number=7)]
     _, frame = codec.together([codec.encode(message) for message in messages])
     desk.socket.send_multipart([one.identity, frame])
-    plan, known = serve._load_order(one.links)
+    order = serve._load_order(one.links)
+    plan, known = order.plan, order.peers
     assert (plan, set(known)) == (PLAN, {one.rank})
     one.links.set_peers(known)
     one.turn()  # it waits for no further message

@@ -305,6 +305,8 @@ class Loaded(NamedTuple):
     operator: Operator
     device: torch.device
     index: int
+    warm: bool = False
+    """It was warmed up for an earlier plan."""
 
 
 class Made(NamedTuple):

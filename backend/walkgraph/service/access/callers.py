@@ -128,6 +128,7 @@ TABLE: tuple[Row, ...] = (
     Row(_WRITES, "/api/v1/blueprints/**", ("deploy",)),
     Row(_WRITES, "/api/v1/placements/**", ("deploy",)),
     Row(_WRITES, "/api/v1/deployments/**", ("deploy",)),
+    Row(_WRITES, "/api/v1/scratch/**", ("deploy",)),
 )
 _FITS = tuple((row.fits(), row.scopes) for row in TABLE)
 

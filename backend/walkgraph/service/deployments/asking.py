@@ -47,6 +47,11 @@ class Asking:
         document = {key: value for key, value in self._version.documents.graph.items() if key != "layout"}
         return hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()
 
+    def forget(self) -> None:
+        """Notes that the version serves other documents."""
+        self._asking = None
+        self.__dict__.pop("graph_hash", None)
+
     def asks(self, task: str) -> bool:
         """True if a task waits for a person."""
         if self._asking is None and self._version.graph is not None:

@@ -20,6 +20,7 @@ from walkgraph.service.deployments.deployments import Deployments
 from walkgraph.service.deployments.folders import Folders
 from walkgraph.service.deployments.judging import Judged, deployable, judge_anew
 from walkgraph.service.deployments.managed import Managed
+from walkgraph.service.deployments.scratches import Scratches
 from walkgraph.service.deployments.switching import Switching
 from walkgraph.service.deployments.versions import Around, Documents
 from walkgraph.service.http.problems import Unprocessable
@@ -40,6 +41,9 @@ class Deployer:
         self._folders = Folders(around.settings.home)
         self._judging = around.judging
         self._switching = Switching(around, self._folders, store, around.shutdown)
+        self.scratches = Scratches(
+            deployments, self._switching, around.shutdown, around.judging, self._judge, self._keep_scratch, self.delete
+        )
 
     # ── wanted state ────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +123,7 @@ class Deployer:
         """Removes it from the store, lets its runs finish for up to `grace` seconds, and stops it."""
         async with self._switching.changing:
             managed = self._deployments.get(id_)
-            if not managed.deleted:
+            if not managed.deleted and managed.owner is None:
                 entry = (act or own("deployment.delete", id_)).entry("done")
                 await self._store.write(recorded, entry, queries.delete_deployment, id_)
             managed.deleted = True
@@ -132,6 +136,7 @@ class Deployer:
     async def close(self, grace: float) -> None:
         """Stops all deployments; they stay in the store."""
         self._shutdown.begin()
+        await self.scratches.close()
         # A change under way may still start a version; later ones are refused.
         async with self._switching.changing:
             managed = self._deployments.listed()
@@ -174,8 +179,13 @@ class Deployer:
 
     # ── helpers ─────────────────────────────────────────────────────────────────────────────────
 
-    def _keep(self, id_: str, documents: Documents, created_at: float, judged: Judged | None) -> Managed:
-        managed = Managed(id_, created_at, self._settings.telemetry, self._hub, self._shutdown)
+    def _keep_scratch(self, id_: str, owner: str, documents: Documents, judged: Judged) -> Managed:
+        return self._keep(id_, documents, time.time(), judged, owner)
+
+    def _keep(
+        self, id_: str, documents: Documents, created_at: float, judged: Judged | None, owner: str | None = None
+    ) -> Managed:
+        managed = Managed(id_, created_at, self._settings.telemetry, self._hub, self._shutdown, owner)
         self._switching.first(managed, documents, judged)
         self._deployments.add(managed)
         return managed
@@ -203,6 +213,8 @@ class Deployer:
         managed = self._deployments.get(id_)
         if managed.deleted:
             raise Conflict(f"the deployment `{id_}` is being undeployed; deploy it anew once it is gone")
+        if managed.owner is not None:
+            raise Conflict(f"`{id_}` is the scratch deployment of a page, and changes with what is drawn there")
         return managed
 
 

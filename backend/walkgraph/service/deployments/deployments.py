@@ -21,6 +21,10 @@ class Deployments:
         """All deployments, oldest first."""
         return sorted(self._managed.values(), key=lambda managed: managed.created_at)
 
+    def offered(self) -> list[Managed]:
+        """Those that were deployed for clients, oldest first: all but the scratch deployments of pages."""
+        return [managed for managed in self.listed() if managed.owner is None]
+
     def get(self, id_: str) -> Managed:
         """The deployment of this id. Raises NotFound."""
         found = self._managed.get(id_)
@@ -32,8 +36,8 @@ class Deployments:
     def serving(self, graph: str) -> Version:
         """The version that serves the tasks of a graph to other graphs: of the deployment with its name, or else the
         oldest one. Raises NotFound."""
-        own = self._managed.get(graph)
-        wanted = [one for one in ([own] if own else []) + self.listed() if not one.deleted]
+        offered = [one for one in self.offered() if not one.deleted]
+        wanted = [*(one for one in offered if one.id == graph), *offered]
         found = next((one for one in wanted if one.serving.documents.graph_name == graph), None)
         if found is None:
             raise NotFound(f"no deployment serves the graph `{graph[:64]}`; deploy it")
@@ -41,11 +45,11 @@ class Deployments:
 
     def graphs(self) -> Iterator[tuple[str, Any]]:
         """(name, document) of the graph of every deployment; what `serving` finds comes last."""
-        for managed in self.listed():
+        for managed in self.offered():
             yield managed.serving.documents.graph_name, managed.serving.documents.graph
         yield from [
             (name, self.serving(name).documents.graph)
-            for name in {one.serving.documents.graph_name for one in self._managed.values() if not one.deleted}
+            for name in {one.serving.documents.graph_name for one in self.offered() if not one.deleted}
         ]
 
     def versions(self) -> Iterator[Version]:
@@ -61,7 +65,7 @@ class Deployments:
         id_, _, version = label.partition(" ")
         managed = self._managed.get(id_)
         seen = [managed.serving, *managed.ending] if managed else []
-        return (id_, version) if any(found.label == label for found in seen) else None
+        return (id_, version) if any(found.knows(label) for found in seen) else None
 
     def run_ended(self, run: LiveRun) -> None:
         """Notifies the run's deployment that the run has ended."""

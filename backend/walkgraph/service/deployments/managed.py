@@ -19,9 +19,13 @@ from walkgraph.wire.watching import Level
 
 
 class Managed:
-    def __init__(self, id_: str, created_at: float, level: Level, hub: Hub, shutdown: Shutdown) -> None:
-        """`level`: of the deployment's telemetry."""
-        self.id = id_
+    def __init__(
+        self, id_: str, created_at: float, level: Level, hub: Hub, shutdown: Shutdown, owner: str | None = None
+    ) -> None:
+        """`level`: of the deployment's telemetry. `owner`: the caller whose scratch deployment it is."""
+        self.id, self.owner = id_, owner
+        self.used = 0.0
+        """Time at which its last run ended."""
         self.created_at = created_at
         self.watched = Watched(level)
         self.serving: Version
@@ -96,6 +100,7 @@ class Managed:
             "tasks": list(self.graph.tasks) if self.graph else [],
             "digest": serving.plan.digest if serving.plan else None,
             "next": _next(self.next) if self.next else None,
+            "scratch": self.owner is not None,
         }
 
     def announce(self) -> None:
@@ -119,6 +124,7 @@ class Managed:
 
     def run_ended(self, run: str) -> None:
         """Removes the taps and breakpoints of this run."""
+        self.used = time.monotonic()
         if self.watched.run_ended(run):
             self.rewatch()
 

@@ -47,6 +47,13 @@ class Switching:
         managed.next.start(after=gone)
         managed.announce()
 
+    def renew(self, managed: Managed, documents: Documents, judged: Judged) -> None:
+        """Replaces the serving version by one in new processes; the former one ends first, at once."""
+        gone = self._end(managed, managed.serving, 0.0)
+        managed.serving = self._version(managed, documents, judged, managed.ending)
+        managed.serving.start(after=gone)
+        managed.announce()
+
     def give_up(self, managed: Managed, version: Version) -> None:
         """Ends a former next version, which `managed` no longer names."""
         managed.announce()

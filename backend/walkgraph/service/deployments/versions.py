@@ -5,7 +5,7 @@ A version knows neither the other versions nor the stored state: `switching` dec
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
+from walkgraph.placement.processes import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
 from walkgraph.service.deployments.asking import Asking, Waits
@@ -87,6 +88,10 @@ class Documents:
             msgspec.json.decode(row.placement_text),
         )
 
+    def placed(self, placement: dict[str, Any]) -> Self:
+        """The same with this placement."""
+        return replace(self, placement=placement)
+
     def row(self, id_: str, created_at: float) -> Deployment:
         return Deployment(
             id=id_,
@@ -96,6 +101,28 @@ class Documents:
             placement_text=msgspec.json.encode(self.placement).decode(),
             created_at=created_at,
         )
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a version serves."""
+
+    documents: Documents
+    graph: Graph | None
+    plan: Plan | None
+    label: str
+
+
+@dataclass(frozen=True)
+class _Taking:
+    """Other documents that its process is taking up."""
+
+    number: int
+    taken: asyncio.Future[None]
+
+    def refuse(self, reason: str) -> None:
+        if not self.taken.done():
+            self.taken.set_exception(Unavailable(f"the graph can't be run: {reason}", "refused", retryable=False))
 
 
 class Version:
@@ -118,6 +145,9 @@ class Version:
         self.directory = directory
         self.label = f"{id_} v{next(_numbers)}"
         """Its name in telemetry packets."""
+        self._former: _Content | None = None
+        """What it served before."""
+        self._taking: _Taking | None = None
         self.graph: Graph | None = judged.graph if judged else None
         """None until it is judged after the service's start."""
         self.plan: Plan | None = judged.plan if judged else None
@@ -181,6 +211,30 @@ class Version:
             return Unavailable(message, "refused", retryable=False)
         return Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
 
+    def knows(self, label: str) -> bool:
+        """True for its name in telemetry packets, and the one it had before it took up other documents."""
+        return label == self.label or (self._former is not None and label == self._former.label)
+
+    def can_take_up(self, judged: Judged) -> bool:
+        """True if its process can serve another plan without a new start."""
+        alive = self.process is not None and self.process.alive and self.state != "failed" and self._taking is None
+        if not alive or self.plan is None or judged.plan is None:
+            return False
+        return same_processes(self.plan, judged.plan)
+
+    def take_up(self, documents: Documents, judged: Judged) -> asyncio.Future[None]:
+        """Has its process serve other documents; its runs are cancelled, and its sessions end. The result is there once
+        it serves them. If it can't, the former ones go on, and the result is Unavailable."""
+        number, plan = next(_numbers), deployable(judged)
+        label = f"{self.id} v{number}"
+        if self.process is None:
+            raise self.not_serving()
+        self.process.send(m.TakeUp(number=number, graph=documents.graph, plan=plan, telemetry_name=label))
+        self._former = _Content(self.documents, self.graph, self.plan, self.label)
+        self._serve(_Content(documents, judged.graph, plan, label))
+        self._taking = _Taking(number, asyncio.get_running_loop().create_future())
+        return self._taking.taken
+
     def submit(self, message: m.Submit) -> LiveRun:
         """Submits a run. Raises Unavailable if it isn't serving."""
         return self.runs.submit(message, self.serving_process().send)
@@ -234,6 +288,10 @@ class Version:
 
     def ended(self) -> None:
         """Ends its runs."""
+        if self._taking is not None:
+            # Its next process serves the new documents.
+            self._taking.refuse("its processes ended; run again")
+            self._taking = None
         self.runs.lose(shutting_down=self._around.shutdown.begun or not self._supervisor.wanted)
 
     def tell(self, state: State, reason: str) -> None:
@@ -247,6 +305,30 @@ class Version:
         if self.process is None or self.state not in ("ready", "degraded"):
             raise self.not_serving()
         return self.process
+
+    def _serve(self, wanted: _Content) -> None:
+        self.documents, self.graph, self.plan, self.label = (
+            wanted.documents,
+            wanted.graph,
+            wanted.plan,
+            wanted.label,
+        )
+        self._places = None
+        self.asking.forget()
+
+    def _taken_up(self, message: m.TakenUp) -> None:
+        """Handles the conductor's answer to `TakeUp`."""
+        taking, former = self._taking, self._former
+        if taking is None or taking.number != message.number or former is None:
+            return
+        self._taking = None
+        if message.error is not None:
+            self._serve(former)
+            taking.refuse(message.error.message)
+        elif not taking.taken.done():
+            taking.taken.set_result(None)
+        self.tell_watched()
+        self._changed(self)
 
     def _spec(self, plan: Plan) -> DeploymentSpec:
         settings = self._around.settings
@@ -276,6 +358,8 @@ class Version:
                 asked = self._asked.get(message.number)
                 if asked is not None and not asked.done():
                     asked.set_result(message)
+            case m.TakenUp():
+                self._taken_up(message)
             case m.CallTask():
                 run = self.runs.get(message.run)
                 if run is not None:

@@ -13,4 +13,5 @@ def is_ready(services: Services, deployment: str | None) -> bool:
         return any(managed.id == deployment and managed.state == "ready" for managed in found)
     if services.store.fault is not None:
         return False
-    return not found or any(managed.state in ("ready", "degraded") for managed in found)
+    offered = services.deployments.offered()
+    return not offered or any(managed.state in ("ready", "degraded") for managed in offered)

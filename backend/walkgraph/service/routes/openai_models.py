@@ -32,7 +32,7 @@ class Models(BaseModel):
 
 @router.get("")
 async def list_models(services: ServicesDep) -> Models:
-    return Models(data=[_shown(managed, None) for managed in services.deployments.listed()])
+    return Models(data=[_shown(managed, None) for managed in services.deployments.offered()])
 
 
 @router.get("/{model:path}")

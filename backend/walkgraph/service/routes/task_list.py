@@ -17,7 +17,7 @@ router = APIRouter(tags=["tasks"], route_class=StrictRoute)
 @router.get("/v1/tasks")
 async def list_all_tasks(services: ServicesDep) -> list[dict[str, Any]]:
     """The tasks of all deployments whose graphs are checked already; for keys that may not list deployments."""
-    graphs = [(managed, managed.graph) for managed in services.deployments.listed()]
+    graphs = [(managed, managed.graph) for managed in services.deployments.offered()]
     return [_shown(managed, name, task) for managed, graph in graphs if graph for name, task in graph.tasks.items()]
 
 

@@ -32,6 +32,8 @@ class Deployment(TypedDict):
     tasks: list[str]
     digest: str | None
     next: Next | None
+    scratch: bool
+    """True for one of a page, which runs what is drawn there; it isn't stored, and ends with the page."""
 
 
 class DeclaredInput(TypedDict):

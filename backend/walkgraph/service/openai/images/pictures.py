@@ -154,7 +154,7 @@ def resolve(deployments: Deployments, model: str | None, route: Route) -> Resolv
     """As `serving.resolve`; without a model, the only deployment that serves the route."""
     if model is not None:
         return serving.resolve(deployments, model, route)
-    judged = [(m.id, m.graph, m.plan) for m in deployments.listed()]
+    judged = [(m.id, m.graph, m.plan) for m in deployments.offered()]
     able = [id_ for id_, graph, plan in judged if graph is not None and route in serving.routes(graph, plan)]
     if len(able) == 1:
         return serving.resolve(deployments, able[0], route)

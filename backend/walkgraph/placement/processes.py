@@ -1,0 +1,15 @@
+"""Decides whether the processes of one plan can serve another."""
+
+from walkgraph.placement.compiler.loop_decisions import spanning_ranks
+from walkgraph.placement.tables import Plan
+from walkgraph.placement.transports import Transports, arenas, declared_transports
+
+
+def same_processes(one: Plan, other: Plan, transports: Transports | None = None) -> bool:
+    """True if both have the same ranks on the same devices, and share the same memory between them. Loops that span
+    ranks tie the memory of processes together for as long as these live."""
+    known = declared_transports() if transports is None else transports
+    devices = [{rank.rank: rank.device for rank in plan.ranks} for plan in (one, other)]
+    if devices[0] != devices[1] or spanning_ranks(one) or spanning_ranks(other):
+        return False
+    return all(arenas(one, rank, 1, known) == arenas(other, rank, 1, known) for rank in devices[0])
