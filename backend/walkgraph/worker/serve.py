@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +17,7 @@ import torch
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory
 from walkgraph.engine.load import KeptOperators
+from walkgraph.engine.loops.spec import LoopCall
 from walkgraph.errors import ErrorInfo, InvalidInput, WalkgraphError
 from walkgraph.ids import Rank
 from walkgraph.placement.transports import arenas, declared_transports
@@ -84,20 +85,27 @@ class _Process:
     def serve(self) -> None:
         """Serve one plan after the other, until told to stop. A rank that can't load its first plan ends; one that
         can't load a later one waits to be told what to load instead."""
-        order, served = _load_order(self.links), False
+        order: m.Load | None = _load_order(self.links)
+        served = False
         while order is not None:
-            loaded, order = self._serve(order)
+            loaded, order = self._serve(order, again=served)
+            self._forget_engine(again=served)
             served = served or loaded
-            # The engine of the former plan is gone once its cycles are collected. What is left stays out of later
-            # collections again.
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
             if not loaded:
                 order = _load_order(self.links) if served else None
 
-    def _serve(self, order: m.Load) -> tuple[bool, m.Load | None]:
-        """Load a plan and serve it. Returns (loaded, the next order)."""
+    @staticmethod
+    def _forget_engine(*, again: bool) -> None:
+        """Collect the engine of the former plan, whose parts refer to each other. Everything else was there before the
+        first plan, or stays for the next one: it is gone through only once."""
+        if not again:
+            gc.unfreeze()
+        gc.collect()
+        if not again:
+            gc.freeze()
+
+    def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
+        """Load a plan and serve it; `again`: after another one. Returns (loaded, the next order)."""
         spec, rank, links, plan = self.spec, self.rank, self.links, order.plan
         links.set_peers(order.peers)
         here = next(one for one in plan.ranks if one.rank == rank)
@@ -111,16 +119,20 @@ class _Process:
             kept=self.operators,
         )
         core = Core(plan, rank)
-        if not _load(engine, core, order, rank, links.conductor.socket):
+        # On a CPU loops are made ready when runs come: nothing is captured.
+        ready = here.device != "cpu" or not again
+        if not _load(engine, core.loops() if ready else (), order, rank, links.conductor.socket):
             return False, None
         name = order.telemetry_name or spec.telemetry_name or spec.name
         level, feed = spec.telemetry_level, self.feed
         emitter = Off() if feed is None else Buffered(name, self.source, level, sockets.offer(feed))
         self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
         loop = WorkerLoop(rank, core, engine, links, emitter, parts=self.parts)
-        # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a request.
-        gc.collect()
-        gc.freeze()
+        if not again:
+            # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
+            # request.
+            gc.collect()
+            gc.freeze()
         run(loop, rank, links)
         emitter.flush(time.monotonic(), force=True)
         return True, loop.next
@@ -166,13 +178,13 @@ def _load_order(links: Links) -> m.Load:
                 sys.exit(0)
 
 
-def _load(engine: Engine, core: Core, order: m.Load, rank: Rank, conductor: sockets.Socket) -> bool:
-    """Load the engine. If it can't be loaded, tell the conductor why and return False."""
+def _load(engine: Engine, loops: Iterable[LoopCall], order: m.Load, rank: Rank, conductor: sockets.Socket) -> bool:
+    """Load the engine, and make these loops ready. If it can't be loaded, tell the conductor why and return False."""
     began = time.monotonic()
     try:
         progress = _progress(rank, conductor)
         engine.load(progress)
-        for loop in core.loops():
+        for loop in loops:
             engine.prepare(loop, progress)
     except WalkgraphError as error:
         _send(conductor, m.LoadFailed(rank=rank, error=error.info(), number=order.number))
