@@ -274,11 +274,12 @@ function Others({ deployments }: { deployments: readonly DeploymentShown[] }) {
     <section className="others" aria-label={strings.deploy.otherDeploymentsOnThisMachine}>
       <h3>{strings.deploy.alsoOnThisMachine}</h3>
       <ul>
-        {deployments.map(({ id, graph, state, running, ranks }) => {
+        {deployments.map(({ id, graph, state, running, ranks, scratch }) => {
           const devices = [...new Set(ranks.map((rank) => rank.device ?? "…"))].join(", ");
           return (
             <li key={id}>
               <b>{id}</b>
+              {scratch && <span className="quiet">{strings.deploy.scratch}</span>}
               {graph !== id && <span className="quiet">{strings.deploy.of(graph)}</span>}
               <StateBadge state={state} />
               <span className="quiet">

@@ -207,6 +207,8 @@ export interface DeploymentShown {
   digest: string | null;
   /** The version that will take over once it is ready. */
   next: { state: string; reason: string | null; ranks: WorkerShown[] } | null;
+  /** Of a page, which runs there what is drawn. */
+  scratch: boolean;
 }
 
 export interface RunShown {

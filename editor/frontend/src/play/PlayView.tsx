@@ -1,8 +1,9 @@
 // The playground: a deployment's tasks as forms, their outputs as they come, what was run before.
-import { Braces, History as HistoryIcon, Rocket } from "lucide-react";
+import { Braces, History as HistoryIcon, Play as PlayIcon, Rocket } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { useStore } from "zustand";
 import { call } from "../api/client";
+import { equal } from "../document/diff";
 import type { DeploymentShown } from "../messages/answers";
 import { replayEntries } from "../debug/model/replay";
 import { debuggingOf, useDebugging } from "../debug/model/state";
@@ -20,6 +21,7 @@ import { fresh, labelOf, pictureInput } from "./model/form";
 import { HistoryPane } from "./HistoryPane";
 import { wholeSound } from "./files/media";
 import { ResultPane } from "./ResultPane";
+import { drawnOf } from "./runs/drawn";
 import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./runs/session";
 import { SnippetDialog } from "./calls/SnippetDialog";
 import { suffixOf } from "./calls/snippets";
@@ -53,7 +55,10 @@ function NotDeployed({ play, alone }: { play: Play; alone: boolean }) {
     <div className="wg-view wg-play">
       <Empty title={strings.play.isNotDeployedYet(name)}>
         <p>{strings.play.deployItToRun}</p>
-        <Button kind="primary" onClick={() => editor.see({ tab: "deploy" })}>
+        <Button kind="primary" onClick={() => void drawnOf(editor).run()}>
+          <PlayIcon size={14} aria-hidden /> {strings.play.runWhatIsDrawn}
+        </Button>
+        <Button onClick={() => editor.see({ tab: "deploy" })}>
           <Rocket size={14} aria-hidden /> {strings.play.deploy}
         </Button>
         {others.length > 0 && (
@@ -111,6 +116,16 @@ function Deployed({ deployment, play, alone }: { deployment: DeploymentShown; pl
   );
 }
 
+/** True if the graph's deployment serves another graph than the one that is drawn. */
+function isOlder(editor: Editor): boolean {
+  const { deployed } = editor.state;
+  return deployed !== null && !equal(deployed, editor.graph);
+}
+
+function nameOf({ id, scratch }: DeploymentShown): string {
+  return scratch ? strings.play.whatIsDrawn : id;
+}
+
 interface BarProps {
   deployment: DeploymentShown;
   task: TaskShown | null;
@@ -138,7 +153,7 @@ function Bar({ deployment, task, tasks, play, children }: BarProps) {
           <Select
             aria-label={strings.play.deployment}
             value={deployment.id}
-            options={ids}
+            options={ids.map((id) => ({ value: id, label: nameOf(deployments[id]!) }))}
             onChange={(id) => play.choose(id)}
           />
         </div>
@@ -226,8 +241,10 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           onChange={(change) => play.give(task, change)}
           onReset={() => play.reset(task)}
           onRun={(options) => {
-            focusRun(null);
             debuggingOf(editor).setState({ upTo: null });
+            if (deployment.scratch || (!alone && state.chosen === null && isOlder(editor)))
+              return void drawnOf(editor).run({ ...options, upTo });
+            focusRun(null);
             attempt(play.run(task, { ...options, upTo }));
           }}
           onStop={() => attempt(play.stop(key))}

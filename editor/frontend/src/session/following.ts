@@ -1,5 +1,5 @@
-// The canvas shows the activity of the deployment of the graph that is open.
-import { deploymentOf } from "../store/deployments";
+// The canvas shows the activity of the deployment that runs what is drawn, or else of the graph's.
+import { shownOn } from "../store/deployments";
 import type { Editor } from "../store/editor";
 import { follow } from "../telemetry/activity";
 
@@ -17,8 +17,9 @@ export class Following {
   }
 
   private look(): void {
-    const { deployments, name, deployed, documents } = this.editor.state;
-    const found = deploymentOf(deployments, name);
-    follow(found?.id ?? null, deployed ?? documents.graph);
+    const { scratch, deployed, documents } = this.editor.state;
+    const found = shownOn(this.editor.state);
+    const graph = found?.scratch ? scratch?.graph : deployed;
+    follow(found?.id ?? null, graph ?? documents.graph);
   }
 }

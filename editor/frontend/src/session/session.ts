@@ -13,6 +13,7 @@ import { Editor } from "../store/editor";
 import { Persistence } from "./persistence";
 import { Planning } from "./planning";
 import { Renewing } from "./renewing";
+import { leave } from "./scratch";
 import { sameDocuments } from "../store/same";
 import { Tabs, type Channel } from "./tabs";
 import { UndoStore } from "../store/undo";
@@ -122,6 +123,7 @@ export class Session {
       undo.write(editor.state);
       void persistence.flush(true);
       tabs.stop();
+      leave(editor);
     });
     on(window, "pageshow", () => tabs.start());
     let before = telemetry.status().state;

@@ -4,6 +4,7 @@ import type { DeploymentShown } from "../messages/answers";
 import type { GraphDocument } from "../document/types";
 import { subscribe, type Frame } from "../api/socket";
 import type { Editor } from "./editor";
+import type { EditorState } from "./types";
 
 export class Deployments {
   private readonly unsubscribe: () => void;
@@ -37,12 +38,16 @@ export class Deployments {
     const { type: _type, deployment: id, seq: _seq, ...shown } = frame;
     const { [id]: before, ...others } = this.editor.state.deployments;
     if (before && before.created_at === shown.created_at && before.revision > shown.revision) return;
-    this.set(shown.state === "stopped" ? others : { ...others, [id]: shown });
+    const stopped = shown.state === "stopped";
+    if (stopped && id === this.editor.state.scratch?.id) this.editor.store.setState({ scratch: null });
+    this.set(stopped ? others : { ...others, [id]: shown });
   }
 
   private set(deployments: Record<string, DeploymentShown>): void {
     if (this.disposed) return;
-    this.editor.store.setState({ deployments });
+    const own = this.editor.state.scratch?.id;
+    const known = Object.entries(deployments).filter(([id, { scratch }]) => !scratch || id === own);
+    this.editor.store.setState({ deployments: Object.fromEntries(known) });
     void this.follow();
   }
 
@@ -65,11 +70,17 @@ export class Deployments {
   }
 }
 
-/** The deployment of a graph: the one named like it, else the first made from it. */
+/** The deployment of a graph for its clients: the one named like it, else the first made from it. */
 export function deploymentOf(
   deployments: Readonly<Record<string, DeploymentShown>>,
   graph: string,
 ): DeploymentShown | null {
-  const made = Object.values(deployments).filter((deployment) => deployment.graph === graph);
+  const made = Object.values(deployments).filter((deployment) => deployment.graph === graph && !deployment.scratch);
   return made.find((deployment) => deployment.id === graph) ?? made[0] ?? null;
+}
+
+/** The deployment whose runs the canvas shows: the page's scratch deployment, once it runs what is drawn, else the
+ *  graph's. */
+export function shownOn({ deployments, scratch, name }: EditorState): DeploymentShown | null {
+  return (scratch && deployments[scratch.id]) ?? deploymentOf(deployments, name);
 }

@@ -35,6 +35,7 @@ export class Editor {
       planned: { plan: null, of: null, hardware: "", problem: null, placing: false },
       deployments: {},
       deployed: null,
+      scratch: null,
       toasts: [],
     };
     this.store = createStore<EditorState>(() => state);

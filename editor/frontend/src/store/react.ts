@@ -23,6 +23,7 @@ export function useEditorState<T>(select: (state: EditorState) => T): T {
 export function useDeploymentShown(chosen: string | null, alone: boolean): DeploymentShown | null {
   const graph = useEditorState((state) => state.name);
   const deployments = useEditorState((state) => state.deployments);
-  const own = deployments[chosen ?? graph] ?? deploymentOf(deployments, graph);
+  const scratch = useEditorState((state) => state.scratch);
+  const own = deployments[chosen ?? scratch?.id ?? graph] ?? deploymentOf(deployments, graph);
   return own ?? (alone ? (Object.values(deployments)[0] ?? null) : null);
 }

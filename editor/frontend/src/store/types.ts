@@ -89,9 +89,11 @@ export interface EditorState {
   catalogue: Catalogue;
   checked: Checked;
   planned: Planned;
-  /** All that the service has, newest state; by id. */
+  /** All that the service has, but for other pages' scratch deployments; newest state, by id. */
   deployments: Readonly<Record<string, DeploymentShown>>;
   /** The graph document that the deployment of this graph was made from; null: not deployed. */
   deployed: GraphDocument | null;
+  /** The page's scratch deployment, and the graph that it serves; null: nothing was run yet. */
+  scratch: { id: string; graph: GraphDocument } | null;
   toasts: readonly Toast[];
 }

@@ -15,7 +15,7 @@ import type {
   WatchShown,
 } from "../messages/frames";
 import { subscribe } from "../api/socket";
-import { deploymentOf } from "./deployments";
+import { shownOn } from "./deployments";
 import { useEditorState } from "./react";
 
 export type { BreakShown, HeldCall, Level, SampleEvent, TapShown } from "../messages/frames";
@@ -410,9 +410,9 @@ export function useHeld(deployment: string | null, run: string): readonly Seen[]
   return useSyncExternalStore(watch, () => store?.held(run) ?? NONE);
 }
 
-/** Id of the deployment of the open graph; null: it isn't deployed. */
+/** Id of the deployment that the canvas shows; null: there is none. */
 export function useDeployed(): string | null {
-  return useEditorState((state) => deploymentOf(state.deployments, state.name)?.id ?? null);
+  return useEditorState((state) => shownOn(state)?.id ?? null);
 }
 
 function nothing(): WatchState {

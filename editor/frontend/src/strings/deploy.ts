@@ -54,6 +54,7 @@ export const deploy = {
   sessionsEndWithTheOld: "Sessions end with the old version.",
   otherDeploymentsOnThisMachine: "Other deployments on this machine",
   alsoOnThisMachine: "Also on this machine",
+  scratch: "scratch, runs what is drawn here",
   of: (graph: string) => `of ${graph}`,
   // Reached.tsx
   itsAddress: "Its address",

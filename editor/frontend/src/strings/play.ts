@@ -36,7 +36,14 @@ export const play = {
   nothingIsDeployedYet: "Nothing is deployed yet",
   openAGraph: "Open a graph from the library and deploy it; its tasks appear here.",
   isNotDeployedYet: (name: string) => `${name} is not deployed yet`,
-  deployItToRun: "Deploy it to run its tasks here.",
+  deployItToRun: "Run what is drawn to try its tasks here, or deploy it for clients.",
+  runWhatIsDrawn: "Run what is drawn",
+  whatIsDrawn: "what is drawn (scratch)",
+  // runs/drawn.ts
+  thereIsNoTaskToRun: "There is no task to run: add one, with a Walk as its step.",
+  fillInTheForm: (task: string) => `${task} needs inputs: give them here, and run again.`,
+  isDoneSeePlay: (task: string, seconds: number | null) =>
+    `${task} is done${seconds === null ? "" : ` in ${seconds.toFixed(1)} s`}: its results are in Play.`,
   deploy: "Deploy",
   orUseWhatAlreadyRuns: "Or use what already runs:",
   hideTheRuns: "Hide the runs",

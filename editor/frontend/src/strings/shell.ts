@@ -86,7 +86,7 @@ export const shell = {
   liveFiguresPauseUntil: "Live figures pause until the service answers",
   reconnecting: "Reconnecting…",
   notConnected: "Not connected",
-  tryTheTasksWithValue: (value: string) => `Try the tasks (${value})`,
+  runWhatIsDrawn: (value: string) => `Run what is drawn (${value})`,
   run: "Run",
   saveAVersion: "Save a version…",
   downloadAsJson: "Download as JSON",

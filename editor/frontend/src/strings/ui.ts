@@ -6,6 +6,7 @@ export const ui = {
   thisBrowserDoesNotLet: "This browser does not let the page copy: select the text and copy it",
   // keys.ts
   undo: "Undo",
+  runWhatIsDrawn: "Run what is drawn",
   redo: "Redo",
   saveAVersion: "Save a version",
   findAnything: "Find anything",

@@ -1,6 +1,6 @@
 // Taps set and taken away: what menus, keys and buttons do. What the service refuses is said.
 import { ask } from "../store/ask";
-import { deploymentOf } from "../store/deployments";
+import { shownOn } from "../store/deployments";
 import type { Editor } from "../store/editor";
 import { tapsAt, watchOf, type TapShown, type WatchStore } from "../store/watch";
 import type { MenuEntry } from "../ui/kit";
@@ -11,7 +11,7 @@ import { strings } from "../strings";
 const NOT_DEPLOYED = strings.taps.deployTheGraphFirstTaps;
 
 function storeOf(editor: Editor): WatchStore | null {
-  const deployment = deploymentOf(editor.state.deployments, editor.state.name);
+  const deployment = shownOn(editor.state);
   return deployment && watchOf(deployment.id);
 }
 

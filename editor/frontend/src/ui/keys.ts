@@ -37,7 +37,7 @@ export const BINDINGS: readonly Binding[] = [
   { action: "redo", label: strings.ui.redo, group: "Document", keys: ["Mod+Shift+Z", "Mod+Y"] },
   { action: "version", label: strings.ui.saveAVersion, group: "Document", keys: ["Mod+S"], typing: true },
   { action: "find", label: strings.ui.findAnything, group: "Document", keys: ["Mod+K"], typing: true },
-  { action: "run", label: "Run", group: "Run", keys: ["Mod+Enter"], typing: true },
+  { action: "run", label: strings.ui.runWhatIsDrawn, group: "Run", keys: ["Mod+Enter"], typing: true },
   { action: "deploy", label: strings.ui.deploy, group: "Run", keys: ["Mod+Shift+D"], typing: true },
   { action: "debug.break", label: strings.ui.setOrClearABreakpoint, group: "Run", keys: ["F9"] },
   {

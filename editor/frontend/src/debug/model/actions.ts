@@ -4,7 +4,7 @@ import { call } from "../../api/client";
 import type { RunShown } from "../../messages/answers";
 import { factsOf } from "../../document/routes";
 import { ask } from "../../store/ask";
-import { deploymentOf } from "../../store/deployments";
+import { shownOn } from "../../store/deployments";
 import type { Editor } from "../../store/editor";
 import { go } from "../../store/locate";
 import { watchOf, type HeldCall, type PausedRun, type SteerAction } from "../../store/watch";
@@ -26,7 +26,7 @@ const NOT_DEPLOYED = strings.debug.deployTheGraphFirstBreakpoints;
 
 /** Set one where there is none, else take all of these places away. */
 export async function toggleBreak(editor: Editor, spots: readonly Spot[]): Promise<void> {
-  const deployment = deploymentOf(editor.state.deployments, editor.state.name);
+  const deployment = shownOn(editor.state);
   if (!deployment) return editor.say(NOT_DEPLOYED);
   const watch = watchOf(deployment.id);
   const found = breaksAt(watch.get().breakpoints, spots);
@@ -68,7 +68,7 @@ export function selectedSpots(editor: Editor): Spot[] {
 
 /** For the menu of a use: `spots` as the graph names them. */
 export function breakEntries(editor: Editor, spots: readonly Spot[]): MenuEntry[] {
-  const deployment = deploymentOf(editor.state.deployments, editor.state.name);
+  const deployment = shownOn(editor.state);
   const set = deployment !== null && breaksAt(watchOf(deployment.id).get().breakpoints, spots).length > 0;
   const [only] = spots;
   return [
@@ -85,7 +85,7 @@ export function breakEntries(editor: Editor, spots: readonly Spot[]): MenuEntry[
 
 /** The next run of the playground pauses there. */
 export function runUpTo(editor: Editor, spot: Spot): void {
-  if (!deploymentOf(editor.state.deployments, editor.state.name)) return editor.say(NOT_DEPLOYED);
+  if (!shownOn(editor.state)) return editor.say(NOT_DEPLOYED);
   debuggingOf(editor).setState({ upTo: spot });
   editor.see({ tab: "play" });
 }
@@ -130,7 +130,7 @@ export async function pause(editor: Editor, deployment: string, run: string): Pr
 
 /** Hold the newest run of the open graph's deployment. */
 async function pauseNewest(editor: Editor): Promise<void> {
-  const deployment = deploymentOf(editor.state.deployments, editor.state.name);
+  const deployment = shownOn(editor.state);
   if (!deployment) return editor.say(strings.debug.nothingRunsHereTheGraph);
   await ask(editor, async () => {
     const path = `/api/v1/runs?deployment=${encodeURIComponent(deployment.id)}&state=running&limit=1`;

@@ -13,13 +13,18 @@ export class Going {
   /** It is to be stopped, though its id may not be known yet. */
   unwanted = false;
   private waiting: ReturnType<typeof setTimeout> | undefined;
+  /** It has ended, or nobody follows it any more. */
+  readonly over: Promise<void>;
+  end: () => void = () => undefined;
 
   constructor(
     readonly key: string,
     readonly given: Given,
     public result: Result,
     private readonly shown: (made: { given: Given; result: Result }) => void,
-  ) {}
+  ) {
+    this.over = new Promise((resolve) => (this.end = resolve));
+  }
 
   /** Words may come faster than a screen shows them. */
   show(next: Result): void {

@@ -7,6 +7,7 @@ import { look } from "../../debug/model/actions";
 import type { Spot } from "../../debug/model/breaks";
 import { keep } from "../../debug/model/recorded";
 import { arrive } from "../../debug/model/arriving";
+import { deploymentOf } from "../../store/deployments";
 import type { Editor } from "../../store/editor";
 import { watchOf } from "../../store/watch";
 import { tell } from "../../telemetry/activity";
@@ -96,7 +97,7 @@ export class Play {
       if (now.forms !== before.forms) this.writeSoon();
       if (now.task !== before.task || now.chosen !== before.chosen) this.writeLook();
     });
-    globalThis.window?.addEventListener("pagehide", () => this.kept.write(this.state.forms));
+    globalThis.window?.addEventListener("pagehide", () => this.kept.write(this.lasting()));
     void this.refresh();
   }
 
@@ -120,13 +121,7 @@ export class Play {
     const { signal } = (this.loading = new AbortController());
     try {
       const { value } = await call<TaskShown[]>(`/v1/tasks/${encodeURIComponent(deployment)}`, { signal });
-      const forms = { ...this.state.forms };
-      for (const task of value) {
-        const key = keyOf(task);
-        const given = forms[key] ?? this.kept.form(key);
-        forms[key] = given ? fitted(task, given) : fresh(task);
-      }
-      this.store.setState({ tasks: { of: deployment, list: value, problem: null }, forms });
+      this.know(deployment, value);
       void this.recover(deployment);
     } catch (error) {
       if (signal.aborted) return;
@@ -135,7 +130,42 @@ export class Play {
     }
   }
 
+  /** Takes the tasks that a deployment has. */
+  know(deployment: string, list: TaskShown[]): void {
+    const forms = { ...this.state.forms };
+    for (const task of list) {
+      const given = forms[keyOf(task)] ?? this.earlier(task);
+      forms[keyOf(task)] = given ? fitted(task, given) : fresh(task);
+    }
+    this.store.setState({ tasks: { of: deployment, list, problem: null }, forms });
+  }
+
   // ── the form ──────────────────────────────────────────────────────────────────────────────────
+
+  /** What an earlier page gave for a task; on a scratch deployment, what was given on the graph's own one. */
+  private earlier(task: TaskShown): Given | null {
+    const { forms } = this.state;
+    if (!this.isScratch(task.deployment)) return this.kept.form(keyOf(task));
+    const { deployments, name } = this.editor.state;
+    const own = `${deploymentOf(deployments, name)?.id ?? name}/${task.name}`;
+    return forms[own] ?? this.kept.form(own);
+  }
+
+  private isScratch(deployment: string): boolean {
+    return deployment === this.editor.state.scratch?.id;
+  }
+
+  /** The forms as the browser keeps them: those of the scratch deployment, which has another name on the next page, as
+   *  the graph's. */
+  private lasting(): Record<string, Given> {
+    const { forms } = this.state;
+    const { name } = this.editor.state;
+    const renamed = (key: string) => {
+      const [deployment = "", task = ""] = key.split("/");
+      return this.isScratch(deployment) ? `${name}/${task}` : key;
+    };
+    return Object.fromEntries(Object.entries(forms).map(([key, given]) => [renamed(key), given]));
+  }
 
   give(task: TaskShown, change: (given: Given) => Given): void {
     const key = keyOf(task);
@@ -157,14 +187,14 @@ export class Play {
   private writeSoon(): void {
     this.writing ??= setTimeout(() => {
       this.writing = undefined;
-      this.kept.write(this.state.forms);
+      this.kept.write(this.lasting());
     }, WRITE_MS);
   }
 
   private writeLook(): void {
     const { task, chosen } = this.state;
     const all = this.kept.look().chosen;
-    if (chosen === null) delete all[this.editor.state.name];
+    if (chosen === null || this.isScratch(chosen)) delete all[this.editor.state.name];
     else all[this.editor.state.name] = chosen;
     this.kept.writeLook({ task: { ...task }, chosen: all });
   }
@@ -173,6 +203,11 @@ export class Play {
 
   isRunning(key: string): boolean {
     return this.running.has(key);
+  }
+
+  /** Resolves once nothing runs for a form. */
+  async over(key: string): Promise<void> {
+    await this.running.get(key)?.over;
   }
 
   async run(task: TaskShown, { record = false, hold = false, upTo = null }: RunOptions = {}): Promise<void> {
@@ -223,6 +258,7 @@ export class Play {
   private left(going: Going): void {
     this.running.delete(going.key);
     going.put();
+    going.end();
   }
 
   /** Shows what comes of a run until it is over, or nobody answers any more. */

@@ -1,11 +1,13 @@
 // The bar: which document, how it stands, where to go, run and deploy.
 import { CircleAlert, Ellipsis, Play, Redo2, Rocket, TriangleAlert, Undo2, Wifi, WifiOff } from "lucide-react";
 import { useMemo, useRef, useState } from "react";
+import { useStore } from "zustand";
 import { deploymentOf } from "../../store/deployments";
 import { useEditor, useEditorState } from "../../store/react";
 import type { Tab } from "../../store/types";
 import { useConnection } from "../../api/socket";
 import { Button, IconButton, Menu, Tabs, type MenuEntry } from "../../ui/kit";
+import { drawnOf } from "../../play/runs/drawn";
 import { problemCount } from "../../ui/words";
 import type { Commands } from "./commands";
 import { deployWords } from "./deploying";
@@ -125,9 +127,10 @@ function Connection() {
 
 function RunButton({ commands }: { commands: Commands }) {
   const keys = useKeys();
+  const { preparing } = useStore(drawnOf(useEditor()).store);
   return (
-    <Button title={strings.shell.tryTheTasksWithValue(hint("run", keys))} onClick={commands.run}>
-      <Play size={14} aria-hidden /> {strings.shell.run}
+    <Button title={strings.shell.runWhatIsDrawn(hint("run", keys))} aria-busy={preparing} onClick={commands.run}>
+      {preparing ? <span className="spinner" aria-hidden /> : <Play size={14} aria-hidden />} {strings.shell.run}
     </Button>
   );
 }

@@ -6,6 +6,7 @@ import type { GraphDocument } from "../../document/types";
 import { withGraph, type Editor } from "../../store/editor";
 import type { Command } from "../../panels/commands/goto";
 import { download } from "../../ui/handing";
+import { drawnOf } from "../../play/runs/drawn";
 import { pretty } from "../../versions/pretty";
 import { hint, type Action, type Overrides } from "../../ui/keys";
 import { strings } from "../../strings";
@@ -36,7 +37,7 @@ interface Shell {
 
 export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shell): Commands {
   return {
-    run: () => editor.see({ tab: "play" }),
+    run: () => void drawnOf(editor).run(),
     deploy: () => editor.see({ tab: "deploy" }),
     version: () => show("version"),
     find: () => show("find"),
