@@ -15,6 +15,7 @@ from walkgraph.conductor.events import (
     FromRank,
     FromService,
     Kill,
+    Rename,
     Spawn,
     Spawned,
     Tell,
@@ -83,6 +84,9 @@ class FakeWorker:
     watch: m.Watch = field(default_factory=m.Watch)
     peers: dict[Rank, m.Peer] = field(default_factory=dict)
     loaded: bool = False
+    loads: list[m.Load] = field(default_factory=list[m.Load])
+    bad: set[str] = field(default_factory=set[str])
+    """Digests of plans that it can't load."""
     stuck: set[str] = field(default_factory=set)
     """Runs that wait for what never comes."""
     calls: int = 0
@@ -103,11 +107,8 @@ class FakeWorker:
 
     def obey(self, message: m.ToWorker) -> None:
         match message:
-            case m.Load(peers=peers):
-                self.peers, self.loaded = peers, True
-                self.outbox.append(m.Progress(rank=self.rank, phase="load", fraction=1.0))
-                self.outbox.append(m.Ready(rank=self.rank, seconds=0.1, pools=(POOL,)))
-                self.connect()
+            case m.Load():
+                self.load(message)
             case m.Peers(peers=peers):
                 self.peers = peers
                 self.connect()
@@ -139,6 +140,18 @@ class FakeWorker:
                 self.over = True
             case _:
                 pass
+
+    def load(self, order: m.Load) -> None:
+        assert not self.runs, "they are released before it loads another plan"
+        self.peers, self.loaded = order.peers, True
+        self.loads.append(order)
+        self.outbox.append(m.Progress(rank=self.rank, phase="load", fraction=1.0))
+        if order.plan.digest in self.bad:
+            error = ErrorInfo(code="invalid_input", message="a tensor is missing")
+            self.outbox.append(m.LoadFailed(rank=self.rank, error=error, number=order.number))
+            return
+        self.outbox.append(m.Ready(rank=self.rank, seconds=0.1, pools=(POOL,), number=order.number))
+        self.connect()
 
     def connect(self) -> None:
         """Its peers answer at once."""
@@ -208,6 +221,9 @@ class World:
         self.killed: list[Rank] = []
         self.told: list[Any] = []
         self.sessions: list[m.SessionsTold] = []
+        self.taken: list[m.TakenUp] = []
+        self.name = ""
+        """In telemetry."""
         self.paused: dict[str, m.Paused] = {}
         """As the service sees it."""
         self.exited = False
@@ -246,6 +262,8 @@ class World:
                     self.kill(rank)
                 case Tell(event=event):
                     self.told.append(event)
+                case Rename(name=name):
+                    self.name = name
                 case Exit():
                     assert not self.workers
                     self.exited = True
@@ -260,6 +278,8 @@ class World:
                 self.rejected[run] = message
             case m.SessionsTold():
                 self.sessions.append(message)
+            case m.TakenUp():
+                self.taken.append(message)
             case m.Output(run=run):
                 assert run in self.accepted
                 assert run not in self.finished, "nothing after the end"

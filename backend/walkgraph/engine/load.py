@@ -113,10 +113,12 @@ def load_operators(
             progress(what, min(1.0, read / total))
 
         if one.key not in loaded:
-            known = kept.operator(one.key)
-            operator = known or one.network.load(weights.context(one.options, count, capture(weights.device)))
-            kept.add(one.key, operator)
-            loaded[one.key] = Loaded(operator, weights.device, len(loaded), warm=known is not None)
+            operator = kept.operator(one.key)
+            warm = operator is not None
+            if operator is None:
+                operator = one.network.load(weights.context(one.options, count, capture(weights.device)))
+                kept.add(one.key, operator)
+            loaded[one.key] = Loaded(operator, weights.device, len(loaded), warm)
         found[one.node.name] = loaded[one.key]
     progress("weights", 1.0)
     return found

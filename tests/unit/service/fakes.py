@@ -38,6 +38,8 @@ class FakeDeployment:
         self.sent: list[m.ToConductor] = []
         self.some = asyncio.Event()
         """Set once something was sent."""
+        self.takes_up = True
+        """False: it leaves an order to take up another graph unanswered."""
         self.graces: list[float] = []
         self._take, self._end = take, end
         self._loop = asyncio.get_running_loop()
@@ -56,6 +58,14 @@ class FakeDeployment:
         self.sent.append(message)
         self.some.set()
         self._loop.call_soon(self._answer, message)
+
+    def take_up(self, message: m.TakeUp) -> None:
+        """As it is asked to; with the description `bad` it can't."""
+        for run in list(self._waiting):
+            self._answer(m.Abort(run=m.RunId(run)))
+        bad = message.graph.get("description") == "bad"
+        error = ErrorInfo(code="invalid_input", message="a tensor is missing") if bad else None
+        self._take(m.TakenUp(number=message.number, error=error))
 
     def failed(self, reason: str) -> None:
         self._take(m.Status(state="failed", ranks=(), reason=reason))
@@ -90,6 +100,8 @@ class FakeDeployment:
                 self._begin(message)
             case m.AskSessions():
                 self._take(self._told(message))
+            case m.TakeUp() if self.takes_up:
+                self.take_up(message)
             case m.Abort():
                 if self._waiting.pop(message.run, None):
                     error = ErrorInfo(code="cancelled", message="cancelled")

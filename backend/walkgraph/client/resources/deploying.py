@@ -91,6 +91,18 @@ class DeploymentCalls:
         return Call("DELETE", route, lambda _: None, {"deployment": id_}, {"grace": grace}, seconds=seconds)
 
     @described
+    def serve_scratch(self, id_: str, graph: Any, placement: Any | None = None) -> Call[shown.Deployment]:
+        """Have a scratch deployment serve a graph while it is being drawn. Answers once it does; the first time, once
+        it starts. It isn't stored, and ends after ten minutes without use."""
+        body = {"graph": graph, "placement": placement}
+        return send("PUT", "/api/v1/scratch/{deployment}", body, deployment=id_)
+
+    @described
+    def end_scratch(self, id_: str) -> Call[None]:
+        """End a scratch deployment and its runs."""
+        return delete("/api/v1/scratch/{deployment}", deployment=id_)
+
+    @described
     def studio_path(self) -> Call[str]:
         """The studio's path with a code that lets one browser in, once."""
         return Call("POST", "/api/v1/studio/codes", _path, body={})
