@@ -28,12 +28,8 @@ from walkgraph.conductor.ranks import Ranks
 from walkgraph.conductor.runs.page_budget import PageBudget
 from walkgraph.conductor.runs.requests import closed, judge
 from walkgraph.conductor.runs.runs import Runs
-from walkgraph.conductor.served import Served, TakingUp
-from walkgraph.errors import ErrorInfo
-from walkgraph.graph import codec
+from walkgraph.conductor.taking_up import ServedPlan, TakingUp
 from walkgraph.graph.document import Graph
-from walkgraph.ids import Rank
-from walkgraph.placement.processes import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
 from walkgraph.wire.spec import Limits
@@ -50,8 +46,8 @@ class Conductor:
         """`name`: the plan's name in telemetry; empty: the spec's."""
         self._limits, self._draw_seed = limits, draw_seed
         self.ranks = Ranks(plan, limits, name)
-        self._served = Served(graph, plan, self.ranks.ready, limits.running, name)
-        self._taking: TakingUp | None = None
+        first = ServedPlan(graph, plan, self.ranks, limits.running, name)
+        self._taking = TakingUp(first, self.ranks, limits.running)
         self._draining = False
         self._failed: str | None = None
         self._stop_at: float | None = None
@@ -61,11 +57,11 @@ class Conductor:
 
     @property
     def pages(self) -> PageBudget:
-        return self._served.pages
+        return self._taking.served.pages
 
     @property
     def runs(self) -> Runs:
-        return self._served.runs
+        return self._taking.served.runs
 
     def begin(self, now: float) -> list[Command]:
         return self._with_status(self.ranks.begin(now))
@@ -85,8 +81,7 @@ class Conductor:
             changes = changes or not (isinstance(event, FromRank) and isinstance(event.message, m.Emit))
         if not changes:
             return commands
-        if self._taking is not None:
-            commands += self._take_on(self._taking)
+        commands += self._taking.go_on()
         commands += self.runs.admission.admit(now)
         return self._with_status(commands)
 
@@ -127,11 +122,13 @@ class Conductor:
             case m.AskSessions():
                 return self.runs.ask_sessions(message, now)
             case m.Watch():
-                self._served.watching.watch = message
-                ranks = self._served.plan.ranks
-                return [ToRank(rank.rank, message) for rank in ranks if self.ranks.loaded(rank.rank)]
+                served = self._taking.served
+                served.watching.watch = message
+                return [ToRank(rank.rank, message) for rank in served.plan.ranks if self.ranks.loaded(rank.rank)]
             case m.TakeUp():
-                return self._take_up(message, now)
+                stopped = self._stop_at is not None or self._draining
+                refused = "the deployment is being stopped" if stopped else self._failed
+                return self._taking.begin(message, refused, now)
             case m.Drain():
                 self._draining = True
                 return []
@@ -142,12 +139,13 @@ class Conductor:
         if submit.run in self.runs.table:
             return []
         # A run that another waits for belongs to those that may finish, and is bounded by them.
-        ending = self._taking is not None and self._taking.state == "ending"
-        draining = ending or self._stop_at is not None or (self._draining and not submit.depth)
+        stopped = self._stop_at is not None or self._taking.ending
+        draining = stopped or (self._draining and not submit.depth)
         judged = closed(submit.run, draining, self._failed)
         if judged is None:
+            served = self._taking.served
             room = 1 if submit.depth else self._limits.queue - self.runs.table.waiting
-            judged = judge(self._served.graph, self._served.itineraries, submit, self._draw_seed(), room)
+            judged = judge(served.graph, served.itineraries, submit, self._draw_seed(), room)
         if isinstance(judged, m.Rejected):
             return [ToService(judged)]
         return self.runs.accept(submit, judged, now)
@@ -168,7 +166,7 @@ class Conductor:
         commands = self.ranks.heard(event.rank, event.message, now)
         match event.message:
             case m.Ready() | m.LoadFailed():
-                commands.extend(self._loaded(event.rank, event.message, now))
+                commands.extend(self._taking.loaded(event.rank, event.message, now))
             case m.CallTask():
                 commands.extend(self.runs.calls.ask(event.message, now))
             case m.Halted():
@@ -189,19 +187,6 @@ class Conductor:
                 pass
         return commands
 
-    def _loaded(self, rank: Rank, message: m.Ready | m.LoadFailed, now: float) -> list[Command]:
-        """Handles the end of a rank's load."""
-        if not self.ranks.is_current(message):
-            return []
-        if isinstance(message, m.Ready):
-            self.pages.set_pools(rank, message.pools)
-            watch = self._served.watching.watch
-            return [ToRank(rank, watch)] if watch is not None else []
-        taking = self._taking
-        if taking is None or taking.state == "ending":
-            return self.ranks.kill(rank)
-        return self._take_back(taking, message.error, now)
-
     def _emitted(self, event: FromRank, emit: m.Emit, now: float) -> list[Command]:
         if not self.ranks.current(event.rank, event.start):
             return []
@@ -211,15 +196,11 @@ class Conductor:
         if not self.ranks.died(event.rank, event.start, event.code, now):
             return []
         commands = self.runs.rank_lost(event.rank, now)
-        if self._taking is not None and self._taking.state == "loading":
-            lost = self.ranks.reason(event.rank) or f"the worker of rank {event.rank} was lost"
-            commands.extend(self._take_back(self._taking, ErrorInfo(code="worker_lost", message=lost), now))
+        commands.extend(self._taking.rank_lost(event.rank, now))
         reason = self.ranks.failure
         if reason is not None and self._failed is None:
             self._failed = reason
-            if self._taking is not None:
-                commands.append(self._taking.told(ErrorInfo(code="refused", message=reason)))
-                self._taking = None
+            commands.extend(self._taking.failed(reason))
             self.ranks.give_up()
             commands.extend(self.runs.end_all("refused", now, f"the deployment has failed: {reason}"))
             commands.extend(self.ranks.kill_all())
@@ -231,41 +212,6 @@ class Conductor:
         self._gone = True
         last = m.Status(state="stopped", ranks=self.ranks.status(), reason=self._failed)
         return [*self.runs.end_all("shutting_down", now), ToService(last), Exit()]
-
-    # ── another plan ──
-
-    def _take_up(self, message: m.TakeUp, now: float) -> list[Command]:
-        """Begins to take up another plan: ends all runs first. Refuses it where the processes can't serve it."""
-        reason = self._failed
-        if self._stop_at is not None or self._draining:
-            reason = "the deployment is being stopped"
-        elif self._taking is not None:
-            reason = "another plan is being taken up"
-        elif not same_processes(self._served.plan, message.plan):
-            reason = "the plan has other ranks"
-        if reason is not None:
-            error = ErrorInfo(code="refused", message=reason)
-            return [ToService(m.TakenUp(number=message.number, error=error))]
-        graph, running = codec.load(message.graph), self._limits.running
-        wanted = Served(graph, message.plan, self.ranks.ready, running, message.telemetry_name)
-        self._taking = TakingUp(message.number, wanted, self._served)
-        return self.runs.end_all("cancelled", now, "the graph that it runs was changed")
-
-    def _take_on(self, taking: TakingUp) -> list[Command]:
-        """Goes on with a plan that is being taken up."""
-        if taking.state == "ending" and not len(self.runs.table):
-            self._served = taking.wanted
-            return taking.load(self.ranks)
-        if taking.state == "loading" and self.ranks.all_ready:
-            self._taking = None
-            return [taking.told()]
-        return []
-
-    def _take_back(self, taking: TakingUp, error: ErrorInfo, now: float) -> list[Command]:
-        """Returns to the former plan."""
-        ended = self.runs.end_all("refused", now, "the graph that it runs could not be loaded")
-        self._served, self._taking = taking.former, None
-        return [*ended, *taking.give_up(self.ranks, error)]
 
     # ── time ──
 

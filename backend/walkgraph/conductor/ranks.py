@@ -6,6 +6,9 @@ A rank is ready once it and every other loaded rank have reported that they reac
 ready ranks are connected with each other.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from walkgraph.conductor.events import Command, Spawn, ToRank
 from walkgraph.conductor.watchdog import CONNECT, RankRecord, Watchdog
 from walkgraph.ids import Rank
@@ -17,14 +20,35 @@ HOPELESS = frozenset({"refused", "invalid_input", "not_found", "conflict"})
 """Error codes of loads that would fail again in the same way."""
 
 
+@dataclass(frozen=True)
+class LoadOrders:
+    """The plan that workers are to load."""
+
+    plan: Plan
+    name: str
+    """Its name in telemetry; empty: the spec's."""
+    number: int = 0
+    """Counts the plans."""
+
+    def next(self, plan: Plan, name: str) -> "LoadOrders":
+        return LoadOrders(plan, name, self.number + 1)
+
+    def order(self, workers: Iterable[RankRecord]) -> m.Load:
+        peers = {worker.rank: worker.peer for worker in workers if worker.peer is not None}
+        return m.Load(plan=self.plan, peers=peers, number=self.number, telemetry_name=self.name)
+
+    def are_for(self, message: m.Ready | m.LoadFailed) -> bool:
+        """False for news of the load of an earlier plan."""
+        return message.number == self.number
+
+
 class Ranks:
     def __init__(self, plan: Plan, limits: Limits, name: str = "") -> None:
         """`name`: the plan's name in telemetry; empty: the spec's."""
-        self._plan, self._limits, self._name = plan, limits, name
+        self._limits = limits
+        self.orders = LoadOrders(plan, name)
         self._workers = {rank.rank: RankRecord(rank.rank) for rank in plan.ranks}
         self._starts = 0
-        self._loads = 0
-        """Counts the plans; messages about the load of an earlier one are ignored."""
         self._watchdog = Watchdog(limits)
         self._given_up = False
         self.were_ready = False
@@ -37,14 +61,6 @@ class Ranks:
 
     def loaded(self, rank: Rank) -> bool:
         return self._workers[rank].loaded is not None
-
-    def is_current(self, message: m.Ready | m.LoadFailed) -> bool:
-        """True if the message is about the load of the present plan."""
-        return message.number == self._loads
-
-    def reason(self, rank: Rank) -> str | None:
-        """Why a rank is not ready, or was not before its restart."""
-        return self._workers[rank].reason
 
     @property
     def all_ready(self) -> bool:
@@ -86,20 +102,15 @@ class Ranks:
 
     def load(self, plan: Plan, name: str) -> list[Command]:
         """Has every worker load another plan, of the same ranks. `name`: its name in telemetry."""
-        self._plan, self._name = plan, name
-        self._loads += 1
+        self.orders = self.orders.next(plan, name)
+        order = self.orders.order(self._workers.values())
         commands: list[Command] = []
         for worker in self._workers.values():
             worker.loaded, worker.fault, worker.hopeless = None, None, False
             if worker.peer is not None:
                 worker.state, worker.phase, worker.fraction = "loading", "load", 0.0
-                commands.append(self._load(worker))
+                commands.append(ToRank(worker.rank, order))
         return commands
-
-    def kill(self, rank: Rank) -> list[Command]:
-        """Kills a worker that could not load, if it hasn't ended."""
-        worker = self._workers[rank]
-        return [worker.kill()] if worker.pid is not None and not worker.killed else []
 
     def spawned(self, rank: Rank, start: int, pid: int, now: float) -> None:
         worker = self._workers[rank]
@@ -117,13 +128,13 @@ class Ranks:
             case m.Progress(phase=phase, fraction=fraction):
                 worker.phase, worker.fraction = phase, fraction
                 worker.state = "loading" if phase == "load" else "warming"
-            case m.Ready() if self.is_current(message):
+            case m.Ready() if self.orders.are_for(message):
                 worker.loaded, worker.state, worker.phase, worker.fraction = now, "warming", CONNECT, 1.0
                 self._connect()
             case m.Connected(peers=peers):
                 worker.connected = peers
                 self._connect()
-            case m.LoadFailed(error=error) if self.is_current(message):
+            case m.LoadFailed(error=error) if self.orders.are_for(message):
                 worker.fault = f"rank {rank} can't load: {error.message}"
                 worker.hopeless = error.code in HOPELESS
             case m.Faulted(error=error):
@@ -194,16 +205,9 @@ class Ranks:
         return Spawn(worker.rank, self._starts)
 
     def _introduce(self, worker: RankRecord) -> list[Command]:
-        known = (w.rank for w in self._workers.values() if w.peer is not None and w is not worker)
-        return [self._load(worker), *(ToRank(rank, m.Peers(peers=self._peers)) for rank in known)]
-
-    @property
-    def _peers(self) -> dict[Rank, m.Peer]:
-        return {w.rank: w.peer for w in self._workers.values() if w.peer is not None}
-
-    def _load(self, worker: RankRecord) -> Command:
-        load = m.Load(plan=self._plan, peers=self._peers, number=self._loads, telemetry_name=self._name)
-        return ToRank(worker.rank, load)
+        load = self.orders.order(self._workers.values())
+        others = (rank for rank in load.peers if rank != worker.rank)
+        return [ToRank(worker.rank, load), *(ToRank(rank, m.Peers(peers=load.peers)) for rank in others)]
 
     def _connect(self) -> None:
         loaded = [worker for worker in self._workers.values() if worker.loaded is not None]

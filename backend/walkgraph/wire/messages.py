@@ -24,8 +24,8 @@ from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
 from walkgraph.wire.sessions import AskSessions, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
+from walkgraph.wire.spec import RankStatus, Status, TakenUp, TakeUp
 from walkgraph.wire.standing import Probe, Probed
-from walkgraph.wire.taking_up import TakenUp, TakeUp
 from walkgraph.wire.values import (
     Absent,
     Blob,
@@ -52,6 +52,7 @@ __all__ = [
     "InlineTensor",
     "Many",
     "Named",
+    "RankStatus",
     "ShownValue",
     "Small",
     "TensorHeader",
@@ -102,26 +103,6 @@ class Drain(Message, frozen=True, tag="drain"):
 
 class Stop(Message, frozen=True, tag="stop"):
     pass
-
-
-class RankStatus(Message, frozen=True, tag="rank_status"):
-    rank: Rank
-    state: Literal["starting", "loading", "warming", "ready", "lost", "failed"]
-    phase: str = ""
-    fraction: float = 0.0
-    pid: int | None = None
-    restarts: int = 0
-    reason: str | None = None
-
-
-class Status(Message, frozen=True, tag="status"):
-    """The deployment's status, sent on every change."""
-
-    state: Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
-    ranks: tuple[RankStatus, ...]
-    running: int = 0
-    waiting: int = 0
-    reason: str | None = None
 
 
 class Accepted(Message, frozen=True, tag="accepted"):
@@ -238,47 +219,6 @@ class Peers(Message, frozen=True, tag="peers"):
     peers: dict[Rank, Peer]
 
 
-class Start(Message, frozen=True, tag="start"):
-    run: RunId
-    itinerary: Itinerary
-    params: dict[str, Scalar]
-    """Resolved parameters, `seed` included."""
-    inputs: dict[str, Value]
-    """Only the inputs that this rank's steps read."""
-    session: str | None = None
-    priority: int = 0
-    stepped: bool = False
-    """Its loops are stepped on all its ranks."""
-    record: bool = False
-    hold: bool = False
-    salt: str = ""
-
-
-class Cancel(Message, frozen=True, tag="cancel"):
-    """End a run and free everything it holds here; answered by `Released`, even for an unknown run."""
-
-    run: RunId
-
-
-class Suspend(Message, frozen=True, tag="suspend"):
-    """Free a run's pages without losing their content; answered by `Suspended`, even for an unknown run. Its session's
-    states stay."""
-
-    run: RunId
-
-
-class Resume(Message, frozen=True, tag="resume"):
-    """Continue a suspended run; its pages are free again."""
-
-    run: RunId
-
-
-class Ping(Message, frozen=True, tag="ping"):
-    """Answered by `Pong` between two steps of the engine."""
-
-    number: int
-
-
 class Hello(Message, frozen=True, tag="hello"):
     rank: Rank
     peer: Peer
@@ -327,6 +267,47 @@ class Faulted(Message, frozen=True, tag="faulted"):
 
     rank: Rank
     error: ErrorInfo
+
+
+class Start(Message, frozen=True, tag="start"):
+    run: RunId
+    itinerary: Itinerary
+    params: dict[str, Scalar]
+    """Resolved parameters, `seed` included."""
+    inputs: dict[str, Value]
+    """Only the inputs that this rank's steps read."""
+    session: str | None = None
+    priority: int = 0
+    stepped: bool = False
+    """Its loops are stepped on all its ranks."""
+    record: bool = False
+    hold: bool = False
+    salt: str = ""
+
+
+class Cancel(Message, frozen=True, tag="cancel"):
+    """End a run and free everything it holds here; answered by `Released`, even for an unknown run."""
+
+    run: RunId
+
+
+class Suspend(Message, frozen=True, tag="suspend"):
+    """Free a run's pages without losing their content; answered by `Suspended`, even for an unknown run. Its session's
+    states stay."""
+
+    run: RunId
+
+
+class Resume(Message, frozen=True, tag="resume"):
+    """Continue a suspended run; its pages are free again."""
+
+    run: RunId
+
+
+class Ping(Message, frozen=True, tag="ping"):
+    """Answered by `Pong` between two steps of the engine."""
+
+    number: int
 
 
 class Emit(Message, frozen=True, tag="emit"):

@@ -1,15 +1,21 @@
-"""The spec that starts a deployment's processes: `spec.json` in its directory, written by the service, read by
-conductor and workers."""
+"""What a deployment's processes serve, and the status that they report.
+
+The spec that starts them is `spec.json` in their directory, written by the service, read by conductor and workers.
+
+service -> conductor    TakeUp
+conductor -> service    Status, TakenUp
+"""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from walkgraph.errors import InvalidInput
+from walkgraph.errors import ErrorInfo, InvalidInput
+from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.wire.fault_points import Fault
-from walkgraph.wire.watching import Level
+from walkgraph.wire.watching import Level, Message
 
 FILE = "spec.json"
 LOG = "deployment.log"
@@ -60,6 +66,45 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     limits: Limits = Limits()
     fault: Fault | None = None
     """The fault to inject into it, for a test."""
+
+
+class RankStatus(Message, frozen=True, tag="rank_status"):
+    rank: Rank
+    state: Literal["starting", "loading", "warming", "ready", "lost", "failed"]
+    phase: str = ""
+    fraction: float = 0.0
+    pid: int | None = None
+    restarts: int = 0
+    reason: str | None = None
+
+
+class Status(Message, frozen=True, tag="status"):
+    """The deployment's status, sent on every change."""
+
+    state: Literal["starting", "ready", "degraded", "draining", "failed", "stopped"]
+    ranks: tuple[RankStatus, ...]
+    running: int = 0
+    waiting: int = 0
+    reason: str | None = None
+
+
+class TakeUp(Message, frozen=True, tag="take_up"):
+    """Serve another graph in the same processes, answered by `TakenUp`. Its plan has the ranks of the present one.
+    Unfinished runs are cancelled, and sessions end."""
+
+    number: int
+    """Number of the request."""
+    graph: dict[str, Any]
+    """A graph document that passed `check`."""
+    plan: Plan
+    telemetry_name: str
+    """The name in telemetry from then on."""
+
+
+class TakenUp(Message, frozen=True, tag="taken_up"):
+    number: int
+    error: ErrorInfo | None = None
+    """Why the processes go back to the former plan."""
 
 
 def write_spec(directory: Path, spec: DeploymentSpec) -> None:

@@ -84,15 +84,15 @@ class _Process:
 
     def serve(self) -> None:
         """Serve one plan after the other, until told to stop. A rank that can't load its first plan ends; one that
-        can't load a later one waits to be told what to load instead."""
+        can't load a later one is told what to load instead, and ends if it can't do that either."""
         order: m.Load | None = _load_order(self.links)
-        served = False
+        first, before = True, False
         while order is not None:
-            loaded, order = self._serve(order, again=served)
-            self._forget_engine(again=served)
-            served = served or loaded
-            if not loaded:
-                order = _load_order(self.links) if served else None
+            loaded, order = self._serve(order, again=not first)
+            self._forget_engine(again=not first)
+            if not loaded and before:
+                order = _load_order(self.links)
+            first, before = False, loaded
 
     @staticmethod
     def _forget_engine(*, again: bool) -> None:

@@ -300,7 +300,7 @@ class Deployment:
             for arrival in links.arrivals():
                 worker.loop._handle(arrival)  # type: ignore[arg-type]
         elif links.conductor.socket.poll(0):
-            _, known = serve._load_order(links)
+            known = serve._load_order(links).peers
             links.set_peers(known)
             links.conductor.send(m.Ready(rank=rank, seconds=0.0))
             self.loaded.add(worker.identity)

@@ -65,7 +65,7 @@ class Deployments:
         id_, _, version = label.partition(" ")
         managed = self._managed.get(id_)
         seen = [managed.serving, *managed.ending] if managed else []
-        return (id_, version) if any(found.knows(label) for found in seen) else None
+        return (id_, version) if any(found.taking.knows(label) for found in seen) else None
 
     def run_ended(self, run: LiveRun) -> None:
         """Notifies the run's deployment that the run has ended."""

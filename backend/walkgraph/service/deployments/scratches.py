@@ -106,8 +106,8 @@ class Scratches:
             reserved = [plan for plan in self._deployments.plans() if plan is not serving.plan]
             judged = await self._judge(documents.graph, given[1], reserved)
             documents = documents.placed(judged.placement_document)
-            if serving.can_take_up(judged):
-                taken = serving.take_up(documents, judged)
+            if serving.taking.can(judged):
+                taken = serving.taking.begin(documents, judged)
             else:
                 self._switching.renew(managed, documents, judged)
         scratch.given = given

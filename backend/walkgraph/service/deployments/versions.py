@@ -18,7 +18,7 @@ from walkgraph.conductor.runs.watching import Places
 from walkgraph.errors import WalkgraphError
 from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.document import Graph
-from walkgraph.placement.processes import same_processes
+from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 from walkgraph.service.calls.task_calls import TaskCalls
 from walkgraph.service.deployments.asking import Asking, Waits
@@ -103,28 +103,6 @@ class Documents:
         )
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What a version serves."""
-
-    documents: Documents
-    graph: Graph | None
-    plan: Plan | None
-    label: str
-
-
-@dataclass(frozen=True)
-class _Taking:
-    """Other documents that its process is taking up."""
-
-    number: int
-    taken: asyncio.Future[None]
-
-    def refuse(self, reason: str) -> None:
-        if not self.taken.done():
-            self.taken.set_exception(Unavailable(f"the graph can't be run: {reason}", "refused", retryable=False))
-
-
 class Version:
     def __init__(
         self,
@@ -145,9 +123,7 @@ class Version:
         self.directory = directory
         self.label = f"{id_} v{next(_numbers)}"
         """Its name in telemetry packets."""
-        self._former: _Content | None = None
-        """What it served before."""
-        self._taking: _Taking | None = None
+        self.taking = TakingUp(self, changed)
         self.graph: Graph | None = judged.graph if judged else None
         """None until it is judged after the service's start."""
         self.plan: Plan | None = judged.plan if judged else None
@@ -158,7 +134,7 @@ class Version:
         self._changed = changed
         self._watched = watched
         self._asked: dict[int, asyncio.Future[m.SessionsTold]] = {}
-        self._places: Places | None = None
+        self._places: tuple[Plan, Places] | None = None
         self._supervisor = Supervisor(self, has_run=judged is None)
 
     @property
@@ -183,9 +159,11 @@ class Version:
     @property
     def places(self) -> Places | None:
         """Places for taps and breakpoints; None until it is judged after the service's start."""
-        if self._places is None and self.plan is not None:
-            self._places = Places(self.plan)
-        return self._places
+        if self.plan is None:
+            return None
+        if self._places is None or self._places[0] is not self.plan:
+            self._places = self.plan, Places(self.plan)
+        return self._places[1]
 
     def start(self, after: Awaitable[None] | None = None) -> None:
         """Starts to keep its process running; returns at once. Waits for `after` first."""
@@ -210,30 +188,6 @@ class Version:
             message = f"the deployment `{self.id}` has failed ({reason}); deploy it anew"
             return Unavailable(message, "refused", retryable=False)
         return Unavailable(f"the deployment `{self.id}` is {self.state}; try again when it is ready")
-
-    def knows(self, label: str) -> bool:
-        """True for its name in telemetry packets, and the one it had before it took up other documents."""
-        return label == self.label or (self._former is not None and label == self._former.label)
-
-    def can_take_up(self, judged: Judged) -> bool:
-        """True if its process can serve another plan without a new start."""
-        alive = self.process is not None and self.process.alive and self.state != "failed" and self._taking is None
-        if not alive or self.plan is None or judged.plan is None:
-            return False
-        return same_processes(self.plan, judged.plan)
-
-    def take_up(self, documents: Documents, judged: Judged) -> asyncio.Future[None]:
-        """Has its process serve other documents; its runs are cancelled, and its sessions end. The result is there once
-        it serves them. If it can't, the former ones go on, and the result is Unavailable."""
-        number, plan = next(_numbers), deployable(judged)
-        label = f"{self.id} v{number}"
-        if self.process is None:
-            raise self.not_serving()
-        self.process.send(m.TakeUp(number=number, graph=documents.graph, plan=plan, telemetry_name=label))
-        self._former = _Content(self.documents, self.graph, self.plan, self.label)
-        self._serve(_Content(documents, judged.graph, plan, label))
-        self._taking = _Taking(number, asyncio.get_running_loop().create_future())
-        return self._taking.taken
 
     def submit(self, message: m.Submit) -> LiveRun:
         """Submits a run. Raises Unavailable if it isn't serving."""
@@ -288,10 +242,7 @@ class Version:
 
     def ended(self) -> None:
         """Ends its runs."""
-        if self._taking is not None:
-            # Its next process serves the new documents.
-            self._taking.refuse("its processes ended; run again")
-            self._taking = None
+        self.taking.lost()
         self.runs.lose(shutting_down=self._around.shutdown.begun or not self._supervisor.wanted)
 
     def tell(self, state: State, reason: str) -> None:
@@ -305,30 +256,6 @@ class Version:
         if self.process is None or self.state not in ("ready", "degraded"):
             raise self.not_serving()
         return self.process
-
-    def _serve(self, wanted: _Content) -> None:
-        self.documents, self.graph, self.plan, self.label = (
-            wanted.documents,
-            wanted.graph,
-            wanted.plan,
-            wanted.label,
-        )
-        self._places = None
-        self.asking.forget()
-
-    def _taken_up(self, message: m.TakenUp) -> None:
-        """Handles the conductor's answer to `TakeUp`."""
-        taking, former = self._taking, self._former
-        if taking is None or taking.number != message.number or former is None:
-            return
-        self._taking = None
-        if message.error is not None:
-            self._serve(former)
-            taking.refuse(message.error.message)
-        elif not taking.taken.done():
-            taking.taken.set_result(None)
-        self.tell_watched()
-        self._changed(self)
 
     def _spec(self, plan: Plan) -> DeploymentSpec:
         settings = self._around.settings
@@ -359,7 +286,7 @@ class Version:
                 if asked is not None and not asked.done():
                     asked.set_result(message)
             case m.TakenUp():
-                self._taken_up(message)
+                self.taking.told(message)
             case m.CallTask():
                 run = self.runs.get(message.run)
                 if run is not None:
@@ -368,3 +295,80 @@ class Version:
                     calls.begin(self, run, message)
             case _:
                 self.runs.take(message)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a version serves."""
+
+    documents: Documents
+    graph: Graph | None
+    plan: Plan | None
+    label: str
+
+
+class TakingUp:
+    """How a version's process takes up other documents."""
+
+    def __init__(self, version: Version, changed: Callable[[Version], None]) -> None:
+        self._version, self._changed = version, changed
+        self._former: _Content | None = None
+        """What it served before."""
+        self._number = 0
+        self._taken: asyncio.Future[None] | None = None
+        """Waited for by whoever has begun it; None while nothing is being taken up."""
+
+    def knows(self, label: str) -> bool:
+        """True for the version's name in telemetry packets, and the one that it had before."""
+        return label == self._version.label or (self._former is not None and label == self._former.label)
+
+    def can(self, judged: Judged) -> bool:
+        """True if the version's process can serve another plan without a new start."""
+        version = self._version
+        alive = version.process is not None and version.process.alive and version.state != "failed"
+        if not alive or self._taken is not None or version.plan is None or judged.plan is None:
+            return False
+        return same_processes(version.plan, judged.plan)
+
+    def begin(self, documents: Documents, judged: Judged) -> asyncio.Future[None]:
+        """Has the process serve other documents; its runs are cancelled, and its sessions end. The result is there once
+        it serves them. If it can't, the former ones go on, and the result is Unavailable."""
+        version, plan = self._version, deployable(judged)
+        if version.process is None:
+            raise version.not_serving()
+        self._number = next(_numbers)
+        label = f"{version.id} v{self._number}"
+        version.process.send(m.TakeUp(number=self._number, graph=documents.graph, plan=plan, telemetry_name=label))
+        self._former = _Content(version.documents, version.graph, version.plan, version.label)
+        self._serve(_Content(documents, judged.graph, plan, label))
+        self._taken = asyncio.get_running_loop().create_future()
+        return self._taken
+
+    def told(self, message: m.TakenUp) -> None:
+        """Handles the conductor's answer."""
+        if self._taken is None or message.number != self._number or self._former is None:
+            return
+        if message.error is not None:
+            self._serve(self._former)
+            self._refuse(message.error.message)
+        elif not self._taken.done():
+            self._taken.set_result(None)
+        self._taken = None
+        self._version.tell_watched()
+        self._changed(self._version)
+
+    def lost(self) -> None:
+        """Handles the end of the process; its next one serves the new documents."""
+        self._refuse("its processes ended; run again")
+        self._taken = None
+
+    def _refuse(self, reason: str) -> None:
+        if self._taken is not None and not self._taken.done():
+            error = Unavailable(f"the graph can't be run: {reason}", "refused", retryable=False)
+            self._taken.set_exception(error)
+
+    def _serve(self, wanted: _Content) -> None:
+        version = self._version
+        version.documents, version.graph, version.plan = wanted.documents, wanted.graph, wanted.plan
+        version.label = wanted.label
+        version.asking.forget()

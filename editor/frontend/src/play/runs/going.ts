@@ -59,3 +59,18 @@ export function failure(result: Result, error: unknown): Result {
   const faults = error.problems.map(({ pointer, message }) => ({ pointer, message }));
   return { ...broken(result, { code: error.code || "internal_error", message: error.message }), faults };
 }
+
+/** `GET /runs/{id}/request`: what was too large is null; all of it: `request` is. */
+export interface Asked {
+  request: { inputs?: unknown; params?: unknown } | null;
+  left_out: unknown[];
+}
+
+/** null: the service has it no longer. */
+export async function optional<T>(asked: Promise<{ value: T }>): Promise<T | null> {
+  try {
+    return (await asked).value;
+  } catch {
+    return null;
+  }
+}

@@ -7,17 +7,17 @@ import { look } from "../../debug/model/actions";
 import type { Spot } from "../../debug/model/breaks";
 import { keep } from "../../debug/model/recorded";
 import { arrive } from "../../debug/model/arriving";
-import { deploymentOf } from "../../store/deployments";
 import type { Editor } from "../../store/editor";
 import { watchOf } from "../../store/watch";
 import { tell } from "../../telemetry/activity";
 import type { RunFrame } from "../../messages/frames";
 import { subscribe } from "../../api/socket";
 import { follow, start } from "./following";
-import { failure, Going, isLost, lost } from "./going";
+import { failure, Going, isLost, lost, optional, type Asked } from "./going";
 import { answered, conversationOf, takenBy } from "../model/conversation";
-import { fitted, fresh, givenOf, judge, request, withPicture } from "../model/form";
+import { fresh, givenOf, judge, request, withPicture } from "../model/form";
 import { history, type Entry, type Head } from "./history";
+import { LastingForms } from "./forms";
 import { Kept, tabStorage } from "./kept";
 import { toBytes } from "../../api/base64";
 import { Player, thumbnail } from "../files/media";
@@ -60,18 +60,13 @@ export interface RunOptions {
   upTo?: Spot | null;
 }
 
-/** `GET /runs/{id}/request`: what was too large is null; all of it: `request` is. */
-interface Asked {
-  request: { inputs?: unknown; params?: unknown } | null;
-  left_out: unknown[];
-}
-
 export class Play {
   readonly store: StoreApi<PlayState>;
   /** The newest question for tasks; answers to older ones are dropped. */
   private loading: AbortController | null = null;
   private readonly running = new Map<string, Going>();
   private readonly kept = new Kept(tabStorage());
+  private readonly lasting: LastingForms;
   private rowsAsked = 0;
   private writing: ReturnType<typeof setTimeout> | undefined;
   private asking: ReturnType<typeof setTimeout> | undefined;
@@ -80,6 +75,7 @@ export class Play {
   private readonly session = `studio-${Math.random().toString(36).slice(2, 10)}`;
 
   constructor(private readonly editor: Editor) {
+    this.lasting = new LastingForms(editor, this.kept);
     const { task, chosen } = this.kept.look();
     this.store = createStore<PlayState>(() => ({
       chosen: chosen[editor.state.name] ?? null,
@@ -97,7 +93,7 @@ export class Play {
       if (now.forms !== before.forms) this.writeSoon();
       if (now.task !== before.task || now.chosen !== before.chosen) this.writeLook();
     });
-    globalThis.window?.addEventListener("pagehide", () => this.kept.write(this.lasting()));
+    globalThis.window?.addEventListener("pagehide", () => this.lasting.write(this.state.forms));
     void this.refresh();
   }
 
@@ -132,40 +128,11 @@ export class Play {
 
   /** Takes the tasks that a deployment has. */
   know(deployment: string, list: TaskShown[]): void {
-    const forms = { ...this.state.forms };
-    for (const task of list) {
-      const given = forms[keyOf(task)] ?? this.earlier(task);
-      forms[keyOf(task)] = given ? fitted(task, given) : fresh(task);
-    }
+    const forms = this.lasting.filled(list, this.state.forms);
     this.store.setState({ tasks: { of: deployment, list, problem: null }, forms });
   }
 
   // ── the form ──────────────────────────────────────────────────────────────────────────────────
-
-  /** What an earlier page gave for a task; on a scratch deployment, what was given on the graph's own one. */
-  private earlier(task: TaskShown): Given | null {
-    const { forms } = this.state;
-    if (!this.isScratch(task.deployment)) return this.kept.form(keyOf(task));
-    const { deployments, name } = this.editor.state;
-    const own = `${deploymentOf(deployments, name)?.id ?? name}/${task.name}`;
-    return forms[own] ?? this.kept.form(own);
-  }
-
-  private isScratch(deployment: string): boolean {
-    return deployment === this.editor.state.scratch?.id;
-  }
-
-  /** The forms as the browser keeps them: those of the scratch deployment, which has another name on the next page, as
-   *  the graph's. */
-  private lasting(): Record<string, Given> {
-    const { forms } = this.state;
-    const { name } = this.editor.state;
-    const renamed = (key: string) => {
-      const [deployment = "", task = ""] = key.split("/");
-      return this.isScratch(deployment) ? `${name}/${task}` : key;
-    };
-    return Object.fromEntries(Object.entries(forms).map(([key, given]) => [renamed(key), given]));
-  }
 
   give(task: TaskShown, change: (given: Given) => Given): void {
     const key = keyOf(task);
@@ -187,14 +154,14 @@ export class Play {
   private writeSoon(): void {
     this.writing ??= setTimeout(() => {
       this.writing = undefined;
-      this.kept.write(this.lasting());
+      this.lasting.write(this.state.forms);
     }, WRITE_MS);
   }
 
   private writeLook(): void {
     const { task, chosen } = this.state;
     const all = this.kept.look().chosen;
-    if (chosen === null || this.isScratch(chosen)) delete all[this.editor.state.name];
+    if (chosen === null || this.lasting.isScratch(chosen)) delete all[this.editor.state.name];
     else all[this.editor.state.name] = chosen;
     this.kept.writeLook({ task: { ...task }, chosen: all });
   }
@@ -523,12 +490,4 @@ export function playOf(editor: Editor): Play {
   let play = plays.get(editor);
   if (!play) plays.set(editor, (play = new Play(editor)));
   return play;
-}
-
-async function optional<T>(asked: Promise<{ value: T }>): Promise<T | null> {
-  try {
-    return (await asked).value;
-  } catch {
-    return null;
-  }
 }

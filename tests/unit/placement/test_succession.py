@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tests.support.deployment import plan_named
 from tests.support.placing import at, planned
-from walkgraph.placement.processes import same_processes
+from walkgraph.placement.succession import same_processes
 from walkgraph.placement.tables import Plan
 
 ONE = plan_named("synthetic_states", ranks=1)[1]

@@ -1,0 +1,90 @@
+"""Ctrl+Enter runs what is drawn, wherever one is, without a deployment; after an edit the result is another."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.person import Person
+from walkgraph.client import ProblemError
+
+NAME = "drawn"
+KEYS = "Control+Enter"
+GRAPH: dict[str, Any] = {
+    "format": "walkgraph/graph@1",
+    "name": NAME,
+    "nodes": {
+        "numbers": {"component": "synthetic.range", "params": {"n": 4}},
+        "total": {"component": "synthetic.sum"},
+    },
+    "walks": {
+        "add": {
+            "body": ["numbers", "total"],
+            "edges": [["numbers.values", "total.values"], ["total.sum", "@out.sum"]],
+        }
+    },
+    "tasks": {"add_up": {"label": "Add up", "outputs": ["sum"], "steps": [{"walk": "add"}]}},
+}
+
+
+def test_the_key_runs_what_is_drawn_and_again_after_an_edit(person: Person) -> None:
+    with person.running.client() as client:
+        client.put_document("graph", NAME, GRAPH)
+        offered = {found["id"] for found in client.deployments()}
+    page = person.page
+    person.open(NAME)
+    person.canvas("add")
+    person.press(KEYS)
+    expect(page.get_by_text(re.compile(r"^Add up is done in .* s: its results are in Play\.$"))).to_be_visible()
+    person.look("after_the_first_run")
+    person.tab("Play")
+    result = page.get_by_role("group", name="Sum")
+    expect(result.get_by_text("6", exact=True)).to_be_visible()
+
+    person.tab("Graph")
+    person.canvas("Components")
+    person.select("node:numbers")
+    person.enter("n", "5")
+    page.get_by_role("button", name="Run", exact=True).click()
+    person.tab("Play")
+    expect(result.get_by_text("10", exact=True)).to_be_visible()
+    person.look("after_the_edit")
+
+    person.tab("Graph")
+    person.press("Control+z")
+    person.tab("Placement")
+    person.press(KEYS)
+    person.tab("Play")
+    expect(result.get_by_text("6", exact=True)).to_be_visible()
+    with person.running.client() as client:
+        (mine,) = [found for found in client.deployments() if found["id"] not in offered]
+        assert mine["scratch"]
+        assert mine["graph"] == NAME
+    leaves(person, mine["id"])
+
+
+def test_a_graph_with_a_problem_shows_the_first_one_at_its_place(person: Person) -> None:
+    broken = {**GRAPH, "name": "torn", "nodes": {**GRAPH["nodes"], "numbers": {"component": "synthetic.nothing"}}}
+    with person.running.client() as client:
+        client.put_document("graph", "torn", broken)
+    page = person.page
+    person.expected.append("422")
+    person.open("torn")
+    person.tab("Play")
+    page.get_by_role("button", name="Run what is drawn").click()
+    expect(page.get_by_role("tab", name="Components")).to_have_attribute("aria-selected", "true")
+    expect(person.node("node:numbers")).to_have_class(re.compile("selected"))
+    expect(page.get_by_role("alert").get_by_text("synthetic.nothing")).to_be_visible()
+    person.look("the_problem")
+
+
+def leaves(person: Person, scratch: str) -> None:
+    """The scratch deployment ends with the page."""
+    page = person.page
+    page.goto("about:blank")
+    with person.running.client() as client, pytest.raises(ProblemError, match="there is no deployment"):
+        deque(client.follow_deployment(scratch), maxlen=0)
