@@ -39,10 +39,13 @@ def _is_placement(value: Any) -> bool:
 
 def _graph(document: str, value: Any) -> list[dict[str, Any]]:
     from walkgraph.service.deployments.judging import check_here
+    from walkgraph.service.outward.reachable import unreachable
     from walkgraph.settings import Settings
 
-    known = documents.callable_from(document, value)
-    return [dict(vars(problem)) for problem in check_here(value, Settings().checkpoint_roots, known).problems]
+    known, settings = documents.callable_from(document, value), Settings()
+    report = check_here(value, settings.checkpoint_roots, known)
+    more = unreachable(report.graph, known.catalogue, settings) if report.graph is not None else ()
+    return [dict(vars(problem)) for problem in (*report.problems, *more)]
 
 
 def _placement(value: Any) -> list[dict[str, Any]]:

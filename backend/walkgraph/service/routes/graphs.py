@@ -19,6 +19,7 @@ from walkgraph.service.deployments.task_graphs import KnownGraphs
 from walkgraph.service.deps import Name, ServicesDep
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.problems import Fault, Unprocessable
+from walkgraph.service.outward.reachable import unreachable
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.resources import PythonRequest, SimulateRequest
 from walkgraph.store import queries
@@ -31,10 +32,13 @@ _extra = APIRouter(prefix="/api/v1/graphs", tags=["graphs"], route_class=StrictR
 
 @_extra.post("/check")
 async def check(services: ServicesDep, document: Annotated[Any, Body()]) -> Answer[Check]:
-    """All problems of a document, including weights that aren't on this machine."""
+    """All problems of a document, including weights that aren't on this machine, and servers that its nodes may not
+    call."""
     known = await services.task_graphs.around(document)
     report = await off_loop(check_here, document, services.settings.checkpoint_roots, known)
-    return Check(ok=report.ok, problems=problems_shown(report.problems))
+    graph = report.graph
+    more = () if graph is None else await off_loop(unreachable, graph, known.catalogue, services.settings)
+    return Check(ok=report.ok, problems=problems_shown((*report.problems, *more)))
 
 
 @_extra.post("/python")
