@@ -32,6 +32,7 @@ PLANTED = {
     "graph/planted.py": ("import walkgraph.service", "Layers import downward only"),
     "conductor/planted.py": ("import walkgraph.worker", "Layers import downward only"),
     "service/planted.py": ("import torch", "The control side never imports torch"),
+    "client/planted.py": ("def f():\n    import av", "The control side never imports torch"),
     "store/planted.py": ("def f():\n    import torch", "The control side never imports torch"),
     "transports/planted.py": ("import walkgraph.transports.other", "A transport never imports another"),
     "chunking/planted.py": ("import walkgraph.chunking.other", "A chunk policy never imports another"),

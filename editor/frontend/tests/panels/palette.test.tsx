@@ -24,7 +24,12 @@ beforeEach(() => {
     atCentre: (payload) => added.push(payload),
   });
   const graph = { name: "g", walks: { w: { body: [] } } };
-  const declared = { ...catalogue, "flow.noise": { ...catalogue["flow.noise"]!, category: "Sampling" } };
+  const declared = {
+    ...catalogue,
+    "flow.noise": { ...catalogue["flow.noise"]!, category: "Sampling" },
+    "bagel.vae_decoder": { ...catalogue["bagel.vae_decoder"]!, category: "Picture" },
+    "bagel.vae_encoder": { ...catalogue["bagel.vae_encoder"]!, category: "Model" },
+  };
   const editor = new Editor("g", { graph, placement: null }, declared);
   flushSync(() =>
     root.render(
@@ -55,4 +60,19 @@ it("names the family of what stands under a heading of what it does", () => {
     [...home.querySelectorAll(`[role=group][aria-label="${heading}"] .title`)].map((row) => row.textContent);
   expect(rows("Sampling")).toEqual(["noiseflow"]);
   expect(rows("text")).toEqual(["tokenizer"]);
+});
+
+it("goes to a category by its button, and gives each component a tile", () => {
+  const seen: string[] = [];
+  Element.prototype.scrollIntoView = function (this: Element) {
+    seen.push(this.getAttribute("aria-label") ?? "");
+  };
+  const shelf = home.querySelector("[role=navigation], nav")!;
+  const buttons = [...shelf.querySelectorAll("button")];
+  // Groups that are no category have none.
+  expect(buttons.map((button) => button.title)).toEqual(["Picture", "Model"]);
+  flushSync(() => buttons[1]!.click());
+  expect(seen).toEqual(["Model"]);
+  const rows = [...home.querySelectorAll("[role=option]")];
+  expect(rows.filter((row) => row.querySelectorAll(".wg-tile > svg").length !== 1)).toEqual([]);
 });

@@ -35,8 +35,8 @@ export function Palette() {
   const show = (entry: PaletteEntry, element: HTMLElement | null) =>
     setCard(entry.component && element ? { entry, beside: element.getBoundingClientRect() } : null);
   const goTo = (title: string) =>
-    list.current
-      ?.querySelector(`[role=group][aria-label="${CSS.escape(title)}"]`)
+    [...(list.current?.children ?? [])]
+      .find((group) => group.getAttribute("aria-label") === title)
       ?.scrollIntoView({ block: "start" });
   const add = (entry: PaletteEntry) => addAtCentre(editor, entry.payload);
 
