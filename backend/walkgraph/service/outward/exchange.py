@@ -37,6 +37,8 @@ RESOLVERS = 8
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """(host, port) -> its network addresses."""
 
+_NOBODY = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Trusts no certificate: plain http has none."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _KEEPS_BODY = frozenset({307, 308})
 _OURS = frozenset(
@@ -143,8 +145,9 @@ class Outside:
     ) -> tuple[Incoming, str | None]:
         """One request. With a redirect's answer, where to."""
         headers, secrets = await asyncio.to_thread(self._headers, asked)
-        transport = httpx.AsyncHTTPTransport(verify=self._certificates, trust_env=False, http2=False, retries=0)
         url = asked.url
+        trusted = await asyncio.to_thread(lambda: self._certificates) if url.scheme == "https" else _NOBODY
+        transport = httpx.AsyncHTTPTransport(verify=trusted, trust_env=False, http2=False, retries=0)
         async with transport:
             try:
                 answer = await _sent(transport, asked, headers, addresses[:MOST_ADDRESSES])
