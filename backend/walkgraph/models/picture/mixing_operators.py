@@ -14,6 +14,8 @@ from walkgraph.models.picture.stacked import Stacked
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in the brightness that is seen (ITU-R BT.601)."""
+_MOST_BLURRED = 2 * 10**9
+"""The most values of a picture, times the pixels on each side that are read for one: some ten seconds of a slow CPU."""
 _EQUAL = 100.0
 """Decibels of equal pictures, whose ratio has no bound."""
 
@@ -66,6 +68,7 @@ class MaskDraw(Stacked):
             inside = (rows.abs() <= 1) & (columns.abs() <= 1)
         else:
             inside = rows**2 + columns**2 <= 1
+        _allow_blur(call, height * width, float(params["soften"]))
         mask = _blurred((inside ^ bool(params["invert"])).float()[None, None], float(params["soften"]))
         return {"mask": mask[0].expand(count, height, width)}
 
@@ -73,6 +76,7 @@ class MaskDraw(Stacked):
 class Blur(Stacked):
     def made(self, call: Call, given: Mapping[str, Tensor], params: Mapping[str, Scalar]) -> Mapping[str, Tensor]:
         pixels = given["pixels"]
+        _allow_blur(call, pixels[0].numel(), float(params["radius"]))
         made = _blurred(pixels.reshape(-1, 1, *pixels.shape[2:]), float(params["radius"]))
         return {"pixels": made.view(pixels.shape)}
 
@@ -144,9 +148,20 @@ def _across(count: int, start: float, stop: float, device: torch.device) -> Tens
     return (centres - (start + stop) / 2) / max((stop - start) / 2, 1e-6)
 
 
+def _allow_blur(call: Call, values: int, radius: float) -> None:
+    if values * _reach(radius) > _MOST_BLURRED:
+        message = f"`{call.node}` blurs so large a picture only by less; make it smaller first, or blur it by less"
+        raise CallFailed(message, code="invalid_input")
+
+
+def _reach(radius: float) -> int:
+    """Pixels on each side that a blur reads."""
+    return math.ceil(3 * radius)
+
+
 def _blurred(planes: Tensor, radius: float) -> Tensor:
     """planes `[N, 1, H, W]`, blurred with a Gaussian of this standard deviation, cut at three of them."""
-    reach = math.ceil(3 * radius)
+    reach = _reach(radius)
     if not reach:
         return planes
     weights = torch.arange(-reach, reach + 1, device=planes.device, dtype=torch.float32)

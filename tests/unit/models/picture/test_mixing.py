@@ -120,6 +120,13 @@ def test_a_blur_is_a_gaussian(served: Served, radius: float) -> None:
     np.testing.assert_allclose(made, wanted, atol=1e-5)
 
 
+def test_a_blur_that_takes_too_long_is_refused(served: Served) -> None:
+    vast = torch.zeros(3, 1, 1).expand(3, 8000, 8000)
+    assert "make it smaller first" in served.refusal("picture.blur", {"pixels": vast}, radius=4.0)
+    assert "make it smaller first" in served.refusal("picture.mask_draw", {"pixels": vast}, soften=32.0)
+    assert served.give("picture.blur", {"pixels": some(9, 9)}, radius=32.0).shape == (3, 9, 9)
+
+
 def test_a_blur_is_near_pillows(served: Served) -> None:
     levels = CHANCE.integers(0, 256, (40, 60, 3), dtype=np.uint8)
     pixels = torch.from_numpy(levels).movedim(-1, 0) / 127.5 - 1
