@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from walkgraph.cli import output
@@ -33,12 +34,23 @@ def followed(events: Iterable[Event], *, quiet: bool) -> dict[str, Any]:
                 sys.stdout.flush()
             else:
                 output.note(f"{event.data['name']} {event.data['index'] + 1}")
+        elif event.name == "approval":
+            asks(result.get("run", ""), event.data)
+        elif event.name == "decision":
+            output.note("approved" if event.data["approved"] else "refused")
         else:
             result |= {key: event.data[key] for key in ("seconds", "queued", "times")}
             result["error"] = event.data.get("error")
     if not quiet and any(value["type"] == "text" for found in result["outputs"].values() for value in found):
         output.line()
     return result
+
+
+def asks(run: str, asked: Mapping[str, Any]) -> None:
+    """Say what a run waits for a person with, and how to answer."""
+    question = asked["label"] or "a person must approve this run"
+    left = max(0, round(asked["expires_at"] - time.time()))
+    output.note(f"{question}\n  answer within {left} s: `walkgraph answer {run} --approve`, or `--refuse`")
 
 
 def _words(values: list[dict[str, Any]]) -> str:
@@ -69,15 +81,20 @@ def complain(error: dict[str, Any]) -> None:
     output.complain(f"{error['message']}{where}", ["trying again may help"] if error.get("retryable") else [])
 
 
+def show_values(outputs: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Print the numbers among some values."""
+    for name, values in outputs.items():
+        words = _words(values)
+        if words:
+            output.line(f"{name}:{words}")
+
+
 def show(result: dict[str, Any], files: list[str]) -> None:
     """Print the files written, and how long the run took."""
     if result["error"]:
         complain(result["error"])
         return
-    for name, values in result["outputs"].items():
-        words = _words(values)
-        if words:
-            output.line(f"{name}:{words}")
+    show_values(result["outputs"])
     for file in files:
         output.line(f"wrote {file}")
     seconds = result["seconds"]
