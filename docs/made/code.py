@@ -24,6 +24,8 @@ CALLS = {
     "RunCalls": "Runs and tasks",
     "DeploymentCalls": "Deployments",
     "DocumentCalls": "Documents",
+    "JudgingCalls": "Checks and plans",
+    "BlueprintCalls": "Blueprints",
     "WatchCalls": "Watching",
     "KeyCalls": "Keys and audit",
 }

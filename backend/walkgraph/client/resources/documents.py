@@ -1,4 +1,4 @@
-"""Calls about graphs and placements: stored documents, checks, plans and drawings."""
+"""Calls about stored documents, graphs and placements, and about what they are made of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 
 from walkgraph.client import shown
 from walkgraph.client.calls import Call, delete, described, get, send
-from walkgraph.client.shown import Kind, Scalar
+from walkgraph.client.shown import Kind
 
 
 class DocumentCalls:
@@ -99,44 +99,6 @@ class DocumentCalls:
         """The published JSON Schema of a document."""
         return get(f"/schemas/{kind}-v1.json")
 
-    @described
-    def check(self, document: Any) -> Call[shown.Check]:
-        """Check a graph and list every problem."""
-        return send("POST", "/api/v1/graphs/check", document)
-
-    @described
-    def plan(self, graph: Any, placement: Any | None = None, hardware: str | None = None) -> Call[shown.Plan]:
-        """Plan a graph. `hardware`: GPUs that need not exist here, such as `3x141GB`."""
-        body = {"graph": graph, "placement": placement, "hardware": hardware}
-        return send("POST", "/api/v1/plans", {key: value for key, value in body.items() if value is not None})
-
-    @described
-    def python(self, graph: Any) -> Call[str]:
-        """A Python program that makes the same graph."""
-        return Call("POST", "/api/v1/graphs/python", _program, body={"graph": graph})
-
-    @described
-    def simulate(
-        self,
-        graph: Any,
-        task: str,
-        params: Mapping[str, Scalar] | None = None,
-        inputs: Mapping[str, int] | None = None,
-        parts: Sequence[str] = (),
-        turns: Sequence[Mapping[str, Any]] = (),
-    ) -> Call[shown.Simulation]:
-        """Explain a request without running it. `inputs`: the number of values for each. `turns`: those of a
-        conversation, as `{"role": "user", "parts": ["text"]}`."""
-        more: dict[str, Any] = {"params": dict(params or {}), "inputs": dict(inputs or {}), "parts": list(parts)}
-        more |= {"turns": [dict(turn) for turn in turns]} if turns else {}
-        return send("POST", "/api/v1/graphs/simulate", {"graph": graph, "task": task, **more})
-
-    @described
-    def drawing(self, name: str, walk: str | None = None) -> Call[str]:
-        """A drawing of a graph, or of one of its Walks, as Mermaid text."""
-        params: dict[str, str | int | float] = {} if walk is None else {"walk": walk}
-        return Call("GET", "/api/v1/graphs/{name}/drawing", _text, {"name": name}, params)
-
 
 _ROUTES: Mapping[str, str] = {kind: f"/api/v1/{kind}s/{{name}}" for kind in ("graph", "placement", "blueprint")}
 
@@ -153,11 +115,3 @@ def _json(answer: httpx.Response) -> Any:
 
 def _tagged(answer: httpx.Response) -> tuple[dict[str, Any], str]:
     return answer.json(), answer.headers["etag"]
-
-
-def _program(answer: httpx.Response) -> str:
-    return answer.json()["text"]
-
-
-def _text(answer: httpx.Response) -> str:
-    return answer.text
