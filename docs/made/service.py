@@ -35,6 +35,7 @@ TAGS = {
     "deployments": "Deployments",
     "graphs": "Graphs",
     "placements": "Placements",
+    "blueprints": "Blueprints",
     "plans": "Plans",
     "components": "Components",
     "schemas": "Schemas",
