@@ -20,7 +20,7 @@ CALLS = [("draw", {"caption": "a red circle on white"}), ("look", {})]
 
 @pytest.fixture(scope="module")
 def agent(repository: Path) -> dict[str, Any]:
-    return json.loads((repository / "examples" / "agent.json").read_text())
+    return json.loads((repository / "graphs" / "examples" / "agent.json").read_text())
 
 
 @pytest.fixture(scope="module")

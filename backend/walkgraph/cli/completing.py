@@ -70,7 +70,8 @@ def components(incomplete: str) -> list[str]:
 
 
 def _documents(kind: resources.Kind, stored: Iterable[str], incomplete: str) -> list[str]:
-    names = dict.fromkeys([*resources.bundled(kind), *stored])
+    here = resources.stored_as_graphs() if kind == "graphs" else resources.bundled(kind)
+    names = dict.fromkeys([*here, *stored])
     return [*_starting(incomplete, names), *_files(incomplete)]
 
 

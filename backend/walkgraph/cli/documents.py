@@ -18,7 +18,7 @@ def read(given: str, kind: resources.Kind) -> Any:
 
     path = Path(given)
     if not path.is_file():
-        known = resources.bundled(kind)
+        known = resources.stored_as_graphs() if kind == "graphs" else resources.bundled(kind)
         if given not in known:
             raise NotFound(f"`{given}` is neither a file nor one of the bundled {kind}: {', '.join(known)}")
         path = known[given]
@@ -36,7 +36,7 @@ def callable_from(given: str, value: Any) -> KnownGraphs:
 
     found: dict[str, Any] = {}
     left = called_graphs(value)
-    bundled = resources.bundled("graphs")
+    bundled = resources.stored_as_graphs()
     while left:
         name, *_ = sorted(left)
         beside = Path(given).parent / f"{name}.json"

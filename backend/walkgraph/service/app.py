@@ -168,9 +168,9 @@ async def _start(services: Services, collector: Collector | None, stack: AsyncEx
 
 async def _bring_up_to_date(store: Store) -> None:
     """Updates the bundled documents to this package's, and ends runs that a killed service left unfinished."""
-    graphs = {name: _text(path) for name, path in resources.bundled("graphs").items()}
+    graphs = {name: _text(path) for name, path in resources.stored_as_graphs().items()}
     placements = {name: _text(path) for name, path in resources.bundled("placements").items()}
-    await store.write(queries.seed_bundled, "graph", graphs)
+    await store.write(queries.seed_bundled, "graph", graphs, dict.fromkeys(resources.bundled("examples"), ("example",)))
     await store.write(queries.seed_bundled, "placement", placements)
     lost = ErrorInfo(code="shutting_down", message="the service ended before this run did; try again", retryable=True)
     ended = await store.write(queries.end_lost_runs, msgspec.json.encode(lost).decode())

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import CursorResult
@@ -95,8 +96,14 @@ def set_tags(session: Session, kind: DocumentKind, name: str, tags: Sequence[str
     return found
 
 
-def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, str]) -> None:
-    """Set the bundled documents to this package's. A user's own document of the same name stays."""
+def seed_bundled(
+    session: Session,
+    kind: DocumentKind,
+    documents: Mapping[str, str],
+    tags: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
+    """Set the bundled documents to this package's. A user's own document of the same name stays. `tags`: those that a
+    document has when it is new, by name."""
     found = {row.name: row for row in list_documents(session, kind)}
     for name, row in found.items():
         if row.bundled and name not in documents:
@@ -105,7 +112,9 @@ def seed_bundled(session: Session, kind: DocumentKind, documents: Mapping[str, s
         row = found.get(name)
         if row is None:
             now = time.time()
-            session.add(Document(kind=kind, name=name, text=text, etag=etag_of(text), bundled=True, updated_at=now))
+            new = Document(kind=kind, name=name, text=text, etag=etag_of(text), bundled=True, updated_at=now)
+            new.tags = json.dumps(list(tags.get(name, ())), ensure_ascii=False)
+            session.add(new)
         elif row.bundled and row.text != text:
             row.text, row.etag, row.updated_at = text, etag_of(text), time.time()
             session.add(row)

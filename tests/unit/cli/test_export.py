@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.fake_service import FakeService
 from walkgraph.graph.codec import dumps, load
-from walkgraph.resources import bundled
+from walkgraph.resources import bundled, stored_as_graphs
 
 Call = Callable[..., int]
 Output = pytest.CaptureFixture[str]
@@ -146,7 +146,7 @@ def test_a_new_graph_is_a_copy_under_its_own_name(walkgraph: Call, capsys: Outpu
 def test_examples_say_how_to_run_each_task(walkgraph: Call, capsys: Output) -> None:
     assert walkgraph("examples", "--json") == 0
     found = {example["graph"]: example for example in json.loads(capsys.readouterr().out)}
-    assert set(found) == set(bundled("graphs"))
+    assert set(found) == set(stored_as_graphs())
     assert found["shapes"]["tasks"]["text_to_image"]["run"] == "walkgraph run shapes text_to_image --prompt TEXT"
     assert "bagel_cfg3" in found["bagel"]["placements"]
     assert walkgraph("examples", "pi05") == 0

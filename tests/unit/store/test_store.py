@@ -154,6 +154,18 @@ def test_bundled_documents_follow_the_package_and_spare_the_users(store: Store) 
     ]
 
 
+def test_a_bundled_document_has_its_tags_until_a_user_changes_them(store: Store) -> None:
+    tags = {"a": ("example",)}
+    store.write_now(queries.seed_bundled, "graph", {"a": "1", "b": "2"}, tags)
+    assert {row.name: row.tags for row in store.read_now(queries.list_documents, "graph")} == {
+        "a": '["example"]',
+        "b": "[]",
+    }
+    store.write_now(queries.set_tags, "graph", "a", ["mine"])
+    store.write_now(queries.seed_bundled, "graph", {"a": "11", "b": "2"}, tags)
+    assert store.read_now(queries.get_document, "graph", "a").tags == '["mine"]'
+
+
 def test_versions_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "KEPT_VERSIONS", 3)
     for number in range(5):

@@ -22,7 +22,7 @@ def command(
     """List the bundled graphs, or show one with its tasks and how to run them."""
     from walkgraph import resources
 
-    names = list(resources.bundled("graphs")) if name is None else [name]
+    names = list(resources.stored_as_graphs()) if name is None else [name]
     found = [_example(each) for each in names]
     if as_json:
         output.as_json(found if name is None else found[0])

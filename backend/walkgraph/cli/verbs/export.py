@@ -67,7 +67,7 @@ def command(
 def _is_run(what: str) -> bool:
     from walkgraph import resources
 
-    return bool(_RUN.match(what)) and not Path(what).exists() and what not in resources.bundled("graphs")
+    return bool(_RUN.match(what)) and not Path(what).exists() and what not in resources.stored_as_graphs()
 
 
 def _document(what: str) -> Any:
@@ -76,7 +76,7 @@ def _document(what: str) -> Any:
     from walkgraph.client import Client, ProblemError, Unreachable
     from walkgraph.settings import Settings
 
-    if not Path(what).is_file() and what not in resources.bundled("graphs"):
+    if not Path(what).is_file() and what not in resources.stored_as_graphs():
         try:
             with Client.local(Settings()) as client:
                 return client.graph(what)

@@ -2,6 +2,9 @@
 versions."""
 
 import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path as FilePath
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Body, Path
@@ -20,7 +23,10 @@ from walkgraph.store import queries, tables
 from walkgraph.store.tables import DocumentKind
 from walkgraph.wire.answers.documents import Document, Version
 
-_FOLDERS: dict[DocumentKind, resources.Kind] = {"graph": "graphs", "placement": "placements"}
+_BUNDLED: dict[DocumentKind, Callable[[], dict[str, FilePath]]] = {
+    "graph": resources.stored_as_graphs,
+    "placement": partial(resources.bundled, "placements"),
+}
 
 VersionNumber = Annotated[int, Path(ge=1, le=2**63 - 1)]
 _DOCUMENT: dict[int | str, dict[str, Any]] = {
@@ -69,7 +75,7 @@ def router(kind: DocumentKind) -> APIRouter:
     @found.delete("/{name}", status_code=204)
     async def delete(services: ServicesDep, caller: Request, name: Name, if_match: IfMatch = None) -> None:
         """Delete a document. If it replaced a bundled one, the bundled one comes back."""
-        path = resources.bundled(_FOLDERS[kind]).get(name) if kind in _FOLDERS else None
+        path = _BUNDLED[kind]().get(name) if kind in _BUNDLED else None
         original = None if path is None else path.read_text(encoding="utf-8")
         attempt = act(caller, f"{kind}.delete", name, etag=etag_given(if_match))
         async with services.audit.attempt(attempt):
