@@ -73,12 +73,18 @@ def renew() -> bool:
 
 
 def _renewed(before: _Known | None) -> _Known:
-    names = listed_plugins()
+    try:
+        names = listed_plugins()
+        known = plugins.installed() if names else {}
+    except WalkgraphError:
+        if before is None:
+            raise
+        return before  # a list that is damaged says nothing; the next start tells it
     points: dict[str, EntryPoint] = {}
     wrong: dict[str, WalkgraphError] = {}
     for name in names:
         try:
-            points |= plugins.listed((name,))
+            points[name] = plugins.one_of(known, name)
         except WalkgraphError as error:
             if before is None:
                 raise

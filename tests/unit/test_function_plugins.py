@@ -127,6 +127,15 @@ def test_the_homes_list_counts_too(site: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "say.loud" in components.catalogue()
 
 
+def test_a_list_that_is_damaged_later_changes_nothing(site: Path) -> None:
+    install(site, FUNCTION.format(name="loud", default=1))
+    before = components.catalogue()
+    (Settings().home).mkdir()
+    (Settings().home / "plugins.json").write_text("{")
+    assert not components.renew()
+    assert components.catalogue() is before
+
+
 @pytest.mark.parametrize("text", ["", "{", "3", '{"say": 1}', "[3]"])
 def test_a_damaged_list_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "plugins.json").write_text(text)

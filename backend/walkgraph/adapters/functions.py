@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, Scalar
@@ -62,14 +63,15 @@ class FunctionOperator(Operator):
         return [self._single(call) for call in calls]
 
     def _single(self, call: Call) -> Outputs:
-        arguments = [taken(call, port, declared) for port, declared in self._signature.inputs.items()]
+        arguments = [_own(taken(call, port, declared)) for port, declared in self._signature.inputs.items()]
         keywords: dict[str, Any] = dict(self._params(call))
         if self._signature.seed is not None:
             keywords[self._signature.seed] = call.seed
         return outputs_of(call, self._signature, self._called(call, self._function, arguments, keywords))
 
     def _together(self, batched: Callable[..., Any], calls: Sequence[Call]) -> list[Outputs]:
-        lists = [[taken(call, port, declared) for call in calls] for port, declared in self._signature.inputs.items()]
+        inputs = self._signature.inputs.items()
+        lists = [[_own(taken(call, port, declared)) for call in calls] for port, declared in inputs]
         given = self._called(calls[0], batched, lists, dict(self._params(calls[0])))
         if not isinstance(given, (list, tuple)) or len(given) != len(calls):
             raise CallFailed(f"`{self._signature.batched}` must return a list with an answer for each call")
@@ -90,6 +92,15 @@ class FunctionOperator(Operator):
         return tuple(
             (name, float(call.params[name]) if params[name].type == "number" else call.params[name]) for name in params
         )
+
+
+def _own(value: Any) -> Any:
+    """A copy of tensors and arrays, which others read too: a function may change its arguments in place."""
+    if isinstance(value, list):
+        return [_own(one) for one in value]
+    if isinstance(value, Tensor):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _shape(value: Any) -> Hashable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from walkgraph.settings import Settings, environment_secrets, read_token
 
 _log = logging.getLogger(__name__)
 
+_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\"`:]+/)+([^\s/'\"`:]*)")
 MOST_CHARACTERS = 300
 """The most of an exception's text that a client gets."""
 
@@ -39,7 +41,7 @@ class Reporter:
         return Refused(f"`{self._name}` can't be loaded: {self._sentence(raised)}")
 
     def _sentence(self, raised: BaseException) -> str:
-        text = without_secrets(_first_lines(str(raised)))
+        text = without_paths(without_secrets(_first_lines(str(raised))))
         return f"{self._place(raised)}: {type(raised).__name__}{': ' if text else ''}{text}"
 
     def _place(self, raised: BaseException) -> str:
@@ -59,6 +61,11 @@ class Reporter:
 def _first_lines(text: str) -> str:
     text = " ".join(text.split())
     return sendable(text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}...")
+
+
+def without_paths(text: str) -> str:
+    """Of paths from the root of the file system, the last part alone."""
+    return _PATH.sub(r".../\1", text)
 
 
 def without_secrets(text: str) -> str:

@@ -54,7 +54,8 @@ def _taken(call: Call, port: str, form: Form, given: Any) -> Any:
         case "tensor" if isinstance(given, Tensor):
             return given
         case "array" if isinstance(given, Tensor):
-            return given.cpu().numpy()
+            # NumPy has no bfloat16.
+            return (given.float() if given.dtype == torch.bfloat16 else given).cpu().numpy()
         case "float" | "int" | "bool" if isinstance(given, (bool, int, float)) or _is_single(given):
             return {"float": float, "int": int, "bool": bool}[form](given)
         case _:

@@ -95,6 +95,13 @@ def numbers(*, how: str = "list") -> list[int]:
     """A."""
     return {"list": [1, np.int64(2), torch.tensor(3)], "one": 1, "float": [1.5]}[how]
 
+def changed(wave: Wave, pixels: Pixels, more: list[Pixels]) -> float:
+    """A."""
+    wave *= 0
+    pixels.zero_()
+    more[0].zero_()
+    return 1.0
+
 def memory(*, how: str = "torch") -> str:
     """A."""
     raise torch.OutOfMemoryError("full") if how == "torch" else MemoryError
@@ -159,6 +166,18 @@ def test_arrays_are_numpys(module: str) -> None:
     found = run(module, "louder", {"wave": torch.tensor([1.0, -2.0])}, gain=3)["waveform"]
     assert found.dtype == torch.float32
     assert found.tolist() == [3.0, -6.0]
+
+
+def test_what_a_function_does_to_its_arguments_is_its_own(module: str) -> None:
+    given = {"wave": torch.ones(2), "pixels": torch.ones(3, 1, 1), "more": [torch.ones(3, 1, 1)]}
+    assert run(module, "changed", given) == {"scalar": 1.0}
+    assert given["wave"].tolist() == [1.0, 1.0]
+    assert given["pixels"].sum() == given["more"][0].sum() == 3
+
+
+def test_an_array_of_bfloat16_is_of_float32(module: str) -> None:
+    found = run(module, "louder", {"wave": torch.tensor([1.5], dtype=torch.bfloat16)}, gain=2)
+    assert found["waveform"].tolist() == [3.0]
 
 
 def test_plain_values_and_an_absent_output(module: str) -> None:
@@ -282,6 +301,15 @@ def test_secrets_stay_out_of_the_message(module: str, monkeypatch: pytest.Monkey
     with pytest.raises(CallFailed) as told:
         run(module, "wrong", {"text": "x" * 5000}, how="value")
     assert len(str(told.value)) < 400
+
+
+def test_paths_of_the_machine_stay_out_of_the_message(module: str) -> None:
+    given = "no '/srv/models/of me/x.bin' nor /etc/ssl/key.pem: a/b/c at https://there/a/b 1/2"
+    with pytest.raises(CallFailed) as told:
+        run(module, "wrong", {"text": given}, how="value")
+    assert "/srv" not in str(told.value)
+    assert "/etc" not in str(told.value)
+    assert "key.pem: a/b/c at https://there/a/b 1/2" in str(told.value)
 
 
 @pytest.mark.parametrize(("how", "kind"), [("torch", torch.OutOfMemoryError), ("host", MemoryError)])
