@@ -92,6 +92,27 @@ def test_one_that_breaks_stays_as_it_was_and_is_told_to_those_who_use_it(site: P
     assert NO_GRAPHS.catalogue is components.catalogue()
 
 
+MODEL = """
+from walkgraph import wrap
+embed = wrap.transformers(
+    "BertModel",
+    inputs={"input_ids": "tokens: int[n]"},
+    outputs={"pooler_output": "features: float[c]"},
+    description="A.",
+)
+"""
+
+
+def test_text_nodes_read_the_tokenizer_of_a_wrapped_model(site: Path) -> None:
+    file = install(site, FUNCTION.format(name="loud", default=1))
+    assert "say_embed" not in components.catalogue()["text.tokenizer"].fitting
+    file.write_text(MODEL)
+    assert components.renew()
+    assert components.catalogue()["say.embed"].fitting == ("say_embed",)
+    assert components.families()["say_embed"].components == {"say.embed": ("weights",)}
+    assert "say_embed" in components.catalogue()["text.tokenizer"].fitting
+
+
 def test_one_that_can_not_be_read_at_the_start_is_told(site: Path) -> None:
     install(site, "x = 1\n")
     with pytest.raises(Unreadable, match="there is no component"):

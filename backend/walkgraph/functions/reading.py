@@ -14,7 +14,7 @@ from walkgraph.functions.signatures import Function, Signature, signature
 from walkgraph.functions.source import Source, parsed
 from walkgraph.functions.wrapped import Wrapped, wrapped
 from walkgraph.graph.catalogue import Category, Component
-from walkgraph.placement.sizes import EVERY, FamilySizes, Part
+from walkgraph.placement.sizes import EVERY, TOKENIZER, FamilySizes, Part
 
 BATCHED = "_batched"
 """The end of the name of a function that serves many calls of the function before it."""
@@ -77,7 +77,13 @@ def _model(model: Wrapped, network: str, plugin: str, category: Category | None)
     file = model.made.file if isinstance(model.made, wrap.Onnx) else None
     stem = (model.made.files or EVERY) if isinstance(model.made, wrap.Module) else EVERY
     part = Part(stem=stem, file=file, exact=file is not None)
-    sizes = FamilySizes(parts={"weights": part}, components={made.name: ("weights",)}, shapes={}, unsized=True)
+    sizes = FamilySizes(
+        parts={"weights": part},
+        components={made.name: ("weights",)},
+        shapes={},
+        unsized=True,
+        holds=frozenset({TOKENIZER}) if isinstance(model.made, wrap.Transformers) else frozenset(),
+    )
     return Declared(replace(made, weights=family, host=False), model.signature, model, sizes)
 
 
