@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.support.studio import FakeClient
 from walkgraph.client import Unreachable
 from walkgraph_editor import session
+from walkgraph_editor.views.start import PICTURES
 
 SCRIPT = """
 import streamlit as st
@@ -132,9 +133,32 @@ def test_the_models_page_imports_what_is_whole_and_says_what_is_missing(studio: 
     assert app.session_state["went"] == ("editor", {"graph": "good"})
 
 
-def test_an_unknown_graph_is_said_and_others_are_offered(studio: Opener) -> None:
+def test_a_copy_gets_a_name_of_its_own_and_opens(studio: Opener) -> None:
+    client = FakeClient("shapes", "shapes_copy")
+    press(app := studio("start", client), "copy.shapes")
+    assert [call[1:3] for call in client.calls] == [("graph", "shapes_copy_2")]
+    assert client.calls[0][3]["name"] == "shapes_copy_2"
+    assert app.session_state["went"] == ("editor", {"graph": "shapes_copy_2"})
+
+
+def test_cards_have_pictures_of_results_and_true_badges(studio: Opener) -> None:
+    client = FakeClient("shapes", "large", "drawn")
+    rows = {row["name"]: row for row in client.gallery()}
+    rows["large"] |= {"deployable": False, "needs_gpu": True, "random": True, "why": "it needs 29 GB"}
+    rows["drawn"] |= {"deployable": False, "why": "it has no networks"}
+    client.gallery = lambda: list(rows.values())  # type: ignore[method-assign]
+    app = studio("start", client)
+    said = [text.value for text in app.markdown]
+    for words in ("runs here", "needs a GPU", "random weights", "doesn't run here"):
+        assert sum(words in text for text in said) == 1, words
+    pictures = {path.stem: path.stat().st_size for path in PICTURES.glob("*.png")}
+    assert {"shapes", "reach", "world"} <= pictures.keys()
+    assert max(pictures.values()) < 20_000
+
+
+def test_the_editor_without_a_graph_is_the_start_page(studio: Opener) -> None:
     app = studio("editor", FakeClient("shapes"))
-    assert app.selectbox[0].options == ["shapes"]
+    assert "open.shapes" in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("page", ["playground", "trace"])

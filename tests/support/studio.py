@@ -16,6 +16,8 @@ ENTRY: dict[str, Any] = {
     "starter": True,
     "deployable": True,
     "why": None,
+    "needs_gpu": False,
+    "random": False,
     "tags": [],
     "bundled": True,
 }

@@ -1,4 +1,4 @@
-"""The editor of one graph, named in the address."""
+"""The editor of one graph, named in the address; without one the start page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from walkgraph.client import Unreachable
 from walkgraph_editor import session
 from walkgraph_editor.component import graph_editor
 from walkgraph_editor.markdown import as_text
+from walkgraph_editor.views import start
 
 
 def page() -> None:
@@ -20,10 +21,7 @@ def page() -> None:
     if name is None or name not in names:
         if name:
             st.warning(f"There is no graph `{name}`.", icon=":material/search_off:")
-        chosen = st.selectbox("Graph to open", names, index=None, placeholder="Choose a graph")
-        if chosen:
-            st.query_params["graph"] = chosen
-            st.rerun()
+        start.page()
         return
     st.session_state["graph"] = st.query_params["graph"] = name
     # A report would run this script again, which can undo a click on another page's link that came just before.

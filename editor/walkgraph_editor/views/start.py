@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -22,6 +23,8 @@ ICONS = {
     "actions": ":material/precision_manufacturing:",
     "state": ":material/tune:",
 }
+PICTURES = Path(__file__).parents[1] / "assets" / "gallery"
+"""Results of the bundled graphs: `GRAPH.png`, made by `tests/golden/gallery_pictures.py`."""
 ROUTES = {
     "chat.completions": "chat",
     "images.generations": "images",
@@ -42,13 +45,14 @@ def page() -> None:
         return
     st.title("Draw a model. Watch it walk.", anchor=False)
     st.caption("Start from one of these graphs, or draw your own.")
-    _own(client, {entry["name"] for entry in shown})
+    taken = {entry["name"] for entry in shown}
+    _own(client, taken)
     shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], _is_lesson(entry)))
     columns = st.columns(COLUMNS, gap="medium")
     for index, entry in enumerate(shown):
         with columns[index % COLUMNS], st.container(border=True):
             found = running.get(entry["name"])
-            _card(client, entry, found)
+            _card(client, entry, found, taken)
             if found:
                 _reached(client, found, routes.get(found["id"], []))
 
@@ -106,11 +110,14 @@ def _save(client: Client, kind: Any, name: str, document: dict[str, Any]) -> boo
     return True
 
 
-def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) -> None:
+def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None, taken: set[str]) -> None:
     name = entry["name"]
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.markdown(f"**{name}**")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{name}**", width="stretch")
         _state(entry, deployment)
+    picture = PICTURES / f"{name}.png"
+    if entry["bundled"] and picture.is_file():
+        st.image(picture, width="stretch")
     st.caption(as_text(entry["description"] or "No description."))
     flow = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_in"])
     to = " ".join(ICONS.get(modality, ":material/data_object:") for modality in entry["modalities_out"])
@@ -118,6 +125,8 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None) ->
     with st.container(horizontal=True):
         if st.button("Open", key=f"open.{name}", icon=":material/account_tree:"):
             open_graph(name)
+        if st.button("Open as copy", key=f"copy.{name}", icon=":material/content_copy:", help="A graph of your own"):
+            _copy(client, name, taken)
         if deployment and st.button("Try it", key=f"try.{name}", icon=":material/play_arrow:", type="primary"):
             st.switch_page(session.page("playground"), query_params={"deployment": deployment["id"]})
         elif not deployment and entry["deployable"] and st.button("Deploy", key=f"go.{name}", icon=":material/bolt:"):
@@ -135,13 +144,20 @@ def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
     if deployment:
         st.badge(deployment["state"], color="green" if deployment["state"] == "ready" else "orange")
     elif entry["deployable"]:
-        st.badge("starter" if entry["starter"] else "runs here", color="blue")
+        st.badge("runs here", color="blue")
     else:
-        st.badge(
-            "Too large for this machine",
-            color="grey",
-            help=as_text(entry["why"] or "It can't be deployed on this machine."),
-        )
+        why = as_text(entry["why"] or "It can't be deployed on this machine.")
+        st.badge("needs a GPU" if entry["needs_gpu"] else "doesn't run here", color="grey", help=why)
+    if entry["random"]:
+        st.badge("random weights", color="orange", help="Its results mean nothing until it has weights: see Models.")
+
+
+def _copy(client: Client, name: str, taken: set[str]) -> None:
+    """Store the graph under a name of its own, and open it."""
+    document, _ = client.document("graph", name)
+    chosen = free_name(f"{name[:55]}_copy", taken)
+    if _save(client, "graph", chosen, {**document, "name": chosen}):
+        open_graph(chosen)
 
 
 def _deploy(client: Client, name: str) -> None:

@@ -33,6 +33,15 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
     assert not found["orpheus"]["starter"]
     assert not found["qwen3_omni"]["deployable"]
     assert found["qwen3_omni"]["why"]
+    assert [name for name in ("shapes", "reach", "bagel", "llm", "orpheus", "pi05") if found[name]["random"]] == [
+        "bagel",
+        "llm",
+        "orpheus",
+        "pi05",
+    ]
+    assert not any(found[name]["needs_gpu"] for name in ("shapes", "reach", "world", "qwen3_omni"))
+    for name in ("bagel", "llm"):
+        assert found[name]["needs_gpu"] == (not found[name]["deployable"])
 
 
 async def test_drafts_are_shown_whatever_they_hold(service: Running) -> None:

@@ -16,12 +16,14 @@ from walkgraph.graph.checks.called import called_graphs
 from walkgraph.graph.document import Graph
 from walkgraph.graph.language.shaping import component_of
 from walkgraph.graph.structure import structures
-from walkgraph.placement.hardware import Hardware, find_hardware
-from walkgraph.service.deployments.judging import deployable, judge
+from walkgraph.placement.hardware import Hardware, find_hardware, with_gpus
+from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.task_graphs import NO_GRAPHS, KnownGraphs
 from walkgraph.service.http.problems import Unprocessable
 from walkgraph.store.tables import Document
 from walkgraph.wire.answers.documents import GalleryEntry, GalleryTask
+
+_GPU_BYTES = 80_000_000_000
 
 
 class Gallery:
@@ -54,6 +56,11 @@ class Gallery:
         self._known = known
         return found
 
+    def _with_gpu(self, document: object, host: Hardware, graphs: KnownGraphs) -> bool:
+        """True if one GPU is all that this machine lacks for it."""
+        assumed = with_gpus(host, 1, _GPU_BYTES)
+        return _fits(judge(document, None, (), self._roots, assumed, graphs))
+
     def _judged(self, document: object, host: Hardware, graphs: KnownGraphs) -> tuple[GalleryEntry, bool]:
         """The entry, and True if it can be cached."""
         calls = bool(called_graphs(document))
@@ -74,10 +81,20 @@ class Gallery:
             starter=graph is not None and _is_starter(graph),
             deployable=why is None,
             why=why,
+            needs_gpu=why is not None and self._with_gpu(document, host, graphs if calls else NO_GRAPHS),
+            random=graph is not None and any(one.source.startswith("random:") for one in graph.weights.values()),
             tags=[],
             bundled=False,
         )
         return entry, not calls and "no_weights" not in codes
+
+
+def _fits(judged: Judged) -> bool:
+    try:
+        deployable(judged)
+    except Unprocessable:
+        return False
+    return True
 
 
 def _empty(host: Hardware) -> Hardware:

@@ -62,6 +62,10 @@ class GalleryEntry(TypedDict):
     deployable: bool
     why: str | None
     """The reason that it can't be deployed here, in a sentence; None if it can."""
+    needs_gpu: bool
+    """It can't be deployed here, but could be with a GPU of 80 GB."""
+    random: bool
+    """Some of its weights are random: its results mean nothing."""
     tags: list[str]
     bundled: bool
 

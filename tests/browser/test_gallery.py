@@ -1,0 +1,34 @@
+"""The start page stands where no graph is open, with pictures; and a page says where models come from."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.person import Person
+
+
+def test_the_editor_without_a_graph_offers_pictures_and_copies(person: Person) -> None:
+    page = person.page
+    person.go("editor")
+    expect(page.get_by_text("Draw a model. Watch it walk.")).to_be_visible()
+    picture = page.get_by_test_id("stImage").first.locator("img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("(img) => img.decode().then(() => img.naturalWidth)") > 300
+    expect(page.get_by_text("random weights").first).to_be_visible()
+    person.look("gallery")
+    page.get_by_role("button", name="Open as copy").first.click()
+    expect(page.locator(".wg .react-flow")).to_be_visible()
+    expect(page).to_have_url(re.compile("graph=shapes_copy"))
+    with person.running.client() as client:
+        client.delete_document("graph", "shapes_copy")
+
+
+def test_the_models_page_says_what_to_download(person: Person) -> None:
+    page = person.page
+    person.go("models")
+    expect(page.get_by_text("no folder for weights")).to_be_visible()
+    page.get_by_text("BAGEL · 1").click()
+    expect(page.get_by_text("ByteDance-Seed/BAGEL-7B-MoT")).to_be_visible()
+    person.look("models")
