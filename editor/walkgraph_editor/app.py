@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from walkgraph_editor import session
-from walkgraph_editor.views import editor, keys, library, models, playground, start, trace
+from walkgraph_editor.views import editor, expressions, keys, library, models, playground, start, trace
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -18,6 +18,7 @@ PAGES = {
     "trace": st.Page(trace.page, title="Trace", icon=":material/timeline:", url_path="trace"),
     "models": st.Page(models.page, title="Models", icon=":material/deployed_code:", url_path="models"),
     "library": st.Page(library.page, title="Library", icon=":material/folder_open:", url_path="library"),
+    "expressions": st.Page(expressions.page, title="Expressions", url_path="expressions", visibility="hidden"),
     "keys": st.Page(keys.page, title="Keys", icon=":material/key:", url_path="keys"),
 }
 session.set_pages(PAGES)

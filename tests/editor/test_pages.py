@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.support.studio import FakeClient
 from walkgraph.client import Unreachable
+from walkgraph.graph.language.syntax import FUNCTIONS
 from walkgraph_editor import session
 from walkgraph_editor.views.start import PICTURES
 
@@ -154,6 +155,13 @@ def test_cards_have_pictures_of_results_and_true_badges(studio: Opener) -> None:
     pictures = {path.stem: path.stat().st_size for path in PICTURES.glob("*.png")}
     assert {"shapes", "reach", "world"} <= pictures.keys()
     assert max(pictures.values()) < 20_000
+
+
+def test_the_page_of_expressions_gives_every_function_with_its_value(studio: Opener) -> None:
+    app = studio("expressions", FakeClient())
+    said = " ".join(text.value for text in app.markdown)
+    assert all(f"{name}(" in said for name in FUNCTIONS)
+    assert "| `flow_time(1, 5, 3.0)` | `0.8999999761581421` |" in said
 
 
 def test_the_editor_without_a_graph_is_the_start_page(studio: Opener) -> None:

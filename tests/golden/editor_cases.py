@@ -13,7 +13,9 @@ from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Component, Param, port
 from walkgraph.graph.document import Graph
+from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.language.shaping import shaped
+from walkgraph.graph.language.syntax import FUNCTIONS
 from walkgraph.graph.ports import accepts, parse_type
 from walkgraph.graph.structure import End, Route, WalkStructure, apart, structure
 from walkgraph.resources import bundled
@@ -225,6 +227,17 @@ BY_HAND: dict[str, dict[str, Any]] = {
     },
 }
 
+READ = {"steps": 50, "shift": 3.0, "low": 0.4, "on": True, "kind": "b"}
+INDICES = {"index": 2, "denoise": 2}
+WRITTEN = (
+    "", "7 // 2", "-7 % 3", "7.5 % -2", "-7.5 // 2", "0 < 3 <= 3", "false or 3 > 2", "1 < 2 and 2 < 3", "round(2.5)",
+    "round(-2.5)", "round(3.5)", "float32(0.1)", "flow_time(1, 5, 3.0)", "flow_time(@loop.index, steps, shift)",
+    "flow_time(0, 1, 3)", "1 / 0", "1e308 * 10", "kind == 'b'", "kind == 1", "not on", "not 1", "min(1)", "min(4, 2)",
+    "pow(2, 3)", "1 +", "(1", "1 2", "1e-3", ".5", "kind != 'c' and on", "true or missing > 1", "min(1, 2,)",
+    "-(2 + 3) * -1", "- -3", "not not on", "2 < 1 < missing", "@loop.other", "low <= flow_time(@loop.index, steps, 1)",
+)  # fmt: skip
+RANDOM_EXPRESSIONS = 400
+
 
 def cases() -> dict[str, Any]:
     graphs = {name: path.read_text() for name, path in bundled("graphs").items()}
@@ -241,7 +254,46 @@ def cases() -> dict[str, Any]:
         name: json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")) for name, text in graphs.items()
     }
     palette = {name: shown(component) for name, component in catalogue().items()}
-    return {"walks": walks, "types": _types(), "texts": texts, "catalogue": palette, "shaped": _shaped()}
+    return {
+        "walks": walks,
+        "types": _types(),
+        "texts": texts,
+        "catalogue": palette,
+        "shaped": _shaped(),
+        "expressions": _expressions(),
+    }
+
+
+def _expressions() -> dict[str, Any]:
+    """Texts and their values; null: it has none, or isn't an expression."""
+    texts = [*WRITTEN, *(_expression(Random(seed), 3) for seed in range(RANDOM_EXPRESSIONS))]
+    return {"params": READ, "loops": INDICES, "values": [[text, _value(text)] for text in texts]}
+
+
+def _value(text: str) -> Any:
+    try:
+        return evaluate(parse(text), READ, INDICES)
+    except ExpressionError:
+        return None
+
+
+def _expression(random: Random, depth: int) -> str:
+    if depth == 0 or random.random() < 0.15:
+        numbers = [str(random.randint(0, 9)), f"{random.uniform(0, 9):.2f}", "2.5", "@loop.index", "@loop.denoise"]
+        return random.choice([*numbers, *READ, "true", "'b'", "missing"])
+    kind = random.choice(["function", "sign", "not", *["operator"] * 5])
+    inside = [_expression(random, depth - 1) for _ in range(3)]
+    if kind == "function":
+        name = random.choice(list(FUNCTIONS))
+        return f"{name}({', '.join(inside[: max(FUNCTIONS[name][0], 1)])})"
+    if kind == "sign":
+        return f"-({inside[0]})"
+    if kind == "not":
+        return f"not ({inside[0]})"
+    first, second = (random.choice("+ - * / // % < <= > >= == != and or".split()) for _ in range(2))
+    return random.choice(
+        [f"({inside[0]}) {first} {inside[1]}", f"{inside[0]} {first} ({inside[1]}) {second} {inside[2]}"]
+    )
 
 
 def _shaped() -> dict[str, Any]:

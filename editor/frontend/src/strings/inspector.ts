@@ -68,6 +68,9 @@ export const inspector = {
   orMore: (whole: string, min: number) => `${whole}, ${min} or more.`,
   orLess: (whole: string, max: number) => `${whole}, ${max} or less.`,
   // fields.tsx
+  forTheDefaults: "In the first iteration, where a request leaves the parameters at their defaults",
+  withTheDefaults: "with the defaults",
+  whatTheseMean: "What these mean",
   namesThatFitHere: "Names that fit here",
   aNameBegins: "A name begins with a letter and has letters, digits, _ and - only, 64 at most.",
   isNotANumber: (value: string) => `“${value}” is not a number.`,

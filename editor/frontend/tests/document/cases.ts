@@ -1,4 +1,5 @@
 // Cases that Python writes for these tests (`python -m tests.golden.editor_cases`), and the bundled graphs.
+import type { Scalar } from "../../src/document/evaluating";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Catalogue, Component } from "../../src/messages/answers";
@@ -44,6 +45,12 @@ export interface Cases {
   types: { names: string[]; reasons: (string | null)[]; table: number[][] };
   texts: Record<string, string>;
   catalogue: Catalogue;
+  expressions: {
+    params: Record<string, Scalar>;
+    loops: Record<string, number>;
+    /** null: the text has no value, or is no expression. */
+    values: [text: string, value: Scalar | null][];
+  };
   /** Parameter, value -> the ports that a node of the component has with it. */
   shaped: { component: Component; nodes: [param: string, value: string, inputs: PortCase[], outputs: PortCase[]][] };
 }

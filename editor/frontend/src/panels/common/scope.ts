@@ -1,5 +1,7 @@
 // The names that an expression may use at its place: parameters of the tasks that reach it, and the loops around it.
 import { entries, flat } from "../../document/tree";
+import { evaluate, type Scalar } from "../../document/evaluating";
+import { FUNCTIONS } from "../../document/expressions";
 import { BRANCHES, branchOf } from "../../document/edits/parts/steps";
 import type { ForStep, GraphDocument, Step, TaskParam } from "../../document/types";
 import { strings } from "../../strings";
@@ -8,6 +10,24 @@ export interface ScopeName {
   /** As the expression writes it. */
   name: string;
   about: string;
+  /** What it is where a request gives nothing: a parameter's default, the first index of a loop. */
+  value?: Scalar;
+}
+
+const CALLS: readonly ScopeName[] = FUNCTIONS.map(({ name, written, about }) => ({
+  name: `${name}(`,
+  about: `${written}: ${about}`,
+}));
+
+/** The value of an expression for the defaults; null: it has none. */
+export function valueOf(text: string, scope: readonly ScopeName[]): Scalar | null {
+  const known = scope.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value] as const]));
+  const loops = known.filter(([name]) => name.startsWith("@loop."));
+  return evaluate(
+    text,
+    Object.fromEntries(known.filter(([name]) => !name.startsWith("@"))),
+    Object.fromEntries(loops.map(([name, value]) => [name.slice("@loop.".length), Number(value)])),
+  );
 }
 
 /** The Walks that a task's steps name. */
@@ -40,7 +60,7 @@ function walksOfNode(graph: GraphDocument, node: string): string[] {
 
 /** In a Walk, with the names of the loops around the place, outermost first. */
 export function scopeOfWalk(graph: GraphDocument, walk: string, loops: readonly string[]): ScopeName[] {
-  return [...loopNames(loops), ...paramNames(graph, tasksOfWalk(graph, walk))];
+  return [...loopNames(loops), ...paramNames(graph, tasksOfWalk(graph, walk)), ...CALLS];
 }
 
 /** In a node's parameters: whatever any of its uses can name. */
@@ -52,18 +72,22 @@ export function scopeOfNode(graph: GraphDocument, node: string): ScopeName[] {
       .flatMap((entry) => entry.loops),
   );
   const tasks = [...new Set(walks.flatMap((walk) => tasksOfWalk(graph, walk)))];
-  return [...loopNames([...new Set(loops)]), ...paramNames(graph, tasks)];
+  return [...loopNames([...new Set(loops)]), ...paramNames(graph, tasks), ...CALLS];
 }
 
 /** In a state's width and capacity: parameters alone. */
 export function scopeOfStates(graph: GraphDocument): ScopeName[] {
-  return paramNames(graph, Object.keys(graph.tasks ?? {}));
+  return [...paramNames(graph, Object.keys(graph.tasks ?? {})), ...CALLS];
 }
 
 function loopNames(loops: readonly string[]): ScopeName[] {
   if (loops.length === 0) return [];
-  const named = loops.map((loop) => ({ name: `@loop.${loop}`, about: strings.panels.indexOfTheLoop(loop) }));
-  return [...named, { name: "@loop.index", about: strings.panels.indexOfTheInnermostLoop }];
+  const named = loops.map((loop) => ({
+    name: `@loop.${loop}`,
+    about: strings.panels.indexOfTheLoop(loop),
+    value: 0,
+  }));
+  return [...named, { name: "@loop.index", about: strings.panels.indexOfTheInnermostLoop, value: 0 }];
 }
 
 function paramNames(graph: GraphDocument, tasks: readonly string[]): ScopeName[] {
@@ -76,11 +100,14 @@ function paramNames(graph: GraphDocument, tasks: readonly string[]): ScopeName[]
     }
   const names = [...found].map(([name, { param, tasks: having }]) => ({
     name,
+    ...(param.default == null ? {} : { value: param.default }),
     about: strings.panels.of(
       param.type,
       having.length === tasks.length ? strings.panels.everyTaskHere : having.join(", "),
       param.description ? `: ${param.description}` : "",
     ),
   }));
-  return tasks.length ? [...names, { name: "seed", about: strings.panels.integerOfEveryTaskRandom }] : names;
+  return tasks.length
+    ? [...names, { name: "seed", about: strings.panels.integerOfEveryTaskRandom, value: 0 }]
+    : names;
 }

@@ -1,11 +1,12 @@
 // The inspector's fields: each holds one value of the document and enters it as one undoable step.
 import { RotateCcw, SquareFunction } from "lucide-react";
-import { useId, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { useId, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type SyntheticEvent } from "react";
 import type { Problem } from "../../../messages/answers";
 import { isName } from "../../../document/names";
 import { Field, IconButton, Select } from "../../../ui/kit";
 import { ProblemLines } from "../../common/bits";
-import type { ScopeName } from "../../common/scope";
+import { completed, completions, wordBefore } from "../../../document/expressions";
+import { valueOf, type ScopeName } from "../../common/scope";
 import { useDraft, type Enter } from "./draft";
 import { strings } from "../../../strings";
 
@@ -37,15 +38,24 @@ export function TextField(props: TextProps) {
   const input = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   const wrong = problems.some((problem) => problem.severity === "error");
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key === "Enter" && (lines === 1 || event.ctrlKey || event.metaKey)) draft.settle();
+    const word = scope ? wordBefore(draft.text, caret) : "";
+    if (event.key === "Tab" && !event.shiftKey && word !== "" && fitting[0] && fitting[0].name !== word) {
+      event.preventDefault();
+      insert(fitting[0].name);
+    } else if (event.key === "Enter" && (lines === 1 || event.ctrlKey || event.metaKey)) draft.settle();
     else if (event.key === "Escape") draft.discard();
     else return;
     event.stopPropagation();
   };
+  const [caret, setCaret] = useState(value.length);
+  const fitting = useMemo(() => (scope ? completions(draft.text, caret, scope) : []), [scope, draft.text, caret]);
   const insert = (name: string) => {
     const { selectionStart: from, selectionEnd: to } = input.current!;
     const at = from ?? draft.text.length;
-    draft.type(draft.text.slice(0, at) + name + draft.text.slice(to ?? at));
+    const made = completed(draft.text, at, to ?? at, name);
+    draft.type(made.text);
+    setCaret(made.at);
+    requestAnimationFrame(() => input.current?.setSelectionRange(made.at, made.at));
   };
   const shared = {
     ref: input,
@@ -54,6 +64,8 @@ export function TextField(props: TextProps) {
     placeholder,
     onBlur: draft.settle,
     onKeyDown,
+    onSelect: (event: SyntheticEvent<HTMLInputElement | HTMLTextAreaElement>) =>
+      setCaret(event.currentTarget.selectionStart ?? draft.text.length),
     spellCheck: !props.mono && !props.numeric,
     autoFocus: props.autoFocus,
   };
@@ -83,16 +95,30 @@ export function TextField(props: TextProps) {
           </div>
         )}
       </Field>
-      {scope && scope.length > 0 && <Scope names={scope} onPick={insert} />}
+      {scope && <Value text={draft.text} scope={scope} />}
+      {fitting.length > 0 && <Scope names={fitting} onPick={insert} />}
       <ProblemLines problems={problems} />
     </div>
   );
 }
 
-/** The names in scope: shown while the field next to it has the focus. */
+/** What the expression gives where a request leaves the parameters at their defaults, in the first iteration. */
+function Value({ text, scope }: { text: string; scope: readonly ScopeName[] }) {
+  const value = text.trim() === "" ? null : valueOf(text, scope);
+  if (value === null || String(value) === text.trim()) return null;
+  const shown = typeof value === "number" ? String(Number(value.toPrecision(6))) : String(value);
+  return (
+    <div className="expression-value" title={strings.inspector.forTheDefaults}>
+      = <b>{shown}</b> <span>{strings.inspector.withTheDefaults}</span>
+    </div>
+  );
+}
+
+/** The names in scope that fit what is typed, and what they mean: shown while the field next to it has the focus. */
 function Scope({ names, onPick }: { names: readonly ScopeName[]; onPick: (name: string) => void }) {
   return (
     <div className="scope" aria-label={strings.inspector.namesThatFitHere} role="group">
+      <ScopeHelp />
       {names.map(({ name, about }) => (
         <button
           key={name}
@@ -108,6 +134,25 @@ function Scope({ names, onPick }: { names: readonly ScopeName[]; onPick: (name: 
     </div>
   );
 }
+
+/** The functions and operators, in a window that stays open beside the field. */
+function ScopeHelp() {
+  return (
+    <a
+      className="help"
+      href={EXPRESSIONS_PAGE}
+      target="_blank"
+      rel="noopener"
+      tabIndex={-1}
+      onPointerDown={(event) => event.preventDefault()}
+    >
+      {strings.inspector.whatTheseMean}
+    </a>
+  );
+}
+
+/** The studio's page about expressions. */
+const EXPRESSIONS_PAGE = "/studio/expressions";
 
 /** An expression that may be absent: cleared, it goes away. */
 export function ExpressionField({ onEnter, ...rest }: Omit<TextProps, "mono" | "lines" | "live">) {
