@@ -64,6 +64,24 @@ describe("a field", () => {
     expect(onEnter).not.toHaveBeenCalled();
   });
 
+  it("completes a name with Tab, and shows the value of an expression for the defaults", () => {
+    const scope = [
+      { name: "shift", about: "", value: 3 },
+      { name: "steps", about: "", value: 50 },
+      { name: "flow_time(", about: "" },
+    ];
+    act(() => root.render(<TextField label="t" value="" scope={scope} onEnter={() => null} />));
+    type("2 * st");
+    expect([...home.querySelectorAll(".scope button")].map((button) => button.textContent)).toEqual(["steps"]);
+    press("Tab");
+    expect(input().value).toBe("2 * steps");
+    expect(home.querySelector(".expression-value b")!.textContent).toBe("100");
+    type("2 * stop");
+    press("Tab");
+    expect(input().value).toBe("2 * stop");
+    expect(home.querySelector(".expression-value")).toBeNull();
+  });
+
   it("enters free text at every keystroke", () => {
     const onEnter = vi.fn(() => null);
     act(() => root.render(<TextField label="t" value="a" live onEnter={onEnter} />));

@@ -1,6 +1,15 @@
 // The inspector's fields: each holds one value of the document and enters it as one undoable step.
 import { RotateCcw, SquareFunction } from "lucide-react";
-import { useId, useMemo, useRef, useState, type KeyboardEvent, type ReactNode, type SyntheticEvent } from "react";
+import {
+  useId,
+  useMemo,
+  useRef,
+  useState,
+  type ChangeEvent,
+  type KeyboardEvent,
+  type ReactNode,
+  type SyntheticEvent,
+} from "react";
 import type { Problem } from "../../../messages/answers";
 import { isName } from "../../../document/names";
 import { Field, IconButton, Select } from "../../../ui/kit";
@@ -38,10 +47,12 @@ export function TextField(props: TextProps) {
   const input = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
   const wrong = problems.some((problem) => problem.severity === "error");
   const onKeyDown = (event: KeyboardEvent) => {
-    const word = scope ? wordBefore(draft.text, caret) : "";
-    if (event.key === "Tab" && !event.shiftKey && word !== "" && fitting[0] && fitting[0].name !== word) {
+    const at = input.current?.selectionStart ?? draft.text.length;
+    const word = scope ? wordBefore(draft.text, at) : "";
+    const [first] = scope && word !== "" ? completions(draft.text, at, scope) : [];
+    if (event.key === "Tab" && !event.shiftKey && first && first.name !== word) {
       event.preventDefault();
-      insert(fitting[0].name);
+      insert(first.name);
     } else if (event.key === "Enter" && (lines === 1 || event.ctrlKey || event.metaKey)) draft.settle();
     else if (event.key === "Escape") draft.discard();
     else return;
@@ -56,6 +67,10 @@ export function TextField(props: TextProps) {
     draft.type(made.text);
     setCaret(made.at);
     requestAnimationFrame(() => input.current?.setSelectionRange(made.at, made.at));
+  };
+  const type = ({ target }: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => {
+    draft.type(target.value);
+    setCaret(target.selectionStart ?? target.value.length);
   };
   const shared = {
     ref: input,
@@ -81,7 +96,7 @@ export function TextField(props: TextProps) {
                 {...shared}
                 rows={lines}
                 aria-invalid={field["aria-invalid"] || wrong}
-                onChange={(event) => draft.type(event.target.value)}
+                onChange={type}
               />
             ) : (
               <input
@@ -89,7 +104,7 @@ export function TextField(props: TextProps) {
                 {...shared}
                 inputMode={props.numeric ? "decimal" : undefined}
                 aria-invalid={field["aria-invalid"] || wrong}
-                onChange={(event) => draft.type(event.target.value)}
+                onChange={type}
               />
             )}
           </div>
