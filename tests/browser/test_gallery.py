@@ -1,4 +1,4 @@
-"""The start page stands where no graph is open, with pictures; and a page says where models come from."""
+"""The start page stands where no graph is open; pages say where models come from and what expressions can say."""
 
 from __future__ import annotations
 
@@ -32,3 +32,23 @@ def test_the_models_page_says_what_to_download(person: Person) -> None:
     page.get_by_text("BAGEL · 1").click()
     expect(page.get_by_text("ByteDance-Seed/BAGEL-7B-MoT")).to_be_visible()
     person.look("models")
+
+
+def test_a_condition_is_completed_valued_and_explained(person: Person) -> None:
+    page = person.page
+    person.copied("shapes", "expressed")
+    person.open("expressed")
+    person.canvas("Draw with guidance")
+    person.select("use:llm_cfg_text")
+    field = page.get_by_label("Only when")
+    field.fill("st")
+    person.press("Tab")
+    page.keyboard.type(" > 1 and flow")
+    person.press("Tab")
+    page.keyboard.type("@loop.index, steps, shift) > 0.5")
+    expect(field).to_have_value("steps > 1 and flow_time(@loop.index, steps, shift) > 0.5")
+    expect(page.get_by_text("= true with the defaults")).to_be_visible()
+    person.look("expression")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="What these mean").click()
+    expect(opened.value.get_by_role("heading", name="Functions")).to_be_visible()

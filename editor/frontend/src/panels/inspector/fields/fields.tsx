@@ -2,6 +2,7 @@
 import { RotateCcw, SquareFunction } from "lucide-react";
 import {
   useId,
+  useLayoutEffect,
   useMemo,
   useRef,
   useState,
@@ -59,6 +60,7 @@ export function TextField(props: TextProps) {
     event.stopPropagation();
   };
   const [caret, setCaret] = useState(value.length);
+  const placed = useRef<number | null>(null);
   const fitting = useMemo(() => (scope ? completions(draft.text, caret, scope) : []), [scope, draft.text, caret]);
   const insert = (name: string) => {
     const { selectionStart: from, selectionEnd: to } = input.current!;
@@ -66,8 +68,14 @@ export function TextField(props: TextProps) {
     const made = completed(draft.text, at, to ?? at, name);
     draft.type(made.text);
     setCaret(made.at);
-    requestAnimationFrame(() => input.current?.setSelectionRange(made.at, made.at));
+    placed.current = made.at;
   };
+  // At once, before the next key: the text is React's, which leaves the caret at its end.
+  useLayoutEffect(() => {
+    if (placed.current === null) return;
+    input.current?.setSelectionRange(placed.current, placed.current);
+    placed.current = null;
+  });
   const type = ({ target }: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => {
     draft.type(target.value);
     setCaret(target.selectionStart ?? target.value.length);
