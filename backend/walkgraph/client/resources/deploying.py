@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -95,7 +96,8 @@ class DeploymentCalls:
         """Have a scratch deployment serve a graph while it is being drawn. Answers once it does; the first time, once
         it starts. It isn't stored, and ends after ten minutes without use."""
         body = {"graph": graph, "placement": placement}
-        return send("PUT", "/api/v1/scratch/{deployment}", body, deployment=id_)
+        # It answers once what is new in the graph is loaded.
+        return replace(send("PUT", "/api/v1/scratch/{deployment}", body, deployment=id_), seconds=None)
 
     @described
     def end_scratch(self, id_: str) -> Call[None]:
