@@ -116,6 +116,8 @@ def _deployments(client: Client) -> None:
     for deployment in found:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{deployment['id']}**")
+            if deployment["scratch"]:
+                st.badge("scratch of a page", color="grey")
             st.badge(deployment["state"], color="green" if deployment["state"] == "ready" else "orange")
             for rank in deployment["ranks"]:
                 st.badge(f"rank {rank['rank']} · {rank['device']} · {rank['state']}", color="grey")

@@ -17,10 +17,10 @@ def page() -> None:
 
 
 def chosen_deployment() -> str | None:
-    """The deployment in the address, else the last one shown, else the first. Without deployments the page says so, and
-    this returns None."""
+    """The deployment in the address, else the last one shown, else the first; no page's scratch deployment. Without
+    deployments the page says so, and this returns None."""
     try:
-        found = [row["id"] for row in session.client().deployments()]
+        found = [row["id"] for row in session.client().deployments() if not row["scratch"]]
     except Unreachable as error:
         st.error(as_text(str(error)), icon=":material/cloud_off:")
         return None

@@ -38,7 +38,7 @@ def page() -> None:
     try:
         client = session.client()
         shown = client.gallery()
-        running = {found["graph"]: found for found in client.deployments()}
+        running = {found["graph"]: found for found in client.deployments() if not found["scratch"]}
         routes = session.routes(client) if running else {}
     except Unreachable as error:
         st.error(as_text(str(error)), icon=":material/cloud_off:")

@@ -7,6 +7,9 @@ import type { Documents } from "../store/types";
 /** Seconds that the service waits for news of it before it answers all the same. */
 const WAIT = 20;
 
+/** How the names of scratch deployments begin. */
+export const PREFIX = "scratch_";
+
 const path = (id: string) => `/api/v1/scratch/${encodeURIComponent(id)}`;
 
 /** Has it serve these documents; it is started where there is none. Resolves once it does. Raises ApiError where the
@@ -37,5 +40,5 @@ export function leave(editor: Editor): void {
 }
 
 function newName(): string {
-  return `scratch_${crypto.randomUUID().slice(0, 8)}`;
+  return `${PREFIX}${crypto.randomUUID().slice(0, 8)}`;
 }

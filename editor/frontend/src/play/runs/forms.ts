@@ -1,5 +1,6 @@
 // The forms as the browser keeps them from page to page. The scratch deployment of a page has another name on the next
 // one: what was given there is kept as the graph's.
+import { PREFIX } from "../../session/scratch";
 import { deploymentOf } from "../../store/deployments";
 import type { Editor } from "../../store/editor";
 import { fitted, fresh } from "../model/form";
@@ -19,12 +20,14 @@ export class LastingForms {
     return deployment === this.editor.state.scratch?.id;
   }
 
-  /** What an earlier page gave for a task; on a scratch deployment, what was given on the graph's own one. */
+  /** What an earlier page gave for a task; on a scratch deployment, what was given on one before it that has ended, or
+   *  on the graph's own one. */
   private earlier({ deployment, name }: TaskShown, forms: Forms): Given | null {
     if (!this.isScratch(deployment)) return this.kept.form(`${deployment}/${name}`);
     const { deployments, name: graph } = this.editor.state;
     const own = `${deploymentOf(deployments, graph)?.id ?? graph}/${name}`;
-    return forms[own] ?? this.kept.form(own);
+    const ended = Object.keys(forms).findLast((key) => key.startsWith(PREFIX) && key.endsWith(`/${name}`));
+    return (ended === undefined ? undefined : forms[ended]) ?? forms[own] ?? this.kept.form(own);
   }
 
   /** With a form for every task: the present one, an earlier page's, or a fresh one. */

@@ -175,6 +175,19 @@ describe("what is drawn", () => {
     expect(drawn.store.getState().preparing).toBe(false);
   });
 
+  it("keeps its form when its deployment was ended meanwhile, and another one starts", async () => {
+    play.see("shapes", "draw");
+    await drawn.run();
+    const before = editor.state.scratch!.id;
+    play.give(task("draw", { prompt: PROMPT }), (given) => ({ ...given, seed: { text: "5", locked: true } }));
+    editor.store.setState({ scratch: null });
+    await drawn.run();
+    const after = editor.state.scratch!.id;
+    expect(after).not.toBe(before);
+    expect(play.state.task[after]).toBe("draw");
+    expect(play.state.forms[`${after}/draw`]!.seed).toEqual({ text: "5", locked: true });
+  });
+
   it("leaves with the page", async () => {
     await drawn.run();
     const { id } = editor.state.scratch!;
