@@ -29,7 +29,7 @@ TASK = {
 RANK = {"rank": 0, "device": "cpu", "state": "ready", "phase": "", "fraction": 1.0, "restarts": 1}
 SHAPES = {
     "id": "shapes", "graph": "shapes", "state": "ready", "reason": None, "ranks": [RANK], "running": 0, "waiting": 0,
-    "restarts": 0, "revision": 3,
+    "restarts": 0, "revision": 3, "scratch": False,
 }  # fmt: skip
 PICTURE = {"type": "image", "mime": "image/png", "data": base64.b64encode(PNG).decode()}
 TIMES = [{"node": "llm", "rank": 0, "calls": 3, "busy": 0.25, "queued": 0.0}]

@@ -58,7 +58,8 @@ class FakeClient:
 
     def deployments(self) -> list[dict[str, Any]]:
         ranks = [{"rank": 0, "device": "cpu", "state": "ready"}]
-        return [{"id": name, "graph": name, "state": "ready", "reason": None, "ranks": ranks} for name in self.deployed]
+        shown = {"state": "ready", "reason": None, "ranks": ranks, "scratch": False}
+        return [{"id": name, "graph": name, **shown} for name in self.deployed]
 
     def send(self, call: Call[Any]) -> Any:
         assert call.path == "/v1/models"
