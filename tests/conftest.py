@@ -44,6 +44,7 @@ GROUPS = {
     "safety/faults": "fault_points store_kills optimized",
     "safety/limits": "overload machine cancels media numbers paths outside rows lock",
     "system/measures": "benchmarks",
+    "system/outward": "agents calls_of_itself calls_outside",
     "system/held": "debugging approvals service_switch nested kept media",
     "system/surfaces": "native tls cli",
     "system/store": "store_postgresql service_store",
