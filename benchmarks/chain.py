@@ -4,9 +4,9 @@
 
 A Walk has a chain of nodes, each of which takes the value of the one before. T is the time of one run, fitted by
 T = a + b * K over chains of K nodes; `us/node` is b. `run only` is the same for the operators' forwards alone, called
-one after another. In one process there are only the worker's core and the engine, and times are of the processor; over
-HTTP there is a whole server, and times are the client's, the shortest of the rounds. `together`: runs that start at
-once, whose calls share batches. `--check` is for tests.
+one after another. In one process there are only the worker's core and the engine; over HTTP there is a whole server.
+Times are of the processor, over HTTP of the worker's process; `client` is the client's clock, the shortest of the
+rounds. `together`: runs that start at once, whose calls share batches. `--check` is for tests.
 """
 
 import argparse
@@ -167,17 +167,30 @@ def over_http(device: str, lengths: Sequence[int], rounds: int) -> list[Row]:
                 name = f"chain_{kind}"
                 server.client.deploy(document(kind, lengths), placement, name)
                 when(server.client, name, is_ready)
-                best = {k: min(_asked(http, name, k, START[kind]) for _ in range(rounds)) for k in lengths}
-                rows.append({"chain": kind, "device": device, "us/node": per_node(best.__getitem__, lengths)})
+                pid = int(server.client.deployment(name)["ranks"][0]["pid"])
+                cost: dict[int, float] = {}
+                best: dict[int, float] = {}
+                for length in lengths:
+                    began = _processor(pid)
+                    best[length] = min(_asked(http, name, length, START[kind]) for _ in range(rounds))
+                    cost[length] = (_processor(pid) - began) / rounds
+                times = {"us/node": per_node(cost.__getitem__, lengths), "client": per_node(best.__getitem__, lengths)}
+                rows.append({"chain": kind, "device": device, **times})
                 server.client.undeploy(name)
     return rows
+
+
+def _processor(pid: int) -> float:
+    """Seconds that a process has used, with all its threads."""
+    return sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def _asked(http: httpx.Client, name: str, length: int, value: Any) -> float:
     began = time.perf_counter()
     answer = http.post(f"/v1/tasks/{name}/t{length}", json={"inputs": {"value": value}})
     seconds = time.perf_counter() - began
-    answer.raise_for_status()
+    if not answer.is_success:
+        raise RuntimeError(f"{name} of {length} nodes: {answer.text}")
     assert len(answer.json()["outputs"]["value"]) == 1
     return seconds
 

@@ -126,6 +126,8 @@ class CallScheduler:
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
+        if not self._schedule:
+            return False
         some, rows = False, self._mix.rows(running=False)
         for place, fits in ("beside", len(self.in_flight.beside) < BESIDE), ("host", True):
             batch = self._schedule.next(rows, fits=lambda key, place=place: key.place == place) if fits else None

@@ -165,11 +165,13 @@ class Schedule:
     def _first(self, cut: Cut | None, fits: Callable[[Any], bool]) -> Hashable | None:
         """The batch key that is next. Its first call is cut if it has too many rows."""
         while True:
-            heads = {key: head for key in filter(fits, self._queues) if (head := self._head(key)) is not None}
-            key = min(heads, key=lambda one: heads[one][:2], default=None)
-            if key is None:
+            key, first = None, None
+            for one in self._queues:
+                head = self._head(one) if fits(one) else None
+                if head is not None and (first is None or head[:2] < first[:2]):
+                    key, first = one, head
+            if first is None:
                 return None
-            first = heads[key]
             parts = cut(first.call, first.rows) if cut else ()
             if len(parts) < 2:
                 return key

@@ -6,7 +6,7 @@ Numbers of the host are computed with as they are; what is on a device stays the
 import json
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, ClassVar, Self, cast
 
@@ -42,7 +42,7 @@ _COMPARED: Mapping[str, Callable[[Number, Number], bool]] = {
     "at_least": operator.ge,
     "more": operator.gt,
 }
-_OF_NUMBERS: Mapping[str, Callable[[Number, Number], Any]] = {
+_NUMBERS: Mapping[str, Callable[[Number, Number], Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -53,7 +53,7 @@ _OF_NUMBERS: Mapping[str, Callable[[Number, Number], Any]] = {
     "minimum": min,
     "maximum": max,
 }
-_OF_TENSORS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+_TENSORS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": torch.add,
     "subtract": torch.subtract,
     "multiply": torch.multiply,
@@ -102,13 +102,31 @@ class Value(Operator):
 
 
 class Arithmetic(Operator):
+    options: ClassVar[tuple[str, ...]] = ("type",)
     pure: ClassVar[bool] = True
 
-    def bucket(self, call: Call) -> Hashable:
-        return call.params["operation"]
+    def __init__(self, single: bool) -> None:
+        self._single = single
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(parse_type(str(context.options.get("type", "scalar"))).modality == "scalar")
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        return [{"result": _computed(call, str(call.params["operation"]))} for call in calls]
+        return [{"result": self._computed(call, str(call.params["operation"]))} for call in calls]
+
+    def _computed(self, call: Call, operation: str) -> Any:
+        """The result; a number of the host for two numbers of the host."""
+        a, b = call.inputs["a"], call.inputs.get("b", call.params["number"])
+        if self._on_host(a) and self._on_host(b):
+            return _of_numbers(call, operation, number(call, "a"), _second(call))
+        return _of_tensors(call, operation)
+
+    def _on_host(self, value: Any) -> bool:
+        """A scalar of a request is a tensor `[1]`."""
+        if not isinstance(value, Tensor):
+            return True
+        return value.device.type == "cpu" and (value.numel() == 1 if self._single else value.dim() == 0)
 
 
 class Compare(Operator):
@@ -224,28 +242,28 @@ def _second(call: Call) -> Number:
     return number(call, "b") if "b" in call.inputs else cast(Number, call.params["number"])
 
 
-def _computed(call: Call, operation: str) -> Any:
-    """The result; on the host for two numbers of the host."""
-    a, b = call.inputs["a"], call.inputs.get("b", call.params["number"])
-    if _on_host(a) and _on_host(b):
-        return _of_numbers(call, operation, number(call, "a"), _second(call))
+def _of_tensors(call: Call, operation: str) -> Tensor:
     first = _wide(tensor(call, "a"))
     second = _wide(tensor(call, "b")) if "b" in call.inputs else torch.tensor(_second(call))
     second = second.to(first.device) if second.dim() else second
-    try:
-        small(call, "b", torch.broadcast_shapes(first.shape, second.shape))
-    except RuntimeError:
-        shapes = f"{list(first.shape)} and {list(second.shape)}"
-        raise invalid(call, "b", f"can't compute with shapes {shapes}") from None
+    shape = _broadcast(first.shape, second.shape)
+    if shape is None:
+        raise invalid(call, "b", f"can't compute with shapes {list(first.shape)} and {list(second.shape)}")
+    small(call, "b", shape)
     # Floats of a GPU become infinite, which the engine finds without waiting for them.
     seen = second.device.type == "cpu" or not second.is_floating_point()
     if operation in _DIVIDING and seen and bool((second == 0).any()):
         raise invalid(call, "b", "divides by zero")
-    return _OF_TENSORS[operation](first, second)
+    return _TENSORS[operation](first, second)
 
 
-def _on_host(value: Any) -> bool:
-    return not isinstance(value, Tensor) or (value.dim() == 0 and value.device.type == "cpu")
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
+    """The shape of what two tensors make together; None if they don't fit. Torch's own function loads a library of
+    symbols at its first use, which takes seconds."""
+    axes = max(len(a), len(b))
+    pairs = zip((*[1] * (axes - len(a)), *a), (*[1] * (axes - len(b)), *b), strict=True)
+    shape = [one if other == 1 else other if one in (1, other) else -1 for one, other in pairs]
+    return None if -1 in shape else shape
 
 
 def _wide(value: Tensor) -> Tensor:
@@ -262,7 +280,7 @@ def _of_numbers(call: Call, operation: str, a: Number, b: Number) -> Number:
         if isinstance(a, int) and isinstance(b, int) and a.bit_length() * b > _MOST_BITS:
             raise _too_large(call)
     try:
-        found = _OF_NUMBERS[operation](a, b)
+        found = _NUMBERS[operation](a, b)
     except OverflowError:
         raise _too_large(call) from None
     if isinstance(found, complex):

@@ -197,7 +197,8 @@ class LocalRun:
             self._close_step(steps.passed.pop())
         if not self._over and not self._begun and steps.over:
             self._end()
-        return moved or begun or bool(ended)
+        # What moved may have woken a walker that was asked before, opened a stream, or ended an item of a map.
+        return begun or bool(ended) or (moved and any(map(_restless, steps.walkers.values())))
 
     def _end(self) -> None:
         """Report that all steps here are over: of the run, or of a leg."""
@@ -257,3 +258,8 @@ class LocalRun:
         they end, streams stay open, so that they end with the error."""
         if step in self.steps.finished and not any(ref.step == step for ref in self._begun):
             self._streams.close(step)
+
+
+def _restless(walker: Walker) -> bool:
+    """True if a walker may move although nothing comes."""
+    return bool(walker.mailbox.awake or walker.table.streaming or walker.table.inside.uses)

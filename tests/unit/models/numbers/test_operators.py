@@ -43,7 +43,13 @@ def test_arithmetic_on_numbers(operation: str, a: float, b: float, wired: bool) 
 def test_arithmetic_on_tensors(operation: str, a: np.ndarray, b: Any) -> None:
     if operation in ("floor_divide", "remainder"):  # at a whole quotient, rounding decides
         a, b = a.astype(np.int64), np.asarray(b).astype(np.int64)
-    agree("numbers.arithmetic", {"operation": operation}, {"a": a, "b": b})
+    agree("numbers.arithmetic", {"operation": operation, "type": "tensor", "b_type": "tensor"}, {"a": a, "b": b})
+
+
+def test_a_scalar_of_a_request_is_a_number() -> None:
+    assert served("numbers.arithmetic", {"number": 2}, {"a": np.array([1])}) == {"result": 3}
+    found = served("numbers.arithmetic", {"number": 2, "type": "tensor"}, {"a": np.array([1])})
+    assert found["result"].tolist() == [3]
 
 
 @pytest.mark.parametrize(
