@@ -1,8 +1,8 @@
 """The gallery: every stored graph with its tasks, and whether it could be deployed on this machine.
 
 A graph is judged with everything on one rank of an otherwise idle machine. The result holds until the graph or the
-components change, so it is cached by etag. Graphs without their weights, and those that call tasks, are judged each
-time: the weights may have arrived, and the called graphs may have changed.
+components change, so it is cached by etag. Graphs without their weights, and those that call tasks of other graphs, are
+judged each time: the weights may have arrived, and the called graphs may have changed.
 """
 
 import json
@@ -49,7 +49,7 @@ class Gallery:
             remember = entry is not None
             if entry is None:
                 host = host or _empty(find_hardware())
-                entry, remember = self._judged(json.loads(row.text), host, graphs)
+                entry, remember = self._judged(row.name, json.loads(row.text), host, graphs)
             if remember:
                 known[row.etag] = entry
             found.append({**entry, "name": row.name, "tags": json.loads(row.tags), "bundled": row.bundled})
@@ -61,10 +61,12 @@ class Gallery:
         assumed = with_gpus(host, 1, _GPU_BYTES)
         return _fits(judge(document, None, (), self._roots, assumed, graphs))
 
-    def _judged(self, document: object, host: Hardware, graphs: KnownGraphs) -> tuple[GalleryEntry, bool]:
+    def _judged(self, name: str, document: object, host: Hardware, graphs: KnownGraphs) -> tuple[GalleryEntry, bool]:
         """The entry, and True if it can be cached."""
-        calls = bool(called_graphs(document))
-        judged = judge(document, None, (), self._roots, host, graphs if calls else NO_GRAPHS)
+        calls = called_graphs(document)
+        others = bool(calls - {name})
+        known = graphs if others else KnownGraphs({name: document}) if calls else NO_GRAPHS
+        judged = judge(document, None, (), self._roots, host, known)
         why, codes = None, set[str]()
         try:
             deployable(judged)
@@ -77,16 +79,16 @@ class Gallery:
             description=graph.description if graph else "",
             tasks=[GalleryTask(name=n, label=task.label or n) for n, task in graph.tasks.items()] if graph else [],
             modalities_in=_taken(graph) if graph else [],
-            modalities_out=_given(graph, graphs.catalogue if calls else catalogue()) if graph else [],
+            modalities_out=_given(graph, known.catalogue) if graph else [],
             starter=graph is not None and _is_starter(graph),
             deployable=why is None,
             why=why,
-            needs_gpu=why is not None and self._with_gpu(document, host, graphs if calls else NO_GRAPHS),
+            needs_gpu=why is not None and self._with_gpu(document, host, known),
             random=graph is not None and any(one.source.startswith("random:") for one in graph.weights.values()),
             tags=[],
             bundled=False,
         )
-        return entry, not calls and "no_weights" not in codes
+        return entry, not others and "no_weights" not in codes
 
 
 def _fits(judged: Judged) -> bool:
