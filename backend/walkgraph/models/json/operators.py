@@ -35,14 +35,20 @@ class Build(Operator):
 
     def _built(self, call: Call) -> str:
         nested = {name.strip() for name in str(call.params["nested"]).split(",")}
-        names = [port.name for port in listed_ports(str(call.params["ports"]))]
+        ports = listed_ports(str(call.params["ports"]))
+        names = [port.name for port in ports]
+        single = {port.name for port in ports if port.type is not None and port.type.modality in ("scalar", "flag")}
         texts = [value for value in call.inputs.values() if isinstance(value, str)]
         bounded(call, names[0] if names else "", sum(map(len, texts)))
-        found = {
-            name: read(call, name, str(call.inputs[name])) if name in nested else _plain(call, name, call.inputs[name])
-            for name in names
-            if name in call.inputs
-        }
+        found: dict[str, Any] = {}
+        for name, value in call.inputs.items():
+            if name in nested:
+                found[name] = read(call, name, str(value))
+            else:
+                # A scalar of a request is a tensor `[1]`.
+                one = isinstance(value, Tensor) and value.numel() == 1 and name in single
+                found[name] = _plain(call, name, value.reshape(()) if one else value)
+        found = {name: found[name] for name in names if name in found}
         text = _short(found)
         bounded(call, names[0] if names else "", len(text))
         return text

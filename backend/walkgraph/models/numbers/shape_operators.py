@@ -11,7 +11,7 @@ from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import few, invalid, small, tensor, whole
 from walkgraph.errors import Refused
-from walkgraph.graph.language.shaping import listed_ports
+from walkgraph.graph.language.shaping import Listed, listed_ports
 from walkgraph.graph.ports import parse_type
 
 _MOST_AXES = 8
@@ -74,10 +74,10 @@ class Stack(Operator):
         return [{"values": self._stacked(call)} for call in calls]
 
     def _stacked(self, call: Call) -> Tensor:
-        names = [port.name for port in listed_ports(str(call.params["ports"])) if port.name in call.inputs]
-        if not names:
+        ports = [port for port in listed_ports(str(call.params["ports"])) if port.name in call.inputs]
+        if not ports:
             raise invalid(call, None, "takes at least one tensor")
-        values = [tensor(call, name) for name in names]
+        names, values = [port.name for port in ports], [_entered(call, port) for port in ports]
         concat = call.params["how"] == "concat"
         axis = _axis(call, names[0], values[0].dim() + (not concat))
         wanted = _rest(values[0], axis, concat)
@@ -135,6 +135,13 @@ class Reshape(Operator):
         if not fits:
             raise invalid(call, "value", f"can't give a tensor {list(value.shape)} the shape {list(self._shape)}")
         return value.reshape(self._shape)
+
+
+def _entered(call: Call, port: Listed) -> Tensor:
+    """The tensor at a port. A scalar of a request is a tensor `[1]`, and counts as one without axes."""
+    value = tensor(call, port.name)
+    one = value.numel() == 1 and port.type is not None and port.type.modality in ("scalar", "flag")
+    return value.reshape(()) if one else value
 
 
 def _axis(call: Call, port: str, axes: int) -> int:

@@ -38,6 +38,10 @@ def test_floats_are_written_as_short_as_they_are() -> None:
     assert served("json.build", {}, {"value": torch.tensor([3])}) == {"text": '{"value":[3]}'}
 
 
+def test_a_scalar_of_a_request_is_a_number() -> None:
+    assert served("json.build", {"ports": "n: scalar"}, {"n": torch.tensor([3])}) == {"text": '{"n":3}'}
+
+
 def test_what_json_cannot_hold_is_refused() -> None:
     for value in (float("inf"), b"bytes", torch.zeros(100_001), [b"bytes"]):
         with pytest.raises(WrongInput):

@@ -50,6 +50,8 @@ def test_a_scalar_of_a_request_is_a_number() -> None:
     assert served("numbers.arithmetic", {"number": 2}, {"a": np.array([1])}) == {"result": 3}
     found = served("numbers.arithmetic", {"number": 2, "type": "tensor"}, {"a": np.array([1])})
     assert found["result"].tolist() == [3]
+    stacked = served("numbers.stack", {"ports": "a: scalar, b: scalar"}, {"a": np.array([1]), "b": 2})
+    assert stacked["values"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
