@@ -113,6 +113,14 @@ def test_an_example_is_what_the_operator_gives(component: Component, example: Ex
         truth(component, example)
 
 
+def test_every_component_of_the_palette_has_an_example() -> None:
+    """Models show theirs in graphs."""
+    palette = {"Text", "Picture", "Sound", "Video", "Numbers", "Control", *TOLD}
+    of_palette = [one for one in catalogue().values() if one.category in palette and not one.weights]
+    assert len(of_palette) > 60
+    assert [one.name for one in of_palette if not one.examples] == []
+
+
 def test_a_false_example_is_found() -> None:
     add = catalogue()["synthetic.add"]
     truth(add, Example(inputs={"a": 2, "b": 3}, outputs={"sum": 5}))
