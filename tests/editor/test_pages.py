@@ -58,6 +58,19 @@ def test_the_start_page_offers_what_runs_here(studio: Opener) -> None:
     assert app.session_state["went"] == ("playground", {"deployment": "other"})
 
 
+def test_the_start_page_shows_examples_below_the_graphs(studio: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient("an_example", "mine", "other")
+    tags = {"an_example": (True, ["example"]), "mine": (False, ["example"]), "other": (True, [])}
+    entries = [
+        {**entry, "bundled": tags[entry["name"]][0], "tags": tags[entry["name"]][1]} for entry in client.gallery()
+    ]
+    monkeypatch.setattr(client, "gallery", lambda: entries)
+    app = studio("start", client)
+    assert [head.value for head in app.subheader] == ["Examples"]
+    opened = [button.key for button in app.button if button.key and button.key.startswith("open.")]
+    assert opened == ["open.mine", "open.other", "open.an_example"]
+
+
 def test_the_start_page_says_where_a_deployment_is_called(studio: Opener) -> None:
     app = studio("start", FakeClient("shapes", "other", deployed=("shapes",)))
     assert [code.value for code in app.code] == ["http://127.0.0.1:8421/v1/tasks/shapes"]

@@ -25,6 +25,8 @@ ICONS = {
 }
 PICTURES = Path(__file__).parents[1] / "assets" / "gallery"
 """Results of the bundled graphs: `GRAPH.png`, made by `tests/golden/gallery_pictures.py`."""
+EXAMPLE = "example"
+"""The tag of bundled examples."""
 ROUTES = {
     "chat.completions": "chat",
     "images.generations": "images",
@@ -48,6 +50,21 @@ def page() -> None:
     taken = {entry["name"] for entry in shown}
     _own(client, taken)
     shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], _is_lesson(entry)))
+    examples = [entry for entry in shown if entry["bundled"] and EXAMPLE in entry["tags"]]
+    _cards(client, [entry for entry in shown if entry not in examples], running, routes, taken)
+    if examples:
+        st.subheader("Examples", anchor=False)
+        st.caption("Each shows one thing to do with a graph. Deploy one, and press *Run*.")
+        _cards(client, examples, running, routes, taken)
+
+
+def _cards(
+    client: Client,
+    shown: list[GalleryEntry],
+    running: dict[str, Deployment],
+    routes: dict[str, list[str]],
+    taken: set[str],
+) -> None:
     columns = st.columns(COLUMNS, gap="medium")
     for index, entry in enumerate(shown):
         with columns[index % COLUMNS], st.container(border=True):
