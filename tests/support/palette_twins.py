@@ -286,7 +286,8 @@ def _statistics(params: Values, inputs: Values) -> dict[str, Any]:
         place = int((one - low) / (high - low) * params["bins"]) if high > low else 0
         counts[min(place, params["bins"] - 1)] += 1
     std = math.sqrt(sum((one - mean) ** 2 for one in values) / len(values))
-    return {"mean": mean, "min": low, "max": high, "std": std, "histogram": np.array(counts)}
+    places = {"min_at": values.index(low), "max_at": values.index(high)}
+    return {"mean": mean, "min": low, "max": high, **places, "std": std, "histogram": np.array(counts)}
 
 
 def _cast(params: Values, inputs: Values) -> dict[str, Any]:

@@ -119,12 +119,14 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     _component(
         "numbers.statistics",
-        "Mean, smallest, largest, standard deviation and histogram of numbers.",
+        "Mean, smallest, largest, standard deviation and histogram of numbers, and where the extremes are.",
         inputs=(port("values", "tensor", of="type"),),
         outputs=(
             port("mean", "scalar: float"),
             port("min", "scalar: float"),
             port("max", "scalar: float"),
+            port("min_at", "scalar: int", description="place of the first smallest number, from 0, row by row"),
+            port("max_at", "scalar: int", description="place of the first largest number"),
             port("std", "scalar: float", description="of all numbers, not of a sample"),
             port("histogram", "tensor: int[n]", description="counts in bins of equal width from `min` to `max`"),
         ),
@@ -136,7 +138,15 @@ COMPONENTS: tuple[Component, ...] = (
             Example(
                 params={"bins": 2},
                 inputs={"values": [1, 2, 3, 6]},
-                outputs={"mean": 3.0, "min": 1.0, "max": 6.0, "std": 1.8708, "histogram": [3, 1]},
+                outputs={
+                    "mean": 3.0,
+                    "min": 1.0,
+                    "max": 6.0,
+                    "min_at": 0,
+                    "max_at": 3,
+                    "std": 1.8708,
+                    "histogram": [3, 1],
+                },
             ),
         ),
     ),

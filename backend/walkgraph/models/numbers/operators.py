@@ -308,6 +308,8 @@ def _statistics(call: Call) -> Outputs:
         "mean": float(values.mean()),
         "min": low,
         "max": high,
+        "min_at": int((values == low).nonzero()[0, 0]),
+        "max_at": int((values == high).nonzero()[0, 0]),
         "std": float(values.std(correction=0)),
         "histogram": torch.bincount(place, minlength=bins),
     }
