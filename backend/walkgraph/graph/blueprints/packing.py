@@ -86,7 +86,8 @@ class _Packing:
         self._uses = [e for e in facts.entries if e.name and chosen.holds(e.pointer)]
         if not self._uses:
             raise InvalidInput("the selection has no nodes; select some")
-        self._node = _free(name, _names(graph))
+        used = {use for each in structures(graph).values() for use in each.uses}
+        self._node = _free(name, {*graph.nodes, *used})
         self._border = Border(graph, facts, chosen, self._node, type_of)
         inner = {at.name for at in facts.loops if chosen.holds(at.pointer)}
         self._closing = Closing(graph, walk, chosen.loops, inner)

@@ -25,6 +25,7 @@ import { FlowingOn, TokenLayer } from "./edges/TokenLayer";
 import { Tokens } from "./edges/tokens";
 import { WireEdge, WireShape } from "./edges/WireEdge";
 import { dropTarget } from "./gestures/drop";
+import { blueprintAt } from "./gestures/blueprints";
 import { addReroute } from "./gestures/reroute";
 import { onKey } from "./keyboard";
 import { edgeMenu, nodeMenu, paneMenu } from "./menus";
@@ -217,6 +218,8 @@ function useMenus(board: BoardApi) {
         open(paneMenu(board, at(event)));
       },
       onNodeDoubleClick: (_: React.MouseEvent, node: CanvasNode) => {
+        const opened = node.data.kind === "use" ? blueprintAt(editor.graph, node.data.node) : null;
+        if (opened !== null) return editor.see({ opened, selection: [] });
         const graph = node.data.kind === "use" ? calledGraph(node.data.component) : null;
         if (graph !== null && graph !== editor.graph.name) window.open(editorOf(graph), "_blank", "noopener");
       },

@@ -85,6 +85,7 @@ export function Strip() {
   };
   const openMenu = (event: MouseEvent, walk: string) => {
     event.preventDefault();
+    if (editor.inside !== null) return;
     setMenu({ walk, at: { x: event.clientX, y: event.clientY } });
   };
   return (
@@ -131,7 +132,7 @@ export function Strip() {
               tabIndex={current === walk ? 0 : -1}
               title={text === walk ? walk : `${text} (${walk})`}
               onClick={() => open(walk)}
-              onDoubleClick={() => setRenaming({ walk, what: "label" })}
+              onDoubleClick={() => editor.inside === null && setRenaming({ walk, what: "label" })}
               onContextMenu={(event) => openMenu(event, walk)}
             >
               <span>{text}</span>
@@ -145,9 +146,11 @@ export function Strip() {
           );
         })}
       </div>
-      <IconButton label={strings.canvas.addAWalk} onClick={add}>
-        <Plus size={14} />
-      </IconButton>
+      {editor.inside === null && (
+        <IconButton label={strings.canvas.addAWalk} onClick={add}>
+          <Plus size={14} />
+        </IconButton>
+      )}
       {canvas.kind === "components" && names.length > 0 && <Lens names={names} />}
       {canvas.kind === "walk" && canvas.inside && <Crumbs walk={canvas.walk} inside={canvas.inside} />}
       {menu && <Menu at={menu.at} entries={entries(menu.walk)} onClose={() => setMenu(null)} />}

@@ -3,6 +3,7 @@ import type { KeyboardEvent } from "react";
 import { toggleTap } from "../taps/actions";
 import { placeOfEdge } from "../taps/places";
 import { middle, walkOfBoard, type Board } from "./gestures/board";
+import { makeBlueprint } from "./gestures/blueprints";
 import * as commands from "./gestures/commands";
 import { GRID } from "./shapes/geometry";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
@@ -28,6 +29,7 @@ const ACTS: Record<string, Act> = {
   "shift+d": (board) => duplicate(board, true),
   "mod+m": (board) => commands.toggleMuted(board, "muted"),
   "mod+b": (board) => commands.toggleMuted(board, "bypassed"),
+  "mod+shift+b": (board) => void makeBlueprint(board),
   "mod+g": (board) => commands.wrapSelection(board, "sequence"),
   "mod+shift+g": commands.unwrapSelection,
   "shift+enter": commands.enter,
@@ -54,7 +56,7 @@ const ACTS: Record<string, Act> = {
 
 /** Actions on the selection, or on the focused item if nothing is selected. */
 const ON_SELECTION = new Set(
-  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+g mod+shift+g shift+enter o t".split(" "),
+  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+shift+b mod+g mod+shift+g shift+enter o t".split(" "),
 );
 
 /** For the sheet of all keys. */
@@ -69,6 +71,7 @@ export const CANVAS_KEYS: readonly { label: string; keys: readonly string[] }[] 
   { label: strings.canvas.selectAll, keys: ["Mod+A"] },
   { label: strings.canvas.selectAnArea, keys: ["Shift+drag"] },
   { label: strings.canvas.muteBypass, keys: ["Mod+M", "Mod+B"] },
+  { label: strings.canvas.makeABlueprint, keys: ["Mod+Shift+B"] },
   { label: strings.canvas.wrapInASequence, keys: ["Mod+G"] },
   { label: strings.canvas.unwrapAContainer, keys: ["Mod+Shift+G"] },
   { label: strings.canvas.openOrCloseAContainer, keys: ["O"] },

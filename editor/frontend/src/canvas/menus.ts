@@ -18,6 +18,14 @@ import type { MenuEntry } from "../ui/kit";
 import { itemsIn, walkOfBoard, type Board, type OpenMenu } from "./gestures/board";
 import * as commands from "./gestures/commands";
 import { attempt } from "./gestures/attempt";
+import {
+  blueprintAt,
+  exportBlueprint,
+  makeBlueprint,
+  saveBlueprint,
+  takeBlueprint,
+  unpackBlueprint,
+} from "./gestures/blueprints";
 import { copy, cut, duplicate, paste } from "./gestures/clipboard";
 import type { Flow } from "./gestures/dragging";
 import { insertAt } from "./gestures/drop";
@@ -65,6 +73,7 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
     entries.push(
       { label: strings.canvas.replace2, run: () => board.openAdd(at, { instead }) },
       ...breakEntries(board.editor, selectedSpots(board.editor)),
+      ...blueprintMenu(board, node.data.node),
     );
   }
   if (items.length || node.data.kind !== "merge")
@@ -80,7 +89,12 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
       run: () => duplicate(board, true),
     });
     const branches = items.some((id) => /^(case|otherwise):/.test(id));
-    if (!branches) entries.push(...wraps(board), ...mutes(board, node));
+    if (!branches)
+      entries.push(
+        ...wraps(board),
+        { label: strings.canvas.makeABlueprint, keys: "Mod+Shift+B", run: () => void makeBlueprint(board) },
+        ...mutes(board, node),
+      );
   }
   if (many) entries.push(...lines(board));
   if (groupsOf(board.model(), selection).length)
@@ -98,6 +112,21 @@ export function nodeMenu(board: Board, node: CanvasNode, at: At): OpenMenu {
       run: () => commands.remove(board, true),
     });
   return { at, entries };
+}
+
+/** What can be done with the blueprint that a node stands for. */
+function blueprintMenu({ editor }: Board, node: string): MenuEntry[] {
+  const name = blueprintAt(editor.graph, node);
+  if (name === null) return [];
+  const origin = editor.graph.blueprints![name]!.origin?.name;
+  const entries = [
+    { label: strings.canvas.openABlueprint, apart: true, run: () => editor.see({ opened: name, selection: [] }) },
+    { label: strings.canvas.unpackABlueprint, run: () => void unpackBlueprint(editor, node) },
+    { label: strings.canvas.saveToTheLibrary, run: () => void saveBlueprint(editor, name) },
+    { label: strings.canvas.exportAsAFile, run: () => void exportBlueprint(editor, name) },
+  ];
+  const update = { label: strings.canvas.updateABlueprint, run: () => void takeBlueprint(editor, origin, name) };
+  return origin ? [...entries, update] : entries;
 }
 
 function casesMenu(board: Board, { walk, id, head, otherwise }: ContainerData): MenuEntry[] {

@@ -17,6 +17,7 @@ import {
   Clapperboard,
   Columns2,
   Combine,
+  Boxes,
   Contrast,
   Crop,
   Dices,
@@ -101,6 +102,7 @@ import type { Component } from "../messages/answers";
 
 /** Categories in the palette's order. Groups of plug-ins without a category come before `Testing`. */
 export const CATEGORY_ICONS: Readonly<Record<string, LucideIcon>> = {
+  Blueprints: Boxes,
   Text: Type,
   Picture: Image,
   Sound: Music,

@@ -2,6 +2,7 @@
 // included; the document in memory is that JSON as the author wrote it, unknown fields and all.
 export type {
   ApproveStep,
+  Blueprint,
   Choose,
   ChooseStep,
   Edge,

@@ -6,7 +6,7 @@ import type { GraphDocument } from "../document/types";
 import type { PlacementDocument } from "../document/placement/schema.generated";
 import type { Documents, Etags } from "./types";
 
-export type Kind = "graphs" | "placements";
+export type Kind = "graphs" | "placements" | "blueprints";
 
 /** A document as the service has it. */
 export interface Stored<T> {
@@ -38,7 +38,7 @@ export async function read<T>(kind: Kind, name: string): Promise<Stored<T> | nul
   }
 }
 
-async function list(kind: Kind): Promise<DocumentEntry[]> {
+export async function list(kind: Kind): Promise<DocumentEntry[]> {
   return (await call<DocumentEntry[]>(`/api/v1/${kind}`)).value;
 }
 

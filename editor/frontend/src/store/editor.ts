@@ -2,6 +2,7 @@
 // `session/session.ts`; nothing here knows a server.
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../messages/answers";
+import { withBlueprints } from "../document/blueprints";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import { revealed } from "../document/edits/parts/layout";
@@ -20,7 +21,13 @@ export class Editor {
   private merging: { key: string; until: number } | null = null;
   private toasts = 0;
 
-  constructor(name: string, documents: Documents, catalogue: Catalogue = {}) {
+  /** `base`: the service's components, without the graph's own blueprints. */
+  constructor(
+    name: string,
+    documents: Documents,
+    readonly base: Catalogue = {},
+  ) {
+    const catalogue = base;
     const state: EditorState = {
       name,
       placementName: documents.placement?.name ?? name,
@@ -38,7 +45,17 @@ export class Editor {
       scratch: null,
       toasts: [],
     };
-    this.store = createStore<EditorState>(() => state);
+    this.store = createStore<EditorState>(() => ({ ...state, catalogue: withBlueprints(catalogue, documents.graph) }));
+    // What nodes of blueprints look like follows from the document.
+    this.store.subscribe(({ documents: { graph } }, before) => {
+      if (graph.blueprints === before.documents.graph.blueprints) return;
+      this.store.setState({ catalogue: withBlueprints(catalogue, graph) });
+    });
+  }
+
+  /** The blueprint whose inside is the graph; null: it is a graph. */
+  get inside(): string | null {
+    return null;
   }
 
   get state(): EditorState {
@@ -161,6 +178,7 @@ function firstCanvas(graph: GraphDocument): Canvas {
 /** A view never shows a Walk that is gone. */
 function surviving(view: View, graph: GraphDocument): View {
   const gone = view.canvas.kind === "walk" && !(view.canvas.walk in (graph.walks ?? {}));
+  if (view.opened != null && !(view.opened in (graph.blueprints ?? {}))) view = { ...view, opened: null };
   const lit = view.lit !== null && view.lit in (graph.walks ?? {}) ? view.lit : null;
   return gone || lit !== view.lit
     ? { ...view, lit, ...(gone ? { canvas: firstCanvas(graph), selection: [] } : {}) }

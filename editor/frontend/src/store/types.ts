@@ -38,6 +38,8 @@ export interface View {
   lit: string | null;
   /** The property that colours the nodes. */
   lens: "kind" | "rank";
+  /** The blueprint whose inside is shown in place of the graph. */
+  opened?: string | null;
 }
 
 /** How the draft in the service stands to what is open here. */

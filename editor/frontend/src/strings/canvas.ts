@@ -1,6 +1,17 @@
 // Sentences and labels of the canvas.
 
 export const canvas = {
+  // gestures/blueprints.ts
+  makeABlueprint: "Make a blueprint",
+  madeABlueprint: (name: string) => `Made the blueprint ${name}`,
+  openABlueprint: "Open the blueprint",
+  unpackABlueprint: "Unpack the blueprint",
+  addABlueprint: "Add a blueprint",
+  updateABlueprint: "Update from the library",
+  saveToTheLibrary: "Save to the library",
+  savedToTheLibrary: (name: string) => `Saved \`${name}\` to the library.`,
+  exportAsAFile: "Export as a file",
+  theGraphHasChanged: "The graph has changed meanwhile; try again.",
   // ChoiceNodes.tsx, walk.ts
   choiceBy: (value: string) => `choice by ${value}`,
   choiceByNothing: "choice, by no value yet",

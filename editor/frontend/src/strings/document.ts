@@ -4,6 +4,8 @@
 const KINDS: Readonly<Record<string, string>> = { choose: "choice", otherwise: "branch for other values" };
 
 export const document = {
+  // blueprints.ts
+  aBlueprintOfThisGraph: "A blueprint of this graph: a Walk as one node.",
   // choices.ts, judge.ts, pieces.ts
   aMerge: "a merge",
   merge: "Merge",

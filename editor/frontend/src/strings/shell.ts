@@ -1,6 +1,8 @@
 // Sentences and labels of the page around the views, and of what the service answers.
 
 export const shell = {
+  // GraphTab.tsx
+  insideABlueprint: "Inside a blueprint",
   // locate.ts
   choice: "choice",
   list: "list",

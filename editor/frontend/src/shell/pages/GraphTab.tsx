@@ -1,5 +1,6 @@
 // The Graph tab: what to add at the left, the canvas with its problems, what is selected at the right.
 import {
+  ChevronRight,
   PanelBottomClose,
   PanelBottomOpen,
   PanelLeftClose,
@@ -7,13 +8,14 @@ import {
   PanelRightClose,
   PanelRightOpen,
 } from "lucide-react";
-import type { ReactNode } from "react";
+import { useEffect, useMemo, type ReactNode } from "react";
 import { GraphCanvas } from "../../canvas/GraphCanvas";
 import { Inspector } from "../../panels/inspector/Inspector";
 import { Outline } from "../../panels/outline/Outline";
 import { Palette } from "../../panels/palette/Palette";
 import { Problems } from "../../panels/problems/Problems";
-import { useEditorState } from "../../store/react";
+import { InsideEditor } from "../../store/inside";
+import { EditorContext, useEditor, useEditorState } from "../../store/react";
 import { LiveBar } from "../../telemetry/views";
 import { IconButton, Tabs } from "../../ui/kit";
 import { CodeView } from "../../versions/CodeView";
@@ -34,6 +36,34 @@ const RIGHT = [
 ] as const;
 
 export function GraphTab() {
+  const opened = useEditorState((state) => state.view.opened);
+  return opened ? <Opened key={opened} blueprint={opened} /> : <Graph />;
+}
+
+/** The inside of a blueprint, in the place of the graph, with the way back. */
+function Opened({ blueprint }: { blueprint: string }) {
+  const outer = useEditor();
+  const editor = useMemo(() => new InsideEditor(outer, blueprint), [outer, blueprint]);
+  useEffect(() => editor.follow(), [editor]);
+  return (
+    <EditorContext value={editor}>
+      <div className="wg-opened">
+        <nav className="wg-crumbs" aria-label={strings.shell.insideABlueprint}>
+          <button type="button" onClick={() => outer.see({ opened: null })}>
+            {outer.inside ?? strings.shell.theGraph}
+          </button>
+          <ChevronRight size={12} aria-hidden />
+          <button type="button" aria-current="page">
+            {blueprint}
+          </button>
+        </nav>
+        <GraphTab />
+      </div>
+    </EditorContext>
+  );
+}
+
+function Graph() {
   const panes = usePanes();
   return (
     <div className="wg-graph">

@@ -1,0 +1,57 @@
+"""Blueprints inside blueprints, deployed on two ranks: their runs give what the graph without them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.serving import Service, service
+from walkgraph.client import Client
+
+PLAIN, NAME = "synthetic_maps", "packed"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with service(tmp_path_factory.mktemp("blueprints") / "home", studio="false") as found:
+        found.up("--no-deploy")
+        with found.client() as client:
+            client.deploy(PLAIN, f"{PLAIN}_two_ranks", PLAIN)
+            client.deploy(packed(client), placement(), NAME)
+        found.wait_ready(PLAIN)
+        found.wait_ready(NAME)
+        yield found
+
+
+def packed(client: Client) -> dict[str, Any]:
+    """The graph with a map inside a map as a blueprint in a blueprint, and a map with caches as another."""
+    graph = client.graph(PLAIN)
+    graph = client.pack(graph, "add", ["/body/1/body/1", "/body/1/body/2"], "row")
+    graph = client.pack(graph, "add", ["/body/1"], "rows")
+    graph = client.pack(graph, "write", ["/body/1"], "author")
+    return {**graph, "name": NAME}
+
+
+def placement() -> dict[str, Any]:
+    groups = [{"nodes": ["*"], "ranks": [0]}, {"nodes": ["rows", "author"], "ranks": [1]}]
+    ranks = [{"rank": rank, "device": "cpu"} for rank in (0, 1)]
+    return {"format": "walkgraph/placement@1", "name": "two", "groups": groups, "ranks": ranks}
+
+
+@pytest.mark.parametrize("task", ["add", "write"])
+def test_a_run_gives_what_the_graph_without_blueprints_gives(running: Service, task: str) -> None:
+    with running.client() as client:
+        for seed in (1, 2):
+            expected, found = (client.run(name, task, {"params": {"seed": seed}})["outputs"] for name in (PLAIN, NAME))
+            assert found == expected
+
+
+def test_a_node_inside_is_seen_under_its_own_name(running: Service) -> None:
+    with running.client() as client:
+        assert set(client.graph(PLAIN)["nodes"]).isdisjoint({"rows", "author"})
+        run = client.start_run(NAME, "add", {"record": True})["id"]
+        client.result(run)
+        lanes = {lane["name"] for lane in client.trace(run)["lanes"]}
+        assert "rows__row__square" in lanes
