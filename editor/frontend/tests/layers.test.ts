@@ -53,6 +53,7 @@ const VIEWS = ORDER.folders.slice(7, 11).flat();
 
 /** The modules that views may use of each other. */
 const SHARED = [
+  "canvas/gestures/blueprints",
   "canvas/gestures/dragging",
   "canvas/model/model",
   "canvas/shapes/geometry",

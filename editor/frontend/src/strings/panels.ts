@@ -1,6 +1,13 @@
 // Sentences and labels of palette, outline, problems and the command palette.
 
 export const panels = {
+  // Library.tsx
+  library: "Library of blueprints",
+  importABlueprint: "Import a file",
+  thisFileIsNotABlueprint: "This file is not a blueprint.",
+  hasANewerVersion: (name: string) => `\`${name}\` has a newer version.`,
+  update: (name: string) => `Update ${name}`,
+  theLibraryIsEmpty: "Right-click a node of a blueprint to save it here.",
   // choices: search.ts, commands.ts, outline.ts
   choice: "Choice",
   otherwise: "Otherwise",

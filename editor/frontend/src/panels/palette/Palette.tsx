@@ -8,6 +8,7 @@ import { useEditor, useEditorState } from "../../store/react";
 import { IconButton, Prose } from "../../ui/kit";
 import { Glyph, UNAVAILABLE } from "../common/bits";
 import { ComponentCard } from "./ComponentCard";
+import { Library } from "./Library";
 import { FLOW, modalities, paletteOf, searched, type PaletteEntry } from "./search";
 import { CONTAINER_ICONS } from "../common/icons";
 import { strings } from "../../strings";
@@ -120,6 +121,7 @@ export function Palette() {
           </p>
         )}
       </div>
+      {query.trim() === "" && <Library />}
       {card?.entry.component && <ComponentCard component={card.entry.component} beside={card.beside} />}
     </div>
   );

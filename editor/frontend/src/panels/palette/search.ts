@@ -1,8 +1,8 @@
 // The entries of the palette, and the search in them. Pure.
-import type { Catalogue, Component, Port } from "../../messages/answers";
+import type { Catalogue, Component, DocumentEntry, Port } from "../../messages/answers";
 import { calledGraph, familyOf, groupOf, title } from "../../catalogue/catalogue";
 import { byOrder } from "../../catalogue/icons";
-import type { GraphDocument } from "../../document/types";
+import type { Blueprint, GraphDocument } from "../../document/types";
 import { itemOf, modalityOf } from "../../ui/modality";
 import { ranked, type Searched } from "../../ui/search";
 import { groupBy } from "../common/group";
@@ -198,4 +198,16 @@ function has(ports: readonly Port[] | undefined, type: string): boolean {
 /** The modalities of some ports, each once, in order. */
 export function modalities(ports: readonly Port[]): string[] {
   return [...new Set(ports.map((port) => modalityOf(port.type)))];
+}
+
+/** The blueprints of a graph whose entry in the library has changed since they were copied. */
+export function outdated(
+  blueprints: Readonly<Record<string, Blueprint>> | undefined,
+  entries: readonly Pick<DocumentEntry, "name" | "etag">[],
+): string[] {
+  const etags = new Map(entries.map(({ name, etag }) => [name, etag]));
+  return Object.entries(blueprints ?? {}).flatMap(([name, { origin }]) => {
+    const now = origin && etags.get(origin.name);
+    return now && now !== origin.version ? [name] : [];
+  });
 }

@@ -1,0 +1,97 @@
+// Nodes of blueprints as components, and the inside of a blueprint as a graph.
+import { expect, it } from "vitest";
+import { insideOf, withBlueprints, withInside } from "../../src/document/blueprints";
+import { addNode } from "../../src/document/edits/nodes";
+import type { GraphDocument } from "../../src/document/types";
+import { Editor } from "../../src/store/editor";
+import { InsideEditor } from "../../src/store/inside";
+import { outdated } from "../../src/panels/palette/search";
+import { catalogue } from "../panels/components";
+
+const graph: GraphDocument = {
+  format: "walkgraph/graph@1",
+  name: "g",
+  nodes: { box: { component: "blueprint.start" } },
+  walks: { w: { body: ["box"], edges: [] } },
+  blueprints: {
+    start: {
+      inputs: { unused: "text" },
+      outputs: { noise: "noise.latents", all: { from: "noise.latents", collect: "list" } },
+      params: { n: { type: "integer", default: 4 } },
+      states: { dice: { kind: "rng" } },
+      nodes: { noise: { component: "flow.noise", states: { rng: "dice" } } },
+      body: ["noise"],
+    },
+    outer: {
+      outputs: { noise: "inner.noise" },
+      nodes: { inner: { component: "blueprint.start" } },
+      body: ["inner"],
+    },
+    again: { nodes: { x: { component: "blueprint.again" } }, body: ["x"] },
+  },
+};
+
+it("declares a component for each blueprint, with what its ports and parameters are inside", () => {
+  const known = withBlueprints(catalogue, graph);
+  const made = known["blueprint.start"]!;
+  const latents = catalogue["flow.noise"]!.outputs[0]!;
+  expect(made.category).toBe("Blueprints");
+  expect(made.inputs).toEqual([{ name: "unused", type: "text", optional: true, description: "" }]);
+  expect(made.outputs.map(({ name, type }) => [name, type])).toEqual([
+    ["noise", latents.type],
+    ["all", `list of ${latents.type.replace(/:.*/, "")}`],
+  ]);
+  expect(made.params["n"]).toMatchObject({ type: "integer", default: 4, min: null });
+  expect(made.states).toMatchObject([{ slot: "dice", kind: "rng", optional: true }]);
+  expect(known["blueprint.outer"]!.outputs[0]!.type).toBe(latents.type);
+  expect(known["blueprint.again"]).toBeDefined();
+  expect(withBlueprints(catalogue, { ...graph, blueprints: {} })).toBe(catalogue);
+});
+
+it("goes inside and back without a change", () => {
+  for (const name of Object.keys(graph.blueprints!))
+    expect(withInside(graph, name, insideOf(graph, name))).toEqual(graph);
+});
+
+it("makes edits inside steps of the graph around it", () => {
+  const outer = new Editor("g", { graph, placement: null }, catalogue);
+  const inside = new InsideEditor(outer, "start");
+  const stop = inside.follow();
+  inside.editGraph("Add", (found) => addNode(found, "flow.noise", { name: "more" }).graph);
+  expect(Object.keys(outer.graph.blueprints!["start"]!.nodes!)).toEqual(["noise", "more"]);
+  expect(Object.keys(inside.graph.nodes!)).toEqual(["noise", "more"]);
+  expect(outer.state.past.length).toBe(1);
+  inside.undo();
+  expect(outer.graph).toBe(graph);
+  expect(Object.keys(inside.graph.nodes!)).toEqual(["noise"]);
+  stop();
+});
+
+it("shows the problems inside at their places there", () => {
+  const outer = new Editor("g", { graph, placement: null }, catalogue);
+  const at = (pointer: string) => ({ code: "x", pointer, message: "", severity: "error" as const });
+  const pointers = ["/nodes/box", "/blueprints/start/nodes/noise/params/n", "/blueprints/start/body/0", "/blueprints/outer"];
+  outer.store.setState({ checked: { problems: pointers.map(at), of: graph } });
+  const inside = new InsideEditor(outer, "start");
+  expect(inside.state.checked.problems.map(({ pointer }) => pointer)).toEqual([
+    "/nodes/noise/params/n",
+    "/walks/start/body/0",
+  ]);
+});
+
+it("follows its blueprints with the catalogue, and leaves one that is gone", () => {
+  const editor = new Editor("g", { graph, placement: null }, catalogue);
+  editor.see({ opened: "outer" });
+  editor.editGraph("Remove", (found) => ({ ...found, blueprints: { start: found.blueprints!["start"]! } }));
+  expect(editor.state.catalogue["blueprint.outer"]).toBeUndefined();
+  expect(editor.state.view.opened).toBeNull();
+  editor.undo();
+  expect(editor.state.catalogue["blueprint.outer"]).toBeDefined();
+});
+
+it("knows which copies have a newer entry", () => {
+  const copy = (version: string) => ({ body: [], origin: { name: "start", version } });
+  const entries = [{ name: "start", etag: "b" }];
+  expect(outdated({ old: copy("a"), new: copy("b"), own: { body: [] } }, entries)).toEqual(["old"]);
+  expect(outdated(undefined, entries)).toEqual([]);
+});
