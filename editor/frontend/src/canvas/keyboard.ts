@@ -56,7 +56,9 @@ const ACTS: Record<string, Act> = {
 
 /** Actions on the selection, or on the focused item if nothing is selected. */
 const ON_SELECTION = new Set(
-  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+shift+b mod+g mod+shift+g shift+enter o t".split(" "),
+  "delete backspace shift+delete mod+c mod+x mod+d shift+d mod+m mod+b mod+shift+b mod+g mod+shift+g shift+enter o t".split(
+    " ",
+  ),
 );
 
 /** For the sheet of all keys. */

@@ -56,20 +56,8 @@ export function insideOf(graph: GraphDocument, name: string): GraphDocument {
   return withoutUndefined(made) as unknown as GraphDocument;
 }
 
-/** The graph with another inside of a blueprint. */
-export function withInside(graph: GraphDocument, name: string, inside: GraphDocument): GraphDocument {
-  // It has one Walk, whatever its tab is called.
-  const walk = inside.walks?.[name] ?? Object.values(inside.walks ?? {})[0];
-  if (!walk) return graph;
-  const { inputs, body, edges, merges, results } = walk;
-  const { nodes, states, weights, layout } = inside;
-  const before = graph.blueprints![name]!;
-  const changed = { ...before, inputs, outputs: results, nodes, states, weights, body, edges, merges, layout };
-  const blueprints = { ...graph.blueprints, ...inside.blueprints, [name]: withoutUndefined(changed) as Blueprint };
-  return { ...graph, blueprints };
-}
-
-function withoutUndefined<T extends object>(value: T): T {
+/** Without the fields that are undefined. */
+export function withoutUndefined<T extends object>(value: T): T {
   return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as T;
 }
 

@@ -45,7 +45,10 @@ export class Editor {
       scratch: null,
       toasts: [],
     };
-    this.store = createStore<EditorState>(() => ({ ...state, catalogue: withBlueprints(catalogue, documents.graph) }));
+    this.store = createStore<EditorState>(() => ({
+      ...state,
+      catalogue: withBlueprints(catalogue, documents.graph),
+    }));
     // What nodes of blueprints look like follows from the document.
     this.store.subscribe(({ documents: { graph } }, before) => {
       if (graph.blueprints === before.documents.graph.blueprints) return;

@@ -1,4 +1,5 @@
 // Where in the editor a place of the documents is shown, and how to go there: what a problem's pointer selects.
+import { BLUEPRINT } from "../document/blueprints";
 import { isUnder, join, split } from "../document/pointer";
 import { entries, flat } from "../document/tree";
 import type { GraphDocument, Pointer } from "../document/types";
@@ -55,6 +56,11 @@ export function locate(graph: GraphDocument, pointer: Pointer): Located {
         place: name ? strings.shell.task(name) : strings.shell.tasks,
         part: words(rest),
       };
+    case "blueprints": {
+      const standing = Object.entries(graph.nodes ?? {}).find(([, node]) => node.component === BLUEPRINT + name);
+      const id = standing ? `node:${standing[0]}` : null;
+      return name ? located(COMPONENTS, id, strings.shell.blueprint(name), words(rest)) : whole(strings.shell.graph);
+    }
     case "groups":
     case "ranks":
     case "hosts":

@@ -5,6 +5,8 @@ const KINDS: Readonly<Record<string, string>> = { choose: "choice", otherwise: "
 
 export const document = {
   // blueprints.ts
+  anotherBlueprintsName: (name: string) =>
+    `\`${name}\` is no name, or that of another blueprint; choose another one.`,
   aBlueprintOfThisGraph: "A blueprint of this graph: a Walk as one node.",
   // choices.ts, judge.ts, pieces.ts
   aMerge: "a merge",

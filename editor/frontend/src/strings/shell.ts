@@ -2,6 +2,9 @@
 
 export const shell = {
   // GraphTab.tsx
+  blueprintsName: "Blueprint's name",
+  renameABlueprint: "Rename a blueprint",
+  blueprint: (name: string) => `Blueprint ${name}`,
   insideABlueprint: "Inside a blueprint",
   // locate.ts
   choice: "choice",

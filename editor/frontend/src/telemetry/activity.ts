@@ -15,7 +15,7 @@ import { feeders } from "./previews";
 import { branchState, ofUse, type Activity, type BranchState, type Latest, type LoopActivity } from "./shown";
 import { telemetry } from "../api/socket";
 import { eventsOf } from "../api/sse";
-import { isMap, loopsAround, loopTimes, paramsOf, stepsOf } from "./steps";
+import { isMap, loopsAround, standingFor, loopTimes, paramsOf, stepsOf } from "./steps";
 
 export type { Activity, BranchState, Latest, LoopActivity, NodeState, Preview } from "./shown";
 export type { QueueGauge, RankGauge } from "../messages/frames";
@@ -49,6 +49,7 @@ const store = new NodeStore(clock, {
   loops: (walk, use) => graph && loopsAround(graph, walk, use),
   times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, params.of(run)),
   isMap: (walk, loop) => graph !== null && isMap(graph, walk, loop),
+  shownAs: (name, walk) => (graph ? standingFor(graph, name, walk) : name),
   failed: (run) => void findError(run),
   revoke: (url) => URL.revokeObjectURL(url),
 });

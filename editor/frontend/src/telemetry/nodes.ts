@@ -20,6 +20,8 @@ export interface Hooks {
   times: (walk: string, loop: string, run: string | null) => number | null;
   /** True if it is a map, whose items run side by side. */
   isMap: (walk: string, loop: string) => boolean;
+  /** The node or use that stands for the blueprint that this one is in; the same where none does. */
+  shownAs: (name: string, walk?: string) => string;
   /** A run ended with an error whose node isn't known yet. */
   failed: (run: string) => void;
   /** An object URL isn't needed any more. */
@@ -308,7 +310,7 @@ export class NodeStore {
     // News of a loop's way that come after its run's end say nothing.
     if ((over && loop?.again) || !this.hears(run, walk)) return;
     if (node !== null) this.work(this.live(node), told, over, now);
-    if (use !== null) this.work(this.live(useKey(walk, use)), told, over, now);
+    if (use !== null) this.work(this.live(useKey(walk, this.hooks.shownAs(use, walk))), told, over, now);
     this.count(told, over);
     if (over) return;
     if (node !== null) this.gauges.reached({ run, node, iteration });
@@ -458,8 +460,9 @@ export class NodeStore {
   }
 
   private live(node: string): Live {
-    let live = this.nodes.get(node);
-    if (!live) this.nodes.set(node, (live = new Live()));
+    const shown = this.hooks.shownAs(node);
+    let live = this.nodes.get(shown);
+    if (!live) this.nodes.set(shown, (live = new Live()));
     return live;
   }
 

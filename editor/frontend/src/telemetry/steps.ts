@@ -37,6 +37,22 @@ export function isOver({ walks }: Steps, walk: string, reached: string): boolean
   );
 }
 
+/**
+ * The node, or the use in a Walk, that stands for the outermost blueprint around one of this name: `refine` for
+ * `refine__llm`. The name itself where none does.
+ */
+export function standingFor(graph: GraphDocument, name: string, walk?: string): string {
+  if (!name.includes("__") || !graph.blueprints) return name;
+  const uses = walk === undefined ? null : graph.walks?.[walk] && factsOf(graph.walks[walk]).uses;
+  const parts = name.split("__");
+  for (let count = 1; count < parts.length; count += 1) {
+    const outer = parts.slice(0, count).join("__");
+    const node = uses ? uses.get(outer)?.node : outer;
+    if (node !== undefined && graph.nodes?.[node]?.component.startsWith("blueprint.")) return outer;
+  }
+  return name;
+}
+
 /** Names of the loops around a use, whose indices its calls have, outermost first; null where it isn't there. */
 export function loopsAround(graph: GraphDocument, walk: string, use: string): readonly string[] | null {
   const body = graph.walks?.[walk];

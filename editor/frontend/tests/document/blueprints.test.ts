@@ -1,10 +1,12 @@
 // Nodes of blueprints as components, and the inside of a blueprint as a graph.
 import { expect, it } from "vitest";
-import { insideOf, withBlueprints, withInside } from "../../src/document/blueprints";
+import { insideOf, withBlueprints } from "../../src/document/blueprints";
+import { renameBlueprint, withInside } from "../../src/document/edits/blueprints";
 import { addNode } from "../../src/document/edits/nodes";
 import type { GraphDocument } from "../../src/document/types";
 import { Editor } from "../../src/store/editor";
 import { InsideEditor } from "../../src/store/inside";
+import { standingFor } from "../../src/telemetry/steps";
 import { outdated } from "../../src/panels/palette/search";
 import { catalogue } from "../panels/components";
 
@@ -70,7 +72,12 @@ it("makes edits inside steps of the graph around it", () => {
 it("shows the problems inside at their places there", () => {
   const outer = new Editor("g", { graph, placement: null }, catalogue);
   const at = (pointer: string) => ({ code: "x", pointer, message: "", severity: "error" as const });
-  const pointers = ["/nodes/box", "/blueprints/start/nodes/noise/params/n", "/blueprints/start/body/0", "/blueprints/outer"];
+  const pointers = [
+    "/nodes/box",
+    "/blueprints/start/nodes/noise/params/n",
+    "/blueprints/start/body/0",
+    "/blueprints/outer",
+  ];
   outer.store.setState({ checked: { problems: pointers.map(at), of: graph } });
   const inside = new InsideEditor(outer, "start");
   expect(inside.state.checked.problems.map(({ pointer }) => pointer)).toEqual([
@@ -94,4 +101,29 @@ it("knows which copies have a newer entry", () => {
   const entries = [{ name: "start", etag: "b" }];
   expect(outdated({ old: copy("a"), new: copy("b"), own: { body: [] } }, entries)).toEqual(["old"]);
   expect(outdated(undefined, entries)).toEqual([]);
+});
+
+it("shows what runs inside at the node that stands for it", () => {
+  const made = { ...graph, walks: { w: { body: [{ use: "box", as: "first" }], edges: [] } } };
+  expect(standingFor(made, "box__noise")).toBe("box");
+  expect(standingFor(made, "first__noise", "w")).toBe("first");
+  expect(standingFor(made, "other__noise")).toBe("other__noise");
+});
+
+it("renames a blueprint and its ports everywhere", () => {
+  const wired = { ...graph, walks: { w: { body: ["box"], edges: [["box.noise", "@out.x"]] } } } as GraphDocument;
+  const renamed = renameBlueprint(wired, "start", "begin");
+  expect(Object.keys(renamed.blueprints!)).toEqual(["begin", "outer", "again"]);
+  expect(renamed.nodes!["box"]!.component).toBe("blueprint.begin");
+  expect(renamed.blueprints!["outer"]!.nodes!["inner"]!.component).toBe("blueprint.begin");
+  expect(() => renameBlueprint(graph, "start", "outer")).toThrow();
+  const inside = insideOf(wired, "start");
+  const walk = inside.walks!["start"]!;
+  const { noise, ...rest } = walk.results!;
+  const made = withInside(wired, "start", {
+    ...inside,
+    walks: { start: { ...walk, results: { ...rest, made: noise! } } },
+  });
+  expect(made.walks!["w"]!.edges).toEqual([["box.made", "@out.x"]]);
+  expect(made.blueprints!["outer"]!.outputs).toEqual({ noise: "inner.made" });
 });

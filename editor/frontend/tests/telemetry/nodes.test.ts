@@ -483,6 +483,7 @@ describe("cost", () => {
       loops: () => null,
       times: () => null,
       isMap: () => false,
+      shownAs: (name: string) => name,
       failed: vi.fn(),
       revoke: vi.fn(),
     };

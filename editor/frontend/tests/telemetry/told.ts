@@ -54,6 +54,7 @@ export function made(graph: GraphDocument | null = GRAPH) {
     steps: (task) => graph && stepsOf(graph, task),
     loops: (walk, use) => graph && loopsAround(graph, walk, use),
     isMap: (walk, loop) => graph !== null && isMap(graph, walk, loop),
+    shownAs: (name) => name,
     times: (walk, loop, run) => graph && loopTimes(graph, walk, loop, run === null ? {} : { max_tokens: 51 }),
     failed,
     revoke,

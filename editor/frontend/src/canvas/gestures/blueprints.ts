@@ -21,7 +21,10 @@ interface Edited {
 async function changed(editor: Editor, label: string, action: string, graph: GraphDocument, body: object) {
   const before = editor.graph;
   try {
-    const { value } = await call<Edited>(`/api/v1/blueprints/${action}`, { method: "POST", body: { graph, ...body } });
+    const { value } = await call<Edited>(`/api/v1/blueprints/${action}`, {
+      method: "POST",
+      body: { graph, ...body },
+    });
     if (editor.graph !== before) {
       editor.say(strings.canvas.theGraphHasChanged, "error");
       return null;

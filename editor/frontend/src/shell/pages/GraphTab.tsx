@@ -9,11 +9,13 @@ import {
   PanelRightOpen,
 } from "lucide-react";
 import { useEffect, useMemo, type ReactNode } from "react";
+import { attempt } from "../../canvas/gestures/attempt";
 import { GraphCanvas } from "../../canvas/GraphCanvas";
 import { Inspector } from "../../panels/inspector/Inspector";
 import { Outline } from "../../panels/outline/Outline";
 import { Palette } from "../../panels/palette/Palette";
 import { Problems } from "../../panels/problems/Problems";
+import { renameBlueprint } from "../../document/edits/blueprints";
 import { InsideEditor } from "../../store/inside";
 import { EditorContext, useEditor, useEditorState } from "../../store/react";
 import { LiveBar } from "../../telemetry/views";
@@ -45,6 +47,11 @@ function Opened({ blueprint }: { blueprint: string }) {
   const outer = useEditor();
   const editor = useMemo(() => new InsideEditor(outer, blueprint), [outer, blueprint]);
   useEffect(() => editor.follow(), [editor]);
+  const rename = (to: string) => {
+    if (to === blueprint) return;
+    if (attempt(outer, strings.shell.renameABlueprint, (graph) => renameBlueprint(graph, blueprint, to)))
+      outer.see({ opened: to });
+  };
   return (
     <EditorContext value={editor}>
       <div className="wg-opened">
@@ -53,9 +60,17 @@ function Opened({ blueprint }: { blueprint: string }) {
             {outer.inside ?? strings.shell.theGraph}
           </button>
           <ChevronRight size={12} aria-hidden />
-          <button type="button" aria-current="page">
-            {blueprint}
-          </button>
+          <input
+            key={blueprint}
+            className="wg-input wg-rename"
+            aria-label={strings.shell.blueprintsName}
+            defaultValue={blueprint}
+            onBlur={(event) => rename(event.target.value.trim())}
+            onKeyDown={(event) => {
+              event.stopPropagation();
+              if (event.key === "Enter") event.currentTarget.blur();
+            }}
+          />
         </nav>
         <GraphTab />
       </div>
