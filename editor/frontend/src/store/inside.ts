@@ -29,6 +29,9 @@ export class InsideEditor extends Editor {
   }
 
   override edit(label: string, change: Change, merge?: string): void {
+    // Renamed or removed, while something still meant to change it.
+    if (!this.outer.graph.blueprints?.[this.blueprint]) return;
+    this.take();
     const before = this.state.documents;
     const changed = change(before);
     if (changed.graph === before.graph) return;

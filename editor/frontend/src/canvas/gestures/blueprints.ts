@@ -80,7 +80,9 @@ export async function saveBlueprint(editor: Editor, name: string): Promise<void>
     const before = await read<object>("blueprints", name);
     const { etag } = await write("blueprints", name, entry, before);
     await call(`/api/v1/blueprints/${encodeURIComponent(name)}/versions`, { method: "POST", body: { note: "" } });
-    editor.editGraph(strings.canvas.saveToTheLibrary, (graph) => withOrigin(graph, name, etag));
+    // The header has it in quotes.
+    const version = etag.replaceAll('"', "");
+    editor.editGraph(strings.canvas.saveToTheLibrary, (graph) => withOrigin(graph, name, version));
     editor.say(strings.canvas.savedToTheLibrary(name));
   } catch (error) {
     said(editor, error);
