@@ -5,7 +5,7 @@ import { BLUEPRINT, blueprintOf } from "../../document/blueprints";
 import { freshName } from "../../document/names";
 import { factsOf } from "../../document/routes";
 import type { Blueprint, GraphDocument } from "../../document/types";
-import { read, write } from "../../store/documents";
+import { list, read, write } from "../../store/documents";
 import type { Editor } from "../../store/editor";
 import { download } from "../../ui/handing";
 import { strings } from "../../strings";
@@ -77,7 +77,9 @@ export async function takeBlueprint(editor: Editor, blueprint: unknown, replaces
 export async function saveBlueprint(editor: Editor, name: string): Promise<void> {
   try {
     const entry = await entryOf(editor.graph, name);
-    const before = await read<object>("blueprints", name);
+    // Asking for what isn't there would be an error in the browser's log.
+    const known = (await list("blueprints")).some((one) => one.name === name);
+    const before = known ? await read<object>("blueprints", name) : null;
     const { etag } = await write("blueprints", name, entry, before);
     await call(`/api/v1/blueprints/${encodeURIComponent(name)}/versions`, { method: "POST", body: { note: "" } });
     // The header has it in quotes.
