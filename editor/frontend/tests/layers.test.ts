@@ -30,7 +30,7 @@ const ORDER: Order = {
     [""],
   ],
   inside: {
-    document: [[""], ["placement", "edits/parts"], ["edits"]],
+    document: [[""], ["placement", "edits/parts", "blueprints"], ["edits"]],
     placement: [["model"], ["board"], [""]],
     tasks: [["model"], ["cells"], ["request", "steps"], ["simulator"], [""]],
     debug: [["model"], [""]],

@@ -2,7 +2,7 @@
 // `session/session.ts`; nothing here knows a server.
 import { createStore, type StoreApi } from "zustand/vanilla";
 import type { Catalogue } from "../messages/answers";
-import { withBlueprints } from "../document/blueprints";
+import { withBlueprints } from "../document/blueprints/inside";
 import type { Sources } from "../document/json";
 import type { GraphDocument } from "../document/types";
 import { revealed } from "../document/edits/parts/layout";

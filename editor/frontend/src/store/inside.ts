@@ -1,5 +1,5 @@
 // The inside of a blueprint as an open graph: its edits are edits of the graph around it, and so is undo.
-import { insideOf } from "../document/blueprints";
+import { insideOf } from "../document/blueprints/inside";
 import { withInside } from "../document/edits/blueprints";
 import { join, split } from "../document/pointer";
 import type { Problem } from "../messages/answers";

@@ -1,5 +1,5 @@
 // Where in the editor a place of the documents is shown, and how to go there: what a problem's pointer selects.
-import { BLUEPRINT } from "../document/blueprints";
+import { BLUEPRINT } from "../document/blueprints/inside";
 import { isUnder, join, split } from "../document/pointer";
 import { entries, flat } from "../document/tree";
 import type { GraphDocument, Pointer } from "../document/types";

@@ -1,6 +1,6 @@
 // Nodes of blueprints as components, and the inside of a blueprint as a graph.
 import { expect, it } from "vitest";
-import { insideOf, withBlueprints } from "../../src/document/blueprints";
+import { insideOf, withBlueprints } from "../../src/document/blueprints/inside";
 import { renameBlueprint, withInside } from "../../src/document/edits/blueprints";
 import { addNode } from "../../src/document/edits/nodes";
 import type { GraphDocument } from "../../src/document/types";

@@ -1,7 +1,7 @@
 // Blueprints on the canvas: made of a selection, opened into the Walk, shared with the library and as files. The service
 // makes the changed graph; it becomes one undoable step.
 import { ApiError, call } from "../../api/client";
-import { BLUEPRINT, blueprintOf } from "../../document/blueprints";
+import { BLUEPRINT, blueprintOf } from "../../document/blueprints/inside";
 import { freshName } from "../../document/names";
 import { factsOf } from "../../document/routes";
 import type { Blueprint, GraphDocument } from "../../document/types";

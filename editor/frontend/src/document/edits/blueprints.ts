@@ -1,5 +1,5 @@
 // Edits of blueprints: another inside, other names.
-import { BLUEPRINT, withoutUndefined } from "../blueprints";
+import { BLUEPRINT, withoutUndefined } from "../blueprints/inside";
 import { isName } from "../names";
 import { factsOf } from "../routes";
 import type { Blueprint, GraphDocument, Walk } from "../types";

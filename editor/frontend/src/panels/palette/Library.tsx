@@ -3,7 +3,7 @@ import { FileUp, Plus, RefreshCw } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { addAtCentre } from "../../canvas/gestures/dragging";
 import { takeBlueprint } from "../../canvas/gestures/blueprints";
-import { BLUEPRINT } from "../../document/blueprints";
+import { BLUEPRINT } from "../../document/blueprints/inside";
 import type { DocumentEntry } from "../../messages/answers";
 import { list } from "../../store/documents";
 import { useEditor, useEditorState } from "../../store/react";

@@ -1,9 +1,9 @@
 // Blueprints of a graph: what nodes that stand for one look like, and their inside as a graph of its own. Pure.
-import type { Catalogue, Component, Port } from "../messages/answers";
-import { componentOf, portType } from "./ports";
-import { factsOf } from "./routes";
-import type { Blueprint, GraphDocument, Walk } from "./types";
-import { strings } from "../strings";
+import type { Catalogue, Component, Port } from "../../messages/answers";
+import { componentOf, portType } from "../ports";
+import { factsOf } from "../routes";
+import type { Blueprint, GraphDocument, Walk } from "../types";
+import { strings } from "../../strings";
 
 export const BLUEPRINT = "blueprint.";
 export const BLUEPRINTS = "Blueprints";
