@@ -18,7 +18,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,14 @@ SEEN = """() => {
   window.addEventListener('keydown', (e) => {
     if (e.key === 'Enter' && e.ctrlKey) [window.pressed_, window.began_] = [performance.now(), null];
   }, true);
-  new MutationObserver(() => {
-    if (window.pressed_ !== null && window.began_ === null && root.querySelector('[data-activity="running"]'))
+  new MutationObserver((mutations) => {
+    if (window.pressed_ === null || window.began_ !== null) return;
+    const badges = mutations.map(({ target }) => target.closest?.('.wg-live')).filter(Boolean);
+    if (badges.some((badge) => ['running', 'done'].includes(badge.dataset.activity)))
       window.began_ = performance.now();
   }).observe(root, { subtree: true, childList: true, attributeFilter: ['data-activity'] });
 }"""
-"""Notes when the key was pressed, and when a node's badge first says since that it runs."""
+"""Notes when the key was pressed, and when a node's badge first says since that it runs, or did."""
 
 Graph = dict[str, Any]
 
@@ -61,6 +63,7 @@ def main() -> None:
             *((f"request, {edit.__name__}", requested(found.client, given.rounds, edit)) for edit in EDITS),
         ):
             figures |= {f"{name}: {key}, s": value for key, value in spread(seconds).items()}
+            print(name, *(f"{one:.3f}" for one in seconds))
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             first, later = pressed(browser, found.client, given.rounds)
@@ -107,7 +110,7 @@ EDITS: tuple[Callable[[Graph, int], None], ...] = (parameter, added_node, edge)
 # ── measured ────────────────────────────────────────────────────────────────────────────────────
 
 
-def switched(client: Client, rounds: int) -> Iterator[float] | list[float]:
+def switched(client: Client, rounds: int) -> list[float]:
     seconds: list[float] = []
     for number in range(rounds):
         graph = client.graph("shapes")
@@ -179,7 +182,7 @@ def _tells_of_a_node(frame: Mapping[str, Any]) -> bool:
 def pressed(browser: Browser, client: Client, rounds: int) -> tuple[float, list[float]]:
     """Seconds of the first run of a page, and of later ones, each after an edit."""
     page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(600_000)
     page.goto(client.studio_address())
     page.goto(f"{client.url}/studio/editor?graph=shapes")
     page.locator(".react-flow__node").nth(3).wait_for()
