@@ -1,21 +1,18 @@
-"""Measures how soon what is drawn runs: from the key, or the request, to the first node that runs.
+"""Measures how soon what is drawn runs: from the request that Ctrl+Enter sends to the first node that runs.
 
     ./dev env && ./dev bench drawn [--rounds 10] [--out FILE] [--check]
 
-The starter `shapes` on two cores, with the service, its processes, the client and the browser on them.
+The starter `shapes` on two cores, with the service, its processes and the client on them.
 
     switch    the way without a scratch deployment: the changed graph becomes the next version of a deployment; from the
               request until that serves and its first node has begun
     request   the scratch deployment takes up the changed graph: from the request until its first node has begun, by the
               telemetry socket
-    key       the same from Ctrl+Enter in the editor until the first node's badge is shown
 """
 
 import argparse
-import itertools
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,32 +21,15 @@ from typing import Any
 
 from _common import spread
 from _service import home, is_ready, report, service, when
-from playwright.sync_api import Browser, sync_playwright
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from walkgraph.client import Client
 
 RESULTS = Path(__file__).parent / "results" / "drawn.json"
-FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync".split()
 CORES = 2
 TASK = "text_to_image"
 REQUEST = {"inputs": {"prompt": "a red circle on white"}, "params": {"steps": 4}}
-SEEN = """() => {
-  const root = [...document.querySelectorAll('*')].map((e) => e.shadowRoot).find((r) => r?.querySelector('.wg'));
-  window.pressed_ = window.began_ = null;
-  window.addEventListener('keydown', (e) => {
-    if (e.key === 'Enter' && e.ctrlKey) [window.pressed_, window.began_] = [performance.now(), null];
-  }, true);
-  new MutationObserver((mutations) => {
-    if (window.pressed_ === null || window.began_ !== null) return;
-    const badges = mutations.map(({ target }) => target.closest?.('.wg-live')).filter(Boolean);
-    if (badges.some((badge) => ['running', 'done'].includes(badge.dataset.activity)))
-      window.began_ = performance.now();
-  }).observe(root, { subtree: true, childList: true, attributeFilter: ['data-activity'] });
-}"""
-"""Notes when the key was pressed, and when a node's badge first says since that it runs, or did."""
-
 Graph = dict[str, Any]
 
 
@@ -64,12 +44,6 @@ def main() -> None:
         ):
             figures |= {f"{name}: {key}, s": value for key, value in spread(seconds).items()}
             print(name, *(f"{one:.3f}" for one in seconds))
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            first, later = pressed(browser, found.client, given.rounds)
-            browser.close()
-        figures["key, first run of the page, s"] = first
-        figures |= {f"key: {key}, s": value for key, value in spread(later).items()}
     report("./dev bench drawn", figures, None if given.check else given.out)
 
 
@@ -177,32 +151,6 @@ class Begins:
 
 def _tells_of_a_node(frame: Mapping[str, Any]) -> bool:
     return any(event.get("type") in ("activity", "began", "looping", "forward") for event in frame.get("events", ()))
-
-
-def pressed(browser: Browser, client: Client, rounds: int) -> tuple[float, list[float]]:
-    """Seconds of the first run of a page, and of later ones, each after an edit."""
-    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-    page.set_default_timeout(600_000)
-    page.goto(client.studio_address())
-    page.goto(f"{client.url}/studio/editor?graph=shapes")
-    page.locator(".react-flow__node").nth(3).wait_for()
-    page.evaluate(SEEN)
-
-    def press() -> float:
-        page.keyboard.press("Control+Enter")
-        page.wait_for_function("window.began_ !== null")
-        page.wait_for_timeout(3000)  # the run is over
-        return (page.evaluate("window.began_ - window.pressed_")) / 1000
-
-    page.get_by_label("Label", exact=True).fill("Drawn again")
-    page.get_by_label("Label", exact=True).press("Enter")
-    page.locator(".react-flow__pane").click(position={"x": 5, "y": 5})
-    first, later = press(), list[float]()
-    for keys in itertools.islice(itertools.cycle(("Control+z", "Control+Shift+z")), rounds):
-        page.keyboard.press(keys)
-        later.append(press())
-    page.context.close()
-    return first, later
 
 
 if __name__ == "__main__":
