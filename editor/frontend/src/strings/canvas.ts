@@ -163,6 +163,7 @@ export const canvas = {
   distribute: "Distribute",
   // connect.ts
   connect: "Connect",
+  putBetween: (what: string) => (what ? `Put ${what} in between` : "Put something in between"),
   connected: (source: string, target: string) => `Connected ${source} to ${target}`,
   onlyAStepsOutputCan2: "Only a step's output can feed a stream: start at the port of a step.",
   drawAStream: "Draw a stream",

@@ -6,6 +6,7 @@ import { accepts } from "../../document/typing";
 import { headRef } from "../../document/routes";
 import type { Board, Wiring } from "../gestures/board";
 import { connectEnds, moveEnd } from "../gestures/connect";
+import { propose } from "../gestures/propose";
 import type { CanvasEdge, Point, PortShown } from "../shapes/types";
 import { strings } from "../../strings";
 
@@ -89,7 +90,7 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
       moving.current = false;
       if (state.isValid || !from) return;
       if (state.toHandle) {
-        if (why) board.editor.say(why, "error");
+        if (why && !proposed(board, from, state.toHandle.id ?? "", why, event)) board.editor.say(why, "error");
         return;
       }
       const at = "changedTouches" in event ? event.changedTouches[0] : event;
@@ -129,6 +130,16 @@ export function useConnecting(board: Board, tip: RefObject<HTMLDivElement | null
   );
 
   return { onConnectStart, onConnectEnd, onConnect, onReconnectStart, onReconnect, isValidConnection, onPointerMove };
+}
+
+/** What makes the two ports fit, if anything does, is asked where the wire was dropped. */
+function proposed(board: Board, { ref, end }: Wiring, other: string, why: string, event: MouseEvent | TouchEvent) {
+  const at = "changedTouches" in event ? event.changedTouches[0] : event;
+  if (!at || other.includes("+") || ref.includes("+")) return false;
+  const [from, to] = end === "source" ? [ref, other] : [other, ref];
+  const ports = portsByRef(board);
+  const [fromType, toType] = [ports.get(`source:${from}`)?.type ?? "", ports.get(`target:${to}`)?.type ?? ""];
+  return propose(board, { from, to, fromType, toType, why }, { x: at.clientX, y: at.clientY });
 }
 
 export function portsByRef(board: Board): Map<string, PortShown> {
