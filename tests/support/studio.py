@@ -18,6 +18,7 @@ ENTRY: dict[str, Any] = {
     "why": None,
     "needs_gpu": False,
     "random": False,
+    "lacks": None,
     "tags": [],
     "bundled": True,
 }

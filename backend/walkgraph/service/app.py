@@ -136,7 +136,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         keys=keys,
         audit=audit,
         admission=admission,
-        gallery=Gallery(settings.checkpoint_roots),
+        gallery=Gallery(settings),
         checkpoints=CheckpointFolders(settings.checkpoint_roots),
         task_graphs=graphs,
     )

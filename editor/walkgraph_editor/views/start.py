@@ -165,6 +165,8 @@ def _state(entry: GalleryEntry, deployment: Deployment | None) -> None:
     else:
         why = as_text(entry["why"] or "It can't be deployed on this machine.")
         st.badge("needs a GPU" if entry["needs_gpu"] else "doesn't run here", color="grey", help=why)
+    if entry["lacks"]:
+        st.badge("needs a server", color="orange", help=as_text(entry["lacks"]))
     if entry["random"]:
         st.badge("random weights", color="orange", help="Its results mean nothing until it has weights: see Models.")
 

@@ -44,6 +44,12 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
         assert found[name]["needs_gpu"] == (not found[name]["deployable"])
 
 
+async def test_a_graph_says_which_server_it_lacks(service: Running) -> None:
+    found = await listed(service)
+    assert "WALKGRAPH_CALL_HOSTS" in found["fetch_and_describe"]["lacks"]
+    assert {row["lacks"] for name, row in found.items() if name != "fetch_and_describe"} == {None}
+
+
 async def test_drafts_are_shown_whatever_they_hold(service: Running) -> None:
     await service.http.put("/api/v1/graphs/mine", json={"nodes": 3})
     await service.http.patch("/api/v1/graphs/mine", json={"tags": ["x"]})
@@ -67,7 +73,11 @@ async def test_a_graph_is_judged_once(service: Running, monkeypatch: pytest.Monk
     assert after == {**before, "shapes": {**before["shapes"], "tags": ["x"]}}
     assert "shapes" not in judged
     # What lacks its weights may have got them, and the tasks that the agent calls may have changed.
-    assert set(judged) <= {"agent", *(name for name, row in before.items() if not row["deployable"])}
+    assert set(judged) <= {
+        "agent",
+        "fetch_and_describe",
+        *(name for name, row in before.items() if not row["deployable"]),
+    }
     assert (before["two_settings"]["tags"], before["two_settings"]["modalities_out"]) == (
         ["example"],
         ["image", "text"],

@@ -6,9 +6,8 @@ judged each time: the weights may have arrived, and the called graphs may have c
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from walkgraph.components import catalogue
 from walkgraph.graph.catalogue import Catalogue
@@ -20,6 +19,8 @@ from walkgraph.placement.hardware import Hardware, find_hardware, with_gpus
 from walkgraph.service.deployments.judging import Judged, deployable, judge
 from walkgraph.service.deployments.task_graphs import NO_GRAPHS, KnownGraphs
 from walkgraph.service.http.problems import Unprocessable
+from walkgraph.service.outward.reachable import unreachable
+from walkgraph.settings import Settings
 from walkgraph.store.tables import Document
 from walkgraph.wire.answers.documents import GalleryEntry, GalleryTask
 
@@ -27,9 +28,10 @@ _GPU_BYTES = 80_000_000_000
 
 
 class Gallery:
-    def __init__(self, roots: Sequence[Path]) -> None:
-        """`roots`: the folders of `checkpoint:` sources."""
-        self._roots = tuple(roots)
+    def __init__(self, settings: Settings) -> None:
+        """`settings`: the folders of `checkpoint:` sources, and the servers that nodes may call."""
+        self._settings = settings
+        self._roots = tuple(settings.checkpoint_roots)
         self._known: dict[str, GalleryEntry] = {}
         """Entries by etag; name, tags and `bundled` are filled in from the row each time."""
         self._catalogue: Catalogue | None = None
@@ -74,6 +76,7 @@ class Gallery:
             why = error.faults[0].message if error.faults else str(error)
             codes = {fault.code for fault in error.faults}
         graph = judged.graph
+        lacks = next((p.message for p in unreachable(graph, known.catalogue, self._settings)), None) if graph else None
         entry = GalleryEntry(
             name="",
             description=graph.description if graph else "",
@@ -85,10 +88,11 @@ class Gallery:
             why=why,
             needs_gpu=why is not None and self._with_gpu(document, host, known),
             random=graph is not None and any(one.source.startswith("random:") for one in graph.weights.values()),
+            lacks=lacks,
             tags=[],
             bundled=False,
         )
-        return entry, not others and "no_weights" not in codes
+        return entry, not others and lacks is None and "no_weights" not in codes
 
 
 def _fits(judged: Judged) -> bool:

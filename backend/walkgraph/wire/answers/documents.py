@@ -66,6 +66,8 @@ class GalleryEntry(TypedDict):
     """It can't be deployed here, but could be with a GPU of 80 GB."""
     random: bool
     """Some of its weights are random: its results mean nothing."""
+    lacks: str | None
+    """What its calls to servers outside lack here, in a sentence; None if nothing is known to be missing."""
     tags: list[str]
     bundled: bool
 
