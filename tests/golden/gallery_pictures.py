@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 
-from tests.support.serving import service
+from tests.support.serving import Service, service
 from walkgraph.client import Client
 from walkgraph.client.values import Picture
 
 FOLDER = Path(__file__).parents[2] / "editor" / "walkgraph_editor" / "assets" / "gallery"
 SIDE, GAP = 96, 6
+WIDTH = 4 * (SIDE + GAP) - GAP
+"""Narrower results stand in the middle of so many pixels."""
 PROMPTS = (
     "a large red circle at the top left and a small blue square at the bottom right on a white background",
     "a large yellow star in the center on a black background",
@@ -51,6 +53,13 @@ def spread(pictures: Sequence[Picture], count: int = 4) -> list[Image.Image]:
     return found
 
 
+def save(name: str, pictures: Sequence[Image.Image]) -> None:
+    made = strip(pictures)
+    if made.width < WIDTH:
+        made = ImageOps.pad(made, (WIDTH, SIDE), color="#eceef2")
+    made.quantize(64).save(FOLDER / f"{name}.png", optimize=True)
+
+
 def shown(client: Client) -> dict[str, list[Image.Image]]:
     """Graph -> pictures of what it makes."""
     draw = client.task("shapes", "text_to_image")
@@ -63,6 +72,32 @@ def shown(client: Client) -> dict[str, list[Image.Image]]:
     }
 
 
+EXAMPLES = {
+    "bands_of_noise": ("image", 1),
+    "best_of_four": ("all", 1),
+    "draw_and_describe": ("image", 3),
+    "guidance_grid": ("image", 1),
+    "masked_edit": ("image", 1),
+    "picture_batch": ("image", 1),
+    "planned_path": ("image", 1),
+    "two_settings": ("image", 1),
+    "watch_it_draw": ("film", 4),
+}
+"""Example -> the output that is shown, and how many of its frames. The others ask a person, call a server or another
+task."""
+
+
+def of_example(running: Service, name: str) -> list[Image.Image]:
+    """Pictures of what an example makes with its defaults."""
+    output, count = EXAMPLES[name]
+    with running.client() as client:
+        client.deploy(name)
+        running.wait_ready(name)
+        pictures = client.task(name, client.tasks(name)[0]["name"])(seed=1).pictures(output)
+        client.undeploy(name)
+    return [pictures[0].image()] if count == 1 else spread(pictures, count)
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as home, service(Path(home) / "home") as running:
@@ -73,7 +108,9 @@ def main() -> None:
             for name in ("shapes", "reach", "world"):
                 running.wait_ready(name)
             for name, pictures in shown(client).items():
-                strip(pictures).quantize(64).save(FOLDER / f"{name}.png", optimize=True)
+                save(name, pictures)
+        for name in EXAMPLES:
+            save(name, of_example(running, name))
 
 
 if __name__ == "__main__":
