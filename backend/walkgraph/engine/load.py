@@ -70,7 +70,7 @@ class _Wanted(NamedTuple):
     """The operator that a node needs."""
 
     node: NodePlan
-    network: type[Operator]
+    network: Network
     named: WeightsPlan | None
     device: torch.device
     options: dict[str, Scalar]

@@ -291,7 +291,7 @@ class SimulatedClient:
     # ── messages ──
 
     def take(self, message: m.FromConductor) -> None:
-        if isinstance(message, m.Status | m.SessionsTold):
+        if isinstance(message, m.Status | m.Answered):
             self.status = message if isinstance(message, m.Status) else self.status
             return
         run = self.person.asked(message.run)

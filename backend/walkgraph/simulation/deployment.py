@@ -141,7 +141,7 @@ class SimulatedDeployment:
                     if workers:
                         raise self._simulator.fail("it is over while ranks have processes")
                     self.exited = True
-                case c.Tell():
+                case c.Tell() | c.Rename():
                     pass
 
     def _heard(self, source: Endpoint, frames: Frames) -> None:

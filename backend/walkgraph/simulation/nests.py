@@ -177,7 +177,7 @@ class NestWorld:
         if isinstance(message, m.Status):
             self._states[deployment] = message.state
             return
-        if isinstance(message, m.SessionsTold):
+        if isinstance(message, m.Answered):
             return
         run = self._runs[message.run]
         match message:

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-def awaited(client: Client, id_: str) -> Deployment:
+def awaited(client: Client, begun: Deployment) -> Deployment:
     """Follow a deployment until its change is over. An interruption leaves the change as it is, and exits."""
-    found = client.deployment(id_)
     try:
-        return _last(client, found)
+        return _last(client, client.deployment(begun["id"]))
     except KeyboardInterrupt:
-        output.note(_goes_on(id_, switched=bool(found.get("next"))))
+        output.note(_goes_on(begun["id"], switched=bool(begun.get("next"))))
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -42,7 +42,7 @@ def command(
     with Client.local(Settings()) as client:
         found = _deployed(client, documents.name_or_value(graph, "graphs"), placed, name, replace)
         if wait:
-            found = changes.awaited(client, found["id"])
+            found = changes.awaited(client, found)
     changes.tell(found, as_json=as_json)
 
 

@@ -25,5 +25,5 @@ def command(
     with Client.local(Settings()) as client:
         found = client.restart(deployment)
         if wait:
-            found = changes.awaited(client, deployment)
+            found = changes.awaited(client, found)
     changes.tell(found, as_json=as_json)
