@@ -27,6 +27,8 @@ PICTURES = Path(__file__).parents[1] / "assets" / "gallery"
 """Results of the bundled graphs: `GRAPH.png`, made by `tests/golden/gallery_pictures.py`."""
 EXAMPLE = "example"
 """The tag of bundled examples."""
+LESSON = "synthetic_"
+"""Names of bundled lessons begin so."""
 ROUTES = {
     "chat.completions": "chat",
     "images.generations": "images",
@@ -50,12 +52,23 @@ def page() -> None:
     taken = {entry["name"] for entry in shown}
     _own(client, taken)
     shown.sort(key=lambda entry: (entry["name"] not in running, not entry["starter"], _is_lesson(entry)))
+    for title, caption, entries in _sections(shown):
+        if title and entries:
+            st.subheader(title, anchor=False)
+            st.caption(caption)
+        _cards(client, entries, running, routes, taken)
+
+
+def _sections(shown: list[GalleryEntry]) -> list[tuple[str, str, list[GalleryEntry]]]:
+    """Title, what is in it, and the graphs; the first section has neither."""
     examples = [entry for entry in shown if entry["bundled"] and EXAMPLE in entry["tags"]]
-    _cards(client, [entry for entry in shown if entry not in examples], running, routes, taken)
-    if examples:
-        st.subheader("Examples", anchor=False)
-        st.caption("Each shows one thing to do with a graph. Deploy one, and press *Run*.")
-        _cards(client, examples, running, routes, taken)
+    lessons = [entry for entry in shown if entry["bundled"] and _is_lesson(entry) and entry["name"].startswith(LESSON)]
+    graphs = [entry for entry in shown if entry not in examples and entry not in lessons]
+    return [
+        ("", "", graphs),
+        ("Examples", "Each shows one thing to do with a graph. Deploy one, and press *Run*.", examples),
+        ("Lessons", "Graphs of numbers, without models, to learn the rules with.", lessons),
+    ]
 
 
 def _cards(
