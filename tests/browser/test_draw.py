@@ -72,6 +72,7 @@ def draw_steps(person: Person) -> None:
     person.move_to("@out", (700, 520))
     person.add("noise", (71, 250))
     row = page.get_by_role("listbox", name="Palette").locator('[data-key="node:llm"]')
+    row.scroll_into_view_if_needed()
     person.drag(person.middle(row), person.at((240, 110)))
     expect(person.node("use:llm")).to_be_visible()
     person.add("llm_cfg_text", (240, 235))

@@ -62,7 +62,7 @@ def test_a_paused_node_stays_in_sight_above_the_panel_and_beside_a_tap(person: P
     person.tab("Graph")
     node = person.node("use:llm_cfg_img")
     expect(node.get_by_label("this call is next")).to_be_visible()
-    expect(node).to_be_in_viewport(ratio=1)
+    expect(node).to_be_in_viewport(ratio=0.99)
     bar = page.get_by_role("toolbar", name="View")
     assert person.box(node)[1] + person.box(node)[3] <= person.box(bar)[1]
     person.wire("noise", "llm_cfg_img").click(force=True, button="right")
