@@ -277,7 +277,9 @@ def connect_what_does_not_fit(person: Person) -> None:
     person.look("does_not_fit")
     mouse.up()
     expect(tip).to_be_hidden()
-    expect(person.page.get_by_role("alert").filter(has_text="does not fit")).to_be_visible()
+    expect(person.page.get_by_role("menuitem").filter(has_text="does not fit")).to_be_visible()
+    person.press("Escape")
+    expect(person.page.get_by_role("menuitem")).to_have_count(0)
     expect(person.wire("llm.token", "vae_decoder.latents")).to_have_count(0)
 
 
