@@ -211,6 +211,8 @@ def _pick(params: Values, inputs: Values) -> dict[str, Any]:
         raise WrongInput from None
     for step in re.findall(r"[A-Za-z_]\w*|-?\d+", params["path"]):
         try:
+            if isinstance(value, str):
+                raise TypeError
             value = value[int(step) if step.lstrip("-").isdigit() else step]
         except (TypeError, KeyError, IndexError):
             if params["missing"] == "absent":

@@ -90,6 +90,7 @@ class WorkerLoop:
         for message in self._links.from_conductor.drain():
             self._obey(message[1])
             if self.stopping:
+                self._links.conductor.flush()
                 return
         for arrival in self._links.arrivals():
             if isinstance(arrival, Arrived):

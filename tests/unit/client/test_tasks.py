@@ -254,5 +254,5 @@ def test_documents_keep_their_etags() -> None:
     either("blocking", memory, "put_document", "placement", "p", {}, '"3"')
     assert memory.asked[-1].headers["If-Match"] == '"3"'
     assert memory.asked[-1].url.path == "/api/v1/placements/p"
-    with pytest.raises(TypeError, match="`graph` or `placement`"):
+    with pytest.raises(TypeError, match="`graph`, `placement` or `blueprint`"):
         either("blocking", memory, "put_document", "graphs", "g", {})

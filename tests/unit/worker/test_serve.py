@@ -1,6 +1,7 @@
 """The report of a rank that can't be loaded."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ class Desk:
 
 
 class Here:
-    """Engine and core of a rank whose memory ends while a loop is made ready."""
+    """Engine of a rank whose memory ends while a loop is made ready."""
 
     def __init__(self, raised: Exception) -> None:
         self.raised = raised
@@ -39,7 +40,8 @@ class Here:
 def loaded(raised: Exception) -> tuple[bool, list[Any]]:
     desk, here = Desk(), Here(raised)
     going: Any = serve._load
-    return going(here, here, Rank(0), desk), desk.heard
+    order: Any = SimpleNamespace(number=0)
+    return going(here, here.loops(), order, Rank(0), desk), desk.heard
 
 
 @pytest.mark.parametrize("raised", [MemoryError(), torch.OutOfMemoryError("no room")])

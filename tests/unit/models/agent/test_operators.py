@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.palette import WrongInput, served
+from tests.support.palette_twins import WrongInput, served
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph.graph.conversation import Conversation, ToolCall, Turn, TurnPart
 from walkgraph.models.agent.components import MOST_CHARACTERS, MOST_TURNS

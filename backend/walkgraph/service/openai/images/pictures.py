@@ -27,6 +27,7 @@ FORMATS = ("png", "jpeg", "webp")
 PREVIEW_EVERY = "preview_every"
 STEPS = "steps"
 SIDES = ("width", "height")
+_FORMATS = frozenset({"image/png", "image/jpeg", "image/webp"})
 MASK = "mask"
 """Usual names of the parameters for the iterations between previews, the number of iterations and the image's size,
 and of the input with the area to edit."""
@@ -313,7 +314,7 @@ def _picture(at: str, data: bytes | str) -> dict[str, Any]:
     if isinstance(data, bytes):
         if not data:
             raise _wrong(at, "this image is empty")
-        if not values.mime_of(data).startswith("image/"):
+        if values.mime_of(data) not in _FORMATS:
             raise _wrong(at, "this image is not a PNG, JPEG or WebP file, whatever its name", "invalid_image_format")
     elif data.startswith(("http:", "https:")):
         raise _wrong(at, "this service downloads no images; send the image itself, as a `data:` URL", "invalid_url")
