@@ -223,7 +223,9 @@ describe("the request", () => {
 });
 
 it("knows media by their first letters", () => {
-  expect([PNG, "/9j/4AAQ", "UklGRiQAAABXQVZF", "UklGRiQAAABXRUJQ", "AAAA", "AAAAIGZ0eXBpc29t", "GkXfo58="].map(mimeOf)).toEqual([
+  expect(
+    [PNG, "/9j/4AAQ", "UklGRiQAAABXQVZF", "UklGRiQAAABXRUJQ", "AAAA", "AAAAIGZ0eXBpc29t", "GkXfo58="].map(mimeOf),
+  ).toEqual([
     "image/png",
     "image/jpeg",
     "audio/wav",
