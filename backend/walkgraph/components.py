@@ -25,7 +25,7 @@ _Sizes = Mapping[str, FamilySizes]
 
 
 class _Plugin(NamedTuple):
-    """What one plug-in declares."""
+    """The declarations of one plug-in."""
 
     components: tuple[Component, ...] = ()
     sizes: _Sizes = MappingProxyType({})
@@ -38,7 +38,7 @@ class _Known:
     stamp: object
     """Equal while nothing has changed."""
     own: _Plugin
-    """What Walkgraph's own families declare."""
+    """The declarations of Walkgraph's own families."""
     palette: Palette
     families: Mapping[str, FamilySizes]
     plugins: Mapping[str, _Plugin]

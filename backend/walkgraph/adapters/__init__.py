@@ -1,1 +1,1 @@
-"""What plug-ins bring, as operators: Python functions, modules of torch, model files. Only workers import it."""
+"""Operators of plug-ins: Python functions, modules of torch, model files. Only workers import it."""

@@ -1,4 +1,4 @@
-"""Which adapter a thing of a plug-in needs: none for an operator's class, others for functions, modules and files."""
+"""Chooses the adapter for an attribute of a plug-in: none for an operator, others for functions, modules and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from walkgraph.functions.reading import declared
 
 
 class Network(Protocol):
-    """What a component's `network` stands for: it loads operators."""
+    """The meaning of a component's `network`: it loads operators."""
 
     @property
     def options(self) -> tuple[str, ...]:

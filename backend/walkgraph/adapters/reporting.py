@@ -21,7 +21,7 @@ MOST_CHARACTERS = 300
 
 
 class Reporter:
-    """Of one component: its name, and the folder that its package is in."""
+    """One component: its name, and the folder that its package is in."""
 
     def __init__(self, name: str, package: Path) -> None:
         self._name, self._package = name, package
@@ -64,7 +64,7 @@ def _first_lines(text: str) -> str:
 
 
 def without_paths(text: str) -> str:
-    """Of paths from the root of the file system, the last part alone."""
+    """Keep only the last part of paths from the root of the file system."""
     return _PATH.sub(r".../\1", text)
 
 

@@ -74,7 +74,7 @@ def _picture(call: Call, port: str, data: bytes) -> Image.Image:
 
 
 def outputs_of(call: Call, signature: Signature, given: Any) -> Outputs:
-    """What a function returned, by ports. Raises CallFailed with the port for what its own hints don't allow."""
+    """The returned values by port. Raises CallFailed with the port for what the function's own hints don't allow."""
     values = _by_name(call, signature, given)
     if unknown := sorted(set(values) - set(signature.outputs)):
         raise CallFailed(f"`{call.node}` returned `{unknown[0]}`, which its return type doesn't have")

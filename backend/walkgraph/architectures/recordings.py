@@ -37,7 +37,7 @@ _MAGIC = (
 MAX_FRAME = 4096 * 2304
 """The most pixels of a frame."""
 _THREADS = 2
-"""Of one decoder; several files may be read at once."""
+"""The threads of one decoder; several files may be read at once."""
 
 
 @contextmanager

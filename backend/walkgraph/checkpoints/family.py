@@ -31,7 +31,7 @@ class Published:
     files: tuple[str, ...]
     """The files that are read; `*` stands for any number of shards."""
     note: str = ""
-    """What else has to be done or known, in a sentence."""
+    """A remark on what else has to be done or known, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Family:
     beside: Mapping[str, Beside] = field(default_factory=dict[str, Beside])
     """Weight set of the graph -> the other family's weights for it."""
     published: tuple[Published, ...] = ()
-    """Where its weights can be had, the recommended one first."""
+    """The places that publish its weights, the recommended one first."""
 
 
 # ── shapes shared by many networks ────────────────────────────────────────────────────────────────

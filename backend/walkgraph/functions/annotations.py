@@ -37,7 +37,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Value:
-    """What a type hint says of a port."""
+    """The type of a port, as a hint says it."""
 
     type: PortType
     form: Form
@@ -53,7 +53,7 @@ class Hint(NamedTuple):
     of: str
     """`argument `x``: how messages name it."""
     at: ast.AST
-    """Where messages point to."""
+    """The place that messages point to."""
     file: Source
     """The user's file, where messages point to."""
 

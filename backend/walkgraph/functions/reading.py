@@ -39,9 +39,9 @@ class Declared:
     component: Component
     signature: Signature
     wrapped: Wrapped | None = None
-    """Of a model: how it was wrapped."""
+    """The way in which a model was wrapped."""
     sizes: FamilySizes | None = None
-    """Of a model: how its weights are counted, under the name of their family, `component.weights`."""
+    """The sizes of a model's weights, under the name of their family, `component.weights`."""
 
 
 def declared(path: Path, shown: str, module: str, plugin: str) -> dict[str, Declared]:

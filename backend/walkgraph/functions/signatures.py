@@ -15,7 +15,7 @@ from walkgraph.graph.catalogue import Param, Port
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Answer = Literal["single", "items", "attributes"]
-"""How a function gives its outputs: one value, by the keys of a dict, or as the attributes of an object."""
+"""The form of a function's outputs: one value, by the keys of a dict, or as the attributes of an object."""
 
 
 @dataclass(frozen=True)

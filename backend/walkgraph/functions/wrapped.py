@@ -108,7 +108,7 @@ def _assigned(source: Source, name: str, call: ast.Call) -> Wrapped:
 
 
 def _written(source: Source, call: ast.Call | None, make: Callable[..., Made]) -> Made:
-    """What a call gives whose arguments are literals."""
+    """The value of a call whose arguments are literals."""
     if call is None:
         return make()
     try:

@@ -59,7 +59,7 @@ class Param:
     long: bool = False
     """A text of several lines."""
     gives: Literal["", "type", "ports", "holes"] = ""
-    """What ports get from it, which is then a literal text: their type, or themselves (`graph.language.shaping`)."""
+    """Ports get their type from it, or follow from it; it is then a literal text (`graph.language.shaping`)."""
 
 
 @dataclass(frozen=True)

@@ -465,7 +465,7 @@ class Blueprint(Record):
     """Name -> port type."""
     outputs: dict[Name, Result] = Field(default_factory=dict)
     params: dict[Name, TaskParam] = Field(default_factory=dict)
-    """What its expressions read; a node sets them as a component's."""
+    """The parameters that its expressions read; a node sets them as a component's."""
     weights: dict[Name, Weights] = Field(default_factory=dict)
     states: dict[Name, State] = Field(default_factory=dict)
     """Each node that stands for the blueprint has its own, unless it binds them."""

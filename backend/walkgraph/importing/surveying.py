@@ -28,11 +28,11 @@ class Surveyed:
     """The name of the graph that an import makes; empty if it can't be imported."""
     parameters: int = 0
     bytes: int = 0
-    """Of the tensors that are read."""
+    """The size of the tensors that are read."""
     dtypes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Type -> number of tensors."""
     problems: tuple[str, ...] = ()
-    """What is missing or wrong, in sentences. With any, it can't be imported."""
+    """The faults, in sentences. With any, it can't be imported."""
     placements: tuple[str, ...] = ()
     """Those that fit the machine, the recommended one first."""
     unfit: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Offered:
 
 
 def offered() -> list[Offered]:
-    """What is published for each family."""
+    """The published weights of each family."""
     found = [Offered(family.title, family.graph, family.published) for family in known().values()]
     return [*found, *(Offered(one.title, "", one.published) for one in companions().values())]
 

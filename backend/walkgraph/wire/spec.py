@@ -1,4 +1,4 @@
-"""What a deployment's processes serve, and the status that they report.
+"""The plan that a deployment's processes serve, and the status that they report.
 
 The spec that starts them is `spec.json` in their directory, written by the service, read by conductor and workers.
 

@@ -68,7 +68,7 @@ def serve(directory: Path, rank: Rank, start: int) -> None:
 
 @dataclass
 class _Process:
-    """What stays while the plans of a rank change."""
+    """The parts of a process that stay while the plans of a rank change."""
 
     spec: DeploymentSpec
     rank: Rank

@@ -1,4 +1,4 @@
-"""What expressions in conditions, counts and parameters can say; the editor's fields link here."""
+"""The page of expressions in conditions, counts and parameters; the editor's fields link here."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, CallFailed, plain_text
 
 MOST_CHARACTERS = 4 << 20
-"""Of a text that an operator makes."""
+"""The longest text that an operator makes."""
 MOST_ITEMS = 10_000
-"""Of a list that an operator makes."""
+"""The longest list that an operator makes."""
 MOST_NUMBERS = 1 << 24
-"""Of a tensor that an operator makes."""
+"""The largest tensor that an operator makes."""
 MOST_WRITTEN = 100_000
 """Numbers of a tensor that is written as text."""
 INTEGERS = range(-(2**63), 2**63)

@@ -7,7 +7,7 @@ from walkgraph.graph.reading.wellformed import Draft, Path
 
 
 class FlatDraft:
-    """What the checks ask of a draft, with a copy of its blueprint for each node that stands for one."""
+    """The answers of a draft to the checks, with a copy of its blueprint for each node that stands for one."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft, self._flat = draft, flatten(draft.graph)

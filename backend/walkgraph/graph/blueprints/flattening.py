@@ -45,7 +45,7 @@ class Flat:
     graph: Graph
     faults: tuple[Fault, ...] = ()
     origins: tuple[Mapping[Path, Path], ...] = ()
-    """Of each round, the last one first: path in the graph that it made -> path in the one that it was given."""
+    """The paths of each round, the last first: path in the graph that it made -> path in the one that it was given."""
     broken: frozenset[str] = frozenset()
     """Walks with a piece missing."""
     unfed: Unfed = field(default_factory=dict[tuple[str, str, str], tuple[Path, str]])
@@ -153,7 +153,7 @@ def _reached(name: str, inside: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _depth(name: str, inside: Mapping[str, tuple[str, ...]], known: dict[str, int]) -> int:
-    """How many blueprints are in one another, this one included. `known` holds those that are in a circle."""
+    """Count the blueprints in one another, this one included. `known` holds those that are in a circle."""
     if name not in known:
         known[name] = 1 + max((_depth(one, inside, known) for one in inside.get(name, ())), default=0)
     return known[name]

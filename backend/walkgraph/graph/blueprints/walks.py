@@ -69,7 +69,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where an edge begins in the flat Walk."""
+    """The ends in the flat Walk at which an edge begins."""
 
     reference: str
     left: int = 0
@@ -79,7 +79,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Target:
-    """Where an edge ends in the flat Walk."""
+    """The ends in the flat Walk at which an edge ends."""
 
     reference: str
     entered: int = 0
@@ -392,7 +392,7 @@ class OpenedWalk:
 
 
 def _standing(uses: Mapping[str, Standing], item: Item) -> Standing | None:
-    """What an item is, if it is a use of a node that stands for a blueprint."""
+    """The use that an item is, if its node stands for a blueprint."""
     found = uses.get(item.name) if isinstance(item, Use) else None
     return found if found is not None and found.entry.item is item else None
 

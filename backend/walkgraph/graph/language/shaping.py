@@ -117,7 +117,7 @@ def _ports(declared: Sequence[Port], given: Mapping[str, _Given]) -> Iterator[Po
 
 
 def _given(param: Param, value: str) -> PortType | tuple[Listed, ...]:
-    """What a parameter gives. Raises ValueError with advice."""
+    """Read the type or the ports that a parameter gives. Raises ValueError with advice."""
     if param.gives == "type":
         return parse_type(value)
     found: dict[str, Listed] = {}

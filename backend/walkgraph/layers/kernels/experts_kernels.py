@@ -139,7 +139,7 @@ def _table(table, rows, MOST: tl.constexpr, CHOSEN: tl.constexpr, PLACES: tl.con
 
 @triton.jit
 def _pairs(chosen, expert, MOST: tl.constexpr, CHOSEN: tl.constexpr, PLACES: tl.constexpr):
-    """Of each row, int32 `[MOST]`: 1 if it has chosen the expert, and the pair."""
+    """Returns int32 `[MOST]` twice: for each row 1 if it has chosen the expert, and the pair."""
     hit = (chosen == expert).to(tl.int32)
     place = tl.sum(hit * tl.arange(0, PLACES)[None, :], 1)
     return tl.sum(hit, 1), tl.arange(0, MOST) * CHOSEN + place

@@ -6,9 +6,9 @@ from walkgraph.graph.declaring import Declarations, choice, integer
 
 MOST_TURNS = 1024
 MOST_CHARACTERS = 1024 * 1024
-"""Of a conversation's texts, and of its tools."""
+"""The most characters of a conversation's texts, and of its tools."""
 MOST_BYTES = 64 * 1024 * 1024
-"""Of its pictures and sounds."""
+"""The most bytes of its pictures and sounds."""
 NO_CALL, BAD_CALL = "none", "invalid"
 """Stand for a tool's name."""
 

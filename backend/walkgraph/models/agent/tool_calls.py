@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
 MOST_DEEP = 32
-"""Of schemas, and of the arguments that they check."""
+"""The deepest schemas, and arguments that they check."""
 MOST_PROBLEMS = 5
 
 _OPEN, _CLOSE, _FENCE = "<tool_call>", "</tool_call>", "```"
@@ -30,7 +30,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Read:
-    """What an answer says."""
+    """The content of an answer."""
 
     text: str
     """Without the call."""
@@ -39,7 +39,7 @@ class Read:
     arguments: str = ""
     """JSON of an object."""
     problem: str = ""
-    """What is wrong with the call; empty if nothing is."""
+    """The fault of the call; empty if there is none."""
 
 
 def read_answer(text: str, tools: Sequence[Tool]) -> Read:
@@ -64,7 +64,7 @@ def read_answer(text: str, tools: Sequence[Tool]) -> Read:
 
 
 def _before(text: str, start: int) -> str:
-    """What the model says before its call; behind it, models repeat themselves, or invent the answer."""
+    """The words of the model before its call; behind it, models repeat themselves, or invent the answer."""
     return text[:start].strip()
 
 
@@ -103,8 +103,8 @@ def _first(faults: Iterator[str]) -> Iterator[str]:
 
 
 def problems(value: Any, schema: Any, at: str = "", depth: int = 0) -> Iterator[str]:
-    """What of a JSON Schema a value doesn't meet. It knows `type`, `enum`, `const`, `properties`, `required`,
-    `additionalProperties`, `items` and bounds; others are not checked."""
+    """Name the parts of a JSON Schema that a value doesn't meet. It knows `type`, `enum`, `const`, `properties`,
+    `required`, `additionalProperties`, `items` and bounds; others are not checked."""
     where = f"`{at}`" if at else "they"
     if depth > MOST_DEEP:
         yield f"{where} is nested too deep"

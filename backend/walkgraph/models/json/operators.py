@@ -206,7 +206,7 @@ _KEPT = 1 << 16
 
 
 def _advice(error: json.JSONDecodeError) -> str:
-    """What the parser expects, in its own closed set of words."""
+    """The parser's expectation, in its own closed set of words."""
     return error.msg[:1].lower() + error.msg[1:]
 
 

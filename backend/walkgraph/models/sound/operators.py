@@ -22,7 +22,7 @@ _SILENT = 1e-6
 _QUIETEST = -200.0
 """Decibels below which nothing is told apart."""
 _COLORS = ((0, 0, 0), (60, 15, 110), (180, 50, 90), (250, 150, 50), (255, 250, 200))
-"""Of the drawn powers, from black in equal steps."""
+"""The colours of the drawn powers, from black in equal steps."""
 
 
 class OneByOne(Operator):

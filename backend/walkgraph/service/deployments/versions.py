@@ -299,7 +299,7 @@ class Version:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a version serves."""
+    """The documents that a version serves."""
 
     documents: Documents
     graph: Graph | None
@@ -308,12 +308,12 @@ class _Content:
 
 
 class TakingUp:
-    """How a version's process takes up other documents."""
+    """The state of a version's process that takes up other documents."""
 
     def __init__(self, version: Version, changed: Callable[[Version], None]) -> None:
         self._version, self._changed = version, changed
         self._former: _Content | None = None
-        """What it served before."""
+        """The documents that it served before."""
         self._number = 0
         self._taken: asyncio.Future[None] | None = None
         """Waited for by whoever has begun it; None while nothing is being taken up."""

@@ -30,7 +30,7 @@ CONNECT_SECONDS = 10.0
 AT_ONCE = 64
 """Calls of one server at once; more wait for one of these."""
 MOST_ADDRESSES = 4
-"""Of a name, addresses that are tried."""
+"""The addresses of a name that are tried."""
 RESOLVERS = 8
 """Threads that resolve names."""
 
@@ -68,7 +68,7 @@ class Outgoing:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     most_bytes: int
-    """Of the answer's body, as sent and decompressed."""
+    """The largest body of the answer, as sent and decompressed."""
 
 
 @dataclass(frozen=True, kw_only=True)

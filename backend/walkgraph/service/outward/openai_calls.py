@@ -19,7 +19,7 @@ from walkgraph.service.values.values import mime_of
 from walkgraph.wire import messages as m
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of an answer: a picture in base64, or many embeddings."""
+"""The largest answer: a picture in base64, or many embeddings."""
 _KIND = re.compile(r"[a-z_]{1,64}")
 _AUDIO = {"audio/wav": "wav"}
 

@@ -12,7 +12,7 @@ from walkgraph.settings import Settings
 
 
 def unreachable(graph: Graph, catalogue: Catalogue, settings: Settings) -> tuple[Problem, ...]:
-    """What calls of this graph's nodes would be refused for here, as far as its literals show it."""
+    """The reasons for which calls of this graph's nodes would be refused here, as far as its literals show it."""
     outside = {name: node for name, node in graph.nodes.items() if _calls_outside(catalogue, node.component)}
     if not outside:
         return ()

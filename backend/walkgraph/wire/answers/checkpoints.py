@@ -16,7 +16,7 @@ class Checkpoint(TypedDict):
     dtypes: dict[str, int]
     """Type -> number of tensors."""
     problems: list[str]
-    """What is missing or wrong, in sentences; with any, it can't be imported."""
+    """The faults, in sentences; with any, it can't be imported."""
     graph: str
     """The name of the graph that an import makes; empty if it can't be imported."""
     fits: bool
@@ -56,7 +56,7 @@ class Checkpoints(TypedDict):
 
 
 class MadeDocuments(TypedDict):
-    """What an import would store."""
+    """The documents that an import would store."""
 
     graph: JsonObject
     placements: list[JsonObject]

@@ -67,7 +67,7 @@ class GalleryEntry(TypedDict):
     random: bool
     """Some of its weights are random: its results mean nothing."""
     lacks: str | None
-    """What its calls to servers outside lack here, in a sentence; None if nothing is known to be missing."""
+    """The lack that its calls to servers outside meet here, in a sentence; None if nothing is known to be missing."""
     tags: list[str]
     bundled: bool
 
