@@ -456,7 +456,7 @@ export interface Blueprint {
     [k: string]: ResultFrom;
   };
   /**
-   * What its expressions read; a node sets them as a component's.
+   * The parameters that its expressions read; a node sets them as a component's.
    */
   params?: {
     [k: string]: TaskParam;

@@ -145,7 +145,9 @@ export class Persistence {
       if (!this.blocked) this.settle();
       return;
     }
-    this.crashTimer ??= setTimeout(() => this.keepCrashCopy(), CRASH_MS);
+    // While nobody answers, the page says that edits are kept in this browser: that has to be true at once.
+    if (this.editor.state.saving.state === "offline") this.keepCrashCopy();
+    else this.crashTimer ??= setTimeout(() => this.keepCrashCopy(), CRASH_MS);
     if (this.blocked) return;
     if (!this.writing && this.editor.state.saving.state !== "offline") this.tell({ state: "unsaved" });
     this.schedule();

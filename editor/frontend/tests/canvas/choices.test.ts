@@ -1,6 +1,6 @@
 // Choices and merges on a Walk's canvas: frames, wires, layouts, drops, closed and entered.
 import { describe, expect, test } from "vitest";
-import { branchesStacked } from "../../src/canvas/gestures/cases";
+import { branchesStacked } from "../../src/canvas/layout/branches";
 import { placeAt } from "../../src/canvas/gestures/insert";
 import { dropped } from "../../src/canvas/gestures/move";
 import { overlap } from "../../src/canvas/shapes/geometry";

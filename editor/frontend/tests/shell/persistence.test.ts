@@ -271,6 +271,17 @@ describe("offline", () => {
     expect(editor.state.saving.state).toBe("saved");
   });
 
+  it("keeps an edit at once while the page says that it does", async () => {
+    service.put("graphs/g", GRAPH);
+    const { editor } = await opened();
+    service.down = true;
+    describeAs(editor, "one");
+    await settle(1100);
+    describeAs(editor, "two");
+    expect(editor.state.saving).toMatchObject({ message: "Offline, kept in this browser" });
+    expect(new CrashCopies("g", localStorage).find()?.documents.graph.description).toBe("two");
+  });
+
   it("what the service refuses is told in its words and not repeated until the next edit", async () => {
     service.put("graphs/g", GRAPH);
     const { editor } = await opened();

@@ -25,7 +25,7 @@ import type { GraphDocument } from "../../document/types";
 import { itemsIn, walkOfBoard, type Board } from "./board";
 import { aligned, distributed, type Side } from "../shapes/geometry";
 import { attempt } from "./attempt";
-import { branchesStacked } from "./cases";
+import { branchesStacked } from "../layout/branches";
 import { movedGraph, settled } from "./move";
 import type { Point, Rect } from "../shapes/types";
 import { strings } from "../../strings";
