@@ -34,6 +34,7 @@ NOT_RUN = {
     ("extending/parity.md", "PYTHONPATH"): "needs a published checkout; tests/golden/test_compare.py runs the command",
     ("importing.md", "walkgraph import"): "needs a checkpoint; tests/unit/importing reads small ones",
     ("language.md", "walkgraph import"): "needs a checkpoint; likewise",
+    ("calling/shell.md", "walkgraph answer"): "needs a run that waits; tests/unit/cli/test_answer.py has one",
     ("agents.md", "walkgraph deploy"): "loads another deployment; tests/system/test_agents.py does the same",
     ("outside.md", "export WALKGRAPH_CALL_HOSTS"): "starts another service; tests/system/test_calls_outside.py does",
     ("outside.md", "walkgraph secrets"): "needs a key of another service; likewise",
