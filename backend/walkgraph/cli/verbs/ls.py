@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -65,7 +66,8 @@ def _document(found: Mapping[str, Any]) -> Sequence[Any]:
 def _run(found: Mapping[str, Any]) -> Sequence[Any]:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found["created_at"]))
     took = "" if found["seconds"] is None else f"{found['seconds']:.2f} s"
-    return found["id"], found["deployment"], found["task"], found["state"], at, took
+    said = (found.get("glimpse") or {}).get("said", "")
+    return found["id"], found["deployment"], found["task"], found["state"], at, took, textwrap.shorten(said, 40)
 
 
 def _task(found: Mapping[str, Any]) -> Sequence[Any]:
@@ -81,5 +83,5 @@ _COLUMNS: dict[Kind, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Sequen
     "tasks": (("DEPLOYMENT", "TASK", "INPUTS", "OUTPUTS"), _task),
     "graphs": (("GRAPH", "", "TAGS"), _document),
     "placements": (("PLACEMENT", "", "TAGS"), _document),
-    "runs": (("RUN", "DEPLOYMENT", "TASK", "STATE", "BEGAN", "TOOK"), _run),
+    "runs": (("RUN", "DEPLOYMENT", "TASK", "STATE", "BEGAN", "TOOK", "ASKED"), _run),
 }

@@ -70,6 +70,11 @@ class RunCalls:
         return get(_RUN + "/result", run=run)
 
     @described
+    def thumbnail(self, run: str) -> Call[bytes]:
+        """Its picture as a small PNG, for as long as the run can be followed. Raises ProblemError if it has none."""
+        return Call("GET", _RUN + "/thumbnail", lambda answer: answer.content, {"run": run})
+
+    @described
     def asked(self, run: str) -> Call[shown.Asked]:
         """The request that its client sent, for as long as the run can be followed."""
         return get(_RUN + "/request", run=run)

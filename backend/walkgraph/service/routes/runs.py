@@ -2,17 +2,18 @@
 
 from typing import Annotated, Any, Literal
 
+import anyio.to_thread
 from fastapi import APIRouter, Query, WebSocket
 from fastapi.responses import Response
 from starlette.requests import Request
 
-from walkgraph.errors import WalkgraphError
+from walkgraph.errors import NotFound, WalkgraphError
 from walkgraph.service.access.callers import caller_of
 from walkgraph.service.deps import AnyRun, FrameForm, RunName, ServicesDep, visible
 from walkgraph.service.http.body import StrictRoute
 from walkgraph.service.http.documenting import answer
 from walkgraph.service.http.frames import plain
-from walkgraph.service.runs import results, runs, streaming
+from walkgraph.service.runs import glimpses, results, runs, streaming
 from walkgraph.service.runs.submission import submit
 from walkgraph.service.schemas.answers import Answer
 from walkgraph.service.schemas.resources import RunRequest
@@ -24,6 +25,11 @@ _PREFIX = "/api/v1/runs"
 _EVER = 2.0**53
 """Seconds since 1970. Runs may seem to lie in the future, after the wall clock was set back."""
 Limit = Annotated[int, Query(ge=1, le=1000)]
+_KEPT_SECONDS = 3600
+"""How long a browser keeps the picture of a run that has ended."""
+_PICTURE: dict[int | str, dict[str, Any]] = {
+    200: answer("A small PNG.", {"image/png": {"type": "string", "format": "binary"}})
+}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: answer("The run's events, from the first one on.", {"text/event-stream": {"type": "string"}})
 }
@@ -67,6 +73,19 @@ async def result(services: ServicesDep, run: RunName) -> dict[str, Any]:
     """The outputs so far; all of them once the run's `state` is `done`."""
     live = services.runs.live(run)
     return {"state": live.state, **results.result_of(live)}
+
+
+@router.get(_PREFIX + "/{run}/thumbnail", response_class=Response, responses=_PICTURE)
+async def thumbnail(services: ServicesDep, run: RunName) -> Response:
+    """The run's picture as a PNG of at most 128 pixels, as long as the run can be followed: the newest one of its first
+    output that has some."""
+    live = services.runs.live(run)
+    picture = glimpses.picture_of(live.outputs)
+    made = await anyio.to_thread.run_sync(glimpses.small, picture) if picture is not None else None
+    if made is None:
+        raise NotFound(f"the run `{run}` has made no picture")
+    keeping = f"private, max-age={_KEPT_SECONDS}, immutable" if live.finished else "no-store"
+    return Response(made, media_type="image/png", headers={"Cache-Control": keeping})
 
 
 @router.get(_PREFIX + "/{run}/request")

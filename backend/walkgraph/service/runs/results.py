@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
+from walkgraph.service.runs import glimpses
 from walkgraph.service.runs.runs import Event, LiveRun
 from walkgraph.service.values import values
 from walkgraph.store.tables import Run
@@ -21,7 +22,14 @@ def public(row: Run, live: LiveRun | None) -> answers.Run:
         times=msgspec.json.decode(row.times),
         paused=paused_of(live) if live else None,
         approval=approval_of(live) if live else None,
+        glimpse=glimpse_of(live) if live else None,
     )
+
+
+def glimpse_of(run: LiveRun) -> answers.Glimpse:
+    outputs = run.outputs
+    pictured = glimpses.picture_of(outputs) is not None
+    return answers.Glimpse(said=run.said, wrote=glimpses.written(outputs), pictured=pictured)
 
 
 def paused_of(run: LiveRun) -> answers.Paused | None:

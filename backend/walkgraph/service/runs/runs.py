@@ -18,6 +18,7 @@ from walkgraph.errors import ErrorInfo, NotFound, WalkgraphError
 from walkgraph.ids import RunId
 from walkgraph.service.access.callers import Caller
 from walkgraph.service.http import limits
+from walkgraph.service.runs.glimpses import shortened, texts_of
 from walkgraph.service.runs.kept_requests import KeptRequest, remembered
 from walkgraph.service.runs.notifier import Notifier
 from walkgraph.service.values import values
@@ -52,6 +53,8 @@ class LiveRun:
         self.deployment = deployment
         self.task = submit.task
         self.params = submit.params
+        self.said = shortened(texts_of(submit), " · ")
+        """The start of its client's texts."""
         self.created_at = time.time()
         self._began = time.monotonic()
         self.seed: int | None = None

@@ -17,6 +17,7 @@ from walkgraph.service.deployments.managed import Managed
 from walkgraph.service.deps import Services
 from walkgraph.service.runs import runs
 from walkgraph.service.runs.disconnects import leave
+from walkgraph.service.runs.glimpses import texts_of
 from walkgraph.service.runs.idempotency import NAME, handle_of
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.tasks import read_request
@@ -24,7 +25,6 @@ from walkgraph.service.values import tensors
 from walkgraph.service.values.stops import Cut, stops_of
 from walkgraph.starters import unknown_words
 from walkgraph.telemetry import traceparent
-from walkgraph.wire import messages as m
 
 
 def submit(
@@ -107,18 +107,12 @@ def _submitted(
         message = msgspec.structs.replace(message, session=session, salt=who.salt(services.settings.shared_pages))
     run = services.deployer.submit(managed, message)
     run.caller, run.request = who, message if waits else None
-    run.unknown_words = unknown_words((held.source for held in graph.weights.values()), _texts(message))
+    run.unknown_words = unknown_words((held.source for held in graph.weights.values()), texts_of(message))
     if body.get("stop"):
         run.cut = Cut(declaration.outputs[0], stops_of(body["stop"]) or ())
     who.meter.begun()
     services.runs.remember(run, body)
     return run
-
-
-def _texts(message: m.Submit) -> Iterable[str]:
-    """The texts that a client sent."""
-    given = [*(value for found in message.inputs.values() for value in found), *(part.value for part in message.parts)]
-    return (value.value for value in given if isinstance(value, m.Small) and isinstance(value.value, str))
 
 
 def _refuse_waiting(services: Services, who: Caller, body: Any, *, asks: bool) -> None:

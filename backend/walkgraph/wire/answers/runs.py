@@ -85,6 +85,17 @@ class ApprovalShown(Approval):
     """Result -> its value; null if there is none."""
 
 
+class Glimpse(TypedDict):
+    """The start of what a run was given and has made."""
+
+    said: str
+    """Its client's texts, in one line."""
+    wrote: str
+    """The first output that is a text, in one line."""
+    pictured: bool
+    """An output is a picture; `/api/v1/runs/{run}/thumbnail` has it small."""
+
+
 class Run(TypedDict):
     """A run without its outputs."""
 
@@ -110,6 +121,8 @@ class Run(TypedDict):
     """What it waits for a person with; None: it doesn't."""
     caller: str | None
     """Id of the key that sent it; None: the service's own token, or the studio."""
+    glimpse: Glimpse | None
+    """None once the run can no longer be followed: texts and pictures are kept only in memory."""
 
 
 class LeftOut(TypedDict):

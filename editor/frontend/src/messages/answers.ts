@@ -223,6 +223,8 @@ export interface RunShown {
   params: Record<string, boolean | number | string>;
   error: { code: string; message: string; [other: string]: unknown } | null;
   times: unknown[];
+  /** The start of what it was given and has made; null once the service follows it no longer. */
+  glimpse?: { said: string; wrote: string; pictured: boolean } | null;
 }
 
 /** One value of an output: `{type: "text", text}`, or `{type, mime, data}` with base64. */

@@ -1,12 +1,12 @@
-// The history: runs of this browser with their pictures, and other runs that the service remembers.
+// The history: runs of this browser, and those of other clients that the service remembers.
 import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import type { RunShown } from "../messages/answers";
 import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./runs/history";
+import { linesOf, type Line } from "./runs/lines";
 import { labelOf } from "./model/form";
-import { isOver } from "./model/results";
 import { strings } from "../strings";
 
 interface Props {
@@ -39,7 +39,7 @@ export function HistoryPane({
 }: Props) {
   const [menu, setMenu] = useState<{ id: string; x: number; y: number } | null>(null);
   const now = useNow();
-  const lines = useMemo(() => together(deployment, heads, rows), [deployment, heads, rows]);
+  const lines = useMemo(() => linesOf(deployment, heads, rows), [deployment, heads, rows]);
   const own = heads.filter((head) => head.deployment === deployment);
   return (
     <aside className="wg-play-history" aria-label={strings.play.runs}>
@@ -68,6 +68,7 @@ export function HistoryPane({
                   <span className="said">{line.said || labels[line.task] || labelOf(line.task)}</span>
                   <span className="wrote">{aboutOf(line, labels)}</span>
                   <span className="when">
+                    {!line.own && <Cloud size={12} aria-label={strings.play.runByAnotherClient} />}
                     {line.state !== "done" && <Mark state={line.state} />}
                     {ago(line.at / 1000, now / 1000)}
                     {line.seconds !== null && ` · ${showSeconds(line.seconds)}`}
@@ -133,32 +134,6 @@ function Clear({ count, onClear }: { count: number; onClear: () => void }) {
   );
 }
 
-type Line = Omit<Head, "state" | "size"> & { own: boolean; state: string };
-
-/** The browser's runs and those that only the service knows, newest first. */
-function together(deployment: string, heads: readonly Head[], rows: readonly RunShown[]): Line[] {
-  const own = heads.filter((head) => head.deployment === deployment);
-  const ids = new Set(own.map((head) => head.id));
-  const others = rows.filter((row) => row.deployment === deployment && !ids.has(row.id));
-  const lines: Line[] = [
-    ...own.map((head) => ({ ...head, state: isOver(head) ? head.state : "running", own: true })),
-    ...others.map(({ id, task, seed, seconds: took, state, created_at }) => ({
-      id,
-      at: created_at * 1000,
-      deployment,
-      task,
-      state,
-      seed,
-      seconds: took,
-      thumb: null,
-      said: "",
-      wrote: "",
-      own: false,
-    })),
-  ];
-  return lines.sort((a, b) => b.at - a.at);
-}
-
 /** Its outputs, else its task, else its seed. */
 function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
   if (line.wrote) return line.wrote;
@@ -167,14 +142,13 @@ function aboutOf(line: Line, labels: Readonly<Record<string, string>>): string {
 }
 
 function Thumb({ line }: { line: Line }) {
-  if (line.thumb) return <img className="thumb" src={line.thumb} alt="" />;
+  // The service may have forgotten the picture since it told of it.
+  const [gone, setGone] = useState<string | null>(null);
+  if (line.thumb && line.thumb !== gone)
+    return <img className="thumb" src={line.thumb} alt="" loading="lazy" onError={() => setGone(line.thumb)} />;
   return (
-    <span className="thumb letters" title={line.own ? undefined : strings.play.runByAnotherClient}>
-      {line.own ? (
-        <span aria-hidden>{line.wrote ? "T" : line.state === "done" ? "·" : "–"}</span>
-      ) : (
-        <Cloud size={16} aria-label={strings.play.runByAnotherClient} />
-      )}
+    <span className="thumb letters">
+      <span aria-hidden>{line.wrote ? "T" : line.state === "done" ? "·" : "–"}</span>
     </span>
   );
 }

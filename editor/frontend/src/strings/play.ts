@@ -19,7 +19,8 @@ export const play = {
   runs: "Runs",
   chooseTheRunToCompare: "Choose the run to compare with.",
   noRunsYet: "No runs yet",
-  yourRunsAreListedHere: "Your runs are listed here with their pictures and texts.",
+  yourRunsAreListedHere:
+    "Runs from here, and those of programs that call this deployment, are listed with their pictures and texts.",
   loadInputsAndOutputs: "Load inputs and outputs",
   runAgainWithTheSame: "Run again with the same seed",
   replayInTheService: "Replay in the service",
