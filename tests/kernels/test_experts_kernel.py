@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from walkgraph.layers.kernels.experts_config import MOST_ROWS, TABLE, Blocks, Si
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, masked_experts
+from walkgraph.layers.tally import tally
 
 torch.set_num_threads(1)
 EPS = 1e-2
@@ -70,6 +72,25 @@ def test_it_equals_the_plain_form(rows: int, width: int, sizes: ExpertSizes, res
     torch.testing.assert_close(got.float(), wanted, atol=8e-3, rtol=8e-3)
     # The next launch finds the counters as this one did.
     assert not counters(x.device).any()
+
+
+@pytest.mark.parametrize("sharing", [(0, 1), (3, 0)])
+def test_each_step_counts_the_experts_that_it_reads(
+    sharing: tuple[int, int], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = ExpertSizes(experts=40, chosen=3, hidden=16, renormed=True)
+    blocks = Blocks(16, 16, 32, 16, 2, 2, inner_sharing=sharing[0], outer_sharing=sharing[1])
+    monkeypatch.setitem(TABLE, (32, 16, False), {MOST_ROWS: blocks})
+    counted, wanted = tally(torch.device(device)), list[int]()
+    for seed, rows in enumerate((1, 2, 5, 33)):
+        x, router, packed, norm = case(rows, 32, sizes, device, seed=seed)
+        logits = (F.rms_norm(x.double(), norm.shape, norm.double(), EPS) @ router.double().T).float()
+        alike = sparse_step(x, logits, packed, sizes, norm, EPS)
+        assert torch.equal(sparse_step(x, logits, packed, sizes, norm, EPS, tally=counted), alike)
+        chosen = np.argsort(-logits.cpu().numpy(), axis=1, kind="stable")[:, : sizes.chosen]
+        wanted.append(len(np.unique(chosen)))
+    assert wanted[0] == 3 < wanted[-1]
+    assert counted.tolist() == [4, sum(wanted), max(wanted)]
 
 
 @pytest.mark.parametrize("rows", [3, 19])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import torch
+from torch import Tensor
 
 from walkgraph.abi.calls import Call, Outputs, Scalar
 from walkgraph.abi.states import CacheShape, States
@@ -87,6 +88,12 @@ class Operator(Protocol):
 
     def caches(self) -> Mapping[str, CacheShape]:
         """State slot -> shape, for paged slots; empty for the rest."""
+        return {}
+
+    def figures(self) -> Mapping[str, Tensor]:
+        """Figure -> its tally (`layers.tally`) on the operator's device, for telemetry. The operator's work counts into
+        it there, also in captured steps; the engine reads it about once a second and sets it to zero. Telemetry may be
+        off, so counting must not take a launch of its own."""
         return {}
 
     def bucket(self, call: Call) -> Hashable:

@@ -21,6 +21,7 @@ from walkgraph.engine.build import EngineBuilder, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch
+from walkgraph.engine.figures import FigureReader
 from walkgraph.engine.gauges import Gauges, memory
 from walkgraph.engine.kv.swap import Swapped
 from walkgraph.engine.load import KeptOperators, rank_plan
@@ -88,6 +89,7 @@ class Engine:
         """The pages of its caches, and the limits on the tokens of a run's states."""
         self.swap, self.holds = parts.swap, parts.holds
         """Suspends and resumes runs; holds the loops of single runs."""
+        self._figures = FigureReader(parts.nodes)
         self._since = 0
         """Batches launched since the last step of the loops."""
 
@@ -99,6 +101,7 @@ class Engine:
         """
         self._builder.load(self._parts, progress)
         self._builder.warm(self, self._parts, progress)
+        self._figures.clear()
 
     def prepare(self, call: LoopCall, progress: Progress = lambda what, done: None) -> None:
         """Capture the steps of every batch size for loops like this one. The examples of its operators stand for the
@@ -107,6 +110,7 @@ class Engine:
         for one in with_examples(call, lambda node: nodes[node]):
             with invariance.batch_invariant(self._invariant):
                 self.loops.prepare(one, lambda done: progress(f"capture of `{call.loop}` in `{call.walk}`", done))
+        self._figures.clear()
 
     def add(self, call: Call) -> None:
         """Queue a call whose inputs are complete. Its tensors may be on any device."""
@@ -166,9 +170,11 @@ class Engine:
     def time_steps(self, *, on: bool) -> None:
         """Switch the reports of every batch and loop launch in `step`'s events (`Forwarded`, `Stepped`) on or off."""
         self._watch.switch(on=on)
+        self._figures.clear()
 
     def gauges(self) -> Gauges:
-        """The queue, the device's busy share, memory, pages and prefix cache at this moment."""
+        """The queue, the device's busy share, memory, pages and prefix cache at this moment, and the figures of its
+        operators since the last time."""
         since = [at for at in (self.calls.in_flight.since, self.loops.launcher.since) if at is not None]
         prefixes = self.pools.prefix_stats()
         return Gauges(
@@ -178,6 +184,7 @@ class Engine:
             *self.pools.pages(),
             prefixes.tokens,
             prefixes.saved,
+            self._figures.read(),
         )
 
     def _collected(self) -> list[Event]:

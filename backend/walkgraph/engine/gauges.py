@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+from walkgraph.telemetry.events import NodeFigure
+
 _STATM = Path("/proc/self/statm")
 
 
@@ -24,6 +26,8 @@ class Gauges(NamedTuple):
     """Tokens looked up in the prefix cache since the start."""
     prefix_hits: int
     """Looked-up tokens that it had."""
+    figures: tuple[NodeFigure, ...] = ()
+    """What operators have counted since the last gauges."""
 
 
 def memory(device: torch.device) -> tuple[int, int]:

@@ -260,6 +260,18 @@ class Arrival(Event, frozen=True, tag="arrival"):
 # ── gauges ──────────────────────────────────────────────────────────────────────────────────────
 
 
+class NodeFigure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A figure that the operator of a node publishes, of the numbers that it counted on the device since the last
+    gauge. Nodes that share an operator share its figures."""
+
+    nodes: tuple[str, ...]
+    name: str
+    count: int
+    total: int
+    most: int
+    """The largest of them."""
+
+
 class RankGauge(Event, frozen=True, tag="rank"):
     rank: Rank
     at: float
@@ -281,6 +293,8 @@ class RankGauge(Event, frozen=True, tag="rank"):
     """Frames that were not valid messages, since the start."""
     dropped: int
     """Events that were never sent, since the start."""
+    figures: tuple[NodeFigure, ...] = ()
+    """Figures of its nodes, up to a gauge ago on a GPU, as nothing waits for them."""
 
 
 class QueueGauge(Event, frozen=True, tag="queue"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import by_expert, route
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, each_expert, grouped_experts, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
+from walkgraph.layers.tally import tally
 
 torch.set_num_threads(1)
 WIDTH = 32
@@ -75,6 +77,21 @@ def test_a_row_steps_alike_among_any_others() -> None:
         together = mlp.step(x, norm, x)
         for part in (slice(0, 1), slice(3, 8)):
             assert torch.equal(mlp.step(x[part], norm, x[part]), together[part])
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@torch.inference_mode()
+def test_steps_count_the_experts_of_all_their_rows_together(invariant: bool) -> None:
+    mlp, norm = made(), RMSNorm(WIDTH, 1e-6)
+    mlp.tally = tally(torch.device("cpu"))
+    wanted: list[int] = []
+    with batch_invariant(invariant):
+        for seed, count in enumerate((1, 3, 20)):
+            mlp.step(rows(count, seed), norm, None)
+            wanted.append(len(np.unique(mlp.routed(norm(rows(count, seed))).experts.numpy())))
+    mlp(rows(9))
+    assert mlp.tally.tolist() == [3, sum(wanted), max(wanted)]
+    assert wanted[0] < wanted[-1]
 
 
 def test_weights_keep_their_names_and_are_held_once() -> None:

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,6 +198,23 @@ def test_tokens_are_counted_once_and_only_of_loops_that_make_them() -> None:
     # A version that is gone has no places.
     metrics.take(packet(*told), "d", "v0", 0)
     assert metrics.generated.value("d") == 42
+
+
+def test_figures_of_nodes_add_up_and_their_largest_is_the_latest() -> None:
+    now = [0.0]
+    metrics = sink(now)
+    for count, total, most in ((4, 30, 9), (2, 12, 7)):
+        figure = e.NodeFigure(nodes=("llm", "view"), name="distinct_experts", count=count, total=total, most=most)
+        metrics.take(packet(msgspec.structs.replace(gauge(), figures=(figure,))), "d", "v1", 0)
+    for node in ("llm", "view"):
+        where = labels(rank="0", node=node, figure="distinct_experts")
+        found = read(metrics)
+        assert found["walkgraph_node_figure_count_total", where] == 6
+        assert found["walkgraph_node_figure_sum_total", where] == 42
+        assert found["walkgraph_node_figure_max", where] == 7
+    metrics.take(packet(gauge()), "d", "v1", 0)
+    assert not any(name == "walkgraph_node_figure_max" for name, _ in read(metrics))
+    assert read(metrics)["walkgraph_node_figure_sum_total", where] == 42
 
 
 def test_a_rank_that_is_silent_is_not_shown_as_it_was() -> None:

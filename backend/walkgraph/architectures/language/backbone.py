@@ -80,6 +80,10 @@ class LanguageBackbone(Operator):
             "kv": CacheShape(layers=llm.layers, kv_heads=llm.kv_heads, head_dim=llm.head_dim, dtype=self._dtype),
         }
 
+    def figures(self) -> Mapping[str, Tensor]:
+        experts = self._model.distinct_experts
+        return {} if experts is None else {"distinct_experts": experts}
+
     def rows(self, call: Call) -> int:
         return len(_fed(call)[1])
 

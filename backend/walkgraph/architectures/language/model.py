@@ -24,6 +24,7 @@ from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.tally import tally
 
 _ONE = ""
 """Suffix of the only set of weights, which has plain names."""
@@ -55,6 +56,8 @@ class LanguageModel(nn.Module):
         if not config.tied:
             self.lm_head = nn.Linear(config.width, config.vocab, bias=False)
         self._rows: RowLayers | None = None
+        self.distinct_experts: Tensor | None = None
+        """Tally of the experts that a layer reads in a step; None for a model without experts."""
 
     @property
     def head(self) -> Tensor:
@@ -83,6 +86,11 @@ class LanguageModel(nn.Module):
         for layer in self.model.layers:
             cast(DecoderLayer, layer).pack()
         self._rows = RowLayers(self.model.layers, _ONE, self.model.rope)
+        mixtures = [part for part in self.modules() if isinstance(part, SparseMLP)]
+        if mixtures:
+            self.distinct_experts = tally(self.head.device)
+        for mixture in mixtures:
+            mixture.tally = self.distinct_experts
         return self
 
 

@@ -59,8 +59,10 @@ def sparse_step(
     norm: Tensor,
     eps: float,
     residual: Tensor | None = None,
+    tally: Tensor | None = None,
 ) -> Tensor:
     """x `[R, W]`, not yet normed, the router's logits float32 `[R, E]`, norm `[W]`, residual `[R, W]` -> `[R, W]`.
+    `tally`: counts the experts that are read.
 
     Raises ValueError for what is `unfit`."""
     if (why := unfit(x, weights)) is not None:
@@ -84,7 +86,7 @@ def sparse_step(
     )
     choose_kernel[(made.rows,)](x, norm, logits, normed, table, shares, masks, eps, **chosen)
     inner_kernel[first_grid](
-        normed, gate_up, weights.gate_up, weights.gate_up_scale, table, masks, inner, made.rows, **first
+        normed, gate_up, weights.gate_up, weights.gate_up_scale, table, masks, inner, tally, made.rows, **first
     )
     outer_kernel[second_grid](
         inner, down, weights.down, weights.down_scale, table, masks, shares, residual, partials, counters(x.device),
@@ -154,7 +156,7 @@ def warm(sizes: Sizes, blocks: Blocks, dtype: torch.dtype) -> None:
     like = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((2 * hidden, width), (width, hidden)))
     gate_up, down = maps(PackedExperts(*(one.expand(experts, -1, -1) for one in like)), blocks)
     _, (_, first), (_, second) = constants(sizes, renormed=True, residual=True, pdl=True, blocks=blocks)
-    inner_kernel.warmup(given, gate_up, dtype, scale, whole, whole, given, sizes.rows, **first, grid=(1,))
+    inner_kernel.warmup(given, gate_up, dtype, scale, whole, whole, given, torch.int64, sizes.rows, **first, grid=(1,))
     outer_kernel.warmup(
         given, down, dtype, scale, whole, whole, exact, given, exact, whole, given, sizes.rows, **second, grid=(1,)
     )  # fmt: skip

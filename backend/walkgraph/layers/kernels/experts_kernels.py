@@ -105,6 +105,15 @@ def _chosen(masks, rows, MOST: tl.constexpr, ALL: tl.constexpr, CHOSEN: tl.const
 
 
 @triton.jit
+def _tally(into, number):
+    """Count a number into a tally, int64 `[3]`; see `layers.tally`."""
+    if into is not None and tl.program_id(0) == 0:
+        tl.atomic_add(into, 1, sem="relaxed")
+        tl.atomic_add(into + 1, number, sem="relaxed")
+        tl.atomic_max(into + 2, number, sem="relaxed")
+
+
+@triton.jit
 def _share(units, SHARING: tl.constexpr):
     """The first unit of this program, and the one after its last. Every processor has an even share, and the programs
     on it, which are a processors' number apart, an even share of that. Without SHARING, a program has one unit."""
@@ -252,13 +261,14 @@ def _inner_tiles(
 
 @triton.jit(do_not_specialize=["rows"])
 def inner_kernel(
-    normed, tiles, gate_up, scales, table, masks, inner, rows,
+    normed, tiles, gate_up, scales, table, masks, inner, tally, rows,
     W: tl.constexpr, F: tl.constexpr, E: tl.constexpr, M: tl.constexpr, MOST: tl.constexpr, ALL: tl.constexpr,
     PLACES: tl.constexpr, LIKELY: tl.constexpr, CHOSEN: tl.constexpr, BLOCK: tl.constexpr, DEPTH: tl.constexpr,
     SHARING: tl.constexpr, STAGES: tl.constexpr, ON_GPU: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """inner `[P, F]`: silu(gate) * up of each pair. tiles: a map of gate and up, `[2E, F, W]`; scales float32 `[E, 2F]`
-    of weights in eight bits, or None. LIKELY: most experts are chosen."""
+    of weights in eight bits, or None; tally: of how many experts were chosen, or None. LIKELY: most experts are
+    chosen."""
     TILES: tl.constexpr = F // BLOCK
     STEPS: tl.constexpr = W // DEPTH
     EACH: tl.constexpr = LIKELY and SHARING == 0
@@ -267,6 +277,7 @@ def inner_kernel(
         _prefetch_rows(gate_up, guess // TILES, guess % TILES, W, F, BLOCK, SHARING)
     _begin(PDL)
     active, rank, experts = _chosen(masks, rows, MOST, ALL, CHOSEN)
+    _tally(tally, experts)
     unit, end = _share((E if EACH else experts) * TILES, SHARING)
     if PDL and not EACH and unit < end:
         ahead = _expert(table, active, rank, unit // TILES, ALL, MOST, EACH)

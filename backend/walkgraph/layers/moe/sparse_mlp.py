@@ -12,7 +12,7 @@ Parameter names are the public checkpoint's: `gate` is the router, `experts.N.*`
 Shape letters: R rows, B rows of a step, W model width, E experts, C experts chosen for each row, F hidden width.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import cast
 
@@ -28,6 +28,7 @@ from walkgraph.layers.linear.step_linear import STREAMED, linear
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import Routing, by_expert, route
 from walkgraph.layers.norm.rms_norm import RMSNorm
+from walkgraph.layers.tally import tally_up
 
 _ROWS = 8192
 """Rows of a grouped product: more are not faster, and their copies for each expert are eight times as many."""
@@ -56,14 +57,15 @@ class SparseMLP(Packable):
         self.gate = nn.Linear(width, sizes.experts, bias=False)
         self.experts = nn.ModuleList(Expert(width, sizes.hidden) for _ in range(sizes.experts))
         self.packed: PackedExperts | None = None
+        self.tally: Tensor | None = None
+        """Counts the distinct experts of each step, those of padding rows included, as they are read too. Only the
+        kernel and the form of CPUs count: elsewhere it would take further launches."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Many rows x `[R, W]`, normed -> `[R, W]`."""
         packed = self.packed
-        if packed is None:
-            return each_expert(x, self.routed(x), lambda index: cast(Expert, self.experts[index]))
-        if not x.is_cuda:
-            return each_expert(x, self.routed(x), lambda index: partial(one_expert, packed, index))
+        if packed is None or not x.is_cuda:
+            return self._each_expert(x, self.routed(x))
         whole = packed.plain(x.dtype)
         parts = [self._grouped(rows, whole) for rows in x.split(_ROWS)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -77,10 +79,11 @@ class SparseMLP(Packable):
 
             if unfit(x, self.packed) is None:
                 logits = linear(x, self.gate.weight, norm=norm.weight, eps=norm.eps, exact=True)
-                return sparse_step(x, logits, self.packed, self.sizes, norm.weight, norm.eps, residual)
+                return sparse_step(x, logits, self.packed, self.sizes, norm.weight, norm.eps, residual, self.tally)
         # One by one, a row's numbers are the same among any others.
         apart = is_batch_invariant() and x.shape[0] <= STREAMED
-        y = torch.cat([self(norm(row)) for row in x.split(1)]) if apart else self(norm(x))
+        parts = [norm(row) for row in (x.split(1) if apart else (x,))]
+        y = torch.cat([self(part) for part in parts] if x.is_cuda else self._counted(parts))
         return y if residual is None else (y.float() + residual).to(x.dtype)
 
     def routed(self, x: Tensor) -> Routing:
@@ -112,6 +115,19 @@ class SparseMLP(Packable):
     @property
     def is_packed(self) -> bool:
         return self.packed is not None
+
+    def _counted(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Rows of one step `[B, W]`, in parts, on a CPU."""
+        routings = [self.routed(part) for part in parts]
+        if self.tally is not None:
+            tally_up(self.tally, torch.cat([one.experts.flatten() for one in routings]).unique().numel())
+        return [self._each_expert(*one) for one in zip(parts, routings, strict=True)]
+
+    def _each_expert(self, x: Tensor, routing: Routing) -> Tensor:
+        packed = self.packed
+        if packed is None:
+            return each_expert(x, routing, lambda index: cast(Expert, self.experts[index]))
+        return each_expert(x, routing, lambda index: partial(one_expert, packed, index))
 
     def _grouped(self, x: Tensor, packed: PackedExperts) -> Tensor:
         aligned = not any(n * 2 % _ALIGNED for n in (x.shape[1], self.sizes.hidden))

@@ -141,6 +141,12 @@ class FromPackets:
             "Iterations of the device loops that generate tokens, counted at a loop's end, including the token that "
             "ends a text; stepped loops are not counted",
         )
+        self.counted = Total(
+            "walkgraph_node_figure_count", "Numbers counted for a figure of a node", "node", "figure", "rank"
+        )
+        self.summed = Total(
+            "walkgraph_node_figure_sum", "Sum of the numbers of a figure of a node", "node", "figure", "rank"
+        )
         self.dropped = Total("walkgraph_telemetry_dropped", "Events that were never sent", "source")
         self._edges: dict[tuple[str, str, str, int, bool], str] = {}
         self._gauges: dict[tuple[str, int], tuple[float, e.RankGauge]] = {}
@@ -186,7 +192,11 @@ class FromPackets:
 
     @property
     def _totals(self) -> tuple[Total, ...]:
-        return self.bytes, self.sent, self.asked, self.hits, self.prompts, self.generated, self.dropped
+        return self.bytes, self.sent, self.asked, self.hits, self.prompts, self.generated, *self._figures, self.dropped
+
+    @property
+    def _figures(self) -> tuple[Total, Total]:
+        return self.counted, self.summed
 
     # ── events ──────────────────────────────────────────────────────────────────────────────────
 
@@ -242,6 +252,11 @@ class FromPackets:
         self._count(self.asked, key, source, "asked", event.prefix_tokens)
         self._count(self.hits, key, source, "hits", event.prefix_hits)
         self._count(self.prompts, (deployment,), source, "prompts", event.prefix_tokens)
+        for figure in event.figures:
+            for node in figure.nodes:
+                of = (deployment, node, figure.name, str(event.rank))
+                self.counted.add(of, figure.count)
+                self.summed.add(of, figure.total)
 
     def _count(self, total: Total, key: Key, source: Key, what: str, value: int) -> None:
         """Add the growth of a source's running total; a restarted source has another name."""
@@ -263,6 +278,16 @@ class FromPackets:
                 if found is not None:
                     family.add_metric((deployment, str(rank)), found)
             yield family
+        family = GaugeMetricFamily(
+            "walkgraph_node_figure_max",
+            "Largest number of a figure of a node in the last second",
+            labels=("deployment", "node", "figure", "rank"),
+        )
+        for (deployment, rank), gauge in shown.items():
+            for figure in gauge.figures:
+                for node in figure.nodes:
+                    family.add_metric((deployment, node, figure.name, str(rank)), figure.most)
+        yield family
 
 
 def _pages_used(gauge: e.RankGauge) -> float | None:

@@ -189,7 +189,8 @@ class WorkTelemetry:
 
     def _gauge(self, runs: int, now: float) -> t.RankGauge:
         gauges = self._engine.gauges()
-        self._working = bool(runs or gauges.busy or gauges.queue)
+        # Figures come one gauge later, so that those of the last work are still to come.
+        self._working = bool(runs or gauges.busy or gauges.queue or gauges.figures)
         return t.RankGauge(
             rank=self._rank,
             at=now,

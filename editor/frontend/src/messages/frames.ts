@@ -212,6 +212,16 @@ export interface ArrivalEvent {
 
 // ── gauges ──────────────────────────────────────────────────────────────────────────────────────
 
+/** What the operator of these nodes counted on its device since the last gauge. */
+export interface NodeFigure {
+  nodes: string[];
+  name: string;
+  count: number;
+  total: number;
+  /** The largest. */
+  most: number;
+}
+
 export interface RankGauge {
   type: "rank";
   rank: number;
@@ -231,6 +241,7 @@ export interface RankGauge {
   rejected: number;
   /** Events that were never sent, since the start. */
   dropped: number;
+  figures?: NodeFigure[];
 }
 
 export interface QueueGauge {

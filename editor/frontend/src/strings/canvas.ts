@@ -357,6 +357,7 @@ export const canvas = {
   inABatch: (calls: string) => `${calls} in a batch`,
   onRank: (value: string) => `on rank ${value}`,
   ofTheKvPages: (used: number) => `${used} % of the KV pages of its rank are in use`,
+  onAverage: (name: string, mean: string, most: string) => `${name}: ${mean} on average, at most ${most}`,
   ofIterations: (at: string, value: number | string) => `${at} of ${value} iterations`,
   itemsAtWork: (at: string) => `${at} items begun`,
   anUnknownNumber: "an unknown number of",

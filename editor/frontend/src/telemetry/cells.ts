@@ -1,5 +1,6 @@
 // Figures that are gathered in place and shown as new objects at a flush, a few times a second. Pure.
-import type { Activity, LoopActivity, NodeError, NodeState, Preview } from "./shown";
+import type { NodeFigure } from "../messages/frames";
+import type { Activity, Figure, LoopActivity, NodeError, NodeState, Preview } from "./shown";
 
 /** Something that changes in place, and what is shown of it. */
 export abstract class Cell<T> {
@@ -35,6 +36,8 @@ export class Live extends Cell<Activity> {
   heard = 0;
   /** Runs in a loop on the device, whose calls are told once it has ended -> iterations until now. */
   readonly inside = new Map<string, number>();
+  /** Figures of its own, by name and rank. */
+  private readonly figures = new Map<string, Map<number, NodeFigure>>();
   private windowAt = 0;
   private windowCalls = 0;
 
@@ -64,6 +67,12 @@ export class Live extends Cell<Activity> {
     this.calls += calls;
   }
 
+  figure(rank: number, figure: NodeFigure): this {
+    const ranks = this.figures.get(figure.name) ?? new Map<number, NodeFigure>();
+    this.figures.set(figure.name, ranks.set(rank, figure));
+    return this;
+  }
+
   on(rank: number): void {
     if (!this.ranks.includes(rank)) this.ranks = [...this.ranks, rank];
   }
@@ -75,6 +84,7 @@ export class Live extends Cell<Activity> {
     this.ranks = [];
     this.words = this.sound = null;
     this.inside.clear();
+    this.figures.clear();
   }
 
   override picture(stale: boolean): Activity {
@@ -90,6 +100,7 @@ export class Live extends Cell<Activity> {
       queuedMs,
       batch,
       ranks,
+      figures: [...this.figures].map(([name, of]) => together(name, [...of.values()])),
       failure,
       preview,
       words,
@@ -98,6 +109,21 @@ export class Live extends Cell<Activity> {
     };
     return failure ? { ...shown, error: failure.message } : shown;
   }
+}
+
+/** The figure of all ranks. */
+function together(name: string, figures: readonly NodeFigure[]): Figure {
+  const sum = (of: (figure: NodeFigure) => number) => figures.reduce((all, one) => all + of(one), 0);
+  return {
+    name,
+    mean:
+      sum((one) => one.total) /
+      Math.max(
+        1,
+        sum((one) => one.count),
+      ),
+    most: Math.max(...figures.map((one) => one.most)),
+  };
 }
 
 /** With more runs side by side, a loop shows where they are and no single run's end. */

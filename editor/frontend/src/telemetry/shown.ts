@@ -18,6 +18,13 @@ export interface Preview {
   pinned: boolean;
 }
 
+/** A figure that the operator of a node publishes, of the last gauges of its ranks. */
+export interface Figure {
+  name: string;
+  mean: number;
+  most: number;
+}
+
 export interface Activity {
   state: NodeState;
   /** Loop indices of the latest call, outermost first; empty outside of loops. */
@@ -34,6 +41,8 @@ export interface Activity {
   batch: number;
   /** Ranks it was seen on. */
   ranks: readonly number[];
+  /** Figures of its own. */
+  figures: readonly Figure[];
   /** Its error, in a sentence. */
   error?: string;
   failure: NodeError | null;
@@ -47,8 +56,8 @@ export interface Activity {
 }
 
 /**
- * A use on its Walk's canvas: its own figures, with what is known of its node alone: what went wrong, what it made, that
- * it is awaited. `use`: null where it was never heard of. `frozen`: figures are of nodes alone.
+ * A use on its Walk's canvas: its own figures, with what is known of its node alone: what went wrong, what it made,
+ * figures of its own, that it is awaited. `use`: null where it was never heard of. `frozen`: figures are of nodes alone.
  */
 export function ofUse(
   node: Activity | null,
@@ -57,12 +66,12 @@ export function ofUse(
   frozen: boolean,
 ): Activity | null {
   if (!node || (frozen && !use?.calls)) return node ?? use;
-  const { failure, preview, words, sound, stale } = node;
+  const { failure, figures, preview, words, sound, stale } = node;
   const here = failure && (failure.walk ?? place.walk) === place.walk && (failure.use ?? place.use) === place.use;
   const mine = here ? failure : null;
   const own = use ?? { ...NOTHING, stale };
   const state = mine ? "error" : own.state === "idle" && node.state === "queued" ? "queued" : own.state;
-  return { ...own, state, failure: mine, preview, words, sound, ...(mine && { error: mine.message }) };
+  return { ...own, state, failure: mine, figures, preview, words, sound, ...(mine && { error: mine.message }) };
 }
 
 const NOTHING: Activity = {
@@ -74,6 +83,7 @@ const NOTHING: Activity = {
   queuedMs: 0,
   batch: 0,
   ranks: [],
+  figures: [],
   failure: null,
   preview: null,
   words: null,

@@ -12,6 +12,7 @@ const activity = {
   queuedMs: 0.8,
   batch: 4,
   ranks: [2, 0],
+  figures: [],
 } as unknown as Activity;
 
 it("a node says where it is, how fast and how long, and leaves out what is nothing", () => {
@@ -23,6 +24,12 @@ it("a node says where it is, how fast and how long, and leaves out what is nothi
   expect(tellingOf({ ...activity, iteration: [], calls: 1, rate: 0, ms: 0, queuedMs: 0, batch: 1, ranks: [] })).toBe(
     "1 call",
   );
+});
+
+it("a node shows figures of its own, by the names that its operator gives them", () => {
+  const counted = { ...activity, figures: [{ name: "distinct_experts", mean: 11.5, most: 23 }] };
+  expect(figuresOf(counted).at(-1)).toBe("12 distinct experts");
+  expect(tellingOf(counted).split("\n").at(-1)).toBe("distinct experts: 12 on average, at most 23");
 });
 
 it("pages are those of the fullest rank", () => {

@@ -12,6 +12,7 @@ const QUIET: Activity = {
   queuedMs: 0,
   batch: 0,
   ranks: [],
+  figures: [],
   failure: null,
   preview: null,
   words: null,

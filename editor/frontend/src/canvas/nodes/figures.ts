@@ -1,26 +1,33 @@
 // A node's and a loop's activity in few letters, and in words. Pure.
 import type { RankGauge } from "../../messages/frames";
-import type { Activity, LoopActivity } from "../../telemetry/shown";
+import type { Activity, Figure, LoopActivity } from "../../telemetry/shown";
 import { plural } from "../../ui/words";
 import { strings } from "../../strings";
 
-type Figures = Pick<Activity, "rate" | "ms" | "batch"> & { iteration: readonly number[] | null };
+type Figures = Pick<Activity, "rate" | "ms" | "batch"> & {
+  iteration: readonly number[] | null;
+  figures?: readonly Figure[];
+};
 
 /** In the order of what matters: a narrow node shows the first ones. `used`: share of the pages; null: has none. */
-export function figuresOf({ iteration, rate, ms, batch }: Figures, used: number | null = null): string[] {
+export function figuresOf(
+  { iteration, rate, ms, batch, figures = [] }: Figures,
+  used: number | null = null,
+): string[] {
   const parts = [
     iteration?.length ? `#${iteration.map((index) => index + 1).join(".")}` : "",
     rate > 0 ? `${few(rate)}/s` : "",
     ms > 0 ? strings.canvas.ms(few(ms)) : "",
     batch > 1 ? `×${batch}` : "",
     used === null || used < 0.005 ? "" : strings.canvas.kv(Math.round(used * 100)),
+    ...figures.map(({ name, mean }) => `${few(mean)} ${words(name)}`),
   ];
   return parts.filter(Boolean);
 }
 
 /** A line each. */
 export function tellingOf(activity: Activity, used: number | null = null): string {
-  const { iteration, calls, rate, ms, queuedMs, batch, ranks } = activity;
+  const { iteration, calls, rate, ms, queuedMs, batch, ranks, figures } = activity;
   const lines = [
     iteration?.length ? strings.canvas.iteration(iteration.map((index) => index + 1).join(" . ")) : "",
     `${Math.round(calls).toLocaleString("en")} ${calls === 1 ? "call" : "calls"}${rate > 0 ? strings.canvas.aSecond(few(rate)) : ""}`,
@@ -29,6 +36,7 @@ export function tellingOf(activity: Activity, used: number | null = null): strin
     batch > 1 ? strings.canvas.inABatch(plural(batch, "call")) : "",
     ranks.length ? strings.canvas.onRank([...ranks].sort((a, b) => a - b).join(", ")) : "",
     used === null ? "" : strings.canvas.ofTheKvPages(Math.round(used * 100)),
+    ...figures.map(({ name, mean, most }) => strings.canvas.onAverage(words(name), few(mean), `${most}`)),
   ];
   return lines.filter(Boolean).join("\n");
 }
@@ -58,6 +66,11 @@ export function loopWords({ state, low, high, times, runs, ms }: LoopActivity, m
     long: `${done}${ending}${runs > 1 ? strings.canvas.inRuns(runs) : ""}${told}`,
     share: times ? Math.min(1, high / times) : 0,
   };
+}
+
+/** An operator's own name of a figure, `distinct_experts`. */
+function words(name: string): string {
+  return name.replaceAll("_", " ");
 }
 
 function few(value: number): string {
