@@ -12,11 +12,14 @@ from typing import Any
 from walkgraph.components import catalogue
 from walkgraph.graph import codec
 from walkgraph.graph.catalogue import Component, Param, port
+from walkgraph.graph.checks.context import Context
+from walkgraph.graph.checks.walks import accesses
 from walkgraph.graph.document import Graph
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.language.shaping import shaped
 from walkgraph.graph.language.syntax import FUNCTIONS
 from walkgraph.graph.ports import accepts, parse_type
+from walkgraph.graph.reading.wellformed import Draft
 from walkgraph.graph.structure import End, Route, WalkStructure, apart, structure
 from walkgraph.resources import bundled
 from walkgraph.service.deployments.palette import shown
@@ -258,10 +261,27 @@ def cases() -> dict[str, Any]:
         "walks": walks,
         "types": _types(),
         "texts": texts,
+        "accesses": _accesses(graphs),
         "catalogue": palette,
         "shaped": _shaped(),
         "expressions": _expressions(),
     }
+
+
+def _accesses(graphs: dict[str, str]) -> dict[str, list[tuple[str, str, bool]]]:
+    """Walk -> use or "" for a fork, state, and whether it is written."""
+    found: dict[str, list[tuple[str, str, bool]]] = {}
+    for name, text in graphs.items():
+        context = Context(Draft(json.loads(text)), catalogue())
+        for walk, facts in context.facts.items():
+            touched = [
+                (entry.name, state, writes)
+                for entry in facts.entries
+                for state, writes in accesses(context, facts, entry)
+            ]
+            if touched:
+                found[f"{name}/{walk}"] = touched
+    return found
 
 
 def _expressions() -> dict[str, Any]:

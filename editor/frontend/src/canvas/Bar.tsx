@@ -1,7 +1,8 @@
 // The view's controls, bottom left.
 import { useStore } from "@xyflow/react";
-import { EyeOff, Map as MapIcon, Maximize, Spline, WandSparkles, ZoomIn, ZoomOut } from "lucide-react";
+import { Database, EyeOff, Map as MapIcon, Maximize, Spline, WandSparkles, ZoomIn, ZoomOut } from "lucide-react";
 import { memo } from "react";
+import { showStates, useShowsStates } from "../store/preferences";
 import { useEditor, useEditorState } from "../store/react";
 import { IconButton, Select } from "../ui/kit";
 import type { Board } from "./gestures/board";
@@ -26,6 +27,7 @@ interface Props {
 export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
   const editor = useEditor();
   const lens = useEditorState((state) => state.view.lens);
+  const states = useShowsStates();
   const { flow } = board;
   const set = (change: Partial<Prefs>) => onPrefs({ ...prefs, ...change });
   return (
@@ -66,6 +68,9 @@ export const Bar = memo(function Bar({ board, prefs, onPrefs, mapOff }: Props) {
         onClick={() => set({ shape: prefs.shape === "straight" ? "curved" : "straight" })}
       >
         <Spline size={15} />
+      </IconButton>
+      <IconButton label={strings.canvas.showStates} aria-pressed={states} onClick={() => showStates(!states)}>
+        <Database size={15} />
       </IconButton>
       <i className="wg-divider" aria-hidden />
       <Select

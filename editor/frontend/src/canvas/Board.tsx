@@ -21,6 +21,7 @@ import { Menu } from "../ui/kit";
 import { middle, type Board as BoardApi, type OpenMenu } from "./gestures/board";
 import { Bar, type Prefs } from "./Bar";
 import { receive } from "./gestures/dragging";
+import { pointedAt, StateLayer } from "./edges/StateLayer";
 import { FlowingOn, TokenLayer } from "./edges/TokenLayer";
 import { Tokens } from "./edges/tokens";
 import { WireEdge, WireShape } from "./edges/WireEdge";
@@ -91,6 +92,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
     () => ({ tokens: new Tokens(), walk: canvas.kind === "walk" ? canvas.walk : null }),
     [canvas],
   );
+  const [pointed] = useState(pointedAt);
   const deployment = useDeployed();
   const { taps } = useWatch(deployment);
   const graph = useEditorState((state) => state.documents.graph);
@@ -139,6 +141,8 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
                 edgesFocusable
                 onlyRenderVisibleElements={many}
                 {...menus}
+                onNodeMouseEnter={(_, node) => pointed.setState(node.id, true)}
+                onNodeMouseLeave={() => pointed.setState(null, true)}
               >
                 <Background variant={BackgroundVariant.Dots} gap={24} size={1.2} />
                 {prefs.map && model.nodes.length <= MAP_MOST && model.nodes.length > 0 && (
@@ -151,6 +155,7 @@ export function Board({ canvas, viewKey }: { canvas: Canvas; viewKey: string }) 
                   />
                 )}
                 <Previews model={model} />
+                <StateLayer all={model.dependencies} pointed={pointed} />
                 <TokenLayer tokens={flowing.tokens} />
               </ReactFlow>
             </Far>

@@ -1,4 +1,4 @@
-// The user's preferences in this browser: sizes of panes, keys. One store for all documents.
+// The user's preferences in this browser: sizes of panes, keys, what the canvas shows. One store for all documents.
 import { useStore } from "zustand";
 import { createStore } from "zustand/vanilla";
 import type { Overrides } from "../ui/keys";
@@ -18,6 +18,8 @@ export interface Panes {
 export interface Preferences {
   panes: Panes;
   keys: Overrides;
+  /** The canvas draws who reads what others left in states. */
+  states: boolean;
 }
 
 const KEY = "walkgraph:preferences";
@@ -33,6 +35,7 @@ const DEFAULTS: Preferences = {
     rightTab: "inspector",
   },
   keys: {},
+  states: false,
 };
 
 export const preferences = createStore<Preferences>(() => load());
@@ -53,6 +56,14 @@ export function useKeys(): Overrides {
   return useStore(preferences, (state) => state.keys);
 }
 
+export function useShowsStates(): boolean {
+  return useStore(preferences, ({ states }) => states);
+}
+
+export function showStates(states: boolean): void {
+  preferences.setState({ states });
+}
+
 export function setPanes(panes: Partial<Panes>): void {
   preferences.setState((state) => ({ panes: { ...state.panes, ...panes } }));
 }
@@ -64,7 +75,8 @@ export function setKeys(keys: Overrides): void {
 function load(): Preferences {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>;
-    return { panes: { ...DEFAULTS.panes, ...kept.panes }, keys: { ...kept.keys } };
+    const { panes, keys, states } = kept;
+    return { panes: { ...DEFAULTS.panes, ...panes }, keys: { ...keys }, states: states === true };
   } catch {
     return DEFAULTS;
   }

@@ -81,6 +81,9 @@ export const canvas = {
   map: "Map",
   hideAllWiresExceptThose: "Hide all wires except those of the selection",
   straightWires: "Straight wires",
+  showStates: "Show which step reads what another left in a state",
+  readsWhatWasLeft: (reader: string, writer: string, states: string) =>
+    `${reader} reads what ${writer} left in ${states}`,
   colourNodes: "Colour nodes by",
   colourOutputType: "colour: output type",
   colourRank: "colour: rank",

@@ -206,28 +206,30 @@ test("what a piece shows below it has room in every layout, and in its container
   const pad = { top: 10, right: 10, bottom: 10, left: 10 };
   const box: Piece = { ...leaf("box", 0), pad };
   const pieces = [box, { ...leaf("a", 0, "box"), below: 112 }, leaf("b", 1, "box"), leaf("c", 1)];
-  const places = layered(pieces, [
+  const wires = [
     ["a", "b"],
     ["a", "c"],
-  ]);
+  ] as const;
+  const places = layered(pieces, { wires, after: [] });
   const boxes = boxesOf(pieces, places);
   const [a, holder] = [boxes.get("a")!, boxes.get("box")!];
   expect(a.h).toBe(60);
   expect(holder.y + holder.h).toBeGreaterThanOrEqual(a.y + 60 + 112 + pad.bottom);
   const column = [{ ...leaf("a", 0), below: 112 }, leaf("b", 0)];
-  const stacked = layered(column, []);
+  const stacked = layered(column, { wires: [], after: [] });
   const [first, second] = [stacked.get("a")![1], stacked.get("b")![1]].sort((x, y) => x - y);
   expect(second! - first!).toBeGreaterThanOrEqual(60 + 112);
-  const free = arranged(column, [], { a: [0, 0] }).places.get("b")!;
+  const free = arranged(column, { wires: [], after: [] }, { a: [0, 0] }).places.get("b")!;
   expect(free[1]).toBeGreaterThanOrEqual(60 + 112);
 });
 
 test("columns follow the flow; what has no place yet gets a free one beside what feeds it", () => {
   const pieces = [leaf("a", 0), leaf("b", 1), leaf("c", 2)];
-  const links = [
+  const wires = [
     ["a", "b"],
     ["b", "c"],
   ] as const;
+  const links = { wires, after: [] };
   const places = layered(pieces, links);
   expect(places.get("b")![0]).toBeGreaterThan(places.get("a")![0] + 100);
   expect(places.get("c")![0]).toBeGreaterThan(places.get("b")![0] + 100);

@@ -44,6 +44,8 @@ export interface Cases {
   >;
   types: { names: string[]; reasons: (string | null)[]; table: number[][] };
   texts: Record<string, string>;
+  /** Walk -> what its uses and forks do with states; a fork has no name. Walks without any are left out. */
+  accesses: Record<string, [use: string, state: string, writes: boolean][]>;
   catalogue: Catalogue;
   expressions: {
     params: Record<string, Scalar>;

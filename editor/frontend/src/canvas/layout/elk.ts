@@ -3,6 +3,7 @@ import type { ELK, ElkNode } from "elkjs/lib/elk-api";
 import type { Canvas } from "../../store/types";
 import { containerMin } from "../shapes/geometry";
 import type { CanvasNode, Model, Point } from "../shapes/types";
+import { agreeing, type Link } from "./layered";
 
 let loading: Promise<ELK> | null = null;
 
@@ -23,6 +24,13 @@ const OPTIONS: Record<string, string> = {
   "elk.layered.nodePlacement.bk.fixedAlignment": "BALANCED",
 };
 
+/** Wires are drawn short and straight, before what is no wire. */
+const WIRE: Record<string, string> = {
+  "elk.layered.priority.direction": "10",
+  "elk.layered.priority.shortness": "10",
+  "elk.layered.priority.straightness": "10",
+};
+
 /** New top left corners of all that the layout keeps, or of `only` these; raises if ELK can't be loaded. */
 export async function elkLayout(
   model: Model,
@@ -41,8 +49,14 @@ export async function elkLayout(
       canvas.kind === "walk" && /^(loop|map):/.test(source) ? source : port(source, "s", edge.sourceHandle);
     // An open container has no ports here: what a choice or a map takes at its head goes to its box.
     const to = holding.has(target) ? target : port(target, "t", edge.targetHandle);
-    return [{ id: edge.id, sources: [from], targets: [to] }];
+    return [{ id: edge.id, sources: [from], targets: [to], layoutOptions: WIRE }];
   });
+  // What reads a state stands after what filled it, where no wire says otherwise.
+  const wires = model.edges.filter(({ data }) => !data?.carried).map(({ source, target }): Link => [source, target]);
+  const after = model.dependencies.map(({ source, target }): Link => [source, target]);
+  for (const [source, target] of agreeing(wires, after))
+    if (ids.has(source) && ids.has(target))
+      edges.push({ id: `after:${source}>${target}`, sources: [source], targets: [target], layoutOptions: {} });
   const root: ElkNode = { id: "root", layoutOptions: OPTIONS, edges, children: childrenOf(null, taking, ids, model) };
   const made = await elk.layout(root);
   const found = new Map<string, Point>();

@@ -10,6 +10,12 @@ const ROOM = 240;
 /** `label`: pixels that the words on the wire take, for which neighbours make room. */
 export type Link = readonly [source: string, target: string, label?: number];
 
+export interface Links {
+  wires: readonly Link[];
+  /** What comes after what without a wire: it gives columns, as far as wires don't say otherwise, and no rows. */
+  after: readonly Link[];
+}
+
 interface Placed {
   /** Position of every leaf inside, relative to the level's own corner. */
   at: Map<string, Point>;
@@ -17,10 +23,25 @@ interface Placed {
 }
 
 /** Top left corners of all leaves (and empty containers), none overlapping another. */
-export function layered(pieces: readonly Piece[], links: readonly Link[]): Map<string, Point> {
+export function layered(pieces: readonly Piece[], { wires, after }: Links): Map<string, Point> {
   const children = byParent(pieces);
   const parents = new Map(pieces.map((piece) => [piece.id, piece.parent]));
-  return level(null, children, lifted(parents, links), false).at;
+  return level(null, children, { wires: lifted(parents, wires), after: lifted(parents, after) }, false).at;
+}
+
+/** Of links that wires don't draw, those that close no circle with the wires and with those before them. */
+export function agreeing(wires: readonly Link[], after: readonly Link[]): Link[] {
+  const next = group(wires, 0, 1);
+  const reaches = (from: string, to: string): boolean => {
+    const seen = new Set([from]);
+    for (const at of seen) for (const id of next.get(at) ?? []) seen.add(id);
+    return seen.has(to);
+  };
+  return after.filter(([source, target]) => {
+    if (source === target || reaches(target, source)) return false;
+    next.set(source, [...(next.get(source) ?? []), target]);
+    return true;
+  });
 }
 
 /** Links between siblings, by their parent: ends are raised to where both have the same one. */
@@ -48,7 +69,7 @@ function lifted(parents: ReadonlyMap<string, string | null>, links: readonly Lin
 function level(
   parent: string | null,
   children: ReadonlyMap<string | null, Piece[]>,
-  links: ReadonlyMap<string | null, Link[]>,
+  links: Record<keyof Links, ReadonlyMap<string | null, Link[]>>,
   stacked: boolean,
 ): Placed {
   const members = [...(children.get(parent) ?? [])].sort((a, b) => a.order - b.order);
@@ -69,7 +90,8 @@ function level(
       Math.max(found.size[1] + pad.top + pad.bottom, size[1]),
     ]);
   }
-  const corners = stacked ? stack(members, sizes) : columns(members, sizes, links.get(parent) ?? []);
+  const own = { wires: links.wires.get(parent) ?? [], after: links.after.get(parent) ?? [] };
+  const corners = stacked ? stack(members, sizes) : columns(members, sizes, own);
   return gathered(members, corners, sizes, inner);
 }
 
@@ -108,8 +130,8 @@ function stack(members: readonly Piece[], sizes: ReadonlyMap<string, Point>): Ma
   return found;
 }
 
-function columns(members: readonly Piece[], sizes: ReadonlyMap<string, Point>, links: readonly Link[]) {
-  const ranks = ranked(members, links);
+function columns(members: readonly Piece[], sizes: ReadonlyMap<string, Point>, { wires: links, after }: Links) {
+  const ranks = ranked(members, [...links, ...agreeing(forwardOf(members, links), after)]);
   const layers: Piece[][] = [];
   for (const piece of members) (layers[ranks.get(piece.id) ?? 0] ??= []).push(piece);
   const before = new Map<string, string[]>();
@@ -148,8 +170,7 @@ function gapAfter(column: number, ranks: ReadonlyMap<string, number>, links: rea
 
 /** Columns by longest way; what nothing feeds stands just before what it feeds, what has no wires after its forerunner. */
 function ranked(members: readonly Piece[], links: readonly Link[]): Map<string, number> {
-  const orders = new Map(members.map((piece) => [piece.id, piece.order]));
-  const forward = links.filter(([a, b]) => a !== b && (orders.get(a) ?? 0) <= (orders.get(b) ?? 0));
+  const forward = forwardOf(members, links);
   const into = group(forward, 1, 0);
   const from = group(forward, 0, 1);
   const ranks = new Map<string, number>();
@@ -170,6 +191,11 @@ function ranked(members: readonly Piece[], links: readonly Link[]): Map<string, 
   return ranks;
 }
 
+function forwardOf(members: readonly Piece[], links: readonly Link[]): Link[] {
+  const orders = new Map(members.map((piece) => [piece.id, piece.order]));
+  return links.filter(([a, b]) => a !== b && (orders.get(a) ?? 0) <= (orders.get(b) ?? 0));
+}
+
 function group(links: readonly Link[], key: 0 | 1, value: 0 | 1): Map<string, string[]> {
   const found = new Map<string, string[]>();
   for (const link of links) found.set(link[key], [...(found.get(link[key]) ?? []), link[value]]);
@@ -182,7 +208,7 @@ function group(links: readonly Link[], key: 0 | 1, value: 0 | 1): Map<string, st
  */
 export function arranged(
   pieces: readonly Piece[],
-  links: readonly Link[],
+  links: Links,
   stored: Readonly<Record<string, Point>>,
 ): { places: Map<string, Point>; placed: boolean } {
   const children = byParent(pieces);
@@ -195,7 +221,7 @@ export function arranged(
       : { places: new Map(leaves.map((piece) => [piece.id, stored[piece.id] as Point])), placed: true };
   const places = new Map(known.map((piece) => [piece.id, stored[piece.id] as Point]));
   for (const piece of [...missing].sort((a, b) => a.order - b.order))
-    places.set(piece.id, spot(piece, pieces, places, links));
+    places.set(piece.id, spot(piece, pieces, places, [...links.wires, ...links.after]));
   return { places, placed: false };
 }
 

@@ -5,7 +5,11 @@ import { factsOf } from "../../document/routes";
 import { union, type Union } from "../../document/union";
 import { color } from "../../ui/modality";
 import { useSize } from "../shapes/geometry";
-import type { Piece, PortShown, UseData, Wire } from "../shapes/types";
+import type { GraphDocument } from "../../document/types";
+import type { Catalogue } from "../../messages/answers";
+import { agreeing, type Link } from "../layout/layered";
+import type { Dependency, Piece, PortShown, UseData, Wire } from "../shapes/types";
+import { dependenciesAmong } from "./dependencies";
 import { bare, blockColor, shown, statesOf } from "./ports";
 import { PREVIEW_ROOM, previewing } from "./previews";
 import { Located, told, worst } from "./problems";
@@ -21,7 +25,7 @@ export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
   const numbers = lit === null ? null : wayOf(scene, lit);
   const users = usersOf(scene);
   const ins = fedPorts(scene);
-  const orders = flowOrder(whole);
+  const { dependencies, order: orders } = flowOf(scene.graph)(scene.catalogue);
   const outs = new Set(whole.edges.map(({ from }) => `${from.node}.${from.port}`));
   for (const stream of whole.streams) {
     for (const { node, port } of stream.from) outs.add(`${node}.${port}`);
@@ -38,7 +42,7 @@ export function componentsDrawn(scene: Shown, lit: string | null): Drawn {
     const label = `${node}, ${data.component}, ${data.footnote}`;
     return { ...place, data, size: useSize(data), below: shows.has(node) ? PREVIEW_ROOM : 0, pad: null, label };
   });
-  return { pieces, wires: [...edgeWires(scene, lit), ...streamWires(scene, lit, located)] };
+  return { pieces, wires: [...edgeWires(scene, lit), ...streamWires(scene, lit, located)], dependencies };
 }
 
 /** The inputs that some Walk feeds, be it from outside. */
@@ -49,13 +53,31 @@ function fedPorts(scene: Shown): Set<string> {
   return fed;
 }
 
-/** Sources before targets, for the layout; where edges run in a circle, what gives most comes first. */
-const flowOrder = perObject((whole: Union): ReadonlyMap<string, number> => {
+/** Who reads what others left in states, and the order of the layout by that and the wires. */
+const flowOf = perObject((graph: GraphDocument) =>
+  perObject((catalogue: Catalogue) => {
+    const dependencies = dependenciesAmong(graph, catalogue);
+    return { dependencies, order: flowOrder(union(graph), dependencies) };
+  }),
+);
+
+/**
+ * Sources before targets, for the layout; where edges run in a circle, what gives most comes first. What wires leave
+ * open is in the order of states.
+ */
+function flowOrder(whole: Union, dependencies: readonly Dependency[]): ReadonlyMap<string, number> {
   const left = new Set(whole.nodes);
   const flows = whole.streams.flatMap(({ from, to }) => from.flatMap((a) => to.map((b) => ({ from: a, to: b }))));
   const edges = whole.edges.filter((edge) => !edge.carried);
   const links = [...edges, ...flows].filter((edge) => edge.from.node !== edge.to.node);
   const order = new Map<string, number>();
+  const ids = links.map(({ from, to }): Link => [`node:${from.node}`, `node:${to.node}`]);
+  const after = agreeing(
+    ids,
+    dependencies.map(({ source, target }): Link => [source, target]),
+  );
+  const waits = (node: string) =>
+    after.some(([source, target]) => target === `node:${node}` && left.has(source.slice("node:".length)));
   while (left.size) {
     const balance = new Map([...left].map((node) => [node, { into: 0, out: 0 }]));
     for (const { from, to } of links) {
@@ -63,15 +85,17 @@ const flowOrder = perObject((whole: Union): ReadonlyMap<string, number> => {
       (balance.get(from.node) as { out: number }).out += 1;
       (balance.get(to.node) as { into: number }).into += 1;
     }
-    const free = [...balance].filter(([, { into }]) => into === 0).map(([node]) => node);
-    const most = () => [...balance].sort(([, a], [, b]) => b.out - b.into - (a.out - a.into)).slice(0, 1);
+    const ready = [...balance].filter(([node]) => !waits(node));
+    const free = ready.filter(([, { into }]) => into === 0).map(([node]) => node);
+    const most = () =>
+      (ready.length ? ready : [...balance]).sort(([, a], [, b]) => b.out - b.into - (a.out - a.into)).slice(0, 1);
     for (const node of free.length ? free : most().map(([node]) => node)) {
       order.set(node, order.size);
       left.delete(node);
     }
   }
   return order;
-});
+}
 
 /** Node -> the numbers of its steps on a Walk's way. */
 function wayOf(scene: Shown, walk: string): Map<string, number[]> {

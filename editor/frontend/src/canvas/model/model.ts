@@ -20,7 +20,18 @@ import { arranged, type Link } from "../layout/layered";
 import { componentsDrawn } from "./components";
 import type { Shown } from "./scene";
 import { walkDrawn, type Drawn } from "./walk";
-import type { CanvasData, CanvasEdge, CanvasNode, Model, Piece, Point, PortShown, Rect, Wire } from "../shapes/types";
+import type {
+  CanvasData,
+  CanvasEdge,
+  CanvasNode,
+  Dependency,
+  Model,
+  Piece,
+  Point,
+  PortShown,
+  Rect,
+  Wire,
+} from "../shapes/types";
 import { strings } from "../../strings";
 
 export interface ModelInput {
@@ -42,11 +53,14 @@ export function drawn(input: ModelInput): Drawn {
 export class ModelMaker {
   private nodes = new Map<string, CanvasNode>();
   private edges = new Map<string, CanvasEdge>();
+  private dependencies: Dependency[] = [];
 
   make(input: ModelInput): Model {
-    const { pieces, wires } = drawn(input);
+    const { pieces, wires, dependencies } = drawn(input);
     const layout = canvasLayout(input.graph, input.canvas);
-    const { places, placed } = arranged(pieces, linksOf(wires), storedFor(input.canvas, layout.at ?? {}));
+    const after = dependencies.map(({ source, target }): Link => [source, target]);
+    const stored = storedFor(input.canvas, layout.at ?? {});
+    const { places, placed } = arranged(pieces, { wires: linksOf(wires), after }, stored);
     const boxes = boxesOf(pieces, places);
     const depths = depthsOf(pieces);
     const children = byParent(pieces);
@@ -67,6 +81,7 @@ export class ModelMaker {
     const model: Model = {
       nodes: kept(nodes, this.nodes),
       edges: kept(edges, this.edges),
+      dependencies: same(dependencies, this.dependencies) ? this.dependencies : dependencies,
       boxes,
       below: new Map(pieces.flatMap(({ id, below }) => (below ? [[id, below] as const] : []))),
       places,
@@ -74,6 +89,7 @@ export class ModelMaker {
     };
     this.nodes = new Map(model.nodes.map((node) => [node.id, node]));
     this.edges = new Map(model.edges.map((edge) => [edge.id, edge]));
+    this.dependencies = model.dependencies;
     return model;
   }
 }

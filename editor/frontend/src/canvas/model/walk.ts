@@ -14,7 +14,17 @@ import {
   useSize,
 } from "../shapes/geometry";
 import { color } from "../../ui/modality";
-import type { BoundaryData, ContainerData, MergeData, Piece, PortShown, UseData, Wire } from "../shapes/types";
+import type {
+  BoundaryData,
+  ContainerData,
+  Dependency,
+  MergeData,
+  Piece,
+  PortShown,
+  UseData,
+  Wire,
+} from "../shapes/types";
+import { dependenciesIn } from "./dependencies";
 import { bare, blockColor, declaredPorts, owner, portName, side, statesOf } from "./ports";
 import { PREVIEW_ROOM } from "./previews";
 import { useKey } from "../../telemetry/calls";
@@ -37,11 +47,12 @@ import { strings } from "../../strings";
 export interface Drawn {
   pieces: Piece[];
   wires: Wire[];
+  dependencies: Dependency[];
 }
 
 export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Drawn {
   const walk = shown.graph.walks?.[name];
-  if (!walk) return { pieces: [], wires: [] };
+  if (!walk) return { pieces: [], wires: [], dependencies: [] };
   const scene = sceneOf(shown, name, walk, inside);
   const wires = wiresOf(scene);
   const lanes = new Map<string, number>();
@@ -49,7 +60,8 @@ export function walkDrawn(shown: Shown, name: string, inside: ItemId | null): Dr
     if (wire.data.around) lanes.set(wire.data.around, Math.max(lanes.get(wire.data.around) ?? 0, wire.data.lane + 1));
   const pieces = [...itemPieces(scene, lanes), ...mergePieces(scene), ...borderPieces(scene)];
   const ids = new Set(pieces.map((piece) => piece.id));
-  return { pieces, wires: wires.filter((wire) => ids.has(wire.source) && ids.has(wire.target)) };
+  const drawn = wires.filter((wire) => ids.has(wire.source) && ids.has(wire.target));
+  return { pieces, wires: drawn, dependencies: dependenciesIn(shown.graph, shown.catalogue, name, scene.seen) };
 }
 
 // ── items ───────────────────────────────────────────────────────────────────────────────────────

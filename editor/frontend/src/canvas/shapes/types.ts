@@ -210,9 +210,18 @@ export interface Wire {
   data: WireData;
 }
 
+/** What `target` reads of a state was left there by `source`; no wire says so. */
+export interface Dependency {
+  id: string;
+  source: string;
+  target: string;
+  states: string[];
+}
+
 export interface Model {
   nodes: CanvasNode[];
   edges: CanvasEdge[];
+  dependencies: Dependency[];
   /** Absolute boxes of all nodes. */
   boxes: ReadonlyMap<string, Rect>;
   /** The space below nodes that need it. */
