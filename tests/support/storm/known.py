@@ -19,8 +19,12 @@ SMALL = {"graph": "synthetic_search", "placement": "synthetic_search_one_cpu"}
 APPROVALS = ("synthetic_approvals", "synthetic_approvals_two_ranks")
 ASKING = "publish"
 """The task of that graph which waits for a person."""
+TURNING = "turning"
+"""The deployment whose version changes."""
 SCRATCH = 3
 """Deployments besides those that stay."""
+FOLDER = "qwen3-tiny"
+"""Of weights, under the service's root."""
 FORM = "multipart/form-data"
 TASKS = (
     ("shapes", "text_to_image", {"inputs": {"prompt": "a red circle"}}),
@@ -30,8 +34,12 @@ TASKS = (
     ("orpheus", "speak", {"inputs": {"text": "Hello"}}),
     ("synthetic_search", "search", {}),
 )
+PICTURES = ("text_to_image", "edit")
 SESSION_TASKS = tuple(task for task in TASKS if task[1] == "act")
 SESSIONS = ("arm", "leg", "eye")
+PAGES = ("page_1", "page_2")
+"""Scratch deployments."""
+PACK = {"graph": "shapes", "walk": "decode", "items": ["/body/0"], "name": "reader"}
 PLACE = {"walk": "image_gen", "source": "llm.velocity"}
 STOP = {"walk": "image_gen", "use": "llm", "iteration": 3}
 
@@ -64,6 +72,8 @@ class Known:
 
     dice: random.Random
     runs: list[str] = field(default_factory=list[str])
+    pictured: list[str] = field(default_factory=list[str])
+    """Runs that make a picture."""
     held: list[str] = field(default_factory=list[str])
     asking: list[str] = field(default_factory=list[str])
     """Runs that wait for a person."""
@@ -75,6 +85,13 @@ class Known:
     """Versions of stored graphs."""
     placed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Versions of stored placements."""
+    blueprints: list[str] = field(default_factory=list[str])
+    entries: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Versions of stored blueprints."""
+    entry: dict[str, Any] = field(default_factory=dict[str, Any])
+    """A blueprint as the library has it, stored as `decode`."""
+    packed: dict[str, Any] = field(default_factory=dict[str, Any])
+    """A graph whose node `reader` stands for a blueprint."""
     taps: list[str] = field(default_factory=list[str])
     breakpoints: list[str] = field(default_factory=list[str])
     numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -91,31 +108,39 @@ class Known:
 
     def learn(self, label: str, asked: Right, body: Any) -> None:
         """From an answer of 2xx."""
-        match label:
-            case "POST /api/v1/runs":
-                held = isinstance(asked.body, dict) and asked.body.get("request", {}).get("hold") is True
-                asking = isinstance(asked.body, dict) and asked.body.get("task") == ASKING
-                (self.held if held else self.asking if asking else self.runs).append(body["id"])
-            case "POST /api/v1/keys":
-                self.keys.append(body["id"])
-            case "POST /api/v1/deployments":
-                self.scratch.append(body["id"])
-            case "PUT /api/v1/graphs/{name}":
-                self.graphs.append(asked.path["name"])
-            case "PUT /api/v1/placements/{name}":
-                self.placements.append(asked.path["name"])
-            case "POST /api/v1/graphs/{name}/versions":
-                self.versions.append((asked.path["name"], str(body["id"])))
-            case "POST /api/v1/placements/{name}/versions":
-                self.placed.append((asked.path["name"], str(body["id"])))
-            case "POST /api/v1/deployments/{deployment}/taps":
-                self.taps.append(body["id"])
-            case "POST /api/v1/deployments/{deployment}/breakpoints":
-                self.breakpoints.append(body["id"])
-            case _:
-                pass
-        for pool in (self.runs, self.keys, self.graphs, self.placements):
+        document, number = label.removeprefix("PUT "), label.removeprefix("POST ")
+        if label == "POST /api/v1/runs":
+            self._begun(asked.body if isinstance(asked.body, dict) else {}, body["id"])
+        elif label in (made := self._made()):
+            made[label].append(body["id"])
+        elif document in (stored := self._stored()):
+            stored[document].append(asked.path["name"])
+        elif number in (kept := self._kept()):
+            kept[number].append((asked.path["name"], str(body["id"])))
+        for pool in (self.runs, self.keys, self.graphs, self.placements, self.blueprints):
             del pool[:-40]
+
+    def _begun(self, body: dict[str, Any], run: str) -> None:
+        held = body.get("request", {}).get("hold") is True
+        (self.held if held else self.asking if body.get("task") == ASKING else self.runs).append(run)
+        if not held and body.get("task") in PICTURES:
+            self.pictured.append(run)
+
+    def _made(self) -> dict[str, list[str]]:
+        return {
+            "POST /api/v1/keys": self.keys,
+            "POST /api/v1/deployments": self.scratch,
+            "POST /api/v1/deployments/{deployment}/taps": self.taps,
+            "POST /api/v1/deployments/{deployment}/breakpoints": self.breakpoints,
+        }
+
+    def _stored(self) -> dict[str, list[str]]:
+        named = {"graphs": self.graphs, "placements": self.placements, "blueprints": self.blueprints}
+        return {f"/api/v1/{kind}/{{name}}": pool for kind, pool in named.items()}
+
+    def _kept(self) -> dict[str, list[tuple[str, str]]]:
+        named = {"graphs": self.versions, "placements": self.placed, "blueprints": self.entries}
+        return {f"/api/v1/{kind}/{{name}}/versions": pool for kind, pool in named.items()}
 
 
 async def settle(service: Running, dice: random.Random) -> Known:
@@ -126,7 +151,12 @@ async def settle(service: Running, dice: random.Random) -> Known:
     answer = await service.http.post("/api/v1/deployments", json={"graph": orpheus(), "name": "orpheus"})
     assert answer.status_code == 202, answer.text
     await service.settled("orpheus")
+    await _answered(service, "POST", "deployments", {**SMALL, "name": TURNING})
+    await service.settled(TURNING)
     known = Known(dice)
+    known.entry = await _answered(service, "POST", "blueprints/entry", {"graph": "shapes", "walk": "decode"})
+    await _answered(service, "PUT", f"blueprints/{known.entry['name']}", known.entry)
+    known.packed = (await _answered(service, "POST", "blueprints/pack", PACK))["graph"]
     for label, count in (("POST /api/v1/runs", 6), ("POST /api/v1/keys", 3)):
         for _ in range(count):
             asked = RIGHT[label](known)
@@ -139,6 +169,12 @@ async def settle(service: Running, dice: random.Random) -> Known:
         if answer.is_success:
             known.learn("POST /api/v1/runs", asked, answer.json())
     return known
+
+
+async def _answered(service: Running, method: str, path: str, body: Any) -> Any:
+    answer = await service.http.request(method, f"/api/v1/{path}", json=body)
+    assert answer.is_success, answer.text
+    return answer.json()
 
 
 # ── right requests, by operation ────────────────────────────────────────────────────────────────
@@ -201,6 +237,10 @@ def _draft(kind: str) -> Callable[[Known], Right]:
     return put
 
 
+def _entry(known: Known) -> Right:
+    return Right({"name": known.fresh("blueprint")}, known.entry)
+
+
 def _placed(**path: Callable[[Known], str]) -> Callable[[Known], Right]:
     """A right request whose path is filled from pools."""
     return lambda known: Right({name: find(known) for name, find in path.items()})
@@ -212,6 +252,14 @@ def _stored(known: Known) -> str:
 
 def _stored_placement(known: Known) -> str:
     return known.dice.choice(("shapes_one_cpu", "reach_one_cpu"))
+
+
+def _kept_blueprint(known: Known) -> str:
+    return str(known.entry["name"])
+
+
+def _page(known: Known) -> str:
+    return known.dice.choice(PAGES)
 
 
 def _deployment(known: Known) -> str:
@@ -250,12 +298,12 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /api/v1/components/{name}": _placed(name=lambda known: known.dice.choice(("flow.noise", "media.picture_in"))),
     "POST /api/v1/deployments": _deploy,
     f"GET {_OF}": _placed(deployment=_deployment),
-    f"PUT {_OF}": _with(SMALL, _placed(deployment=lambda known: known.any_of(known.scratch))),
+    f"PUT {_OF}": _with(SMALL, _placed(deployment=lambda known: TURNING)),
     f"DELETE {_OF}": _placed(deployment=lambda known: known.gone(known.scratch)),
     f"GET {_OF}/graph": _placed(deployment=_deployment),
     f"GET {_OF}/placement": _placed(deployment=_deployment),
     f"POST {_OF}/restart": _placed(deployment=lambda known: known.any_of(known.scratch)),
-    f"DELETE {_OF}/next": _placed(deployment=lambda known: known.any_of(known.scratch)),
+    f"DELETE {_OF}/next": _placed(deployment=lambda known: TURNING),
     f"GET {_OF}/statistics": _placed(deployment=_deployment),
     f"GET {_OF}/traces": _placed(deployment=_deployment),
     f"GET {_OF}/watch": _placed(deployment=_deployment),
@@ -287,6 +335,20 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /api/v1/placements/{name}/versions": _placed(name=_stored_placement),
     "POST /api/v1/placements/{name}/versions": _with({}, _placed(name=_stored_placement)),
     "GET /api/v1/placements/{name}/versions/{number}": lambda known: _version(known, known.placed),
+    "POST /api/v1/blueprints/pack": _with(PACK),
+    "POST /api/v1/blueprints/unpack": lambda known: Right({}, {"graph": known.packed, "node": "reader"}),
+    "POST /api/v1/blueprints/take": _with({"graph": {"name": "mine"}, "blueprint": "decode"}),
+    "POST /api/v1/blueprints/entry": _with({"graph": "shapes", "walk": "decode"}),
+    "GET /api/v1/blueprints/{name}": _placed(name=_kept_blueprint),
+    "PUT /api/v1/blueprints/{name}": _entry,
+    "PATCH /api/v1/blueprints/{name}": _with({"tags": ["kept"]}, _placed(name=_kept_blueprint)),
+    "DELETE /api/v1/blueprints/{name}": _placed(name=lambda known: known.gone(known.blueprints)),
+    "GET /api/v1/blueprints/{name}/versions": _placed(name=_kept_blueprint),
+    "POST /api/v1/blueprints/{name}/versions": _with({"note": "kept"}, _placed(name=_kept_blueprint)),
+    "GET /api/v1/blueprints/{name}/versions/{number}": lambda known: _version(known, known.entries),
+    "PUT /api/v1/scratch/{deployment}": _with(SMALL, _placed(deployment=_page)),
+    "DELETE /api/v1/scratch/{deployment}": _placed(deployment=_page),
+    "GET /api/v1/checkpoints/{folder}/documents": _placed(folder=lambda known: FOLDER),
     "POST /api/v1/keys": lambda known: Right({}, {"name": known.fresh("key"), "scopes": ["infer"]}),
     "GET /api/v1/keys/{key}": _placed(key=lambda known: known.any_of(known.keys)),
     "DELETE /api/v1/keys/{key}": _placed(key=lambda known: known.gone(known.keys)),
@@ -308,6 +370,7 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /api/v1/runs/{run}": _RUN,
     "DELETE /api/v1/runs/{run}": _placed(run=lambda known: known.gone(known.held, _over(known))),
     "GET /api/v1/runs/{run}/result": _RUN,
+    "GET /api/v1/runs/{run}/thumbnail": _placed(run=lambda known: known.any_of(known.pictured[-40:], "0" * 32)),
     "GET /api/v1/runs/{run}/request": _RUN,
     "GET /api/v1/runs/{run}/events": _RUN,
     "GET /api/v1/runs/{run}/trace": _RUN,
