@@ -1,4 +1,4 @@
-"""An order that no wire draws: who reads what others left in states."""
+"""An order that no wire draws, and problems that a press mends."""
 
 from __future__ import annotations
 
@@ -45,6 +45,30 @@ def test_a_walk_shows_its_copies_of_states_between_who_writes_and_who_reads(pers
     expect(line(person, "copy reads what told left in copy")).to_be_attached()
     person.look("fork")
     assert person.box(person.node("use:told"))[0] > person.box(person.node("fork:0"))[0]
+
+
+def test_a_press_mends_a_problem_and_undo_brings_it_back(person: Person) -> None:
+    graph = person.copied("shapes", "mends")
+    del graph["nodes"]["llm"]["states"]
+    graph["nodes"]["spare"] = {"component": "text.tokenizer", "weights": "shapes"}
+    graph["walks"]["read_text"]["edges"].pop(0)
+    with person.running.client() as client:
+        client.put_document("graph", "mends", graph, etag=client.document("graph", "mends")[1])
+    person.open("mends")
+    person.page.get_by_role("region", name="Problems").get_by_role("button").first.click()
+    press(person, "Keep it in main").wait_for()
+    person.look("problems")
+    press(person, "Connect the input text to tokenizer.text").click()
+    expect(press(person, "Connect the input text to tokenizer.text")).to_have_count(0)
+    press(person, "Remove spare").click()
+    expect(press(person, "Remove spare")).to_have_count(0)
+    person.look("mended")
+    person.press("Control+z")
+    expect(press(person, "Remove spare")).to_be_enabled()
+
+
+def press(person: Person, name: str) -> Locator:
+    return person.page.locator(".wg-problems").get_by_role("button", name=name, exact=True)
 
 
 def lines(person: Person) -> Locator:

@@ -79,6 +79,9 @@ const SHARED = [
   "taps/standing",
   "taps/TapField",
   "taps/TapList",
+  "tasks/model/bindings",
+  "tasks/model/outputs",
+  "tasks/model/rows",
   "trace/model/session",
   "versions/DiffList",
 ];

@@ -123,7 +123,26 @@ function whole(place: string, part = ""): Located {
   return located(COMPONENTS, null, place, part);
 }
 
-/** The rest of a pointer as words: `params/time` -> `params time`. */
+/** The rest of a pointer in the page's words: `params/time` -> `parameter time`, `steps/0/with/text` -> `step 1, text`. */
 function words(parts: readonly string[]): string {
-  return parts.filter(Boolean).join(" ");
+  const found: string[] = [];
+  const left = parts.filter((part) => part !== "" && part !== "with");
+  for (let index = 0; index < left.length; index += 1) {
+    const part = left[index]!;
+    const called = CALLED[part] ?? part;
+    const next = left[index + 1];
+    const named = next !== undefined && (part in CALLED || /^\d+$/.test(next));
+    found.push(named ? `${called} ${/^\d+$/.test(next) ? Number(next) + 1 : next}` : part);
+    if (named) index += 1;
+  }
+  return found.join(", ");
 }
+
+/** A key of the document -> what the page calls one of its entries. */
+const CALLED: Readonly<Record<string, string>> = {
+  params: strings.shell.parameter,
+  states: strings.shell.slot,
+  inputs: strings.shell.anInput,
+  outputs: strings.shell.anOutput,
+  steps: strings.shell.step,
+};

@@ -195,6 +195,11 @@ function only<T>(record: Record<string, T>, keep: (key: string) => boolean): Rec
 
 // ── states ──────────────────────────────────────────────────────────────────────────────────────
 
+/** A paged state has to say how much it may hold. */
+export function freshState(kind: State["kind"]): State {
+  return kind === "paged_kv" ? { kind, capacity: "4096" } : { kind };
+}
+
 export function addState(graph: GraphDocument, name: string, state: State): GraphDocument {
   freeName(strings.document.aState, name, Object.keys(graph.states ?? {}));
   return withSection(graph, "states", { ...graph.states, [name]: state });

@@ -1,13 +1,28 @@
 // The problems of the graph and its plan, with links to their places.
-import { CircleAlert, CircleCheck, LoaderCircle, TriangleAlert } from "lucide-react";
+import { CircleAlert, CircleCheck, LoaderCircle, TriangleAlert, Wrench } from "lucide-react";
 import { useDeferredValue, useMemo, useState } from "react";
 import type { Problem } from "../../messages/answers";
 import { useEditor, useEditorState } from "../../store/react";
-import { Empty, Input, Prose } from "../../ui/kit";
+import { Button, Empty, Input, Prose } from "../../ui/kit";
 import { problemCount } from "../../ui/words";
 import { go } from "../../store/locate";
+import { useApply } from "../common/apply";
 import { grouped, together } from "./problems";
+import { repairsOf } from "./repairs";
 import { strings } from "../../strings";
+
+/** What mends it by itself. While the graph is checked anew, its problems may be others. */
+function Repairs({ problem, stale }: { problem: Problem; stale: boolean }) {
+  const { attempt } = useApply();
+  const graph = useEditorState((state) => state.documents.graph);
+  const catalogue = useEditorState((state) => state.catalogue);
+  const repairs = useMemo(() => repairsOf(graph, catalogue, problem), [graph, catalogue, problem]);
+  return repairs.map(({ label, edit }) => (
+    <Button key={label} disabled={stale} onClick={() => attempt(label, edit)}>
+      <Wrench size={12} aria-hidden="true" /> {label}
+    </Button>
+  ));
+}
 
 const NONE: readonly Problem[] = [];
 
@@ -59,7 +74,12 @@ export function Problems() {
             <ul>
               {group.shown.map(({ problem, at }) => (
                 <li key={`${problem.code} ${problem.pointer} ${problem.message}`}>
-                  <button type="button" className={problem.severity} onClick={() => go(editor, at)}>
+                  <button
+                    type="button"
+                    className={problem.severity}
+                    title={`${problem.code} ${problem.pointer}`}
+                    onClick={() => go(editor, at)}
+                  >
                     {problem.severity === "error" ? (
                       <CircleAlert size={14} aria-label={strings.panels.error} />
                     ) : (
@@ -72,6 +92,7 @@ export function Problems() {
                       </span>
                     </span>
                   </button>
+                  <Repairs problem={problem} stale={stale} />
                 </li>
               ))}
             </ul>

@@ -13,7 +13,6 @@ import { ProblemLines, Section } from "../../common/bits";
 import { scopeOfStates } from "../../common/scope";
 import { useApply, useProblems } from "../../common/apply";
 import { AddField, ChoiceField, ExpressionField, NameField, TextField } from "../fields/fields";
-import { freshState } from "./NodeForm";
 import { strings } from "../../../strings";
 
 export function GraphForm() {
@@ -65,7 +64,9 @@ export function GraphForm() {
           label={strings.inspector.addAState}
           placeholder={strings.inspector.addAStateItsName}
           onAdd={(name) =>
-            apply(strings.inspector.addTheState(name), (graph) => nodes.addState(graph, name, freshState("paged_kv")))
+            apply(strings.inspector.addTheState(name), (graph) =>
+              nodes.addState(graph, name, nodes.freshState("paged_kv")),
+            )
           }
         />
       </Section>

@@ -7,7 +7,7 @@ import * as nodes from "../../../document/edits/nodes";
 import { join } from "../../../document/pointer";
 import { declaredFor } from "../../../document/ports";
 import { factsOf } from "../../../document/routes";
-import type { GraphDocument, Node, State } from "../../../document/types";
+import type { GraphDocument, Node } from "../../../document/types";
 import { walksOf } from "../../../document/union";
 import type { Editor } from "../../../store/editor";
 import { useEditorState } from "../../../store/react";
@@ -241,7 +241,7 @@ function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot:
     attempt(strings.inspector.bind(name, slot), (graph) => {
       if (key !== NEW) return nodes.setNodeState(graph, name, slot, key || null);
       const made = freshName(name, Object.keys(graph.states ?? {}));
-      return nodes.setNodeState(nodes.addState(graph, made, freshState(kind!)), name, slot, made);
+      return nodes.setNodeState(nodes.addState(graph, made, nodes.freshState(kind!)), name, slot, made);
     });
   const optional = typeof declared === "string" || declared.optional;
   return (
@@ -258,11 +258,6 @@ function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot:
       problems={problems}
     />
   );
-}
-
-/** A paged state has to say how much it may hold. */
-export function freshState(kind: State["kind"]): State {
-  return kind === "paged_kv" ? { kind, capacity: "4096" } : { kind };
 }
 
 function UsedIn({ name, walks }: { name: string; walks: readonly string[] }) {
