@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.serving import Service, service
+from tests.support.yardstick import patience
+from tests.unit.worker.test_pipelines import letter
 from walkgraph.client import Client, ProblemError
+from walkgraph.graph import codec
 
 TIMES = 20
 DRAW = {"inputs": {"prompt": "a red circle on white"}, "params": {"seed": 4, "steps": 5}}
@@ -82,3 +86,64 @@ def test_a_graph_that_cannot_run_leaves_the_former_one(running: Service) -> None
             client.serve_scratch("torn", bad)
         assert told(client, "torn", "spin", {"params": {"times": TIMES}}) == before
         client.end_scratch("torn")
+
+
+WRITE = {"inputs": {"name": "Ada"}, "params": {"seed": 4}}
+
+
+def called(client: Client, deployment: str) -> tuple[Any, dict[str, tuple[int, int]]]:
+    """The outputs of a run, and for each node how often it was called, and how many of these calls were not made."""
+    answer = client.run(deployment, "t", WRITE)
+    shown = client.get_run(answer["run"])
+    return answer["outputs"], {one["node"]: (one["calls"], one["kept"]) for one in shown["times"]}
+
+
+@pytest.mark.slow
+def test_nodes_that_have_not_changed_are_not_run_again(running: Service) -> None:
+    def drawn(greeting: str) -> dict[str, Any]:
+        return codec.dump(letter(greeting))
+
+    whole = dict.fromkeys(("greeting", "question", "shout", "both", "dice", "told"), (1, 0))
+    again = dict.fromkeys(whole, (1, 1)) | {"dice": (1, 0)}
+    changed = again | dict.fromkeys(("greeting", "shout", "both"), (1, 0))
+    with running.client() as client:
+        client.serve_scratch("kept", drawn("Hello {value}"))
+        running.wait_ready("kept")
+        first, made = called(client, "kept")
+        assert made == whole
+        assert called(client, "kept") == (first, again)
+        # The rank takes up the changed graph, and goes on with what it has kept.
+        client.serve_scratch("kept", drawn("Dear {value}"))
+        second, made = called(client, "kept")
+        assert made == changed
+        assert second["letter"] != first["letter"]
+        client.serve_scratch("kept", drawn("Hello {value}"))
+        assert called(client, "kept") == (first, again)
+
+        # Another page, and a deployment for clients, begin with nothing.
+        client.serve_scratch("other", drawn("Hello {value}"))
+        running.wait_ready("other")
+        assert called(client, "other") == (first, whole)
+        client.deploy(drawn("Hello {value}"), name="clients")
+        running.wait_ready("clients")
+        assert [called(client, "clients") for _ in range(2)] == [(first, whole)] * 2
+        for page in ("kept", "other"):
+            client.end_scratch(page)
+
+
+@pytest.mark.slow
+def test_the_trace_lists_what_was_not_run(running: Service) -> None:
+    with running.client() as client:
+        client.serve_scratch("traced", codec.dump(letter()))
+        running.wait_ready("traced")
+        client.run("traced", "t", WRITE)
+        run = client.run("traced", "t", WRITE)["run"]
+        known = {"greeting", "question", "shout", "both", "told"}
+        deadline = time.monotonic() + patience(20)
+        found = client.trace(run)
+        while {one["node"] for one in found["kept"]} != known:
+            assert time.monotonic() < deadline, found["kept"]
+            time.sleep(0.05)
+            found = client.trace(run)
+        assert {lane["name"] for lane in found["lanes"]} == {"dice"}
+        client.end_scratch("traced")

@@ -78,6 +78,8 @@ class Call:
     """False if nothing reads its outputs."""
     digest: Callable[[str], bytes | None] = field(default=_unknown, init=False)
     """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
+    content: bytes | None = field(default=None, init=False)
+    """Digest of everything that its outputs follow from; the engine fills this in where they are to be kept."""
 
     def numbers(self, port: str) -> list[int] | None:
         """The integers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""

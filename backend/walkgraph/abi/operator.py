@@ -80,7 +80,8 @@ class Operator(Protocol):
     options: ClassVar[tuple[str, ...]] = ()
     """Parameters that `load` reads: they must be literal, and nodes share an operator only if these are equal."""
     pure: ClassVar[bool] = False
-    """The outputs of its `forward` follow from inputs and parameters, not from states or the seed."""
+    """The outputs of its `forward` follow from inputs and parameters, not from states, the seed or anything outside.
+    Where a deployment keeps results, such a call is not made again."""
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:

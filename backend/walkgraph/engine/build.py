@@ -12,6 +12,7 @@ import torch
 from walkgraph.abi.operator import Capture
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.memo import KeptCalls, Memo
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
@@ -70,6 +71,7 @@ class EngineBuilder:
         clock: Callable[[], float],
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
+        memo: Memo | None = None,
     ) -> None:
         """Takes the parameters of `Engine`. `roots`: the folders that weights are searched in."""
         self._plan, self._here, self._roots, self._capture = plan, here, roots, capture
@@ -77,6 +79,7 @@ class EngineBuilder:
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
         self._watch, self._clock, self._faults, self._kept = watch, clock, faults, kept
+        self._memo = memo
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
@@ -101,6 +104,7 @@ class EngineBuilder:
             device=self._device,
             watch=self._watch,
             clock=self._clock,
+            kept=None if self._memo is None else KeptCalls(self._memo, states.limits.salt),
         )
         device = LoopDevice(
             states,

@@ -19,6 +19,7 @@ import torch
 from walkgraph.abi.calls import Call
 from walkgraph.engine.build import EngineBuilder, Progress
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded
+from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.calls.schedule import MIX, Mix
 from walkgraph.engine.device.clocks import Stopwatch
 from walkgraph.engine.figures import FigureReader
@@ -52,12 +53,14 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
         kept: KeptOperators | None = None,
+        memo: Memo | None = None,
     ) -> None:
         """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
         have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
         share once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it: calls are served
         one by one, no prefix is shared, and a loop has one row a launch unless its steps are `invariant`. That holds
-        for one number of `threads`. `kept`: the operators of the plan before, which need not be loaded again.
+        for one number of `threads`. `kept`: the operators of the plan before, which need not be loaded again. `memo`:
+        outputs of deterministic calls, which need not be made again; None: every call is made.
 
         Nothing is loaded before `load`.
         """
@@ -79,6 +82,7 @@ class Engine:
             clock=clock,
             faults=faults,
             kept=kept,
+            memo=memo,
         )
         self._parts = parts = self._builder.parts()
         self.calls, self.loops = parts.calls, parts.loops

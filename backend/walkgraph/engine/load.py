@@ -47,6 +47,9 @@ class KeptOperators:
     def __init__(self) -> None:
         self._weights: dict[Hashable, Weights] = {}
         self._operators: dict[Hashable, Operator] = {}
+        self._numbers: dict[Hashable, int] = {}
+        """Operator -> the number of its load."""
+        self._loads = 0
 
     def keep_only(self, weights: Collection[Hashable], operators: Collection[Hashable]) -> None:
         """Drop what the next plan doesn't have: it may need the memory."""
@@ -64,6 +67,12 @@ class KeptOperators:
 
     def add(self, key: Hashable, operator: Operator) -> None:
         self._operators[key] = operator
+        self._loads += 1
+        self._numbers[key] = self._loads
+
+    def number(self, key: Hashable) -> int:
+        """Tells one load of an operator from the next, which may read other files."""
+        return self._numbers[key]
 
 
 class _Wanted(NamedTuple):
@@ -82,6 +91,12 @@ class _Wanted(NamedTuple):
     @property
     def key(self) -> Hashable:
         return self.node.network, self.weights_key, tuple(sorted(self.options.items()))
+
+    def content(self, load: int) -> str:
+        """`Loaded.content` for the load of this number. Without weights, an operator of this package is always the
+        same."""
+        own = self.named is None and self.node.network.startswith(f"{plugins.MODELS}.")
+        return repr((self.node.network, str(self.device), sorted(self.options.items()), 0 if own else load))
 
 
 def load_operators(
@@ -118,7 +133,8 @@ def load_operators(
             if operator is None:
                 operator = one.network.load(weights.context(one.options, count, capture(weights.device)))
                 kept.add(one.key, operator)
-            loaded[one.key] = Loaded(operator, weights.device, len(loaded), warm)
+            content = one.content(kept.number(one.key))
+            loaded[one.key] = Loaded(operator, weights.device, len(loaded), warm, content)
         found[one.node.name] = loaded[one.key]
     progress("weights", 1.0)
     return found

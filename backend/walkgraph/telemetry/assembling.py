@@ -14,6 +14,7 @@ from walkgraph.telemetry.trace import (
     CalledRun,
     Counters,
     Hops,
+    KeptCall,
     Lane,
     LoopEnd,
     Passes,
@@ -71,6 +72,7 @@ def assemble(draft: Draft, deployment: str, parent: str = "", pause: Callable[[]
         counters=_table(Counters, counters),
         loops=tuple(sorted(found.ended, key=_ended_at)),
         called=tuple(sorted(found.called, key=lambda one: one.asked)),
+        kept=tuple(sorted(found.kept, key=lambda one: one.at)),
         passes=tuple(sorted(found.passes, key=lambda one: one.first)),
         # Only now, as everything before may add names.
         names=tuple(found.names),
@@ -91,6 +93,7 @@ class _Assembly:
         self.gauges: list[Row] = []
         self.ended: list[LoopEnd] = []
         self.called: list[CalledRun] = []
+        self.kept: list[KeptCall] = []
         self.passes: list[Passes] = []
         self._numbers: dict[tuple[int, str, bool], int] = {}
         self._spanning: set[tuple[int, str, bool]] = set()
@@ -313,6 +316,21 @@ def _task_called(found: _Assembly, event: e.TaskCalled) -> None:
     )
 
 
+def _kept(found: _Assembly, event: e.Kept) -> None:
+    if event.run == found.run:
+        found.kept.append(
+            KeptCall(
+                rank=event.rank,
+                walk=event.walk,
+                node=event.node,
+                use=event.use,
+                step=event.step,
+                iteration=event.iteration,
+                at=found.us(event.at),
+            )
+        )
+
+
 def _passes(found: _Assembly, event: e.RunPasses) -> None:
     if event.run == found.run:
         found.passes.append(Passes(at=found.us(event.at), first=event.first, passes=event.passes))
@@ -324,6 +342,7 @@ _HANDLERS: dict[type, Callable[[_Assembly, Any], None]] = {
     e.Activity: _Assembly.activity,
     e.Looping: _Assembly.looping,
     e.LoopEnded: _Assembly.loop_ended,
+    e.Kept: _kept,
     e.TaskCalled: _task_called,
     e.RunPasses: _passes,
     e.Transfer: _Assembly.transfer,

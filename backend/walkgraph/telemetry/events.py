@@ -1,7 +1,8 @@
 """The events about running work, as data. Times are seconds of the host's monotonic clock, the same in all processes;
 device times are aligned to it.
 
-    summary   RunPhase, RunPasses, Activity, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge, QueueGauge
+    summary   RunPhase, RunPasses, Activity, Kept, Looping, LoopEnded, TaskCalled, Transfer (summed), RankGauge,
+              QueueGauge
     full      and Forward, Launch, Arrival; Transfer one by one; no Activity and no Looping
     asked     Sample: at any level, where a tap, a held call or a recorded run asks for it
 
@@ -198,6 +199,20 @@ class LoopEnded(Event, frozen=True, tag="loop_ended"):
     at: float
     work: LoopWork | None = None
     """On `summary`; on `full` its launches have reported the work."""
+
+
+class Kept(Event, frozen=True, tag="kept"):
+    """A call that was not made: its node is deterministic, and the outputs are those of an earlier call with the same
+    inputs and parameters. At every level but `off`."""
+
+    run: RunId
+    rank: Rank
+    walk: str
+    node: str
+    use: str
+    step: int
+    iteration: tuple[int, ...]
+    at: float
 
 
 class TaskCalled(Event, frozen=True, tag="task_called"):
@@ -416,6 +431,7 @@ Any = (
     | Activity
     | Looping
     | LoopEnded
+    | Kept
     | TaskCalled
     | Transfer
     | Arrival

@@ -133,6 +133,18 @@ class CalledRun(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
+class KeptCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was not made, as its outputs were kept from an earlier one. It took no time."""
+
+    rank: int
+    walk: str
+    node: str
+    use: str
+    step: int
+    iteration: tuple[int, ...]
+    at: int
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     deployment: str
@@ -161,6 +173,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     loops: tuple[LoopEnd, ...] = ()
     called: tuple[CalledRun, ...] = ()
     """In the order in which they were asked for."""
+    kept: tuple[KeptCall, ...] = ()
+    """In the order of their times."""
     passes: tuple[Passes, ...] = ()
     lost: int = 0
     """Events of its ranks and its conductor that were dropped while it ran; data missing here is among them."""

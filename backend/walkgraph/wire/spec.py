@@ -45,6 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Keep a worker process without a rank, which has imported all it needs: a restart takes it."""
     arena_bytes: int = 512 * 1024 * 1024
     """Shared memory for tensors that leave one worker; pages are used only as they are written."""
+    kept_bytes: int = 0
+    """Bytes of outputs of deterministic calls that each rank keeps, so that it need not make such a call again."""
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

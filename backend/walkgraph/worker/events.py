@@ -101,6 +101,8 @@ class CallDone:
     """Tokens that a call added to the states of its run."""
     found: int = 0
     """How many of these tokens were found in pages of earlier runs."""
+    kept: bool = False
+    """The call was not made: its outputs are those of an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)

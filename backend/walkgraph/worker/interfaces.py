@@ -124,7 +124,6 @@ def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:
     if isinstance(done, Begun):
         return CallBegun(ref, done.outputs)
     if isinstance(done, Done):
-        return CallDone(
-            ref, done.outputs, done.error, done.busy, done.queued, read=done.read.tokens, found=done.read.found
-        )
+        read, found = done.read.tokens, done.read.found
+        return CallDone(ref, done.outputs, done.error, done.busy, done.queued, read=read, found=found, kept=done.kept)
     return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)

@@ -247,6 +247,8 @@ class WorkerLoop:
                     self._telemetry.ended(event)
                     self._handle(called(event))
                 case Begun() | Done():
+                    if isinstance(event, Done) and event.kept:
+                        self._telemetry.kept(event.call)
                     self._handle(called(event))
 
     def _swapped(self, event: Swapped) -> None:

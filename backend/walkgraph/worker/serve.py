@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from walkgraph.engine.calls.memo import Memo
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.failures import is_memory
 from walkgraph.engine.load import KeptOperators
@@ -82,6 +83,9 @@ class _Process:
     parts: LoopParts = field(default_factory=NoParts)
     operators: KeptOperators = field(default_factory=KeptOperators)
 
+    def __post_init__(self) -> None:
+        self.memo = Memo(self.spec.limits.kept_bytes) if self.spec.limits.kept_bytes else None
+
     def serve(self) -> None:
         """Serve one plan after the other, until told to stop. A rank that can't load its first plan ends; one that
         can't load a later one is told what to load instead, and ends if it can't do that either."""
@@ -117,6 +121,7 @@ class _Process:
             batch_invariant=spec.batch_invariant,
             faults=self.faults,
             kept=self.operators,
+            memo=self.memo,
         )
         core = Core(plan, rank)
         # On a CPU loops are made ready when runs come: nothing is captured.

@@ -15,13 +15,13 @@ def test_a_run_that_is_forgotten_shares_pages_with_nobody(monkeypatch: pytest.Mo
     monkeypatch.setattr(limits, "_REMEMBERED", 2)
     known = StateLimits()
     root, lasting, other = (StateKey(name, "kv") for name in ("root", "lasting", "other"))
-    assert known.salt(other) == "", "without keys all may share"
+    assert known.salt(other.run) == "", "without keys all may share"
     known.admit("lasting", {}, "key")
     known.admit("root", {})
-    assert (known.salt(lasting), known.salt(root)) == ("key", "")
+    assert (known.salt(lasting.run), known.salt(root.run)) == ("key", "")
     known.admit("session:1", {}, "key")
-    assert known.salt(lasting) not in ("", "key")
-    assert known.salt(root) == ""
-    assert known.salt(other) != known.salt(lasting)
+    assert known.salt(lasting.run) not in ("", "key")
+    assert known.salt(root.run) == ""
+    assert known.salt(other.run) != known.salt(lasting.run)
     known.admit("lasting", {}, "key")
-    assert known.salt(lasting) == "key"
+    assert known.salt(lasting.run) == "key"

@@ -26,7 +26,7 @@ from tests.support.telling import (
     sample,
     transfer,
 )
-from walkgraph.ids import RunId
+from walkgraph.ids import Rank, RunId
 from walkgraph.telemetry import events as e
 from walkgraph.telemetry import keeping
 from walkgraph.telemetry.assembling import PAUSE_EVENTS, assemble
@@ -74,6 +74,19 @@ def test_recordings_of_all_runs_are_bounded_together(monkeypatch: pytest.MonkeyP
     found = world.keeper.draft(C, 5.0)
     assert found is not None
     assert (len(found.recorded), found.cut) == (1, True)
+
+
+def test_calls_that_were_not_made_are_listed_and_take_no_time() -> None:
+    world = begun()
+    for run, at in ((A, 12.0), (A, 11.0), (B, 11.5)):
+        one = e.Kept(run=run, rank=Rank(1), walk="w", node="n", use="n_2", step=3, iteration=(4,), at=at)
+        world.tell("rank 1.1", one, now=at)
+    found = world.trace(A)
+    assert [(one.at, one.rank, one.walk, one.node, one.use, one.step, one.iteration) for one in found.kept] == [
+        (1_000_000, 1, "w", "n", "n_2", 3, (4,)),
+        (2_000_000, 1, "w", "n", "n_2", 3, (4,)),
+    ]
+    assert (found.lanes, found.blocks.kind) == ((), ())
 
 
 def test_calls_become_blocks_of_lanes_with_their_times() -> None:

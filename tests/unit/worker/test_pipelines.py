@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from tests.support.palette_twins import alike
 from tests.support.random_pipelines import RULES, Pipeline, random_pipeline
 from tests.support.random_walks import HypothesisDraw
 from walkgraph.components import catalogue
+from walkgraph.engine.calls.memo import Memo
+from walkgraph.engine.load import KeptOperators
 from walkgraph.graph import codec
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
@@ -44,10 +47,14 @@ def placed(graph: Graph, ranks: dict[str, int]) -> Placement:
 def answers(graph: Graph, ranks: dict[str, int], inputs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The outputs of a run by name, and the error that ended it."""
     local = LocalDeployment(graph, placed(graph, ranks), threads=1, kv_bytes=1 << 16)
+    return told(local, "r", inputs)
+
+
+def told(local: LocalDeployment, run: str, inputs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     given = {"text": [inputs["text"]], "other": [inputs["other"]], "texts": inputs["texts"]}
-    local.submit("r", "t", {"n": inputs["n"], "flag": inputs["flag"]}, given)
+    local.submit(run, "t", {"n": inputs["n"], "flag": inputs["flag"]}, given)
     local.run()
-    return {name: values for name, values in local.outputs["r"].items() if values}, local.failed.get("r")
+    return {name: values for name, values in local.outputs[run].items() if values}, local.failed.get(run)
 
 
 def test_random_pipelines_give_what_plain_python_gives(request: pytest.FixtureRequest) -> None:
@@ -76,6 +83,98 @@ def agree(pipeline: Pipeline, inputs: dict[str, Any], ranks: dict[str, int]) -> 
     for name, values in found.items():
         assert len(values) == 1
         assert alike(values[0], wanted[name]), f"{pipeline.outputs[int(name[1:])]}: {values[0]}, {wanted[name]}"
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, list):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+def test_what_is_kept_of_earlier_runs_is_what_would_be_computed(request: pytest.FixtureRequest) -> None:
+    """The naive twin has no memo. The second run has the same inputs, the third one others; then the ranks load another
+    graph, of which some calls are known, and the first one again."""
+
+    @settings(max_examples=request.config.getoption("--pipelines"))
+    @given(st.lists(pipelines(), min_size=2, max_size=2), st.lists(INPUTS, min_size=2, max_size=2), st.integers(0, 1))
+    def agrees(drawn: list[Pipeline], inputs: list[dict[str, Any]], rank: int) -> None:
+        memo, kept = Memo(1 << 20), KeptOperators()
+        for pipeline in (*drawn, drawn[0]):
+            graph = pipeline.graph()
+            ranks = dict.fromkeys(list(pipeline.nodes)[::2], rank)
+            local = LocalDeployment(graph, placed(graph, ranks), threads=1, kv_bytes=1 << 16, memo=memo, kept=kept)
+            for run, values in (("first", inputs[0]), ("second", inputs[0]), ("third", inputs[1])):
+                found, error = told(local, run, values)
+                wanted, failed = answers(graph, ranks, values)
+                assert getattr(error, "code", None) == getattr(failed, "code", None)
+                if error is None:
+                    assert found.keys() == wanted.keys()
+                    assert all(same(found[name], wanted[name]) for name in found)
+            if "second" not in local.failed:
+                assert {one.node: one.kept for one in local.times["second"] if one.kept != one.calls} == {}
+
+    agrees()
+
+
+LINES = {
+    "greeting": "Hello {value}",
+    "question": "How are you, {value}?",
+    "shout": "{value}!",
+    "both": "{a} {b}",
+    "dice": "",
+    "told": "{value: scalar}",
+}
+
+
+def letter(greeting: str = LINES["greeting"]) -> Graph:
+    """A name goes into `greeting` and `question`; `shout` reads the first of them, `both` that one and the second;
+    `told` reads a random number."""
+    nodes = {
+        name: {"component": "text.template", "params": {"template": template}}
+        for name, template in (LINES | {"greeting": greeting}).items()
+    }
+    nodes["dice"] = {"component": "numbers.random", "params": {"distribution": "integer", "low": 1, "high": 6}}
+    edges = [
+        ["@in.name", "greeting.value"],
+        ["@in.name", "question.value"],
+        ["greeting.text", "shout.value"],
+        ["shout.text", "both.a"],
+        ["question.text", "both.b"],
+        ["dice.value", "told.value"],
+        ["both.text", "@out.letter"],
+        ["told.text", "@out.number"],
+    ]
+    walk = {"inputs": {"name": "text"}, "body": [*nodes], "edges": edges}
+    task = {
+        "inputs": {"name": {"modality": "text"}},
+        "outputs": ["letter", "number"],
+        "steps": [{"walk": "w", "with": {"name": "@task.name"}}],
+    }
+    document = {"format": "walkgraph/graph@1", "name": "g", "nodes": nodes, "walks": {"w": walk}, "tasks": {"t": task}}
+    return codec.load(document)
+
+
+def test_a_changed_parameter_or_input_runs_what_depends_on_it_and_nothing_else() -> None:
+    memo, operators = Memo(1 << 20), KeptOperators()
+
+    def called(graph: Graph, name: str, seed: int = 0) -> set[str]:
+        local = LocalDeployment(graph, placed(graph, {}), threads=1, memo=memo, kept=operators)
+        local.submit("r", "t", {"seed": seed}, {"name": [name]})
+        local.run()
+        assert local.outputs["r"]["letter"][0].endswith(f"How are you, {name}?")
+        return {one.node for one in local.times["r"] if one.calls != one.kept}
+
+    whole = {"greeting", "question", "shout", "both", "dice", "told"}
+    assert called(letter(), "Ada") == whole
+    assert called(letter(), "Ada") == {"dice"}, "random, but its number is the same"
+    assert called(letter(), "Ada", seed=3) == {"dice", "told"}
+    assert called(letter("Dear {value}"), "Ada") == {"greeting", "shout", "both", "dice"}
+    assert called(letter("Hel{value: text}"), "lo") == whole - {"told"}
+    assert called(letter(), "Ada") == {"dice"}, "as at first"
+    assert called(letter("Hello {value} "), "Ada") == {"greeting", "shout", "both", "dice"}
+    assert called(letter("{value}"), "Hello Ada") == {"greeting", "question", "both", "dice"}, "`shout` reads the same"
 
 
 def test_every_small_component_is_drawn() -> None:

@@ -17,6 +17,7 @@ from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched, Result
+from walkgraph.engine.calls.memo import KeptCalls
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix, ReadyCall, Schedule
 from walkgraph.engine.device.clocks import Stopwatch
@@ -41,7 +42,7 @@ class BatchKey(NamedTuple):
 
 
 class CallScheduler:
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a rank is built of, each by its name
         self,
         nodes: Mapping[str, Loaded],
         runner: Runner,
@@ -52,14 +53,17 @@ class CallScheduler:
         device: torch.device,
         watch: Stopwatch,
         clock: Callable[[], float],
+        kept: KeptCalls | None = None,
     ) -> None:
         """`captured`: gives the captured steps of a device, if it has any. `chained`: nodes as in `readback.chained`.
-        `device`: the rank's device."""
+        `device`: the rank's device. `kept`: finds calls whose outputs are known."""
+        self._kept = kept
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
         self._schedule, self._split = Schedule(), SplitCalls()
         self.in_flight = InFlightBatches()
-        self._unready: list[Done] = []
+        self._unlaunched: list[Done] = []
+        """Calls that ended without a forward."""
         self._begun: list[Begun] = []
 
     # ── admission ──
@@ -68,10 +72,15 @@ class CallScheduler:
         """Queue a call whose inputs are complete. Its tensors may be on any device."""
         call.ready_at = call.ready_at or self._clock()
         self.in_flight.fence(call.run)
+        loaded = self._nodes[call.node]
+        outputs = None if self._kept is None else self._kept.find(loaded, call)
+        if outputs is not None:
+            self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
+            return
         try:
-            ready = self._ready(self._nodes[call.node], call)
+            ready = self._ready(loaded, call)
         except Exception as raised:  # noqa: BLE001 (inputs that an operator can't sort end only that run)
-            self._unready.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
+            self._unlaunched.append(Done(call, None, self._runner.failures.of(call, raised), 0.0, 0.0, 1))
             return
         self._schedule.add(*ready)
 
@@ -84,8 +93,8 @@ class CallScheduler:
 
     def cancel(self, run: str) -> list[Call]:
         """Remove the calls of a run that have not been launched."""
-        removed = [one.call for one in self._unready if one.call.run == run]
-        self._unready = [one for one in self._unready if one.call.run != run]
+        removed = [one.call for one in self._unlaunched if one.call.run == run]
+        self._unlaunched = [one for one in self._unlaunched if one.call.run != run]
         return removed + self._split.forget(self._schedule.cancel(run))
 
     @property
@@ -96,7 +105,7 @@ class CallScheduler:
     @property
     def idle(self) -> bool:
         """True if nothing can be launched or collected."""
-        return not (self._unready or self.in_flight.over or self.in_flight.any or self.waiting)
+        return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self.waiting)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
         operator, captured = loaded.operator, self._captured(loaded.device)
@@ -176,8 +185,8 @@ class CallScheduler:
         """Return what is done, and calls in flight whose outputs others may already use (`Begun`). Never waits."""
         events: list[Begun | Done | Forwarded] = [*self._begun]
         self._begun.clear()
-        events += [event for done in self._unready for event in self._never_launched(done)]
-        self._unready.clear()
+        events += [event for done in self._unlaunched for event in self._never_launched(done)]
+        self._unlaunched.clear()
         for batch in self.in_flight.pop_finished():
             events += self._settled(batch)
         return events
@@ -193,12 +202,17 @@ class CallScheduler:
             part = Done(call, result.outputs, result.error, result.busy, queued, result.batch, result.read)
             whole, rest = self._split.settle(part)
             self._schedule.remove(rest)
-            events += [] if whole is None else [whole]
+            if whole is not None:
+                events.append(whole)
+                if self._kept is not None and whole.outputs is not None:
+                    self._kept.note(whole.call, whole.outputs)
         return events
 
     def _never_launched(self, done: Done) -> list[Done | Forwarded]:
+        if done.kept or not self._watch.on:
+            return [done]
         at, ready = self._clock(), done.call.ready_at
-        return [Forwarded([done.call], [ready], (0,), Timing(at, at, at, at)), done] if self._watch.on else [done]
+        return [Forwarded([done.call], [ready], (0,), Timing(at, at, at, at)), done]
 
     def _forwarded(self, batch: InFlightBatch, results: Sequence[Result]) -> Forwarded:
         now = self._clock() if batch.launched.asynchronous else batch.handed

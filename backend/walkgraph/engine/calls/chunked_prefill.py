@@ -28,6 +28,8 @@ class Done(NamedTuple):
     batch: int
     """Calls in its last forward."""
     read: TokensRead = NOTHING
+    kept: bool = False
+    """It was not made: its outputs are those of an earlier call."""
 
 
 class Begun(NamedTuple):

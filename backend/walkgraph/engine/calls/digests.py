@@ -4,11 +4,11 @@ A value in host memory is digested as it is. One on a device can't be without wa
 what it was computed from, where that determines it: the operator, the parameters and the digests of the inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
@@ -16,10 +16,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Operator
+from walkgraph.graph.conversation import Conversation
 
 _SIZE: Final = 16
 _LONGEST: Final = 64 << 20
 """The most bytes of a value that are digested."""
+_NAME: Final = 16
+"""The most characters of a kind's name."""
 
 
 class Digests:
@@ -62,16 +65,17 @@ class Digests:
     def _of_input(self, call: Call, port: str) -> bytes | None:
         value = call.host.get(port, call.inputs.get(port))
         if not isinstance(value, Tensor):
-            return _digest(value)
+            return digest_of(value)
         if value not in self._known:
-            digest = _digest(value)
+            digest = digest_of(value)
             if digest is None:
                 return None
             self._known[value] = digest
         return self._known[value]
 
 
-def _digest(value: Any) -> bytes | None:
+def digest_of(value: Any) -> bytes | None:
+    """The digest of a value's contents; None where they aren't in host memory, are too large, or of an unknown kind."""
     match value:
         case str() | bytes() | bool() | int() | float():
             data = value if isinstance(value, bytes) else repr(value).encode()
@@ -82,5 +86,26 @@ def _digest(value: Any) -> bytes | None:
             if value.numel():  # one without values can have strides that bytes can't
                 made.update(value.detach().contiguous().flatten().view(torch.uint8).numpy().data)
             return made.digest()
+        case list() | tuple():
+            return _together(type(value).__name__[:_NAME], cast("Sequence[Any]", value))
+        case Mapping():
+            named = cast("Mapping[str, Any]", value)
+            return _together("mapping", [one for name in sorted(named) for one in (name, named[name])])
+        case Conversation():
+            parts = [part.value for turn in value.turns for part in turn.parts]
+            kinds = [[part.modality for part in turn.parts] for turn in value.turns]
+            turns = [(turn.role, turn.tool_calls, turn.tool_call_id) for turn in value.turns]
+            return _together("messages", [repr((turns, kinds, value.tools)), *parts])
         case _:
             return None
+
+
+def _together(kind: str, values: Sequence[Any]) -> bytes | None:
+    """The digest of several values in order."""
+    made = blake2b(str(len(values)).encode(), digest_size=_SIZE, person=kind.encode())
+    for value in values:
+        digest = digest_of(value)
+        if digest is None:
+            return None
+        made.update(digest)
+    return made.digest()

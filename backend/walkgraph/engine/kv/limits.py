@@ -44,9 +44,10 @@ class StateLimits:
         """The most tokens that a state may hold, in all its sequences; None if it has no limit."""
         return self._most.get(key.run, {}).get(key.state)
 
-    def salt(self, key: StateKey) -> str:
-        """The beginning of a state's prefix keys, beside the operator. A run that was forgotten shares with nobody."""
-        return self._salts.get(key.run, key.run if self._forgot else "")
+    def salt(self, run: str) -> str:
+        """The beginning of the prefix keys of a run's states, beside the operator, and of the keys of its kept calls. A
+        run that was forgotten shares with nobody."""
+        return self._salts.get(run, run if self._forgot else "")
 
     def forget(self, run: str) -> None:
         self._most.pop(run, None)

@@ -202,7 +202,7 @@ class StateTable:
         """The prefix key of a sequence that more tokens of this origin can extend, or None."""
         if origin is None or not self.pools.prefix_cache:
             return None
-        own = origin, self.limits.salt(key)
+        own = origin, self.limits.salt(key.run)
         prefix = PrefixKey(own) if not row.length and not row.position else row.prefix
         return prefix if prefix is not None and prefix.origin == own else None
 

@@ -307,6 +307,9 @@ class Loaded(NamedTuple):
     index: int
     warm: bool = False
     """It was warmed up for an earlier plan."""
+    content: str = ""
+    """Names the operator with its options and weights: equal in all plans of this process, unless either was loaded
+    anew and may differ."""
 
 
 class Made(NamedTuple):

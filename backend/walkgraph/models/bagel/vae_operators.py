@@ -58,6 +58,8 @@ class VaeEncoder(Operator):
 class FromLatents(Operator):
     """Latents to pixels. Square pictures of the largest side and of half of it have a step."""
 
+    pure: ClassVar[bool] = True
+
     def __init__(self, paint: Callable[[Tensor], Tensor], config: BagelConfig, side: int) -> None:
         """`paint`: grids in the autoencoder's layout -> pixels, `side` per side of a cell."""
         self._paint, self._config, self._side = paint, config, side

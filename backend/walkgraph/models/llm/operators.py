@@ -19,6 +19,8 @@ from walkgraph.models.llm.presets import llm_config, text_edges
 class Prompt(Operator):
     """The tokens of a text. Names of special tokens in it are text like any other."""
 
+    pure: ClassVar[bool] = True
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
 

@@ -37,12 +37,16 @@ class PictureResize(Operator):
     """Gives the same result as decoding at the first size and resizing again, by rounding to whole levels in
     between."""
 
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         pictures = [Image.fromarray(to_levels(call.inputs["pixels"]).cpu().numpy()) for call in calls]
         return [{"pixels": _fit(picture, call)} for picture, call in zip(pictures, calls, strict=True)]
 
 
 class PictureOut(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"image": _png(call.inputs["pixels"])} for call in calls]
 
@@ -56,6 +60,8 @@ class AudioIn(Operator):
 
 class AudioOut(Operator):
     """Encodes 16-bit PCM. A waveform without samples gives no file, as a piece of a stream may settle none."""
+
+    pure: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [

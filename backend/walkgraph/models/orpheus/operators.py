@@ -21,6 +21,8 @@ class Prompt(Operator):
     """A human's turn `voice: text`, and the start of the answer's speech. `begin` also puts the text's begin token in
     front, as the published package does by tokenizing its own prompt again."""
 
+    pure: ClassVar[bool] = True
+
     def __init__(self, vocabulary: Vocabulary, tokens: SpeechTokens) -> None:
         self._vocabulary, self._tokens = vocabulary, tokens
 

@@ -1,7 +1,7 @@
 """The arm's world as operators: a scene, its picture, and the effect of actions."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ class RandomScene(Operator):
 
 class Render(Operator):
     """One batch holds calls of one picture size."""
+
+    pure: ClassVar[bool] = True
 
     def bucket(self, call: Call) -> Hashable:
         return call.params["side"]

@@ -5,7 +5,7 @@ A scalar is a Python number, or a tensor of one (a slice of a stacked value).
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,6 +20,8 @@ MODULUS = 997
 
 
 class Constant(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"value": int(call.params["value"])} for call in calls]
 
@@ -39,28 +41,38 @@ class RandomInteger(Operator):
 
 
 class Range(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         starts = [_int(call, "start") for call in calls]
         return [{"values": torch.arange(a, a + int(c.params["n"]))} for a, c in zip(starts, calls, strict=True)]
 
 
 class Tokens(OnDevice):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         firsts = [(_int(call, "first"), int(call.params["n"])) for call in calls]
         return [{"ids": torch.arange(first, first + n, device=self._device)} for first, n in firsts]
 
 
 class Add(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"sum": _int(call, "a") + _int(call, "b")} for call in calls]
 
 
 class Sum(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"sum": int(torch.as_tensor(call.inputs["values"]).sum())} for call in calls]
 
 
 class Compare(Operator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         values = [_int(call, "value") for call in calls]
         return [{"value": v, "reached": v >= int(c.params["at"])} for v, c in zip(values, calls, strict=True)]
@@ -173,6 +185,8 @@ class Allocate(OnDevice):
 
 
 class Tensor(OnDevice):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [
             {"items": torch.full((int(call.params["n"]),), float(_int(call, "value")), device=self._device)}

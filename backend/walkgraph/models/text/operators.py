@@ -6,7 +6,7 @@ Random weights have no tokenizer: there a token is a byte, and the configuration
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class TextOperator(Operator):
 
 
 class Tokenizer(TextOperator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
 
@@ -50,11 +52,15 @@ class Tokenizer(TextOperator):
 
 
 class CountTokens(TextOperator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"count": len(self.vocabulary.encode(call.text("text")))} for call in calls]
 
 
 class ChatPrompt(TextOperator):
+    pure: ClassVar[bool] = True
+
     def __init__(self, vocabulary: Vocabulary, folder: Path | None) -> None:
         super().__init__(vocabulary)
         self._folder = folder
@@ -86,12 +92,16 @@ class ChatPrompt(TextOperator):
 
 
 class BeginAnswer(TextOperator):
+    pure: ClassVar[bool] = True
+
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"token": torch.tensor([self.vocabulary.bos])} for _ in calls]
 
 
 class EndAnswer(TextOperator):
     """The end token, preceded by the last token if that one doesn't end the text (it was cut at its length)."""
+
+    pure: ClassVar[bool] = True
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"ids": self._ids(call.inputs["token"])} for call in calls]

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, ClassVar, Protocol, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -153,6 +153,8 @@ class SimulateAction(Rows):
 class Render(Rows):
     """Draws the picture of a scene."""
 
+    pure: ClassVar[bool] = True
+
     def takes(self) -> Mapping[str, Row]:
         return {"scene": _SCENE}
 
@@ -166,6 +168,8 @@ class Render(Rows):
 
 class PaintFeatures(Rows):
     """Paints the picture that features stand for."""
+
+    pure: ClassVar[bool] = True
 
     def __init__(self, painter: Painter, dtype: torch.dtype) -> None:
         self._painter, self._dtype = painter, dtype
@@ -191,6 +195,8 @@ class PaintFeatures(Rows):
 
 class ComparePictures(Rows):
     """Two pictures side by side, enlarged."""
+
+    pure: ClassVar[bool] = True
 
     def takes(self) -> Mapping[str, Row]:
         return {"left": _PIXELS, "right": _PIXELS}

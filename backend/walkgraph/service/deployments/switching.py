@@ -76,7 +76,8 @@ class Switching:
     def _version(self, managed: Managed, documents: Documents, judged: Judged | None, beside: list[Version]) -> Version:
         directory = self._folders.free(managed.id, {version.directory for version in beside})
         changed = partial(self._changed, managed)
-        return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged)
+        kept = self._around.settings.kept_results if managed.owner is not None else 0
+        return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged, kept)
 
     def _changed(self, managed: Managed, version: Version) -> None:
         if version is managed.next:

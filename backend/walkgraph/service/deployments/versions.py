@@ -113,10 +113,11 @@ class Version:
         changed: Callable[["Version"], None],
         watched: Watched,
         judged: Judged | None = None,
+        kept_bytes: int = 0,
     ) -> None:
         """`directory`: the process's folder; no other living version has it. `changed` is called at every change of
         `status`. `watched`: the deployment's. `judged`: None if the documents are not judged yet since the service's
-        start."""
+        start. `kept_bytes`: as in `Limits`."""
         self.id = id_
         """The deployment's id."""
         self.documents = documents
@@ -133,6 +134,7 @@ class Version:
         self._around = around
         self._changed = changed
         self._watched = watched
+        self._kept_bytes = kept_bytes
         self._asked: dict[int, asyncio.Future[m.SessionsTold]] = {}
         self._places: tuple[Plan, Places] | None = None
         self._supervisor = Supervisor(self, has_run=judged is None)
@@ -270,7 +272,10 @@ class Version:
             batch_invariant=settings.batch_invariant,
             fault=None if settings.fault is None else read_fault(settings.fault),
             limits=Limits(
-                queue=settings.queue_limit, load_deadline=settings.start_timeout, keep_spare=settings.spare_workers
+                queue=settings.queue_limit,
+                load_deadline=settings.start_timeout,
+                keep_spare=settings.spare_workers,
+                kept_bytes=self._kept_bytes,
             ),
         )
 

@@ -31,7 +31,7 @@ _NAMES: dict[Any, str] = {
 _DEFAULTS: dict[Any, dict[str, Any]] = {
     documents.Document: {"description": ""},
     plans.Loop: {"within": None},
-    runs.NodeTime: {"walk": "", "inside": Field(default_factory=dict), "spans": False},
+    runs.NodeTime: {"walk": "", "inside": Field(default_factory=dict), "spans": False, "kept": 0},
     runs.Error: {"node": None, "port": None, "walk": None, "iteration": (), "rank": None, "retryable": False},
 }
 """Defaults of fields that rows written by another version may lack."""

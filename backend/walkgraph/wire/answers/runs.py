@@ -26,6 +26,8 @@ class NodeTime(TypedDict):
     """For a loop: node -> number of its calls."""
     spans: bool
     """The loop has parts on other ranks; its waits for them are included in its time."""
+    kept: int
+    """How many of the calls were not made: their outputs are those of earlier calls with the same inputs."""
 
 
 class Held(TypedDict):

@@ -6,6 +6,7 @@ Nothing is made while telemetry is off. At level `summary`, `Aggregates` adds ev
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from walkgraph.abi.calls import Call
 from walkgraph.engine.calls.chunked_prefill import Forwarded
 from walkgraph.engine.gauges import Gauges
 from walkgraph.engine.loops.loop_runs import LoopDone, LoopKey, Stepped
@@ -92,6 +93,23 @@ class WorkTelemetry:
         if self._level != "off":
             self.worked(work)
             self._emitter.emit(event)
+
+    def kept(self, call: Call) -> None:
+        """Report a call that was not made, as its outputs are known."""
+        if self._level == "off":
+            return
+        self._emitter.emit(
+            t.Kept(
+                run=RunId(call.run),
+                rank=self._rank,
+                walk=call.walk,
+                node=call.node,
+                use=call.name,
+                step=call.step,
+                iteration=call.iteration,
+                at=self._clock(),
+            )
+        )
 
     def began(self, call: LoopCall) -> None:
         """Note that a loop was given to the engine."""

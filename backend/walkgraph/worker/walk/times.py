@@ -18,6 +18,8 @@ class _NodeTime:
     """Calls; iterations for a loop."""
     busy: float = 0.0
     queued: float = 0.0
+    kept: int = 0
+    """How many of the calls were not made, as their outputs were kept."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class Times:
         node.calls += 1
         node.busy += done.busy
         node.queued += done.queued
+        node.kept += done.kept
         outputs: Mapping[str, Any] = done.outputs or {}
         for loop, port in use.judges:
             self._ended(walk, loop, 1, stopped=bool(outputs.get(port)))
@@ -89,7 +92,7 @@ class Times:
             run=run,
             times=(
                 *(
-                    NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued)
+                    NodeTime(node=name, rank=rank, calls=one.calls, busy=one.busy, queued=one.queued, kept=one.kept)
                     for name, one in self._nodes.items()
                 ),
                 *(

@@ -1,0 +1,128 @@
+"""Outputs of deterministic calls by content: where a call comes again, its outputs are given and it is not made.
+
+    call ──> key ──> kept: its outputs at once
+                └──> not kept: a batch ──> outputs, kept under the key
+
+A call has a key if its operator is `pure` and runs on the host's processor, it has no states, and nothing that it reads
+is part of a stream. The key is a digest of its inputs, its parameters, its operator with its weights, and the owner of
+its run; it holds no identity of an object, so that another plan finds what an earlier one has made.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.engine.calls.digests import digest_of
+from walkgraph.engine.load import WARM_UP
+from walkgraph.engine.loops.body import Loaded
+from walkgraph.graph.conversation import Conversation
+
+_OVERHEAD: Final = 512
+"""Bytes that an entry counts for besides its values."""
+_SIZE: Final = 32
+
+
+class Memo:
+    """Outputs by key, at most `limit` bytes of them; those that were not used for longest go first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._entries: OrderedDict[bytes, tuple[Outputs, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: bytes) -> Outputs | None:
+        """A copy of the outputs under this key, as a reader may hold them for long."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return _copied(entry[0])
+
+    def keep(self, key: bytes, outputs: Outputs) -> None:
+        """Keep a copy, unless it has a value of an unknown kind, or is too large. The values themselves may be views of
+        memory that is written to later."""
+        size = _size(outputs)
+        if size is None or size + _OVERHEAD > self.limit or key in self._entries:
+            return
+        self._entries[key] = _copied(outputs), size + _OVERHEAD
+        self.bytes += size + _OVERHEAD
+        while self.bytes > self.limit:
+            self.bytes -= self._entries.popitem(last=False)[1][1]
+
+
+class KeptCalls:
+    """Finds the calls of one engine in a memo."""
+
+    def __init__(self, memo: Memo, owner: Callable[[str], str]) -> None:
+        """`owner`: gives the owner of a run; what its calls gave is found by runs of that owner alone."""
+        self._memo, self._owner = memo, owner
+
+    def find(self, loaded: Loaded, call: Call) -> Outputs | None:
+        """The outputs of a call that was made before. Otherwise the call gets its key, if it can have one."""
+        call.content = self._key(loaded, call)
+        return None if call.content is None else self._memo.find(call.content)
+
+    def note(self, call: Call, outputs: Outputs) -> None:
+        if call.content is not None:
+            self._memo.keep(call.content, outputs)
+
+    def _key(self, loaded: Loaded, call: Call) -> bytes | None:
+        deterministic = loaded.operator.pure and not call.states and not call.chunks
+        if not deterministic or loaded.device.type != "cpu" or call.run == WARM_UP:
+            return None
+        params = sorted((name, value) for name, value in call.params.items() if name != "seed")
+        made = blake2b(repr((self._owner(call.run), loaded.content, params)).encode(), digest_size=_SIZE)
+        for port in sorted(call.inputs):
+            digest = digest_of(call.inputs[port])
+            if digest is None:
+                return None
+            made.update(repr(port).encode() + digest)
+        return made.digest()
+
+
+def _size(value: Any) -> int | None:
+    """Bytes of a value; None if it can't be kept."""
+    match value:
+        case Tensor():
+            return value.nbytes if value.device.type == "cpu" else None
+        case str() | bytes():
+            return len(value)
+        case bool() | int() | float():
+            return 8
+        case Conversation():
+            parts = [part.value for turn in value.turns for part in turn.parts]
+            return None if any(isinstance(part, Tensor) for part in parts) else _sum(parts)
+        case Mapping():
+            return _sum(list(cast("Mapping[str, Any]", value).values()))
+        case list():
+            return _sum(cast("list[Any]", value))
+        case tuple() if type(cast("object", value)) is tuple:
+            return _sum(cast("tuple[Any, ...]", value))
+        case _:
+            return None
+
+
+def _sum(values: Sequence[Any]) -> int | None:
+    sizes = [_size(value) for value in values]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _copied(value: Any) -> Any:
+    match value:
+        case Tensor():
+            return value.clone()
+        case Mapping():
+            return {name: _copied(one) for name, one in cast("Mapping[str, Any]", value).items()}
+        case list():
+            return [_copied(one) for one in cast("list[Any]", value)]
+        case tuple():
+            return tuple([_copied(one) for one in cast("tuple[Any, ...]", value)])
+        case _:
+            return value

@@ -1,0 +1,246 @@
+"""Calls whose outputs are kept by content: what is found, what never is, and how much is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.unit.engine.plans import call, engine_of, ids, plan_of, serve
+from walkgraph.abi.calls import ChunkInfo
+from walkgraph.engine.calls.memo import Memo
+from walkgraph.engine.engine import Engine, Forwarded
+from walkgraph.engine.load import KeptOperators
+from walkgraph.graph.conversation import Conversation, Turn, TurnPart
+
+NUMBERS = "walkgraph.models.numbers.operators"
+SYNTHETIC = "walkgraph.models.synthetic.operators"
+TENSOR = {"operation": "add", "type": "tensor", "number": 0.0}
+SUM = {"add": (f"{NUMBERS}:Arithmetic", {})}
+MIB = 1 << 20
+
+
+def adding(memo: Memo | None, kept: KeptOperators | None = None, **nodes: tuple[str, dict[str, str]]) -> Engine:
+    """An engine with a node `add`, and others."""
+    made = nodes | SUM
+    return engine_of(plan_of(made, params={"add": dict(TENSOR)}), memo=memo, kept=kept)
+
+
+def add(a: Any, b: Any, run: str = "r", **params: Any) -> Any:
+    return call("add", {"a": a, "b": b}, run=run, **(TENSOR | params))
+
+
+def kept(engine: Engine, *calls: Any) -> list[bool]:
+    done = serve(engine, *calls)
+    assert not any(one.error for one in done)
+    return [one.kept for one in done]
+
+
+# ── what is found ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_with_the_same_contents_is_not_made_again() -> None:
+    engine = adding(Memo(MIB))
+    [first] = serve(engine, add(ids(1, 2), ids(3, 4)))
+    [again] = serve(engine, add(ids(1, 2), ids(3, 4), run="other run"))
+    assert (first.kept, again.kept) == (False, True)
+    assert first.outputs is not None
+    assert again.outputs is not None
+    assert again.outputs["result"].tolist() == first.outputs["result"].tolist() == [4, 6]
+    assert (again.busy, again.queued) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "params"),
+    [
+        (ids(1, 3), ids(3, 4), {}),
+        (ids(1, 2)[None], ids(3, 4), {}),
+        (ids(1, 2).double(), ids(3, 4), {}),
+        (ids(3, 4), ids(1, 2), {}),
+        (ids(1, 2), ids(3, 4), {"operation": "subtract"}),
+    ],
+)
+def test_other_contents_or_parameters_are_computed(a: Any, b: Any, params: dict[str, Any]) -> None:
+    engine, alone = adding(Memo(MIB)), adding(None)
+    serve(engine, add(ids(1, 2), ids(3, 4)))
+    [found], [wanted] = serve(engine, add(a, b, **params)), serve(alone, add(a, b, **params))
+    assert not found.kept
+    assert found.outputs is not None
+    assert wanted.outputs is not None
+    assert torch.equal(found.outputs["result"], wanted.outputs["result"])
+
+
+def test_the_seed_of_a_run_changes_nothing_for_a_deterministic_node() -> None:
+    engine = adding(Memo(MIB))
+    assert kept(engine, add(ids(1), ids(2), seed=1)) == [False]
+    assert kept(engine, add(ids(1), ids(2), seed=2)) == [True]
+
+
+def test_without_a_memo_every_call_is_made() -> None:
+    engine = adding(None)
+    assert [kept(engine, add(ids(1), ids(2))) for _ in range(2)] == [[False], [False]]
+
+
+def test_a_reader_that_writes_into_its_value_changes_nothing_that_is_kept() -> None:
+    engine = adding(Memo(MIB))
+    for _ in range(3):
+        [done] = serve(engine, add(ids(1, 2), ids(3, 4)))
+        assert done.outputs is not None
+        assert done.outputs["result"].tolist() == [4, 6]
+        with torch.inference_mode():
+            done.outputs["result"].zero_()
+
+
+def test_texts_lists_and_conversations_are_contents_too() -> None:
+    engine = engine_of(plan_of({"n": ("walkgraph.models.control.operators:Select", {})}), memo=Memo(MIB))
+
+    def told(value: Any) -> bool:
+        [done] = serve(engine, call("n", {"flag": True, "if_true": value, "if_false": 0}))
+        assert done.outputs is not None
+        assert done.outputs["value"] == value
+        return done.kept
+
+    values: list[Any] = [
+        "text",
+        b"text",
+        1,
+        1.0,
+        True,
+        ["a", "b"],
+        [["a"], "b"],
+        ["ab"],
+        {"a": "b"},
+        Conversation((Turn("user", (TurnPart("text", "a"),)),)),
+        Conversation((Turn("system", (TurnPart("text", "a"),)),)),
+        Conversation((Turn("user", (TurnPart("text", "b"),)),), ("{}",)),
+    ]
+    assert [told(value) for value in values] == [False] * len(values)
+    assert [told(value) for value in values] == [True] * len(values)
+
+
+# ── what never is ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_random_nodes_and_nodes_with_states_are_always_called() -> None:
+    nodes = {
+        "dice": (f"{NUMBERS}:Random", {}),
+        "drawn": (f"{SYNTHETIC}:RandomInteger", {"rng": "rng"}),
+        "count": (f"{SYNTHETIC}:Counter", {"count": "count"}),
+    }
+    engine = adding(Memo(MIB), **nodes)
+    calls = (
+        lambda: call("dice", low=0.0, high=1.0, distribution="uniform"),
+        lambda: call("drawn", states={"rng": "rng"}, below=10),
+        lambda: call("count", {"token": 1}, states={"count": "count"}, stop_at=99),
+    )
+    for make in calls:
+        assert [kept(engine, make()) for _ in range(3)] == [[False]] * 3
+
+
+def test_what_is_read_from_a_stream_is_computed() -> None:
+    engine = adding(Memo(MIB))
+    for _ in range(2):
+        one = add(ids(1), ids(2))
+        one.chunks["a"] = ChunkInfo(0, first=True, last=False, valid=1)
+        assert kept(engine, one) == [False]
+
+
+def test_an_error_is_not_kept() -> None:
+    engine = adding(Memo(MIB))
+    for _ in range(2):
+        [done] = serve(engine, add(ids(1, 2), ids(3, 4, 5)))
+        assert done.error is not None
+        assert not done.kept
+
+
+def test_runs_of_other_owners_find_nothing() -> None:
+    engine = adding(Memo(MIB))
+    for run, salt in (("one", "key 1"), ("two", "key 2"), ("again", "key 1")):
+        engine.limits.admit(run, {}, salt)
+    made = [kept(engine, add(ids(1), ids(2), run=run)) for run in ("one", "two", "again")]
+    assert made == [[False], [False], [True]]
+
+
+def test_a_kept_call_is_no_forward() -> None:
+    engine = adding(Memo(MIB))
+    engine.time_steps(on=True)
+    for forwards in (1, 0):
+        engine.add(add(ids(1), ids(2)))
+        events = engine.step()
+        assert sum(isinstance(event, Forwarded) for event in events) == forwards
+        assert engine.idle
+
+
+# ── another plan, other weights ─────────────────────────────────────────────────────────────────
+
+
+def test_an_engine_for_another_plan_finds_what_the_former_one_made() -> None:
+    memo, operators = Memo(MIB), KeptOperators()
+    assert kept(adding(memo, operators), add(ids(1), ids(2))) == [False]
+    other = adding(memo, operators, more=(f"{SYNTHETIC}:Range", {}))
+    assert kept(other, add(ids(1), ids(2))) == [True]
+    renamed = engine_of(plan_of({"plus": SUM["add"]}, params={"plus": dict(TENSOR)}), memo=memo, kept=KeptOperators())
+    assert kept(renamed, call("plus", {"a": ids(1), "b": ids(2)}, **TENSOR)) == [True], "its name is no content"
+    single = {**TENSOR, "type": "scalar"}
+    typed = engine_of(plan_of(SUM, params={"add": single}), memo=memo, kept=operators)
+    assert kept(typed, call("add", {"a": ids(1), "b": ids(2)}, **TENSOR)) == [False], "it was loaded with other options"
+
+
+def tokenizing(memo: Memo, operators: KeptOperators, source: str) -> Engine:
+    made = plan_of({"n": ("walkgraph.models.text.operators:Tokenizer", {})}, source=source, family="bagel")
+    return engine_of(made, memo=memo, kept=operators, weights_roots=(Path(),))
+
+
+def test_other_weights_and_weights_that_were_loaded_anew_are_other_contents() -> None:
+    memo, operators = Memo(MIB), KeptOperators()
+
+    def told(source: str) -> bool:
+        return kept(tokenizing(memo, operators, source), call("n", {"text": "a"}, wrap=False))[0]
+
+    assert [told("random:bagel-tiny:1") for _ in range(2)] == [False, True]
+    assert [told("random:bagel-tiny:2") for _ in range(2)] == [False, True]
+    assert [told("random:bagel-tiny:1") for _ in range(2)] == [False, True], "its files may have changed meanwhile"
+
+
+# ── bounds ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_memo_holds_no_more_bytes_than_it_may() -> None:
+    memo = Memo(10_000)
+    for number in range(50):
+        memo.keep(bytes([number]), {"value": torch.zeros(200)})
+        assert memo.bytes <= 10_000
+    assert 1 <= len(memo) < 50
+    held = [number for number in range(50) if memo.find(bytes([number])) is not None]
+    assert held == list(range(50 - len(memo), 50)), "those used last"
+
+
+def test_what_was_used_last_stays() -> None:
+    memo = Memo(3 * 1500)
+    for number in range(3):
+        memo.keep(bytes([number]), {"value": b"x" * 900})
+    assert memo.find(b"\0") is not None
+    memo.keep(b"\3", {"value": b"x" * 900})
+    assert [memo.find(bytes([number])) is not None for number in range(4)] == [True, False, True, True]
+
+
+def test_what_is_larger_than_the_memo_and_what_has_an_unknown_kind_is_left_out() -> None:
+    memo = Memo(10_000)
+    memo.keep(b"small", {"value": "a"})
+    memo.keep(b"large", {"value": "a" * 20_000})
+    memo.keep(b"unknown", {"value": object()})
+    memo.keep(b"inside", {"value": ["a", object()]})
+    assert [memo.find(key) is not None for key in (b"small", b"large", b"unknown", b"inside")] == [True, *[False] * 3]
+
+
+def test_a_view_is_kept_as_it_was() -> None:
+    """Large memory that a value is a view of is neither held nor read later."""
+    memo, whole = Memo(10_000), torch.arange(10_000)
+    memo.keep(b"part", {"value": whole[3:5]})
+    whole.zero_()
+    found = memo.find(b"part")
+    assert found is not None
+    assert found["value"].tolist() == [3, 4]
+    assert memo.bytes < 1000
