@@ -31,6 +31,7 @@ ErrorCode = Literal[
     "out_of_memory",
     "numeric_error",
     "node_error",
+    "no_call",
     "stream_error",
     "storage_lost",
     "shutting_down",

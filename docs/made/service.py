@@ -138,6 +138,7 @@ MEANT: dict[ErrorCode, str] = {
     "out_of_memory": "A device had no memory left for this run; others went on",
     "numeric_error": "A value was not finite, and would not be if asked again; the error names the node",
     "node_error": "A component failed on what it was given; the error names node and kinds of inputs",
+    "no_call": "The model wrote no call that can be used, though `tool_choice` asks for one",
     "stream_error": "A stream between two parts broke its rules",
     "storage_lost": "The database file was removed or replaced while the service ran; nothing was saved",
     "shutting_down": "The service is stopping; ask again where it is started anew",

@@ -25,6 +25,7 @@ FieldName = Literal[
     "id",  # of a tool call, or of the call that a tool's turn answers
     "tools",  # the functions that the answer may call
     "definition",  # of one of them: JSON
+    "function",  # the function that the answer must call
 ]
 Edit = Literal[
     "strip",  # without white space around it
@@ -46,6 +47,8 @@ Condition = Literal[
     "thinking",  # the request asks for thinking
     "tools",  # there are functions that the answer may call
     "first",  # the first turn, other than a system turn that is set apart
+    "call",  # the answer must call a function
+    "named",  # and it is known which one
 ]
 
 
@@ -121,6 +124,8 @@ class ChatTemplate:
     """How each function is written that the answer may call."""
     called: CallForm | None = None
     """How an answer calls functions."""
+    opening: Form = ()
+    """Begins the call that an answer must make, behind `answer`: the model writes the rest."""
     thinking: Thinking | None = None
     media: Mapping[str, str] = field(default_factory=dict[str, str])
     """Modality of a part that is no text -> how it is written."""
@@ -143,7 +148,17 @@ def render(template: ChatTemplate, conversation: Conversation, *, thinking: bool
     into the conversation (`/2/role`), for one that the template can't write."""
     if conversation.tools and template.tools is None:
         raise InvalidInput(f"`{template.name}` writes no tools; leave them out", "/tools")
-    found = _Rendering(template, conversation, thinking).pieces()
+    if conversation.call is not None and not template.opening:
+        raise InvalidInput(f"`{template.name}` begins no calls; leave this out", "/call")
+    return _merged(_Rendering(template, conversation, thinking).pieces())
+
+
+def opening_of(template: ChatTemplate, call: str) -> str:
+    """The text with which the prompt begins the call that an answer must make. `call`: as in `Conversation`."""
+    return text_of(_merged(_Rendering(template, Conversation((), (), call), thinking=False).opening()))
+
+
+def _merged(found: Iterator[Piece]) -> tuple[Piece, ...]:
     merged: list[Piece] = []
     for is_mark, run in groupby(found, key=lambda piece: isinstance(piece, SpecialToken)):
         pieces = list(run)
@@ -171,6 +186,10 @@ class _Rendering:
         self._template, self._tools, turns = template, conversation.tools, conversation.turns
         self._always: frozenset[Condition] = frozenset[Condition]({"thinking"} if thinking else ())
         self._always |= frozenset[Condition]({"tools"} if self._tools else ())
+        self._call = conversation.call
+        self._always |= frozenset[Condition](
+            ({"call", "named"} if self._call else {"call"}) if self._call is not None else ()
+        )
         self._system = ""
         self._first = 0
         if template.system_apart and turns and turns[0].role == "system":
@@ -190,6 +209,11 @@ class _Rendering:
                 raise InvalidInput(f"`{self._template.name}` has no turns of role `{turn.role}` here", f"/{i}/role")
             yield from self._written(self._template.roles[turn.role], self._spot(turn, i))
         yield from self._written(self._template.answer, outside)
+        if self._call is not None:
+            yield from self.opening()
+
+    def opening(self) -> Iterator[Piece]:
+        yield from self._written(self._template.opening, _Spot(self._always, {"function": self._call or ""}))
 
     def _spot(self, turn: Turn, i: int) -> _Spot:
         content, reasoning = self._content(turn, f"/{i}"), ""

@@ -78,6 +78,12 @@ CHATML = ChatTemplate(
     },
     answer=("<|im_start|>assistant\n",),
     calls=_HERMES_CALLS,
+    # Without a space at the end, which is part of the next token.
+    opening=(
+        '<tool_call>\n{"name": ',
+        _when('"', none=("named",)),
+        _when(Field("function", "json"), ', "arguments":', all=("named",)),
+    ),
 )
 QWEN3 = replace(
     CHATML,
@@ -102,10 +108,17 @@ QWEN3 = replace(
             "<|im_end|>\n",
         ),
     },
-    answer=("<|im_start|>assistant\n", _when("<think>\n\n</think>\n\n", none=("thinking",))),
+    # A call that must come is made without thinking.
+    answer=(
+        "<|im_start|>assistant\n",
+        _when("<think>\n\n</think>\n\n", none=("thinking",)),
+        _when("<think>\n\n</think>\n\n", all=("thinking", "call")),
+    ),
     thinking=Thinking("<think>", "</think>", ("<tool_response>", "</tool_response>")),
 )
-QWEN3_THINKING = replace(QWEN3, name="qwen3-thinking", answer=("<|im_start|>assistant\n<think>\n",))
+QWEN3_THINKING = replace(
+    QWEN3, name="qwen3-thinking", answer=("<|im_start|>assistant\n<think>\n", _when("\n</think>\n\n", all=("call",)))
+)
 
 # ── Llama 3.1 to 3.3 ────────────────────────────────────────────────────────────────────────────
 
@@ -153,6 +166,11 @@ LLAMA3 = ChatTemplate(
     calls=Calls(each=('{"name": "', Field("name"), '", "parameters": ', Field("arguments"), "}"), most=1),
     tools=(Field("definition", "indented"), "\n\n"),
     called="whole",
+    opening=(
+        '{"name": ',
+        _when('"', none=("named",)),
+        _when(Field("function", "json"), ', "parameters":', all=("named",)),
+    ),
 )
 
 # ── Mistral, third version ──────────────────────────────────────────────────────────────────────

@@ -54,6 +54,8 @@ class Conversation:
     turns: tuple[Turn, ...]
     tools: tuple[str, ...] = ()
     """Definitions of the functions that the answer may call, each as JSON."""
+    call: str | None = None
+    """The function that the answer must call; empty for any of `tools`, None for an answer that may do without."""
 
     def as_text(self) -> str:
         """For people to read: a line for each turn, with the texts of its parts and the kinds of the others."""

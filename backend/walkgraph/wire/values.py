@@ -75,6 +75,7 @@ class Turn(Message, frozen=True):
 class Conversation(Message, frozen=True, tag="conversation"):
     turns: tuple[Turn, ...]
     tools: tuple[str, ...] = ()
+    call: str | None = None
 
 
 Value = Absent | Small | Blob | InlineTensor | Ticket | Many | Named | Conversation

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from tests.support.serving import Service
-from walkgraph.client.errors import RunError
+from walkgraph.client.errors import ProblemError, RunError
 
 TURNS: list[Any] = [
     {"role": "system", "content": "be kind"},
@@ -102,6 +102,26 @@ def test_tools_are_part_of_the_prompt(client: openai.OpenAI) -> None:
     assert plain.usage is not None
     assert told.usage is not None
     assert told.usage.prompt_tokens > plain.usage.prompt_tokens + 100
-    with pytest.raises(openai.BadRequestError) as found:
-        client.chat.completions.create(messages=TURNS[:2], tools=tools, tool_choice="required", **HOW)
-    assert found.value.param == "tool_choice"
+    asked: dict[str, Any] = {"messages": TURNS[:2], "tools": tools, "extra_body": {"max_prompt": 1024}, **HOW}
+    # Random weights write no call, which the answer says, whole and streamed.
+    with pytest.raises(openai.BadRequestError, match="cut at `max_tokens`") as found:
+        client.chat.completions.create(**asked, tool_choice="required")
+    assert found.value.code == "no_call"
+    look: Any = {"type": "function", "function": {"name": "look"}}
+    with pytest.raises(openai.APIError, match="wrote none that can be used"):
+        list(client.chat.completions.create(**asked, tool_choice=look, stream=True))
+    assert client.chat.completions.create(**asked, tool_choice="auto").choices[0].finish_reason == "length"
+
+
+def test_a_native_request_may_ask_for_a_call_too(running: Service) -> None:
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    with running.client() as native:
+        chat = native.task("llm", "chat")
+        turns = {"turns": TURNS[:2], "tools": tools}
+        read = [
+            chat(messages=given, max_tokens=4, max_prompt=1024, seed=1).usage["prompt_tokens"]
+            for given in (turns, {**turns, "call": True}, {**turns, "call": "look"})
+        ]
+        assert read == sorted(set(read))
+        with pytest.raises(ProblemError, match="one of `tools`"):
+            chat(messages={**turns, "call": "go"}, max_tokens=4)

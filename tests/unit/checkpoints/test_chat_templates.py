@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.golden.make_chat_templates import COUNT, GOLDEN, brief, conversation, thinks, tools
-from walkgraph.checkpoints.chat_template import SpecialToken, render, text_of
+from walkgraph.checkpoints.chat_template import SpecialToken, opening_of, render, text_of
 from walkgraph.checkpoints.known_templates import CHATML, DIGESTS, PUBLISHED, TEMPLATES, digest, template_of
 from walkgraph.errors import InvalidInput
 from walkgraph.graph.conversation import Conversation, ToolCall, Turn, TurnPart
@@ -56,6 +56,32 @@ def test_prompts_with_tools_are_those_of_the_published_template(name: str) -> No
 def test_tools_are_refused_where_a_template_writes_none() -> None:
     with pytest.raises(InvalidInput, match="writes no tools"):
         render(TEMPLATES["mistral-v3"], replace(chat(said("user")), tools=("{}",)))
+
+
+@pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if template.called])
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_call_that_must_come_is_begun_as_the_template_writes_it(name: str, thinking: bool) -> None:
+    """What the prompt ends with, and an answer that goes on, are what a turn with that call has."""
+    template = TEMPLATES[name]
+    asks = replace(chat(said("user")), tools=('{"type": "function", "function": {"name": "look"}}',))
+    made = ToolCall("a", "look", '{"at": 1}')
+    written = text_of(render(template, replace(asks, turns=(*asks.turns, Turn("assistant", (), (made,))))))
+    for call in ("look", ""):
+        prompt = text_of(render(template, replace(asks, call=call), thinking=thinking))
+        opening = opening_of(template, call)
+        assert prompt.endswith(opening)
+        begun = prompt.removesuffix(opening)
+        assert begun.startswith(text_of(render(template, asks, thinking=thinking))), "behind what opens any answer"
+        assert "<think>" not in begun or begun.endswith("</think>\n\n")
+        rest = written.partition(opening)[2]
+        assert rest.startswith(' {"at": 1}' if call else 'look", "')
+    assert opening_of(template, 'a"b').count('\\"') == 1
+
+
+def test_calls_are_refused_where_a_template_begins_none() -> None:
+    with pytest.raises(InvalidInput, match="begins no calls") as found:
+        render(TEMPLATES["mistral-v3"], replace(chat(said("user")), call=""))
+    assert found.value.pointer == "/call"
 
 
 def test_published_templates_are_known_by_their_digest() -> None:

@@ -175,6 +175,17 @@ def test_tools_beside_the_turns_are_kept_as_they_are() -> None:
     assert isinstance(found, m.Conversation)
     assert found.tools == ('{"type":"function","function":{"name":"look","parameters":{"b":1,"a":[2]}}}',)
     assert values.write(found, "messages")["tools"] == [TOOL]
+    assert (found.call, "call" in values.write(found, "messages")) == (None, False)
+
+
+@pytest.mark.parametrize(("given", "kept"), [(True, ""), ("look", "look")])
+def test_an_answer_may_have_to_call_a_function(given: bool | str, kept: str) -> None:
+    asked = {"turns": [{"role": "user", "content": "a"}], "tools": [TOOL], "call": given}
+    jsonschema.validate({"inputs": {"chat": asked}}, request_schema("chat", WHOLE))
+    (found,) = read(asked, WHOLE).inputs["chat"]
+    assert isinstance(found, m.Conversation)
+    assert found.call == kept
+    assert values.write(found, "messages")["call"] == given
 
 
 @pytest.mark.parametrize(
@@ -184,7 +195,11 @@ def test_tools_beside_the_turns_are_kept_as_they_are() -> None:
         ({"turns": [{"role": "user", "content": "a"}], "tools": [{}]}, WHOLE, "/tools/0", "a tool is"),
         ({"turns": [{"role": "user", "content": "a"}], "tools": 5}, WHOLE, "/tools/0", "a tool is"),
         ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL] * 129}, WHOLE, "/tools", "at most 128"),
-        ({"turns": [{"role": "user", "content": "a"}], "more": 1}, WHOLE, "/more", "`turns` and `tools`"),
+        ({"turns": [{"role": "user", "content": "a"}], "more": 1}, WHOLE, "/more", "`turns`, `tools` and `call`"),
+        ({"turns": [{"role": "user", "content": "a"}], "call": True}, WHOLE, "/call", "there are none"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL], "call": "go"}, WHOLE, "/call", "are `look`"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL], "call": 1}, WHOLE, "/call", "are `look`"),
+        ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL], "call": []}, WHOLE, "/call", "are `look`"),
         ({"turns": [{"role": "user", "content": "a"}], "tools": [TOOL]}, CHAT, "/tools", "no step of the task"),
     ],
 )

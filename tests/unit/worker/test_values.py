@@ -82,7 +82,8 @@ def test_a_conversation_comes_back_with_its_parts() -> None:
     store = Store(9)
     call = ToolCall("1", "look", "{}")
     asked = Turn("user", (TurnPart("text", "a"), TurnPart("image", b"x"), TurnPart("state", torch.zeros(2000))))
-    value = Conversation((asked, Turn("assistant", (), (call,)), Turn("tool", (TurnPart("text", "b"),), (), "1")))
+    answered = Turn("tool", (TurnPart("text", "b"),), (), "1")
+    value = Conversation((asked, Turn("assistant", (), (call,)), answered), ("{}",), "look")
     packed = values.pack(value, store.put)
     message = codec.encode(m.StreamItem(run=m.RunId("r"), stream=0, step=0, index=0, value=packed))
     read = codec.between_workers.decode(message)
@@ -92,7 +93,7 @@ def test_a_conversation_comes_back_with_its_parts() -> None:
     assert [turn.role for turn in found.turns] == ["user", "assistant", "tool"]
     assert found.turns[0].parts[:2] == asked.parts[:2]
     assert torch.equal(found.turns[0].parts[2].value, torch.zeros(2000))
-    assert found.turns[1:] == value.turns[1:]
+    assert (found.turns[1:], found.tools, found.call) == (value.turns[1:], value.tools, value.call)
     assert values.size(value) == len("a") + len(b"x") + 8000 + len("b")
 
 

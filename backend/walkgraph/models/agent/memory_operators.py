@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
-from walkgraph.graph.conversation import Conversation, ToolCall, Turn
+from walkgraph.graph.conversation import ToolCall, Turn
 from walkgraph.models.agent.conversing import bounded, conversation, text_of, text_part
 
 
@@ -22,7 +23,7 @@ class Recall(Operator):
             first = tuple(turn for turn in new.turns if turn.role == "system")
             rest = tuple(turn for turn in new.turns if turn.role != "system")
             turns = (*first, *_latest(kept, int(call.params["turns"])), *rest)
-            outputs.append({"messages": bounded(call, Conversation(turns, new.tools))})
+            outputs.append({"messages": bounded(call, replace(new, turns=turns))})
         return outputs
 
 

@@ -24,7 +24,7 @@ class Instruct(Operator):
         said = call.text("text") if call.inputs.get("text") is not None else ""
         first = (Turn("system", text_part(system)),) if system else ()
         last = (Turn("user", text_part(said)),) if said else ()
-        return Conversation((*first, *found.turns, *last), (*found.tools, *read_tools(call)))
+        return replace(found, turns=(*first, *found.turns, *last), tools=(*found.tools, *read_tools(call)))
 
 
 class ReadCalls(Operator):
@@ -40,7 +40,7 @@ class ReadCalls(Operator):
         made = (ToolCall(f"call_{number}", read.name, read.arguments),) if read.name else ()
         turn = Turn("assistant", text_part(read.text), made)
         return {
-            "messages": bounded(call, replace(found, turns=(*found.turns, turn))),
+            "messages": bounded(call, replace(found, turns=(*found.turns, turn), call=None)),
             "name": read.name or (BAD_CALL if read.problem else NO_CALL),
             "arguments": read.arguments or "{}",
             "text": read.text,

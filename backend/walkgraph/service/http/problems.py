@@ -80,6 +80,7 @@ _RUN_STATUSES: dict[ErrorCode, int] = {
     "out_of_memory": 503,
     # A retry gives the same result: the request or the weights must change.
     "numeric_error": 422,
+    "no_call": 422,
     "storage_lost": 507,
     "shutting_down": 503,
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from walkgraph.checkpoints.chat_template import CallForm
+from walkgraph.checkpoints.chat_template import CallForm, opening_of
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.graph.steps import steps_of
 from walkgraph.service.http.dialects import parameter
@@ -18,6 +18,7 @@ from walkgraph.service.http.problems import Fault, Unprocessable, pointer
 from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart
 from walkgraph.service.openai.chat_turns import turns_of
 from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
+from walkgraph.service.openai.tool_choice import FIELDS, Tools, tools_of
 
 SYSTEM = "system_prompt"
 LOGPROBS, BIAS = "logprobs", "logit_bias"
@@ -61,9 +62,12 @@ class Sent:
     """Audio format."""
     logprobs: str | None = None
     """The output with log-probabilities, if the request asks for them."""
+    tools: Tools | None = None
+    """The functions that the answer may call."""
     calls: CallForm | None = None
-    """How the answer calls functions; None if the request has none."""
-    functions: tuple[str, ...] = ()
+    """How it calls them; None if the request has none."""
+    opening: str = ""
+    """The text of the call that the prompt has begun, if the answer must make one."""
     origins: dict[str, str] = field(default_factory=dict[str, str])
     """Pointer into a body -> pointer into the request."""
 
@@ -99,10 +103,17 @@ def send(request: ChatRequest, resolved: Resolved) -> Sent:
         audio=audio,
         format=request.audio.format if request.audio else "",
         logprobs=logprobs,
-        calls=serving.calls if reading.functions else None,
-        functions=reading.functions,
+        tools=reading.tools,
+        calls=serving.calls if reading.tools else None,
+        opening=_opening(serving, reading.tools),
         origins=reading.origins,
     )
+
+
+def _opening(serving: Serving, tools: Tools | None) -> str:
+    if tools is None or tools.call is None or serving.template is None:
+        return ""
+    return opening_of(serving.template, tools.call)
 
 
 def _with_seed(body: dict[str, Any], choice: int) -> dict[str, Any]:
@@ -119,8 +130,7 @@ class _Reading:
         self._name = resolved.model
         self._serving: Serving = resolved.serving
         self.origins: dict[str, str] = {}
-        self.functions: tuple[str, ...] = ()
-        """The names of the functions that the answer may call."""
+        self.tools = tools_of(request.model_extra or {}, resolved.serving)
 
     # ── parameters ──────────────────────────────────────────────────────────────────────────────
 
@@ -137,7 +147,7 @@ class _Reading:
         if self._request.stop:
             more["stop"] = self._request.stop
         for name, value in (self._request.model_extra or {}).items():
-            if value is None or name in _LABELS or (name == "tools" and value and self._serving.calls):
+            if value is None or name in _LABELS or self._reads(name, value):
                 continue
             if name in self._serving.params:
                 found[name] = value
@@ -146,6 +156,10 @@ class _Reading:
             else:
                 self._refuse_extra(name, value)
         return found, more
+
+    def _reads(self, name: str, value: Any) -> bool:
+        """True for a field about tools that has its effect, or none because nothing may be called."""
+        return name in FIELDS and (self.tools is not None or (name == "tools" and bool(value and self._serving.calls)))
 
     def _take(self, found: dict[str, Any], name: str, value: Any, at: str) -> None:
         if name not in self._serving.params:
@@ -238,14 +252,12 @@ class _Reading:
         if self._serving.conversation is not None:
             inputs, origins = turns_of(self._request.messages, self._serving, self._name)
             self.origins |= origins
-            extra = self._request.model_extra or {}
-            tools: Any = extra.get("tools")
-            if not tools or self._serving.calls is None or extra.get("tool_choice") == "none":
+            tools, name = self.tools, self._serving.conversation
+            if tools is None:
                 return inputs
-            name = self._serving.conversation
-            self.origins[f"/inputs/{name}/tools"] = "/tools"
-            self.functions = _names(tools)
-            return {name: {"turns": inputs[name], "tools": tools}}
+            self.origins |= {f"/inputs/{name}/tools": "/tools", f"/inputs/{name}/call": "/tool_choice"}
+            call = {} if tools.call is None else {"call": tools.call or True}
+            return {name: {"turns": inputs[name], "tools": tools.given, **call}}
         said: list[tuple[str, Any, str]] = []
         system: list[tuple[str, str]] = []
         for i, message in enumerate(self._request.messages):
@@ -345,16 +357,6 @@ def _pieces(message: Message, at: str) -> Iterator[tuple[str, Any, str]]:
                 yield "image", part.image_url.url, f"{where}/image_url/url"
             case AudioPart():
                 yield "audio", part.input_audio.data, f"{where}/input_audio/data"
-
-
-def _names(tools: Any) -> tuple[str, ...]:
-    """The names of functions; faults are left to the task."""
-    found: list[str] = []
-    for tool in cast(list[Any], tools) if isinstance(tools, list) else ():
-        function = cast(dict[str, Any], tool).get("function") if isinstance(tool, dict) else None
-        name = cast(dict[str, Any], function).get("name") if isinstance(function, dict) else None
-        found += [name] if isinstance(name, str) else []
-    return tuple(found)
 
 
 def _upwards(at: str) -> Iterator[str]:

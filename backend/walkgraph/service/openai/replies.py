@@ -16,7 +16,8 @@ from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
-from walkgraph.service.openai.tool_calls import CallReader
+from walkgraph.service.openai.tool_calls import CallReader, FoundCall
+from walkgraph.service.openai.tool_choice import lacking
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.runs.streaming import HEARTBEAT_SECONDS
 from walkgraph.service.values import sound
@@ -61,21 +62,31 @@ Piece = Text | Called | Scored | Heard | Ended
 
 
 async def pieces(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
-    """The texts, tool calls, audio and end of one choice. Raises RunFailed."""
-    if sent.calls is None:
+    """The texts, tool calls, audio and end of one choice. Raises RunFailed, also for an answer without the call that
+    it must make."""
+    if sent.calls is None or sent.tools is None:
         async for piece in _plain(run, sent):
             yield piece
         return
-    reader, calls = CallReader(sent.calls, sent.functions), 0
+    reader, tools, calls = CallReader(sent.calls, sent.tools.schemas), sent.tools, 0
+    begun = list(reader.feed(sent.opening))
     async for piece in _plain(run, sent):
-        found = reader.feed(piece.text) if isinstance(piece, Text) else ()
+        found = [*begun, *(reader.feed(piece.text) if isinstance(piece, Text) else ())]
+        begun.clear()
         for one in (*found, *(reader.finish() if isinstance(piece, Ended) else ())):
-            if isinstance(one, str):
+            if isinstance(one, FoundCall):
+                tools.judge(one.name, one.arguments)
+                if not (calls and tools.single):
+                    function = {"name": one.name, "arguments": one.arguments}
+                    yield Called({"id": f"call_{run.id}_{calls}", "type": "function", "function": function})
+                calls += 1
+            elif tools.call is not None and not calls:
+                cut = isinstance(piece, Ended) and piece.finish == "length"
+                raise lacking(
+                    "it was cut at `max_tokens`" if cut else "it is no JSON of a function's name and arguments"
+                )
+            else:
                 yield Text(one)
-                continue
-            function = {"name": one.name, "arguments": one.arguments}
-            yield Called({"id": f"call_{run.id}_{calls}", "type": "function", "function": function})
-            calls += 1
         if isinstance(piece, Ended) and calls and piece.finish == "stop":
             yield piece._replace(finish="tool_calls")
         elif not isinstance(piece, Text):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
-from walkgraph.checkpoints.chat_template import CallForm
+from walkgraph.checkpoints.chat_template import CallForm, ChatTemplate
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES, template_of
 from walkgraph.components import catalogue
 from walkgraph.errors import InvalidInput, NotFound
@@ -61,8 +61,13 @@ class Serving:
     task: Task
     outputs: tuple[Output, ...]
     """In the order in which the task declares them."""
-    calls: CallForm | None = None
-    """How the task's answers call functions; None if its chat template is not known, or writes none."""
+    template: ChatTemplate | None = None
+    """The template that writes the task's conversations; None if it is not known."""
+
+    @property
+    def calls(self) -> CallForm | None:
+        """How the task's answers call functions; None if the template is not known, or writes none."""
+        return self.template.called if self.template is not None else None
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
@@ -249,13 +254,13 @@ def _servings(graph_key: _ById, plan_key: _ById) -> Mapping[str, Serving]:
     graph: Graph = graph_key.value
     planned = _planned(plan_key.value)
     return {
-        name: Serving(name, task, tuple(_outputs(graph, task, planned)), _call_form(graph, task))
+        name: Serving(name, task, tuple(_outputs(graph, task, planned)), _template(graph, task))
         for name, task in graph.tasks.items()
     }
 
 
-def _call_form(graph: Graph, task: Task) -> CallForm | None:
-    """By the template of the node that writes the task's conversations."""
+def _template(graph: Graph, task: Task) -> ChatTemplate | None:
+    """The template of the node that writes the task's conversations."""
     walks = dict.fromkeys(at.step.walk for at in steps_of(task))
     used = {entry.node for walk in walks for entry in structure(graph.walks[walk], walk).entries}
     for name, node in graph.nodes.items():
@@ -264,8 +269,7 @@ def _call_form(graph: Graph, task: Task) -> CallForm | None:
             source = graph.weights[node.weights].source if node.weights in graph.weights else ""
             if template == PUBLISHED and source.startswith("random:"):
                 template = template_of(None, PUBLISHED).name
-            found = TEMPLATES.get(str(template))
-            return found.called if found is not None else None
+            return TEMPLATES.get(str(template))
     return None
 
 

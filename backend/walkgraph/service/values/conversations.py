@@ -7,6 +7,7 @@
      {"role": "tool", "tool_call_id": "1", "content": "a cat"}]
 
 Functions that the answer may call stand beside the turns: `{"turns": [...], "tools": [{"type": "function", ...}]}`.
+With `"call": true` it must call one of them, with `"call": "look"` that one.
 Parts are those of the task API. Tool calls have the shape of OpenAI's API.
 """
 
@@ -49,7 +50,8 @@ def schema(taken: Taken, part: Mapping[str, Any], description: str, *, whole: bo
     )
     turns = {"type": "array", "minItems": 1, "maxItems": limits.TURNS, "items": turn, "description": description}
     tools = {"type": "array", "maxItems": limits.TOOL_CALLS, "items": {"type": "object"}}
-    return {"anyOf": [turns, _closed({"turns": turns, "tools": tools}, ["turns"])]} if whole else turns
+    call = {"anyOf": [{"const": True}, {"type": "string"}]}
+    return {"anyOf": [turns, _closed({"turns": turns, "tools": tools, "call": call}, ["turns"])]} if whole else turns
 
 
 def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -64,21 +66,22 @@ def read(taken: Taken, given: Any, pointer: str, *, calls: bool, whole: bool = F
     have tools. Raises InvalidInput, with the pointer, at the first fault."""
     if isinstance(given, dict):
         fields = cast(dict[str, Any], given)
-        unknown = next((key for key in fields if key not in ("turns", "tools")), None)
+        unknown = next((key for key in fields if key not in ("turns", "tools", "call")), None)
         if unknown is not None:
-            raise InvalidInput("a conversation has `turns` and `tools`", f"{pointer}/{unknown[:80]}")
+            raise InvalidInput("a conversation has `turns`, `tools` and `call`", f"{pointer}/{unknown[:80]}")
         tools = _tools(fields.get("tools"), f"{pointer}/tools")
         if tools and not whole:
             raise InvalidInput("no step of the task reads tools; leave them out", f"{pointer}/tools")
-        return m.Conversation(turns=read(taken, fields.get("turns"), pointer, calls=calls).turns, tools=tools)
+        turns = read(taken, fields.get("turns"), pointer, calls=calls).turns
+        return m.Conversation(turns=turns, tools=tools, call=_demanded(fields.get("call"), tools, f"{pointer}/call"))
     if not isinstance(given, list):
         raise InvalidInput('this must be a list of turns (`{"role": "user", "content": "..."}`)', pointer)
-    turns = cast(list[Any], given)
-    if not 0 < len(turns) <= limits.TURNS:
-        raise InvalidInput(f"send 1 to {limits.TURNS} turns; there are {len(turns)}", pointer)
+    listed = cast(list[Any], given)
+    if not 0 < len(listed) <= limits.TURNS:
+        raise InvalidInput(f"send 1 to {limits.TURNS} turns; there are {len(listed)}", pointer)
     found: list[m.Turn] = []
     size = parts = 0
-    for i, turn in enumerate(turns):
+    for i, turn in enumerate(listed):
         found.append(_turn(taken, turn, f"{pointer}/{i}"))
         if found[-1].tool_calls and not calls:
             raise InvalidInput("no step of the task reads tool calls; leave them out", f"{pointer}/{i}/tool_calls")
@@ -186,6 +189,17 @@ def _tool(given: Any, pointer: str) -> str:
         message = 'a tool is `{"type": "function", "function": {"name": "...", "parameters": {...}}}`'
         raise InvalidInput(message, pointer)
     return msgspec.json.encode(given).decode()
+
+
+def _demanded(given: Any, tools: Sequence[str], pointer: str) -> str | None:
+    """The function that the answer must call, empty for any; None if it need not."""
+    if given is None:
+        return None
+    names = [msgspec.json.decode(tool)["function"]["name"] for tool in tools]
+    if not names or (given is not True and given not in names):
+        have = ", ".join(f"`{name}`" for name in names) or "none"
+        raise InvalidInput(f"`call` is true, or the name of one of `tools`; there are {have}", pointer)
+    return "" if given is True else given
 
 
 def _call_id(role: str, given: Any, pointer: str) -> str | None:

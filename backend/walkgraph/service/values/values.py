@@ -148,7 +148,8 @@ def write(value: m.Value, modality: str, frames: list[bytes] | None = None) -> d
             return {"type": modality or "named", "items": items}
         case m.Conversation():
             told = {"type": "messages", "turns": [_written_turn(turn, frames) for turn in value.turns]}
-            return {**told, "tools": [msgspec.json.decode(tool) for tool in value.tools]} if value.tools else told
+            told |= {"tools": [msgspec.json.decode(tool) for tool in value.tools]} if value.tools else {}
+            return told if value.call is None else {**told, "call": value.call or True}
         case m.Absent():
             return {"type": "absent"}
         case m.Ticket():

@@ -75,7 +75,7 @@ def unpack(value: m.Value, get: Callable[[m.Ticket], Tensor] | None = None) -> A
         case m.Named():
             return {name: unpack(item, get) for name, item in value.items.items()}
         case m.Conversation():
-            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns), value.tools)
+            return Conversation(tuple(_unpacked_turn(turn, get) for turn in value.turns), value.tools, value.call)
 
 
 def _unpacked_turn(turn: m.Turn, get: Callable[[m.Ticket], Tensor] | None) -> Turn:
@@ -115,7 +115,7 @@ def _pack(value: Any, put: Callable[[Tensor], m.Ticket | None] | None, tickets: 
         return m.Named(items={str(name): _pack(item, put, tickets, depth + 1) for name, item in items})
     if isinstance(value, Conversation):
         turns = tuple(_packed_turn(turn, put, tickets, depth) for turn in value.turns)
-        return m.Conversation(turns=turns, tools=value.tools)
+        return m.Conversation(turns=turns, tools=value.tools, call=value.call)
     if isinstance(value, Sequence):
         return m.Many(items=tuple(_pack(item, put, tickets, depth + 1) for item in cast(Sequence[Any], value)))
     raise InvalidInput(

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walkgraph.models.agent.tool_calls import MOST_DEEP, MOST_PROBLEMS, Read, Tool, problems, read_answer
+from walkgraph.graph.reading.fitting import MOST_DEEP, problems
+from walkgraph.models.agent.tool_calls import MOST_PROBLEMS, Read, Tool, read_answer
 
 CAPTION = {"type": "object", "properties": {"caption": {"type": "string"}}, "required": ["caption"]}
 TOOLS = (Tool("draw", CAPTION), Tool("look", {}))

@@ -17,6 +17,7 @@ from walkgraph.resources import bundled
 from walkgraph.service.http.problems import Fault, Unprocessable
 from walkgraph.service.openai import chat, hearing, serving
 from walkgraph.service.openai.chat_schemas import ChatRequest
+from walkgraph.service.openai.tool_choice import Tools
 from walkgraph.service.values.sound import Sound, read, written
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -267,7 +268,8 @@ def test_tools_stand_beside_the_turns() -> None:
     (only,) = sent.bodies
     messages = only["inputs"]["messages"]
     assert (messages["tools"], len(messages["turns"])) == ([TOOL], 1)
-    assert (sent.calls, sent.functions) == ("tagged", ("look",))
+    assert sent.tools == Tools([TOOL], {"look": {"type": "object"}})
+    assert (sent.calls, sent.opening, "call" in messages) == ("tagged", "", False)
     fault = Fault("/inputs/messages/tools/0", "bad_value", "x")
     assert sent.translated([fault]) == [Fault("/tools", "bad_value", "x")]
     without = chat.send(request(text("a"), tools=[TOOL], tool_choice="none"), LLM)
@@ -275,12 +277,42 @@ def test_tools_stand_beside_the_turns() -> None:
     assert without.calls is None
 
 
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "call", "opening"),
+    [
+        (("look",), named("look"), "look", '<tool_call>\n{"name": "look", "arguments":'),
+        (("look", "go"), named("go"), "go", '<tool_call>\n{"name": "go", "arguments":'),
+        (("look", "go"), "required", True, '<tool_call>\n{"name": "'),
+        (("look",), "required", "look", '<tool_call>\n{"name": "look", "arguments":'),
+    ],
+)
+def test_a_call_that_must_come_is_begun_for_the_model(
+    tools: tuple[str, ...], choice: Any, call: str | bool, opening: str
+) -> None:
+    given = [{"type": "function", "function": {"name": name}} for name in tools]
+    sent = chat.send(request(text("a"), tools=given, tool_choice=choice, parallel_tool_calls=False), LLM)
+    assert sent.bodies[0]["inputs"]["messages"]["call"] == call
+    assert sent.opening == opening
+    assert sent.tools is not None
+    assert (tuple(sent.tools.schemas), sent.tools.single) == (tools, True)
+    fault = Fault("/inputs/messages/call", "bad_value", "x")
+    assert sent.translated([fault]) == [Fault("/tool_choice", "bad_value", "x")]
+
+
 @pytest.mark.parametrize(
     ("found", "fields", "pointer"),
     [
-        (LLM, {"tools": [TOOL], "tool_choice": "required"}, "/tool_choice"),
-        (LLM, {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look"}}}, "/tool_choice"),
+        (LLM, {"tool_choice": "required"}, "/tool_choice"),
+        (LLM, {"tools": [TOOL], "tool_choice": "always"}, "/tool_choice"),
+        (LLM, {"tools": [TOOL], "tool_choice": {"type": "allowed_tools"}}, "/tool_choice"),
+        (LLM, {"tools": [TOOL], "tool_choice": named("other")}, "/tool_choice/function/name"),
+        (LLM, {"tools": [TOOL], "parallel_tool_calls": 1}, "/parallel_tool_calls"),
         (LLM, {"parallel_tool_calls": False}, "/parallel_tool_calls"),
+        (BAGEL, {"tools": [TOOL], "tool_choice": "required"}, "/tools"),
         (BAGEL, {"tools": [TOOL]}, "/tools"),
     ],
 )

@@ -19,6 +19,7 @@ from walkgraph.ids import RunId
 from walkgraph.service.openai import replies
 from walkgraph.service.openai.chat import Sent
 from walkgraph.service.openai.serving import Output
+from walkgraph.service.openai.tool_choice import Tools
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values.sound import Sound, read, written
 from walkgraph.service.values.stops import Cut
@@ -289,7 +290,7 @@ async def test_spoiled_requests_are_refused_in_openais_words(service: Running) -
 
 async def test_calls_of_functions_come_as_tool_calls() -> None:
     def asked() -> Sent:
-        return Sent([{}], TEXT, None, "", calls="tagged", functions=("look",))
+        return Sent([{}], TEXT, None, "", tools=Tools([], {"look": {}}), calls="tagged")
 
     run = live()
     say(run, "Let me see.\n<tool", '_call>\n{"name": "look", "argu', 'ments": {"at": 1}}\n</tool_call>')

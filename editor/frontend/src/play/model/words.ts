@@ -19,6 +19,7 @@ const ADVICE: Record<string, string> = {
   out_of_memory: strings.play.askForLessAtOnce,
   numeric_error: strings.play.aNodeComputedNan,
   node_error: strings.play.aNodeFailedOpen,
+  no_call: strings.play.changeThatAndRunAgain,
   stream_error: strings.play.aStreamBetweenNodesEnded,
   shutting_down: strings.play.theServiceIsStoppingStart,
   internal_error: strings.play.theServiceFailedSee,
