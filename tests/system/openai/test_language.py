@@ -119,7 +119,7 @@ def test_a_native_request_may_ask_for_a_call_too(running: Service) -> None:
         chat = native.task("llm", "chat")
         turns = {"turns": TURNS[:2], "tools": tools}
         read = [
-            chat(messages=given, max_tokens=4, max_prompt=1024, seed=1).usage["prompt_tokens"]
+            chat(messages=given, max_tokens=4, max_prompt=1024, seed=1).usage["read"]
             for given in (turns, {**turns, "call": True}, {**turns, "call": "look"})
         ]
         assert read == sorted(set(read))
