@@ -43,6 +43,7 @@ def given(
     defaults = {name: param.default for name, param in declared.items() if param.default is not None}
     kept = [] if sent is None else sent
     return Given(
+        place=f"a/{component}",
         params={**defaults, **params},
         seed=7,
         inputs=inputs or {},

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.recording import Asked, Recording, Write, answered, threaded_recording
 from tests.support.serving import Service, service
-from walkgraph.client import Client
+from walkgraph.client import Client, ProblemError
 
 SECRET = "sk-4f7c2d9be1-never-told"
 
@@ -42,6 +42,10 @@ def graph(origin: str) -> dict[str, Any]:
             },
             "add": {"component": "synthetic.add"},
             "count": {"component": "synthetic.add"},
+            "limit": {
+                "component": "control.rate_limit",
+                "params": {"type": "scalar", "count": 2, "window": 3600, "wait": 0},
+            },
         },
         "walks": {
             "fetch": {
@@ -56,11 +60,16 @@ def graph(origin: str) -> dict[str, Any]:
             },
             "elsewhere": walk("elsewhere", ["elsewhere.text", "@out.text"]),
             "count": {"body": ["count"], "edges": [["count.sum", "@out.sum"]]},
+            "limited": {
+                "body": ["count", "limit"],
+                "edges": [["count.sum", "limit.value"], ["limit.value", "@out.sum"]],
+            },
         },
         "tasks": {
             "fetch": task("fetch", "text", "status"),
             "elsewhere": task("elsewhere", "text"),
             "count": {"outputs": ["sum"], "steps": [{"walk": "count"}]},
+            "limited": {"outputs": ["sum"], "steps": [{"walk": "limited"}]},
         },
     }
 
@@ -102,6 +111,16 @@ def running(tmp_path_factory: pytest.TempPathFactory, server: Recording) -> Iter
 
 def fetched(client: Client, path: str, deployment: str = "outside", **more: Any) -> dict[str, Any]:
     return client.run(deployment, "fetch", {"inputs": {"path": path}, **more})
+
+
+@pytest.mark.parametrize("deployment", ["outside", "apart"])
+def test_a_rate_is_that_of_all_runs_of_a_deployment(running: Service, deployment: str) -> None:
+    with running.client() as client:
+        passed = [client.run(deployment, "limited", {})["outputs"]["sum"] for _ in range(2)]
+        assert [value["value"] for (value,) in passed] == [0, 0]
+        with pytest.raises(ProblemError) as refused:
+            client.run(deployment, "limited", {})
+        assert refused.value.code == "rate_limited"
 
 
 def ended(client: Client, run: str) -> Any:

@@ -177,6 +177,8 @@ class Component:
     """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
     outside: bool = False
     """It calls a server outside: the service does, and the rank waits for the answer."""
+    served: bool = False
+    """It is about all runs of a deployment: the service serves its calls, and the rank waits for the outputs."""
     calls: tuple[str, ...] = ()
     """The tasks that a called task calls itself."""
     asks: bool = False
@@ -191,7 +193,7 @@ class Component:
     @property
     def by_service(self) -> bool:
         """True if the service serves its calls, not its rank."""
-        return self.task or self.outside
+        return self.task or self.outside or self.served
 
     @property
     def fitting(self) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ class Facts(TypedDict, total=False):
     resident: bool
     examples: tuple[Example, ...]
     outside: bool
+    served: bool
 
 
 class Bounds(TypedDict, total=False):

@@ -1,9 +1,10 @@
 """Values that pass or don't, are chosen, collected into lists, or end a run."""
 
 from walkgraph.graph.catalogue import Component, Example, Param, port
-from walkgraph.graph.declaring import Declarations, choice, integer
+from walkgraph.graph.declaring import Declarations, choice, integer, number
 
 _component = Declarations("control", category="Control", cost="launch")
+_limits = Declarations("control", module=None, category="Control", cost="launch", host=True, served=True)
 
 
 def _type(description: str, default: str = "text") -> Param:
@@ -79,6 +80,21 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("count", "scalar: int"),),
         params={"type": _type("Type of an item.")},
         examples=(Example(inputs={"items": ["a", "b", "c"]}, outputs={"count": 3}),),
+    ),
+    _limits(
+        "control.rate_limit",
+        "Lets at most so many values pass within a time; the others wait.",
+        inputs=(port("value", "text", of="type"),),
+        outputs=(port("value", "text", of="type"),),
+        params={
+            "type": _type("Type of the values."),
+            "count": integer("Values that may pass within `window`, of all runs.", default=1, min=1, max=10000),
+            "window": number("Seconds.", default=1.0, min=0.01, max=3600),
+            "wait": number(
+                "The longest wait in seconds; a run whose value would wait longer fails.", default=60.0, min=0, max=300
+            ),
+        },
+        examples=(Example(inputs={"value": "hello"}, outputs={"value": "hello"}, runs=False),),
     ),
     _component(
         "control.fail",

@@ -35,6 +35,7 @@ def shown(component: Component) -> dict[str, Any]:
         "host": component.host,
         "task": component.task,
         "outside": component.outside,
+        "served": component.served,
         "available": component.available,
         "examples": [
             {"note": one.note, "params": one.params, "inputs": one.inputs, "outputs": one.outputs}

@@ -1,4 +1,4 @@
-"""Parameters and inputs of one call of a component that calls a server outside."""
+"""Parameters and inputs of one call of a component whose calls the service serves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from walkgraph.wire import messages as m
 
 @dataclass(frozen=True)
 class Given:
+    place: str
+    """The node in its deployment: `pictures/fetch`."""
     params: Mapping[str, Scalar]
     seed: int
     inputs: Mapping[str, m.Value]

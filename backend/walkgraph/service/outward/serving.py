@@ -1,4 +1,4 @@
-"""Serves the calls of components that call a server outside, in this process.
+"""Serves the calls of components that call a server outside or are about all runs, in this process.
 
     CallTask of a version ──> begin ──> a task of the event loop ──> TaskPiece ..., TaskAnswer
                                         the calling run ends ──> the call is cancelled
@@ -21,11 +21,13 @@ from walkgraph.service.outward import openai_calls
 from walkgraph.service.outward.exchange import Outside
 from walkgraph.service.outward.given import Given
 from walkgraph.service.outward.http_request import http_request
+from walkgraph.service.outward.rate_limits import RateLimits
 from walkgraph.service.runs.runs import LiveRun
 from walkgraph.service.values import values
 from walkgraph.wire import messages as m
 
 Component = Callable[[Given, Outside], Awaitable[Mapping[str, m.Value]]]
+Served = Callable[[Given], Awaitable[Mapping[str, m.Value]]]
 
 COMPONENTS: Mapping[str, Component] = {
     "http.request": http_request,
@@ -47,6 +49,7 @@ class Serving(Protocol):
 class OutwardCalls:
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
+        self._served: Mapping[str, Served] = {"control.rate_limit": RateLimits().passed}
         self._calls: dict[RunId, set[asyncio.Task[None]]] = {}
         """Calling run -> its calls under way."""
 
@@ -73,21 +76,23 @@ class OutwardCalls:
             async with asyncio.timeout(seconds):
                 outputs = await self._called(call.task, given)
         except TimeoutError:
-            message = f"the server gave no whole answer within {seconds:g} s"
+            message = f"there was no whole answer within {seconds:g} s"
             error = ErrorInfo(code="deadline_exceeded", message=message, retryable=True)
         except WalkgraphError as fault:
             error = fault.info()
         except Exception as raised:  # noqa: BLE001 (a run that waits must get an answer)
             # Without its text and traceback, which may hold what was sent.
             _log.error("a call failed", node=call.node, component=call.task, error=type(raised).__name__)
-            error = ErrorInfo(code="internal_error", message="the service failed to call the server; see its log")
+            error = ErrorInfo(code="internal_error", message="the service failed to serve the call; see its log")
         if run.finished is None:
             _answer(run, call, outputs, error)
 
     async def _called(self, name: str, given: Given) -> Mapping[str, m.Value]:
-        component = COMPONENTS.get(name)
+        served, component = self._served.get(name), COMPONENTS.get(name)
+        if served is not None:
+            return await served(given)
         if component is None:
-            raise NotFound(f"this service has no component `{name}` that calls a server; deploy again")
+            raise NotFound(f"this service serves no component `{name}`; deploy again")
         return await component(given, self._outside)
 
 
@@ -99,6 +104,7 @@ def _given(own: Serving, run: LiveRun, call: m.CallTask) -> Given:
             answers.piece(run, call, output, value)
 
     return Given(
+        place=f"{run.deployment}/{call.node}",
         params=call.params,
         seed=call.seed,
         inputs=call.value.items if isinstance(call.value, m.Named) else {},

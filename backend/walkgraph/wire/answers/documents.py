@@ -100,5 +100,7 @@ class Component(TypedDict):
     """It calls a task, whose declaration its own follows."""
     outside: bool
     """It calls a server outside, which the service does."""
+    served: bool
+    """It is about all runs of a deployment, so the service serves it."""
     available: bool
     examples: list[ComponentExample]

@@ -55,6 +55,7 @@ export interface Component {
   task?: boolean;
   /** It calls a server outside, which the service does. */
   outside?: boolean;
+  served?: boolean;
   /** True if it has a network; otherwise it can be drawn but not deployed. */
   available: boolean;
   examples?: ComponentExample[];

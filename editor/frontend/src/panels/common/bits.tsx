@@ -58,7 +58,7 @@ export function Ports({ component }: { component: Component }) {
 
 /** Its costs and needs, as short facts. */
 export function facts(component: Component): string[] {
-  if (component.task || component.outside) return [strings.panels.runByTheService];
+  if (component.task || component.outside || component.served) return [strings.panels.runByTheService];
   return [
     costText(component.cost),
     component.host ? strings.panels.runsOnTheCpu : "",
