@@ -221,6 +221,7 @@ class World:
         self.killed: list[Rank] = []
         self.told: list[Any] = []
         self.sessions: list[m.SessionsTold] = []
+        self.queues: list[m.QueueTold] = []
         self.taken: list[m.TakenUp] = []
         self.name = ""
         """In telemetry."""
@@ -278,6 +279,8 @@ class World:
                 self.rejected[run] = message
             case m.SessionsTold():
                 self.sessions.append(message)
+            case m.QueueTold():
+                self.queues.append(message)
             case m.TakenUp():
                 self.taken.append(message)
             case m.Output(run=run):

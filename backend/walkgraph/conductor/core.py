@@ -121,6 +121,8 @@ class Conductor:
                 return self.runs.steer(message, now)
             case m.AskSessions():
                 return self.runs.ask_sessions(message, now)
+            case m.AskQueue():
+                return [ToService(self.runs.table.tell_queue(message))]
             case m.Watch():
                 served = self._taking.served
                 served.watching.watch = message

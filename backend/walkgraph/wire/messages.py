@@ -1,8 +1,9 @@
 """All messages between processes: one tagged union per direction, msgpack on the wire, unknown tags and fields refused.
 
-    service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, TakeUp, Drain, Stop
-    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, TakenUp,
-                            Waits, Finished
+    service -> conductor    Submit, Abort, TaskPiece, TaskAnswer, Steer, Watch, AskSessions, AskQueue, TakeUp,
+                            Drain, Stop
+    conductor -> service    Status, Accepted, Rejected, Output, CallTask, Paused, Resumed, SessionsTold, QueueTold,
+                            TakenUp, Waits, Finished
     conductor -> worker     Load, Peers, Start, Extend, Cancel, Suspend, Resume, TaskPiece, TaskAnswer, Watch, Gate,
                             Ping, Probe, Stop
     worker -> conductor     Hello, Progress, Ready, Connected, LoadFailed, Faulted, Emit, Sent, CallTask, Halted,
@@ -22,7 +23,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Itinerary, Plan, Scalar
 from walkgraph.wire.calling import CallTask, TaskAnswer, TaskPiece
 from walkgraph.wire.legs import Approval, Asked, Decided, Extend, LegDone, LegResult, Resumption, ShownValue
-from walkgraph.wire.sessions import AskSessions, SessionsTold
+from walkgraph.wire.questions import AskQueue, AskSessions, QueueTold, SessionsTold
 from walkgraph.wire.spanning import BetweenParts
 from walkgraph.wire.spec import RankStatus, Status, TakenUp, TakeUp
 from walkgraph.wire.standing import Probe, Probed
@@ -484,8 +485,9 @@ class Opened(Message, frozen=True, tag="opened"):
     transport: str
 
 
-ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | AskSessions | TakeUp | Drain | Stop
-Answered = SessionsTold | TakenUp
+Questions = AskSessions | AskQueue
+ToConductor = Submit | Abort | TaskPiece | TaskAnswer | Steer | Watch | Questions | TakeUp | Drain | Stop
+Answered = SessionsTold | QueueTold | TakenUp
 FromConductor = Status | Accepted | Rejected | Output | CallTask | Paused | Resumed | Answered | Waits | Finished
 Answers = TaskPiece | TaskAnswer
 ToWorker = Load | Peers | Start | Extend | Cancel | Suspend | Resume | Answers | Watch | Gate | Ping | Probe | Stop

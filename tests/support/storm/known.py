@@ -75,6 +75,8 @@ class Known:
     pictured: list[str] = field(default_factory=list[str])
     """Runs that make a picture."""
     held: list[str] = field(default_factory=list[str])
+    queued: list[str] = field(default_factory=list[str])
+    """Runs that wait behind others, and for nothing else."""
     asking: list[str] = field(default_factory=list[str])
     """Runs that wait for a person."""
     keys: list[str] = field(default_factory=list[str])
@@ -168,6 +170,12 @@ async def settle(service: Running, dice: random.Random) -> Known:
         answer = await service.http.post("/api/v1/runs", json=asked.body)
         if answer.is_success:
             known.learn("POST /api/v1/runs", asked, answer.json())
+    for _ in range(4):
+        deployment, task, body = TASKS[4]
+        body = {"deployment": deployment, "task": task, "request": {**body, "hold": True}}
+        answer = await service.http.post("/api/v1/runs", json=body)
+        if answer.is_success:
+            known.queued.append(answer.json()["id"])
     return known
 
 
@@ -288,6 +296,10 @@ def _with(body: Any, path: Callable[[Known], Right] | None = None) -> Callable[[
     return right
 
 
+def _move(known: Known) -> Right:
+    return Right({"run": known.any_of(known.queued)}, {"direction": known.dice.choice(("up", "down"))})
+
+
 _RUN = _placed(run=_over)
 _OF = "/api/v1/deployments/{deployment}"
 _CHAT = {
@@ -366,6 +378,9 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "POST /api/v1/plans": _with({"graph": "shapes", "placement": "shapes_one_cpu"}),
     "POST /api/v1/runs/{run}/replay": _with({"record": False}, _RUN),
     "GET /api/v1/runs/{run}/differences/{other}": _placed(run=_over, other=_over),
+    "GET /api/v1/queue": lambda known: Right(query={"deployment": _deployment(known)}),
+    "DELETE /api/v1/queue": lambda known: Right(query={"deployment": "synthetic_search"}),
+    "POST /api/v1/queue/{run}/move": _move,
     "POST /api/v1/runs": _run,
     "GET /api/v1/runs/{run}": _RUN,
     "DELETE /api/v1/runs/{run}": _placed(run=lambda known: known.gone(known.held, _over(known))),

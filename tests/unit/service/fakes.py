@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from walkgraph.conductor.queue_order import exchanged
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
 from walkgraph.wire import messages as m
-from walkgraph.wire.sessions import SessionState
+from walkgraph.wire.questions import QueuedRun, SessionState
 from walkgraph.wire.spec import DeploymentSpec
 
 PNG = base64.b64decode(
@@ -100,6 +101,8 @@ class FakeDeployment:
                 self._begin(message)
             case m.AskSessions():
                 self._take(self._told(message))
+            case m.AskQueue():
+                self._take(self._queue_told(message))
             case m.TakeUp() if self.takes_up:
                 self.take_up(message)
             case m.Abort():
@@ -119,6 +122,20 @@ class FakeDeployment:
             for n in sorted(self.sessions)
         )
         return m.SessionsTold(number=asked.number, sessions=told, known=known)
+
+    def _queue_told(self, asked: m.AskQueue) -> m.QueueTold:
+        """Of the runs that wait, all but the first are in the queue."""
+
+        def queue() -> tuple[QueuedRun, ...]:
+            return tuple(QueuedRun(run=one.run, session=one.session) for one in list(self._waiting.values())[1:])
+
+        pair = exchanged(queue(), asked.move) if asked.move is not None else None
+        if pair is not None:
+            names = list(self._waiting)
+            first, second = map(names.index, pair)
+            names[first], names[second] = names[second], names[first]
+            self._waiting = {name: self._waiting[name] for name in names}
+        return m.QueueTold(number=asked.number, runs=queue(), moved=pair is not None)
 
     def _begin(self, run: m.Submit) -> None:
         self.sessions.update({run.session} if run.session else ())

@@ -85,6 +85,22 @@ class RunCalls:
         return delete(_RUN, run=run)
 
     @described
+    def queue(self, deployment: str) -> Call[shown.Queue]:
+        """This client's runs of a deployment that wait or go on, and the places of those that wait."""
+        return get("/api/v1/queue", {"deployment": deployment})
+
+    @described
+    def move(self, run: str, direction: Literal["up", "down"]) -> Call[shown.Queue]:
+        """Exchange the places of a waiting run and of this client's next one before it (`up`) or behind it (`down`).
+        Raises ProblemError where there is none."""
+        return send("POST", "/api/v1/queue/{run}/move", {"direction": direction}, run=run)
+
+    @described
+    def cancel_all(self, deployment: str) -> Call[dict[str, int]]:
+        """Cancel this client's runs of a deployment that wait or go on; `cancelling` is their number."""
+        return Call("DELETE", "/api/v1/queue", lambda answer: answer.json(), params={"deployment": deployment})
+
+    @described
     def steer(
         self,
         run: str,

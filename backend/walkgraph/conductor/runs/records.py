@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from walkgraph.conductor.events import Command, Tell
+from walkgraph.conductor.queue_order import exchanged
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
 from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.conductor.runs.requests import Request
@@ -14,6 +15,7 @@ from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import StepPlan
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
+from walkgraph.wire.questions import QueuedRun
 
 _ADMITTED = ("running", "suspending", "suspended")
 _MESSAGES: dict[ErrorCode, str] = {
@@ -29,6 +31,7 @@ class RunRecord:
     submit: m.Submit
     request: Request
     order: int
+    """Of arrival; a moved run has that of one that it has exchanged places with."""
     arrived: float
     state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
     started: float | None = None
@@ -156,6 +159,20 @@ class RunTable:
         """Queued runs: higher priorities first, then those that others wait for, the deepest first, then in order of
         arrival."""
         return sorted(self._queue.values(), key=lambda run: (-run.submit.priority, -run.submit.depth, run.order))
+
+    def tell_queue(self, asked: m.AskQueue) -> m.QueueTold:
+        """Answers a question about the queue; moves a run in it before."""
+        pair = exchanged(list(map(_queued, self.queued())), asked.move) if asked.move is not None else None
+        if pair is not None:
+            run, passed = self[pair[0]], self[pair[1]]
+            run.order, passed.order = passed.order, run.order
+        runs = tuple(map(_queued, self.queued()))
+        return m.QueueTold(number=asked.number, runs=runs, moved=pair is not None)
+
+
+def _queued(run: RunRecord) -> QueuedRun:
+    submit, suspended = run.submit, run.state != "waiting"
+    return QueuedRun(run=run.id, priority=submit.priority, depth=submit.depth, session=run.session, suspended=suspended)
 
 
 def run_error(code: ErrorCode, message: str | None = None, rank: Rank | None = None) -> ErrorInfo:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from walkgraph.conductor.runs.page_budget import Demand
 from walkgraph.graph.document import SessionPolicy
 from walkgraph.ids import Rank, RunId
-from walkgraph.wire.sessions import SessionState
+from walkgraph.wire.questions import SessionState
 
 KEY = "session:"
 """Prefix of a session's name where it stands for a run as the owner of states."""

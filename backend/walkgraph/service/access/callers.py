@@ -1,6 +1,6 @@
 """Callers and their scopes, with one table of the scopes that each method and path needs.
 
-    infer    its own runs: /v1, /v2, the sockets of tasks, sessions and runs, /api/v1/runs
+    infer    its own runs: /v1, /v2, the sockets of tasks, sessions and runs, /api/v1/runs and /queue
     read     every GET below /api/v1 except keys, audit and studio; all runs, telemetry, metrics
     deploy   documents, deployments, their taps and breakpoints; ending and steering any run
     admin    everything, including keys and the audit log
@@ -118,6 +118,9 @@ TABLE: tuple[Row, ...] = (
     Row("POST", "/api/v1/runs/*/approval", ("infer", "deploy")),
     Row("DELETE", "/api/v1/runs/*", ("infer", "deploy")),
     Row(_READS, "/api/v1/runs/**", ("infer", "read", "deploy")),
+    Row(_READS, "/api/v1/queue", ("infer", "read", "deploy")),
+    Row("DELETE", "/api/v1/queue", ("infer", "deploy")),
+    Row("POST", "/api/v1/queue/*/move", ("infer",)),
     Row(_READS, "/api/v1/**", ("read", "deploy")),
     Row("POST", "/api/v1/plans", ("read", "deploy")),
     Row("POST", "/api/v1/graphs/check", ("read", "deploy")),

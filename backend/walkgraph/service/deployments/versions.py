@@ -36,6 +36,7 @@ from walkgraph.settings import Settings
 from walkgraph.store.tables import Deployment
 from walkgraph.wire import messages as m
 from walkgraph.wire.fault_points import read_fault
+from walkgraph.wire.questions import Move
 from walkgraph.wire.spec import DeploymentSpec, Limits
 
 ASK_SECONDS = 5.0
@@ -135,7 +136,7 @@ class Version:
         self._changed = changed
         self._watched = watched
         self._kept_bytes = kept_bytes
-        self._asked: dict[int, asyncio.Future[m.SessionsTold]] = {}
+        self.questions = Questions(self)
         self._places: tuple[Plan, Places] | None = None
         self._supervisor = Supervisor(self, has_run=judged is None)
 
@@ -194,21 +195,6 @@ class Version:
     def submit(self, message: m.Submit) -> LiveRun:
         """Submits a run. Raises Unavailable if it isn't serving."""
         return self.runs.submit(message, self.serving_process().send)
-
-    async def sessions(self, end: str | None = None) -> m.SessionsTold:
-        """The sessions that it keeps. `end`: a session to end. Raises Unavailable if it isn't serving, or doesn't
-        answer."""
-        process = self.serving_process()
-        number = next(_numbers)
-        self._asked[number] = asyncio.get_running_loop().create_future()
-        try:
-            process.send(m.AskSessions(number=number, end=end))
-            async with asyncio.timeout(ASK_SECONDS):
-                return await self._asked[number]
-        except TimeoutError:
-            raise Unavailable(f"the deployment `{self.id}` has not answered in time; try again") from None
-        finally:
-            del self._asked[number]
 
     def tell_watched(self) -> None:
         """Sends the taps, breakpoints and level to its process."""
@@ -286,10 +272,8 @@ class Version:
                 if (self.state, message.state) != ("failed", "stopped"):
                     self.status = message
                     self._changed(self)
-            case m.SessionsTold():
-                asked = self._asked.get(message.number)
-                if asked is not None and not asked.done():
-                    asked.set_result(message)
+            case m.SessionsTold() | m.QueueTold():
+                self.questions.told(message)
             case m.TakenUp():
                 self.taking.told(message)
             case m.CallTask():
@@ -300,6 +284,40 @@ class Version:
                     calls.begin(self, run, message)
             case _:
                 self.runs.take(message)
+
+
+class Questions:
+    """Questions to the process of a version. Each raises Unavailable if it isn't serving, or doesn't answer."""
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+
+    async def sessions(self, end: str | None = None) -> m.SessionsTold:
+        """The sessions that it keeps. `end`: a session to end."""
+        return await self._answer(lambda number: m.AskSessions(number=number, end=end))
+
+    async def queue(self, move: Move | None = None) -> m.QueueTold:
+        """The runs that wait to be admitted. `move`: done before."""
+        return await self._answer(lambda number: m.AskQueue(number=number, move=move))
+
+    def told(self, message: m.SessionsTold | m.QueueTold) -> None:
+        asked = self._asked.get(message.number)
+        if asked is not None and not asked.done():
+            asked.set_result(message)
+
+    async def _answer(self, question: Callable[[int], m.Questions]) -> Any:
+        process = self._version.serving_process()
+        number = next(_numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            process.send(question(number))
+            async with asyncio.timeout(ASK_SECONDS):
+                return await self._asked[number]
+        except TimeoutError:
+            raise Unavailable(f"the deployment `{self._version.id}` has not answered in time; try again") from None
+        finally:
+            del self._asked[number]
 
 
 @dataclass(frozen=True)

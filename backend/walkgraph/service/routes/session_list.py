@@ -23,7 +23,7 @@ async def list_sessions(services: ServicesDep, request: Request, deployment: Nam
     """The sessions of the serving version, and the memory that they hold. A key that has only the scope `infer` sees
     its own; sessions of other keys are named `KEY:NAME`."""
     caller = caller_of(request)
-    told = (await services.deployments.get(deployment).serving.sessions()).sessions
+    told = (await services.deployments.get(deployment).serving.questions.sessions()).sessions
     named = [(caller.session_shown(session.name), session) for session in told]
     shown = [
         SessionKept(**msgspec.structs.asdict(msgspec.structs.replace(session, name=name)))
@@ -42,6 +42,6 @@ async def end_session(
     serving = services.deployments.get(deployment).serving
     others = caller.ends_all_runs and caller.key is not None
     for name in (caller.session(session), *((session,) if others else ())):
-        if (await serving.sessions(end=name)).known:
+        if (await serving.questions.sessions(end=name)).known:
             return SessionEnds(state="ending")
     raise NotFound(f"the deployment `{deployment}` keeps no session of that name")

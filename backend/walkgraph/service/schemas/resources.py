@@ -1,6 +1,6 @@
 """Request bodies, as pydantic models for FastAPI's validation and OpenAPI document."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -113,6 +113,11 @@ class DecisionRequest(Given):
     number: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     """The approval that is meant, so that an answer given twice doesn't count for the next one. null: the one that
     waits."""
+
+
+class MoveRequest(Given):
+    direction: Literal["up", "down"]
+    """`up`: towards the front of the queue."""
 
 
 class RunRequest(Given):

@@ -127,6 +127,38 @@ class Run(TypedDict):
     """None once the run can no longer be followed: texts and pictures are kept only in memory."""
 
 
+QueuedState = Literal["running", "paused", "suspended", "waiting"]
+
+
+class Queued(TypedDict):
+    """A run that waits to begin, or goes on."""
+
+    run: str
+    task: str
+    created_at: float
+    """When it came, in seconds since 1970."""
+    state: QueuedState
+    """`suspended`: it has begun, and made room for one of higher priority. `waiting`: it has not begun."""
+    place: int | None
+    """Its place in the deployment's queue, from 1; None if it isn't in there."""
+    said: str
+    """Its client's texts, in one line."""
+    up: bool
+    """It can exchange places with a run of the same caller before it."""
+    down: bool
+    """The same with one behind it."""
+
+
+class Queue(TypedDict):
+    """The caller's runs that have not ended, and the length of the queue."""
+
+    deployment: str
+    waiting: int
+    """Runs in the queue, of all callers."""
+    runs: list[Queued]
+    """Those that go on first, then those of the queue in its order."""
+
+
 class LeftOut(TypedDict):
     pointer: str
     """JSON pointer into `request`."""

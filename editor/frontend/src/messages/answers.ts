@@ -228,6 +228,27 @@ export interface RunShown {
   glimpse?: { said: string; wrote: string; pictured: boolean } | null;
 }
 
+/** A run of this client that waits to begin, or goes on. */
+export interface QueuedShown {
+  run: string;
+  task: string;
+  created_at: number;
+  state: "running" | "paused" | "suspended" | "waiting";
+  /** From 1; null: it isn't in the queue. */
+  place: number | null;
+  said: string;
+  /** It can exchange places with this client's run before it, or behind it. */
+  up: boolean;
+  down: boolean;
+}
+
+export interface QueueShown {
+  deployment: string;
+  /** Of all clients. */
+  waiting: number;
+  runs: QueuedShown[];
+}
+
 /** One value of an output: `{type: "text", text}`, or `{type, mime, data}` with base64. */
 export interface ValueShown {
   type: string;

@@ -1,6 +1,6 @@
 // The history: runs of this browser, and those of other clients that the service remembers.
 import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState, type ReactNode } from "react";
 import type { RunShown } from "../messages/answers";
 import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { showSeconds, ago } from "../ui/words";
@@ -22,6 +22,8 @@ interface Props {
   onRemove: (ids: string[]) => void;
   /** Replay actions for a finished run. */
   replays: (id: string) => MenuEntry[];
+  /** Stands above the runs that are over. */
+  children?: ReactNode;
 }
 
 export function HistoryPane({
@@ -36,6 +38,7 @@ export function HistoryPane({
   onCompare,
   onRemove,
   replays,
+  children,
 }: Props) {
   const [menu, setMenu] = useState<{ id: string; x: number; y: number } | null>(null);
   const now = useNow();
@@ -43,6 +46,7 @@ export function HistoryPane({
   const own = heads.filter((head) => head.deployment === deployment);
   return (
     <aside className="wg-play-history" aria-label={strings.play.runs}>
+      {children}
       <header>
         <h2>{strings.play.runs}</h2>
         {own.length > 0 && <Clear count={own.length} onClear={() => onRemove(own.map((head) => head.id))} />}

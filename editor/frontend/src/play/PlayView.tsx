@@ -20,6 +20,7 @@ import { ComparePane } from "./ComparePane";
 import { fresh, labelOf, pictureInput } from "./model/form";
 import { HistoryPane } from "./HistoryPane";
 import { wholeSound } from "./files/media";
+import { QueuePane } from "./QueuePane";
 import { ResultPane } from "./ResultPane";
 import { drawnOf } from "./runs/drawn";
 import { keyOf, playOf, type Play, type PlayState, type RunOptions } from "./runs/session";
@@ -301,7 +302,13 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
               attempt(play.open(made.run));
             })
           }
-        />
+        >
+          <QueuePane
+            deployment={deployment.id}
+            labels={labels}
+            onRefused={({ message }) => editor.say(message, "error")}
+          />
+        </HistoryPane>
       )}
       {calling && (
         <SnippetDialog task={task} given={given} version={deployment.digest} onClose={() => setCalling(false)} />

@@ -33,6 +33,15 @@ export const play = {
   theseRuns: (count: number) => `these ${count} runs`,
   seed: (seed: number) => `seed ${seed}`,
   runByAnotherClient: "Run by another client",
+  // QueuePane.tsx
+  queue: "Queue",
+  queued: { running: "running", paused: "paused", suspended: "suspended", waiting: "waiting" },
+  placeOf: (place: number, waiting: number) => `place ${place} of ${waiting}`,
+  moveRunUp: "Move up, past your run before it",
+  moveRunDown: "Move down, past your run behind it",
+  cancelThisRun: "Cancel this run",
+  cancelAll: "Cancel all",
+  cancelThese: (count: number) => `Cancel these ${count} runs`,
   // PlayView.tsx
   nothingIsDeployedYet: "Nothing is deployed yet",
   openAGraph: "Open a graph from the library and deploy it; its tasks appear here.",

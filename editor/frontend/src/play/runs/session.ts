@@ -342,6 +342,7 @@ export class Play {
     const leave = subscribe((frame) => {
       if (frame.type === "welcome" || frame.type === "gap") this.loadRowsSoon(deployment);
       if (frame.type === "run" && frame.deployment === deployment) this.ended(frame);
+      if (frame.type === "deployment" && frame.deployment === deployment) this.loadRowsSoon(deployment);
     });
     return () => {
       leave();
