@@ -102,7 +102,7 @@ def fitted(case: Case, known: Known) -> Right:
         asked.path = right.path
     # Without names in its path it would be sent twice as it is.
     if case.manner == "laid over" or (case.manner == "placed" and not right.path):
-        asked.query = _few(asked.query, dice)
+        asked.query = {**_few(asked.query, dice), **right.query}
         laid_over = isinstance(right.body, dict) and isinstance(body, dict) and asked.kind == (right.kind or asked.kind)
         if not laid_over or dice.random() < 0.3:
             asked.body = right.body
