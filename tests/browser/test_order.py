@@ -67,6 +67,45 @@ def test_a_press_mends_a_problem_and_undo_brings_it_back(person: Person) -> None
     expect(press(person, "Remove spare")).to_be_enabled()
 
 
+def test_a_walk_of_another_graph_becomes_a_blueprint_with_a_form(person: Person) -> None:
+    page = person.page
+    person.new_graph("borrower")
+    person.new_walk("go")
+    page.mouse.click(*person.at((300, 60)), button="right")
+    page.get_by_role("menuitem", name="Add a Walk of another graph").click()
+    page.get_by_role("menuitem", name="shapes", exact=True).click()
+    person.look("walks")
+    page.get_by_role("menuitem", name="Read a text (read_text)").click()
+    expect(person.node("use:read_text")).to_be_visible()
+    graph = person.stored("borrower", lambda graph: "blueprints" in graph)
+    assert graph["nodes"]["read_text"]["component"] == "blueprint.read_text"
+    assert set(graph["blueprints"]["read_text"]["nodes"]) == {"tokenizer", "llm"}
+
+    person.on_node("use:read_text", "Open the blueprint")
+    form = page.locator(".wg-inspector")
+    expect(form.get_by_role("heading", name="read_text")).to_be_visible()
+    form.get_by_label("Description").fill("Reads what is told.")
+    added = form.get_by_label("Add a parameter")
+    added.fill("many")
+    added.press("Enter")
+    record = form.get_by_role("group", name="the parameter many")
+    for label, value in (("Default", "3"), ("At least", "1"), ("At most", "9"), ("Help", "How many.")):
+        record.get_by_label(label, exact=True).fill(value)
+        record.get_by_label(label, exact=True).press("Enter")
+    person.look("form")
+    told = {"type": "integer", "default": 3, "min": 1, "max": 9, "description": "How many."}
+    graph = person.stored("borrower", lambda graph: "many" in graph["blueprints"]["read_text"].get("params", {}))
+    graph = person.stored("borrower", lambda graph: graph["blueprints"]["read_text"]["params"]["many"] == told)
+    assert graph["blueprints"]["read_text"]["description"] == "Reads what is told."
+    form.get_by_label("Name", exact=True).first.fill("reader")
+    form.get_by_label("Name", exact=True).first.press("Enter")
+    expect(page.get_by_label("Blueprint's name")).to_have_value("reader")
+    page.get_by_role("navigation", name="Inside a blueprint").get_by_role("button").first.click()
+    person.select("use:read_text")
+    expect(form).to_contain_text("many")
+    person.look("node")
+
+
 def press(person: Person, name: str) -> Locator:
     return person.page.locator(".wg-problems").get_by_role("button", name=name, exact=True)
 

@@ -19,6 +19,7 @@ import { itemsIn, walkOfBoard, type Board, type OpenMenu } from "./gestures/boar
 import * as commands from "./gestures/commands";
 import { attempt } from "./gestures/attempt";
 import {
+  addOtherWalk,
   blueprintAt,
   exportBlueprint,
   makeBlueprint,
@@ -277,6 +278,7 @@ export function paneMenu(board: Board, at: At): OpenMenu {
             put("fork", strings.canvas.addAFork),
           ]
         : []),
+      { label: strings.canvas.addAnotherGraphsWalk, apart: true, run: () => void addOtherWalk(board, at, [x, y]) },
       put("note", strings.canvas.addANote),
       put("frame", strings.canvas.addAFrame),
       { label: strings.canvas.paste, keys: "Mod+V", apart: true, run: () => void paste(board, false) },

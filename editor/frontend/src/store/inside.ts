@@ -1,8 +1,10 @@
 // The inside of a blueprint as an open graph: its edits are edits of the graph around it, and so is undo.
 import { insideOf } from "../document/blueprints/inside";
-import { withInside } from "../document/edits/blueprints";
+import { renameBlueprint, withInside } from "../document/edits/blueprints";
+import { EditRefused } from "../document/edits/parts/records";
 import { join, split } from "../document/pointer";
 import type { Problem } from "../messages/answers";
+import { strings } from "../strings";
 import { Editor, withGraph } from "./editor";
 import type { Change, Documents, EditorState } from "./types";
 
@@ -17,6 +19,20 @@ export class InsideEditor extends Editor {
 
   override get inside(): string {
     return this.blueprint;
+  }
+
+  /** Another name for the blueprint, which stays open; the reason where it is refused. */
+  rename(to: string): string | null {
+    if (to === this.blueprint) return null;
+    try {
+      const label = strings.shell.renameABlueprint;
+      this.outer.editGraph(label, (graph) => renameBlueprint(graph, this.blueprint, to));
+    } catch (error) {
+      if (error instanceof EditRefused) return error.message;
+      throw error;
+    }
+    this.outer.see({ opened: to });
+    return null;
   }
 
   /** Follow the graph around it; returns the end of that. */

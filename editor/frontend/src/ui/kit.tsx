@@ -161,7 +161,7 @@ export function Menu({
   };
   const place = {
     left: Math.min(at.x, window.innerWidth - 240),
-    top: Math.min(at.y, window.innerHeight - 40 - entries.length * 28),
+    top: Math.max(8, Math.min(at.y, window.innerHeight - 40 - entries.length * 28)),
   };
   return (
     <div ref={root} className="wg-menu" role="menu" style={place} onKeyDown={move}>

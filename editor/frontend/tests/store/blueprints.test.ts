@@ -1,7 +1,8 @@
 // Nodes of blueprints as components, and the inside of a blueprint as a graph.
 import { expect, it } from "vitest";
 import { insideOf, withBlueprints } from "../../src/document/blueprints/inside";
-import { renameBlueprint, withInside } from "../../src/document/edits/blueprints";
+import { renameBlueprint, renameInside, withInside } from "../../src/document/edits/blueprints";
+import { addTaskParam, removeTaskParam, setTaskParam } from "../../src/document/edits/tasks";
 import { addNode } from "../../src/document/edits/nodes";
 import type { GraphDocument } from "../../src/document/types";
 import { Editor } from "../../src/store/editor";
@@ -126,4 +127,53 @@ it("renames a blueprint and its ports everywhere", () => {
   });
   expect(made.walks!["w"]!.edges).toEqual([["box.made", "@out.x"]]);
   expect(made.blueprints!["outer"]!.outputs).toEqual({ noise: "inner.made" });
+});
+
+it("edits what a blueprint is and what its nodes set, inside, with the nodes around following", () => {
+  const start = graph.blueprints!["start"]!;
+  const made: GraphDocument = {
+    ...graph,
+    nodes: { box: { component: "blueprint.start", params: { n: 3 } } },
+    blueprints: {
+      ...graph.blueprints,
+      start: {
+        ...start,
+        states: { dice: { kind: "rng", width: "n + 1" } },
+        nodes: { noise: { component: "flow.noise", params: { channels: "=n * 2", name: "n" } } },
+        body: [{ loop: "l", times: "n", body: [{ use: "noise", when: "@loop.index < n" }] }],
+      },
+      outer: {
+        ...graph.blueprints!["outer"]!,
+        nodes: { inner: { component: "blueprint.start", params: { n: "=n" } } },
+      },
+    },
+  };
+  const outer = new Editor("g", { graph: made, placement: null }, catalogue);
+  const inside = new InsideEditor(outer, "start");
+  const now = () => outer.graph.blueprints!["start"]!;
+  inside.editGraph("describe", (one) => ({ ...one, description: "Begins." }));
+  expect(now().description).toBe("Begins.");
+  inside.editGraph("bound", (one) => setTaskParam(one, "start", "n", { min: 1, description: "How many." }));
+  expect(now().params).toEqual({ n: { type: "integer", default: 4, min: 1, description: "How many." } });
+  inside.editGraph("add", (one) => addTaskParam(one, "start", "more", { type: "boolean", default: false }));
+  expect(Object.keys(now().params!)).toEqual(["n", "more"]);
+
+  inside.editGraph("rename", (one) => renameInside(one, "start", "n", "count"));
+  expect(Object.keys(now().params!)).toEqual(["count", "more"]);
+  expect(now().body).toEqual([{ loop: "l", times: "count", body: [{ use: "noise", when: "@loop.index < count" }] }]);
+  expect(now().nodes!["noise"]!.params).toEqual({ channels: "=count * 2", name: "n" });
+  expect(now().states!["dice"]!.width).toBe("count + 1");
+  expect(outer.graph.nodes!["box"]!.params).toEqual({ count: 3 });
+  expect(outer.graph.blueprints!["outer"]!.nodes!["inner"]!.params).toEqual({ count: "=n" });
+  expect(() => renameInside(inside.graph, "start", "count", "more")).toThrow();
+
+  inside.editGraph("remove", (one) => removeTaskParam(one, "start", "count"));
+  expect(now().params).toEqual({ more: { type: "boolean", default: false } });
+  expect(outer.graph.nodes!["box"]).toEqual({ component: "blueprint.start" });
+  expect(inside.rename("begin")).toBeNull();
+  expect(outer.graph.nodes!["box"]!.component).toBe("blueprint.begin");
+  expect(outer.state.view.opened).toBe("begin");
+  expect(new InsideEditor(outer, "begin").rename("outer")).toContain("outer");
+  for (let steps = 0; steps < 6; steps += 1) outer.undo();
+  expect(outer.graph).toEqual(made);
 });

@@ -9,7 +9,9 @@ import { list, read, write } from "../../store/documents";
 import type { Editor } from "../../store/editor";
 import { download } from "../../ui/handing";
 import { strings } from "../../strings";
-import { itemsIn, walkOfBoard, type Board } from "./board";
+import type { Point } from "../shapes/types";
+import { itemsIn, walkOfBoard, type Board, type OpenMenu } from "./board";
+import { insertAt } from "./drop";
 import { settled } from "./move";
 
 interface Edited {
@@ -71,6 +73,45 @@ export async function takeBlueprint(editor: Editor, blueprint: unknown, replaces
   const label = replaces ? strings.canvas.updateABlueprint : strings.canvas.addABlueprint;
   const body = { blueprint, ...(replaces ? { replaces } : {}) };
   return (await changed(editor, label, "take", editor.graph, body))?.name ?? null;
+}
+
+/** Choose a graph, then one of its Walks: a blueprint of it is copied into this graph, and a node put at `spot`. */
+export async function addOtherWalk(board: Board, at: OpenMenu["at"], spot: Point): Promise<void> {
+  const { editor } = board;
+  try {
+    const others = (await list("graphs")).filter(({ name }) => name !== editor.state.name);
+    const entries = others.map(({ name }) => ({ label: name, run: () => void chooseWalk(board, name, at, spot) }));
+    if (entries.length) board.ask({ at, entries });
+    else editor.say(strings.canvas.thereIsNoOtherGraph);
+  } catch (error) {
+    said(editor, error);
+  }
+}
+
+async function chooseWalk(board: Board, graph: string, at: OpenMenu["at"], spot: Point): Promise<void> {
+  const { editor } = board;
+  try {
+    const walks = Object.entries((await read<GraphDocument>("graphs", graph))?.value.walks ?? {});
+    const entries = walks.map(([walk, { label }]) => ({
+      label: label ? `${label} (${walk})` : walk,
+      run: () => void takeWalk(board, graph, walk, spot),
+    }));
+    if (entries.length) board.ask({ at, entries });
+    else editor.say(strings.canvas.hasNoWalks(graph));
+  } catch (error) {
+    said(editor, error);
+  }
+}
+
+async function takeWalk(board: Board, graph: string, walk: string, spot: Point): Promise<void> {
+  const { editor } = board;
+  try {
+    const { value } = await call<object>("/api/v1/blueprints/entry", { method: "POST", body: { graph, walk } });
+    const name = await takeBlueprint(editor, value);
+    if (name !== null) insertAt(board, { kind: "component", component: BLUEPRINT + name }, spot);
+  } catch (error) {
+    said(editor, error);
+  }
 }
 
 /** Store a blueprint of the graph in the library; the graph's copy then is one of that entry. */

@@ -39,11 +39,13 @@ export function withBlueprints(catalogue: Catalogue, graph: GraphDocument): Cata
  * its outputs as results.
  */
 export function insideOf(graph: GraphDocument, name: string): GraphDocument {
-  const { inputs, outputs, params, body, edges, merges, nodes, states, weights, layout } = graph.blueprints![name]!;
+  const { description, inputs, outputs, params, body, edges, merges, nodes, states, weights, layout } =
+    graph.blueprints![name]!;
   const walk: Walk = { inputs, body, edges, merges, results: outputs } as Walk;
   const made = {
     format: graph.format,
     name: graph.name,
+    description,
     nodes: nodes ?? {},
     states,
     weights,

@@ -1,10 +1,13 @@
 // Edits of blueprints: another inside, other names.
 import { BLUEPRINT, withoutUndefined } from "../blueprints/inside";
+import { renameParam } from "../expressions";
 import { isName } from "../names";
 import { factsOf } from "../routes";
-import type { Blueprint, GraphDocument, Walk } from "../types";
+import type { Blueprint, GraphDocument, Item, Literal, Node, Walk } from "../types";
 import { strings } from "../../strings";
-import { EditRefused } from "./parts/records";
+import { EditRefused, withKey, type Fields } from "./parts/records";
+import { mapItems } from "./parts/references";
+import { renameTaskParam } from "./tasks";
 
 /** The graph with another inside of a blueprint. */
 export function withInside(graph: GraphDocument, name: string, inside: GraphDocument): GraphDocument {
@@ -12,11 +15,57 @@ export function withInside(graph: GraphDocument, name: string, inside: GraphDocu
   const walk = inside.walks?.[name] ?? Object.values(inside.walks ?? {})[0];
   if (!walk) return graph;
   const { inputs, body, edges, merges, results } = walk;
-  const { nodes, states, weights, layout } = inside;
+  const { description, nodes, states, weights, layout } = inside;
   const before = graph.blueprints![name]!;
-  const changed = { ...before, inputs, outputs: results, nodes, states, weights, body, edges, merges, layout };
+  const listed = inside.tasks?.[name]?.params ?? {};
+  const params = before.params || Object.keys(listed).length ? listed : undefined;
+  const ports = { inputs, outputs: results, body, edges, merges };
+  const changed = { ...before, description, ...ports, params, nodes, states, weights, layout };
   const blueprints = { ...graph.blueprints, ...inside.blueprints, [name]: withoutUndefined(changed) as Blueprint };
-  return portsFollowed({ ...graph, blueprints }, name, before);
+  return paramsFollowed(portsFollowed({ ...graph, blueprints }, name, before), name, before);
+}
+
+/** Another name for a parameter, on the inside of a blueprint: all that reads it is there. */
+export function renameInside(inside: GraphDocument, name: string, from: string, to: string): GraphDocument {
+  const renamed = renameTaskParam(inside, name, from, to);
+  if (renamed === inside) return inside;
+  const said = <T>(value: T): T => (typeof value === "string" ? (renameParam(value, from, to) as T) : value);
+  const fields = <T extends object>(record: T, keys: readonly string[]): T =>
+    keys.reduce((made, key) => (key in made ? withKey(made, key, said((made as Fields)[key])) : made), record);
+  const item = (one: Item): Item =>
+    typeof one === "object" && !Array.isArray(one) ? (fields(one, EXPRESSIONS) as Item) : one;
+  const param = (value: Literal): Literal =>
+    typeof value === "string" && value.startsWith("=") ? said(value) : value;
+  return {
+    ...renamed,
+    states: mapped(renamed.states, (state) => fields(state, ["width", "capacity"])),
+    nodes: mapped(renamed.nodes, (node) => (node.params ? { ...node, params: mapped(node.params, param) } : node)),
+    walks: mapped(renamed.walks, (walk) => ({ ...walk, body: mapItems(walk.body, item) })),
+  } as GraphDocument;
+}
+
+/** The keys of items that hold expressions. */
+const EXPRESSIONS = ["when", "times", "bound", "width"];
+
+/** The graph after a parameter of a blueprint got another name, or is gone: the values that nodes give follow. */
+function paramsFollowed(graph: GraphDocument, name: string, before: Blueprint): GraphDocument {
+  const after = graph.blueprints![name]!.params ?? {};
+  const gone = Object.keys(before.params ?? {}).filter((key) => !(key in after));
+  if (!gone.length) return graph;
+  const pair = renamed(before.params, after);
+  const follow = (node: Node): Node => {
+    if (node.component !== BLUEPRINT + name || !node.params) return node;
+    const left = Object.entries(node.params).flatMap(([key, value]) => {
+      if (pair?.[0] === key) return [[pair[1], value] as const];
+      return gone.includes(key) ? [] : [[key, value] as const];
+    });
+    return withKey(node, "params", left.length ? Object.fromEntries(left) : undefined);
+  };
+  return {
+    ...graph,
+    nodes: mapped(graph.nodes, follow),
+    blueprints: mapped(graph.blueprints, (one) => (one.nodes ? { ...one, nodes: mapped(one.nodes, follow) } : one)),
+  } as GraphDocument;
 }
 
 /** Another name for a blueprint, followed by the nodes that stand for it. */

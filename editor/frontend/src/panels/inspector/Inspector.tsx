@@ -1,7 +1,9 @@
 // The inspector: a form for whatever is selected.
 import { useMemo, type ReactNode } from "react";
+import { InsideEditor } from "../../store/inside";
 import { useEditor, useEditorState } from "../../store/react";
 import { KIND_ICONS } from "../common/icons";
+import { BlueprintForm } from "./forms/BlueprintForm";
 import { BranchForm, ChooseForm, MergeForm } from "./forms/ChoiceForms";
 import { EdgeForm } from "./forms/EdgeForm";
 import { GraphForm } from "./forms/GraphForm";
@@ -22,7 +24,10 @@ export function Inspector() {
   const selection = useEditorState((state) => state.view.selection);
   const readonly = useEditorState((state) => state.saving.state === "readonly");
   const subject = useMemo(() => subjectOf(graph, { canvas, selection }), [graph, canvas, selection]);
-  const { kind, title } = headingOf(subject, graph);
+  const inside = editor instanceof InsideEditor && ["graph", "walk"].includes(subject.kind) ? editor : null;
+  const { kind, title } = inside
+    ? { kind: strings.inspector.blueprint, title: inside.blueprint }
+    : headingOf(subject, graph);
   const Icon = KIND_ICONS[ICONS[kind] ?? kind];
   return (
     <div className="wg-inspector">
@@ -32,7 +37,7 @@ export function Inspector() {
         {title && kind && <span className="kind">{kind}</span>}
       </header>
       <fieldset className="body" disabled={readonly} key={subjectKey(subject)} aria-label={`${kind} ${title}`}>
-        {form(subject, (to) => editor.select(`node:${to}`))}
+        {inside ? <BlueprintForm inside={inside} /> : form(subject, (to) => editor.select(`node:${to}`))}
       </fieldset>
     </div>
   );
@@ -40,6 +45,7 @@ export function Inspector() {
 
 const ICONS: Readonly<Record<string, string>> = {
   graph: "components",
+  blueprint: "components",
   Walk: "walk",
   inputs: "in",
   outputs: "out",

@@ -9,13 +9,11 @@ import {
   PanelRightOpen,
 } from "lucide-react";
 import { useEffect, useMemo, type ReactNode } from "react";
-import { attempt } from "../../canvas/gestures/attempt";
 import { GraphCanvas } from "../../canvas/GraphCanvas";
 import { Inspector } from "../../panels/inspector/Inspector";
 import { Outline } from "../../panels/outline/Outline";
 import { Palette } from "../../panels/palette/Palette";
 import { Problems } from "../../panels/problems/Problems";
-import { renameBlueprint } from "../../document/edits/blueprints";
 import { InsideEditor } from "../../store/inside";
 import { EditorContext, useEditor, useEditorState } from "../../store/react";
 import { LiveBar } from "../../telemetry/views";
@@ -48,9 +46,8 @@ function Opened({ blueprint }: { blueprint: string }) {
   const editor = useMemo(() => new InsideEditor(outer, blueprint), [outer, blueprint]);
   useEffect(() => editor.follow(), [editor]);
   const rename = (to: string) => {
-    if (to === blueprint) return;
-    if (attempt(outer, strings.shell.renameABlueprint, (graph) => renameBlueprint(graph, blueprint, to)))
-      outer.see({ opened: to });
+    const refused = editor.rename(to);
+    if (refused !== null) editor.say(refused, "error");
   };
   return (
     <EditorContext value={editor}>
