@@ -60,6 +60,8 @@ class Param:
     """A text of several lines."""
     gives: Literal["", "type", "ports", "holes"] = ""
     """Ports get their type from it, or follow from it; it is then a literal text (`graph.language.shaping`)."""
+    form: Literal["", "pattern", "path"] = ""
+    """A text of this form: a regular expression of RE2, or a path into JSON (`graph.language.literals`)."""
 
 
 @dataclass(frozen=True)

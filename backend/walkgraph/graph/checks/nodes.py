@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from walkgraph.graph.catalogue import ANY, Component, Param, blueprint_of, is_task
 from walkgraph.graph.checks.context import Context
 from walkgraph.graph.document import Node
-from walkgraph.graph.language import shaping
+from walkgraph.graph.language import literals, shaping
 from walkgraph.graph.language.expressions import Expr
 from walkgraph.graph.language.ranges import Range, range_of, value_fault
 from walkgraph.graph.language.syntax import Param as Name
@@ -119,8 +119,9 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
                 _expression(context, name, key, param, expr)
         else:
             fault = value_fault(value, param) or shaping.fault(component, key, value)
-            if fault:
-                context.add("bad_param", path, f"`{key}` {fault}")
+            unreadable = literals.fault(param.form, str(value)) if param.form and not fault else None
+            if fault or unreadable:
+                context.add("bad_param", path, unreadable or f"`{key}` {fault}")
     for key, param in component.params.items():
         broken = context.draft.is_broken("nodes", name, "params") or context.draft.is_broken(
             "nodes", name, "params", key

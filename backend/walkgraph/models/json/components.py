@@ -68,6 +68,7 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             "path": Param(
                 type="string",
+                form="path",
                 default="",
                 description='For example `items[0].name`; `[-1]` is the last item, `["a b"]` a key with other '
                 "characters, an empty path everything. It must be a literal.",

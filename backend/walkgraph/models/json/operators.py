@@ -13,15 +13,9 @@ from walkgraph.abi.calls import Call, Outputs, plain_text
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import INTEGERS, MOST_WRITTEN, bounded, few, invalid, lists, shortest
-from walkgraph.errors import Refused
+from walkgraph.graph.language.literals import Step, path_of, steps_of
 from walkgraph.graph.language.shaping import listed_ports
 
-Step = str | int
-
-_STEP = re.compile(
-    r"(?P<dot>\.?)(?P<name>[A-Za-z_][A-Za-z0-9_-]*)|\[(?P<index>-?\d{1,9})\]|\[(?P<key>\"(?:[^\"\\]|\\.)*\")\]"
-)
-_MOST_STEPS = 64
 _WHOLE = 2**53
 """Whole floats below this are written without a decimal point."""
 _KIND = {dict: "an object", list: "a list", str: "a text", bool: "a flag", int: "a number", float: "a number"}
@@ -104,35 +98,6 @@ class Pick(Operator):
             case kind:
                 what = _KIND.get(type(value), "null")
                 raise invalid(call, "text", f"takes a {kind} at `{path_of(self._path)}`, and finds {what}")
-
-
-def steps_of(path: str) -> list[Step]:
-    """The keys and indices of a path. Raises Refused with advice."""
-    steps: list[Step] = []
-    end = 0
-    while end < len(path):
-        match = _STEP.match(path, end)
-        if match is None or (match["name"] and bool(match["dot"]) == (end == 0)):
-            raise Refused(f"the path `{path[:64]}` can't be read at `{path[end : end + 16]}`; write `items[0].name`")
-        if match["name"]:
-            steps.append(match["name"])
-        else:
-            steps.append(int(match["index"]) if match["index"] else _key(match["key"]))
-        end = match.end()
-    if len(steps) > _MOST_STEPS:
-        raise Refused(f"a path has at most {_MOST_STEPS} steps; this one has {len(steps)}")
-    return steps
-
-
-def path_of(steps: Sequence[Step]) -> str:
-    """The path of keys and indices."""
-    text = ""
-    for step in steps:
-        if isinstance(step, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", step):
-            text += f".{step}" if text else step
-        else:
-            text += f"[{json.dumps(step)}]"
-    return text
 
 
 def read(call: Call, port: str, text: str) -> Any:
@@ -244,10 +209,3 @@ def _written(value: Any) -> str:
 
 def _short(value: Any) -> str:
     return plain_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-
-
-def _key(quoted: str) -> str:
-    try:
-        return str(json.loads(quoted))
-    except ValueError:
-        raise Refused(f"{quoted[:64]} is not a key; write it as JSON does") from None

@@ -70,10 +70,11 @@ _STRINGS: tuple[Component, ...] = (
             port("found", "flag: bool", description="there is a piece"),
         ),
         params={
-            "pattern": _literal(
-                "A regular expression in RE2's syntax, which has no look-around and no back-references. It must be a "
-                "literal.",
-                None,
+            "pattern": Param(
+                type="string",
+                form="pattern",
+                description="A regular expression in RE2's syntax, which has no look-around and no back-references. "
+                "It must be a literal.",
             ),
             "group": integer("The group that is a piece; 0 is the whole match.", default=0, min=0, max=99),
         },

@@ -6,26 +6,20 @@ from functools import lru_cache
 from time import thread_time
 from typing import Any, ClassVar, Self
 
-import re2  # pyright: ignore[reportMissingTypeStubs]
-
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import MOST_ITEMS, as_text, bounded, few, invalid, texts
 from walkgraph.errors import Refused
+from walkgraph.graph.language.literals import Pattern, compiled
 from walkgraph.graph.language.shaping import Listed, holes
 
 _MOST_SECONDS = 2.0
 """Processor time for the matches of one text. One match takes time linear in the text, all of them may take its
 square."""
-_MEMORY = 8 << 20
-"""Bytes of a compiled pattern and of its search."""
 
 _HIGH, _INSIDE = 0b1100_0000, 0b1000_0000
 """The bits of a byte that tell if it is inside a character, where an empty match may be."""
-
-Pattern = Any
-"""A compiled regular expression; the library has no types."""
 
 
 class Template(Operator):
@@ -75,7 +69,7 @@ class Extract(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        pattern, group = _compiled(str(context.options["pattern"])), int(context.options.get("group", 0))
+        pattern, group = compiled(str(context.options["pattern"])), int(context.options.get("group", 0))
         if group > pattern.groups:
             raise Refused(f"the pattern has {pattern.groups} groups; `group` is {group}")
         return cls(pattern, group)
@@ -103,7 +97,7 @@ class Replace(Operator):
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         find, replacement = str(context.options["find"]), str(context.options.get("replacement", ""))
-        pattern = _compiled(find) if context.options.get("regex", False) else None
+        pattern = compiled(find) if context.options.get("regex", False) else None
         if not find:
             raise Refused("`find` is empty; write what to replace")
         if pattern is not None:
@@ -158,18 +152,6 @@ def _pieces(template: str) -> tuple[str | Listed, ...]:
 
 def _hole(call: Call, name: str) -> str:
     return as_text(call, name) if name in call.inputs else ""
-
-
-def _compiled(pattern: str) -> Pattern:
-    """Raises Refused with advice."""
-    options: Any = re2.Options()
-    options.max_mem, options.log_errors = _MEMORY, False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        told = error.args[0] if error.args else b""
-        reason = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-        raise Refused(f"`{pattern[:64]}` is not a regular expression of RE2: {reason}") from None
 
 
 def _matches(call: Call, pattern: Pattern) -> Iterator[Any]:

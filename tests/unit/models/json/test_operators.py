@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.palette_twins import WrongInput, agree, served
 from walkgraph.errors import Refused
-from walkgraph.models.json.operators import path_of, steps_of
+from walkgraph.graph.language.literals import path_of, steps_of
 
 QUICK = settings(max_examples=30)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
