@@ -67,6 +67,42 @@ def test_the_key_runs_what_is_drawn_and_again_after_an_edit(person: Person) -> N
     leaves(person, mine["id"])
 
 
+def test_a_node_that_has_not_changed_is_shown_as_kept(person: Person) -> None:
+    graph = {**GRAPH, "name": "keeping"}
+    graph["nodes"] = {
+        "a": {"component": "synthetic.constant", "params": {"value": 2}},
+        "b": {"component": "synthetic.constant", "params": {"value": 3}},
+        "total": {"component": "synthetic.add"},
+    }
+    edges = [["a.value", "total.a"], ["b.value", "total.b"], ["total.sum", "@out.sum"]]
+    graph["walks"] = {"add": {"body": ["a", "b", "total"], "edges": edges}}
+    with person.running.client() as client:
+        client.put_document("graph", "keeping", graph)
+    page = person.page
+    person.open("keeping")
+    person.canvas("add")
+    done = page.get_by_text(re.compile(r"^Add up is done in .* s: its results are in Play\.$"))
+    person.press(KEYS)
+    expect(done).to_be_visible()
+    expect(done).to_be_hidden()
+    person.canvas("Components")
+    person.select("node:b")
+    person.enter("value", "4")
+    person.canvas("add")
+    person.press(KEYS)
+    expect(done).to_be_visible()
+    states = [person.node(f"use:{use}").locator("[data-activity]") for use in ("a", "b", "total")]
+    for state, wanted in zip(states, ("kept", "done", "done"), strict=True):
+        expect(state).to_have_attribute("data-activity", wanted)
+    person.look("one_is_kept")
+    person.press(KEYS)
+    for state in states:
+        expect(state).to_have_attribute("data-activity", "kept")
+    person.look("all_are_kept")
+    person.tab("Trace")
+    person.look("the_trace")
+
+
 def test_a_graph_with_a_problem_shows_the_first_one_at_its_place(person: Person) -> None:
     broken = {**GRAPH, "name": "torn", "nodes": {**GRAPH["nodes"], "numbers": {"component": "synthetic.nothing"}}}
     with person.running.client() as client:

@@ -157,6 +157,19 @@ export interface LoopEndedEvent {
   work: LoopWork | null;
 }
 
+/** A call that was not made: its outputs are those of an earlier call with the same inputs. At every level but `off`. */
+export interface KeptEvent {
+  type: "kept";
+  run: string;
+  rank: number;
+  walk: string;
+  node: string;
+  use: string;
+  step: number;
+  iteration: number[];
+  at: number;
+}
+
 /** A task that a use called has ended; at every level but `off`. */
 export interface TaskCalledEvent {
   type: "task_called";
@@ -313,6 +326,7 @@ export type TelemetryEvent =
   | ActivityEvent
   | LoopingEvent
   | LoopEndedEvent
+  | KeptEvent
   | TaskCalledEvent
   | TransferEvent
   | ArrivalEvent

@@ -358,6 +358,7 @@ export const canvas = {
   kv: (used: number) => `KV ${used}%`,
   iteration: (iteration: string) => `iteration ${iteration}`,
   aSecond: (rate: string) => `, ${rate} a second`,
+  keptOfCalls: (kept: string) => `${kept} not made: the inputs are those of an earlier run, whose results are kept`,
   msOnTheDevice: (ms: string) => `${ms} ms on the device`,
   waitedMsForItsBatch: (queuedMs: string) => `waited ${queuedMs} ms for its batch`,
   inABatch: (calls: string) => `${calls} in a batch`,

@@ -105,6 +105,8 @@ export const trace = {
   calledTasks: "Called tasks",
   calledWords: (use: string, task: string, time: string) => `${use} called ${task}: ${time}`,
   calledFailed: "failed",
+  keptNodes: "Kept, not run",
+  keptWhy: "Their inputs and parameters are those of an earlier run, so they took no time.",
   more: (count: number) => `${count} more`,
   theChosenBlock: "The chosen block",
   showOnTheCanvas: "Show on the canvas",

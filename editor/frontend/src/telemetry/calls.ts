@@ -2,13 +2,14 @@
 import type {
   ActivityEvent,
   ForwardEvent,
+  KeptEvent,
   LaunchEvent,
   LoopEndedEvent,
   LoopingEvent,
   LoopWork,
 } from "../messages/frames";
 
-export type Work = ActivityEvent | ForwardEvent | LaunchEvent | LoopingEvent;
+export type Work = ActivityEvent | ForwardEvent | KeptEvent | LaunchEvent | LoopingEvent;
 
 export interface Told {
   run: string;
@@ -27,6 +28,8 @@ export interface Told {
   /** Seconds from ready to started. */
   queued: number;
   failed: boolean;
+  /** They were not made: their outputs are those of earlier calls. */
+  kept?: true;
   /** In a loop that the device runs as a whole. */
   loop: LoopTold | null;
 }
@@ -50,6 +53,8 @@ export function toldBy(event: Work): Told[] {
   switch (event.type) {
     case "activity":
       return event.calls > 0 ? [worked(event)] : [];
+    case "kept":
+      return [found(event)];
     case "forward":
       return forwarded(event);
     case "launch":
@@ -105,6 +110,11 @@ function worked(event: ActivityEvent): Told {
     failed: false,
     loop: null,
   };
+}
+
+function found({ run, rank, walk, node, use, iteration }: KeptEvent): Told {
+  const took = { batch: 1, calls: 1, busy: null, queued: 0, failed: false, kept: true } as const;
+  return { run, rank, walk, node, use, iteration, ...took, loop: null };
 }
 
 function forwarded(event: ForwardEvent): Told[] {

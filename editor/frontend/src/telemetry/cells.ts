@@ -1,5 +1,6 @@
 // Figures that are gathered in place and shown as new objects at a flush, a few times a second. Pure.
 import type { NodeFigure } from "../messages/frames";
+import type { Told } from "./calls";
 import type { Activity, Figure, LoopActivity, NodeError, NodeState, Preview } from "./shown";
 
 /** Something that changes in place, and what is shown of it. */
@@ -23,6 +24,7 @@ export class Live extends Cell<Activity> {
   state: NodeState = "idle";
   iteration: readonly number[] | null = null;
   calls = 0;
+  kept = 0;
   rate = 0;
   ms = 0;
   queuedMs = 0;
@@ -40,6 +42,12 @@ export class Live extends Cell<Activity> {
   private readonly figures = new Map<string, Map<number, NodeFigure>>();
   private windowAt = 0;
   private windowCalls = 0;
+
+  /** Its state while it isn't called. */
+  get rest(): NodeState {
+    if (this.calls === 0) return "idle";
+    return this.kept === this.calls ? "kept" : "done";
+  }
 
   /** Calls a second, of what was told while it ran. */
   measure(calls: number, now: number): void {
@@ -59,12 +67,15 @@ export class Live extends Cell<Activity> {
     }
   }
 
-  /** Seconds of `calls` calls. */
-  spend(calls: number, busy: number, queued: number): void {
-    const blend = (before: number, now: number) => (this.calls > 0 && before > 0 ? (before + now) / 2 : now);
-    this.ms = blend(this.ms, (busy / calls) * 1000);
-    this.queuedMs = blend(this.queuedMs, (queued / calls) * 1000);
+  /** Counts calls, with their seconds where these are told. */
+  spend({ calls, busy, queued, kept }: Told): void {
+    if (busy !== null) {
+      const blend = (before: number, now: number) => (this.calls > 0 && before > 0 ? (before + now) / 2 : now);
+      this.ms = blend(this.ms, (busy / calls) * 1000);
+      this.queuedMs = blend(this.queuedMs, (queued / calls) * 1000);
+    }
     this.calls += calls;
+    if (kept) this.kept += calls;
   }
 
   figure(rank: number, figure: NodeFigure): this {
@@ -79,7 +90,7 @@ export class Live extends Cell<Activity> {
 
   clear(): void {
     this.iteration = this.error = null;
-    this.calls = this.rate = this.ms = this.queuedMs = this.batch = this.heard = 0;
+    this.calls = this.kept = this.rate = this.ms = this.queuedMs = this.batch = this.heard = 0;
     this.windowAt = this.windowCalls = 0;
     this.ranks = [];
     this.words = this.sound = null;
@@ -88,13 +99,14 @@ export class Live extends Cell<Activity> {
   }
 
   override picture(stale: boolean): Activity {
-    const { state, iteration, rate, ms, queuedMs, batch, ranks, error: failure, preview, words, sound } = this;
+    const { state, iteration, kept, rate, ms, queuedMs, batch, ranks, error: failure, preview, words, sound } = this;
     let { calls } = this;
     for (const iterations of this.inside.values()) calls += iterations;
     const shown = {
       state,
       iteration,
       calls,
+      kept,
       rate,
       ms,
       queuedMs,

@@ -34,6 +34,7 @@ interface RunTime {
   rank: number;
   calls: number;
   busy: number;
+  kept?: number;
   walk?: string;
   inside?: Record<string, number>;
 }
@@ -136,8 +137,9 @@ export class NodeStore {
       for (const [node, calls] of row.walk ? Object.entries(row.inside ?? {}) : [[row.node, row.calls] as const]) {
         const live = this.live(node);
         live.calls += calls;
+        live.kept += row.kept ?? 0;
         live.on(row.rank);
-        live.state = "done";
+        live.state = live.rest;
         this.touch(live);
         if (row.walk) continue;
         const sum = timed.get(live) ?? { calls: 0, busy: 0 };
@@ -193,6 +195,7 @@ export class NodeStore {
       switch (event.type) {
         case "activity":
         case "forward":
+        case "kept":
         case "launch":
         case "looping":
           for (const told of toldBy(event)) this.called(told, now);
@@ -321,14 +324,13 @@ export class NodeStore {
   }
 
   private work(live: Live, told: Told, over: boolean, now: number): void {
-    const { run, calls, busy, loop } = told;
+    const { run, calls, loop } = told;
     if (loop?.again) {
       live.inside.set(run, loop.done);
       if (loop.ms > 0 || !loop.alone) live.ms = loop.alone ? loop.ms : 0;
     } else {
       live.inside.delete(run);
-      if (busy !== null) live.spend(calls, busy, told.queued);
-      else live.calls += calls;
+      live.spend(told);
     }
     live.iteration = told.iteration;
     live.batch = told.batch;
@@ -336,11 +338,11 @@ export class NodeStore {
     live.on(told.rank);
     this.touch(live);
     if (over) {
-      if (live.state === "idle" || live.state === "queued") this.turn(live, "done");
+      if (live.state === "idle" || live.state === "queued") this.turn(live, live.rest);
       return;
     }
     live.measure(calls, now);
-    if (!told.failed && !live.error) this.turn(live, "running");
+    if (!told.failed && !live.error) this.turn(live, told.kept && live.state !== "running" ? live.rest : "running");
   }
 
   /** A call's indices count the loops around it. */
@@ -423,7 +425,7 @@ export class NodeStore {
   private settle(live: Live): void {
     live.inside.clear();
     if (live.state === "running") this.turn(live, "done");
-    else if (live.state === "queued") this.turn(live, live.calls > 0 ? "done" : "idle");
+    else if (live.state === "queued") this.turn(live, live.rest);
     else return;
     live.rate = 0;
     this.touch(live);

@@ -1,5 +1,6 @@
 // The shown activity of a node and of a use. Pure.
-export type NodeState = "idle" | "queued" | "running" | "done" | "error";
+/** `kept`: its outputs are those of earlier calls with the same inputs, and it has not run. */
+export type NodeState = "idle" | "queued" | "running" | "done" | "kept" | "error";
 
 export interface NodeError {
   code: string;
@@ -31,6 +32,8 @@ export interface Activity {
   iteration: readonly number[] | null;
   /** Since the run (or, with several, the busy time) began. */
   calls: number;
+  /** How many of them were not made, as their outputs were kept from earlier ones. */
+  kept: number;
   /** Calls a second, now. */
   rate: number;
   /** Current time of one call's forward; 0: not known. */
@@ -78,6 +81,7 @@ const NOTHING: Activity = {
   state: "idle",
   iteration: null,
   calls: 0,
+  kept: 0,
   rate: 0,
   ms: 0,
   queuedMs: 0,

@@ -9,7 +9,7 @@ import type { Link } from "./model/find";
 import type { Lane, Model } from "./model/model";
 import type { Shown } from "./model/session";
 import { showAt, showMicros } from "./model/span";
-import type { CalledShown, StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
+import type { CalledShown, KeptShown, StatisticsShown, TraceShown, WhyKind, WhyPiece } from "./model/types";
 import { factsOf, hopWords, KINDS, sentenceOf, showMs } from "./model/words";
 import { strings } from "../strings";
 
@@ -114,6 +114,26 @@ export function CalledPanel({ called, onRun }: CalledProps) {
         })}
       </ul>
       {called.length > MOST_CALLED && <p className="about">{strings.trace.more(called.length - MOST_CALLED)}</p>}
+    </section>
+  );
+}
+
+/** The nodes that were not run, as their outputs were kept from an earlier run. They have no lane: they took no time. */
+export function KeptPanel({ kept }: { kept: readonly KeptShown[] }) {
+  if (kept.length === 0) return null;
+  const calls = new Map<string, number>();
+  for (const { use } of kept) calls.set(use, (calls.get(use) ?? 0) + 1);
+  const uses = [...calls];
+  return (
+    <section className="wg-trace-kept" aria-label={strings.trace.keptNodes}>
+      <h3>{strings.trace.keptNodes}</h3>
+      <p className="about">{strings.trace.keptWhy}</p>
+      <ul>
+        {uses.slice(0, MOST_CALLED).map(([use, count]) => (
+          <li key={use}>{count === 1 ? use : `${use} ×${count}`}</li>
+        ))}
+      </ul>
+      {uses.length > MOST_CALLED && <p className="about">{strings.trace.more(uses.length - MOST_CALLED)}</p>}
     </section>
   );
 }

@@ -7,6 +7,7 @@ const QUIET: Activity = {
   state: "idle",
   iteration: null,
   calls: 0,
+  kept: 0,
   rate: 0,
   ms: 0,
   queuedMs: 0,

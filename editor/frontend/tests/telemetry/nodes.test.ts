@@ -46,6 +46,34 @@ describe("states", () => {
     expect(time.waiting).toBe(0);
   });
 
+  it("shows a node that was not run as kept, and as done where some of its calls were made", () => {
+    const { time, store } = made();
+    const kept = (at: number): TelemetryEvent => ({
+      type: "kept", run: "r1", rank: 0, walk: "decode", node: "llm", use: "llm", step: 0, iteration: [at], at: 1,
+    }); // prettier-ignore
+    const shown = () => (time.screen(), time.pass(FLUSH_MS), [store.get("llm")?.state, store.get("llm")?.kept]);
+    store.take(frame(phase("started"), kept(0), kept(1)));
+    expect(shown()).toEqual(["kept", 2]);
+    expect(store.get("llm")).toMatchObject({ calls: 2, ms: 0, iteration: [1] });
+    store.take(frame(phase("finished")));
+    expect(shown()).toEqual(["kept", 2]);
+    // The next run makes one of its calls.
+    store.take(frame(phase("started", null, "r2"), activity({ run: "r2", calls: 1, iteration: [0] })));
+    store.take(frame({ ...kept(1), run: "r2" } as TelemetryEvent));
+    expect(shown()).toEqual(["running", 1]);
+    store.take(frame(phase("finished", null, "r2")));
+    expect(shown()).toEqual(["done", 1]);
+  });
+
+  it("shows the nodes of a finished run that were kept", () => {
+    const { time, store } = made();
+    const row = (node: string, calls: number, kept: number) => ({ node, rank: 0, calls, busy: 0.1, queued: 0, kept });
+    const times = [row("llm", 3, 3), row("vae", 3, 2)];
+    store.showRun({ id: "r1", times, error: null } as unknown as RunShown);
+    time.screen();
+    expect(["llm", "vae"].map((node) => store.get(node)?.state)).toEqual(["kept", "done"]);
+  });
+
   it("keeps a node of long calls running between its packets", () => {
     const { time, store } = made();
     store.take(frame(activity({ calls: 1, busy: 2 })));

@@ -3,7 +3,7 @@ import { flushSync } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Model } from "../../src/trace/model/model";
-import { BlockPanel, CalledPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
+import { BlockPanel, CalledPanel, KeptPanel, LanePanel, NodesPanel, WhyPanel } from "../../src/trace/panels";
 import { modelOf } from "../../src/trace/model/whole";
 import { fill, trace } from "./made";
 
@@ -51,6 +51,14 @@ it("a block is told with its batch and its values, each leading on", () => {
   expect(go).toHaveBeenCalledWith(1);
   press("Show on the canvas");
   expect(onCanvas).toHaveBeenCalledWith(["llm"]);
+});
+
+it("lists the nodes that were not run", () => {
+  const one = { rank: 0, walk: "go", node: "n", step: 0, iteration: [], at: 0 };
+  show(<KeptPanel kept={["shout", "greet", "shout"].map((use) => ({ ...one, use }))} />);
+  expect([...host.querySelectorAll("li")].map((line) => line.textContent)).toEqual(["shout ×2", "greet"]);
+  show(<KeptPanel kept={[]} />);
+  expect(host.textContent).toBe("");
 });
 
 it("called tasks lead to the traces of their own runs", () => {

@@ -1,7 +1,7 @@
 // The combined activity of several nodes, as a closed container shows it. Pure.
 import type { Activity, NodeState } from "../../telemetry/activity";
 
-const LOUDEST: readonly NodeState[] = ["error", "running", "queued", "done", "idle"];
+const LOUDEST: readonly NodeState[] = ["error", "running", "queued", "done", "kept", "idle"];
 
 export interface Together {
   state: NodeState;

@@ -27,10 +27,11 @@ export function figuresOf(
 
 /** A line each. */
 export function tellingOf(activity: Activity, used: number | null = null): string {
-  const { iteration, calls, rate, ms, queuedMs, batch, ranks, figures } = activity;
+  const { iteration, calls, kept, rate, ms, queuedMs, batch, ranks, figures } = activity;
   const lines = [
     iteration?.length ? strings.canvas.iteration(iteration.map((index) => index + 1).join(" . ")) : "",
     `${Math.round(calls).toLocaleString("en")} ${calls === 1 ? "call" : "calls"}${rate > 0 ? strings.canvas.aSecond(few(rate)) : ""}`,
+    kept > 0 ? strings.canvas.keptOfCalls(plural(kept, "call")) : "",
     ms > 0 ? strings.canvas.msOnTheDevice(few(ms)) : "",
     queuedMs >= 0.05 ? strings.canvas.waitedMsForItsBatch(few(queuedMs)) : "",
     batch > 1 ? strings.canvas.inABatch(plural(batch, "call")) : "",

@@ -107,6 +107,8 @@ export interface NodeTime {
   calls: number;
   busy: number;
   queued: number;
+  /** Calls that were not made, as their outputs were kept from earlier ones. */
+  kept?: number;
   /** For a device loop, which `node` names, `busy` is the time of all its nodes. */
   walk?: string;
   /** For a loop: how often it has called its nodes. */

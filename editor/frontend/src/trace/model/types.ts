@@ -95,6 +95,17 @@ export interface CalledShown {
   failed: boolean;
 }
 
+/** A call that was not made, as its outputs were kept from an earlier one. */
+export interface KeptShown {
+  rank: number;
+  walk: string;
+  node: string;
+  use: string;
+  step: number;
+  iteration: number[];
+  at: number;
+}
+
 export type RunState = "running" | "done" | "cancelled" | "failed";
 
 /** Steps that the run's ranks got at once, some of them in loops of steps. */
@@ -127,6 +138,8 @@ export interface TraceShown {
   loops: LoopEndShown[];
   /** In the order in which they were asked for; traces of earlier versions have none. */
   called?: CalledShown[];
+  /** In the order of their times; traces of earlier versions have none. */
+  kept?: KeptShown[];
   /** In order; none without loops of steps. */
   passes?: PassesShown[];
   /** Events that were dropped while it ran. */
