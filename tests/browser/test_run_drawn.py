@@ -100,6 +100,9 @@ def test_a_node_that_has_not_changed_is_shown_as_kept(person: Person) -> None:
         expect(state).to_have_attribute("data-activity", "kept")
     person.look("all_are_kept")
     person.tab("Trace")
+    page.get_by_role("button", name=re.compile("^add_up")).first.click()
+    found = page.get_by_role("region", name="Kept, not run")
+    expect(found.get_by_role("listitem")).to_have_text(["a", "b", "total"])
     person.look("the_trace")
 
 
