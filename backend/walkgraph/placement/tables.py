@@ -115,6 +115,9 @@ class LoopPlan(Table, frozen=True):
     forks: tuple[int, ...] = ()
     """Forks in a resident loop that are made once, on entry: every iteration begins with the copies as they were
     then."""
+    choices: tuple[int, ...] = ()
+    """Choices in a resident loop that its device makes: it computes all branches, and goes on with values of the one
+    that is taken."""
     within: int = -1
     """The enclosing resident loop that this one is unrolled in. For a run where it can't be unrolled, the engine
     iterates this loop's own `core`, if it has one."""

@@ -7,7 +7,7 @@ and not every output is wanted. Each form is captured by itself.
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -241,6 +241,7 @@ def same(one: UseStep, other: UseStep) -> bool:
         and one.operator is other.operator
         and one.spec.key == other.spec.key
         and list(one.sources) == list(other.sources)
+        and one.branch == other.branch
     )
 
 
@@ -359,6 +360,7 @@ class Bodies:
                     use.states,
                     use.varying,
                     use.inner,
+                    use.branch,
                     operator=one.operator,
                     spec=step,
                 )
@@ -398,8 +400,21 @@ def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
         if not step.tensors.keys() <= use.states.keys():
             # A slot that the component declares optional may have no state.
             step = replace(step, tensors={slot: row for slot, row in step.tensors.items() if slot in use.states})
-        steps.append(step)
+        steps.append(with_merges(call.spec, steps, step))
     return steps
+
+
+def with_merges(spec: LoopSpec, before: Sequence[StepSpec], step: StepSpec) -> StepSpec:
+    """The step of the next use, with the outputs of merges that are complete with it. Raises `CallFailed`."""
+    for merge in spec.merges:
+        if merge.place[0] == len(before):
+            rows = [(*before, step)[use].outputs[port] for use, port in merge.places]
+            if len({row.shape for row in rows}) > 1:
+                shapes = ", ".join(str(list(row.shape)) for row in rows)
+                raise CallFailed(f"the branches of a choice give `{merge.port}` in different shapes: {shapes}")
+            dtype = reduce(torch.promote_types, [row.dtype for row in rows])
+            step = replace(step, outputs={**step.outputs, merge.port: Row(rows[0].shape, dtype)})
+    return step
 
 
 def inputs_of(use: LoopUseSpec, given: Mapping[str, Any], steps: Sequence[StepSpec]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import torch
 
 from walkgraph.abi.calls import CallFailed
 from walkgraph.abi.step import StepSpec
-from walkgraph.engine.loops.body import Loaded, inputs_of
+from walkgraph.engine.loops.body import Loaded, inputs_of, with_merges
 from walkgraph.engine.loops.spec import LoopCall, LoopSource, LoopSpec, LoopUseSpec, Place
 
 Values = Mapping[str, Any]
@@ -89,7 +89,8 @@ def _step(
     """The step of a use whose inputs may not all be known; None if it needs the others, or they don't fit."""
     use = call.spec.uses[at]
     try:
-        return loaded(use.node).operator.step_spec(inputs_of(use, values, steps), call.uses[at].params)
+        step = loaded(use.node).operator.step_spec(inputs_of(use, values, steps), call.uses[at].params)
+        return step and with_merges(call.spec, steps, step)
     except (CallFailed, KeyError):  # an operator may rely on inputs that it requires
         return None
 

@@ -21,12 +21,22 @@ from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.slot_pages import NOTHING, Grown, IterationPages
 from walkgraph.engine.loops.body import SKIPPED, Form, UseStep, fed_ports
 from walkgraph.engine.loops.loop_slots import SlotTables, aligned, bytes_of
-from walkgraph.engine.loops.spec import LoopSource, Place
+from walkgraph.engine.loops.spec import DeviceChoice, LoopSource, Place
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Gathered, gather_rows, settle_rows
 
 PADDING = ContextSequence((), 0, 0, 0)
 FLAG = Row((), torch.bool)
+
+
+def _taken(choice: DeviceChoice, given: Mapping[Place, Tensor]) -> Tensor:
+    """The branch that each row takes, int64 `[B]`."""
+    value = given[choice.by]
+    value = value.view(value.shape[0], -1)[:, 0].to(torch.int64)
+    taken = torch.full_like(value, len(choice.values))
+    for branch, known in enumerate(choice.values):
+        taken = taken.masked_fill(value == known, branch)
+    return taken
 
 
 @dataclass(slots=True)
@@ -176,6 +186,7 @@ class Program:
                 sound = _both(sound, self._receive(group, buffers.form, at, given))
                 sound = _both(sound, self._step(group, buffers, now))
                 self._lend(buffers.form, given)
+                self._merge(given)
                 self._send(group, buffers.form, at, given)
             self._settle(buffers, k, at, given, sound)
 
@@ -203,7 +214,24 @@ class Program:
         for port, value in out.ports.items():
             now.given.update({(index, port): part for index, part in zip(group, value.chunk(len(group)), strict=True)})
         sound = sound_rows(out.ports.values()) if out.finite is None else out.finite
-        return sound if sound is None or len(group) == 1 else sound.view(len(group), -1).all(0)
+        if sound is None:
+            return None
+        parts = [
+            part if use.branch is None else part | (_taken(use.branch[0], now.given) != use.branch[1])
+            for use, part in zip(uses, sound.chunk(len(group)), strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else torch.stack(parts).all(0)
+
+    def _merge(self, given: dict[Place, Tensor]) -> None:
+        """Take the values of merges whose branches have all been computed."""
+        for merge in self.body.spec.merges:
+            if merge.place in given or any(place not in given for place in merge.places):
+                continue
+            dtype, taken = self.body.output(merge.place).dtype, _taken(merge.choice, given)
+            *others, last = (given[place].to(dtype) for place in merge.places)
+            for branch, value in enumerate(others):
+                last = torch.where((taken == branch).view(-1, *[1] * (value.dim() - 1)), value, last)
+            given[merge.place] = last
 
     def _receive(self, group: tuple[int, ...], form: Form, at: Gathered, given: dict[Place, Tensor]) -> Tensor | None:
         """Receive the channels of a group's uses. Returns whether each row's values came, bool `[B]`; None if there

@@ -93,6 +93,33 @@ class LoopSource:
         return self.kind, self.place, first, self.channel, self.part, self.places
 
 
+class DeviceChoice(NamedTuple):
+    """A choice that the device makes: all branches are computed, and the values of one are taken."""
+
+    by: Place
+    """The output that chooses: a flag or an integer."""
+    values: tuple[int, ...]
+    """The value of each branch, flags as 0 and 1. Any other value takes the branch after them."""
+
+    def taken(self, value: int) -> int:
+        """The branch that a value takes."""
+        return self.values.index(value) if value in self.values else len(self.values)
+
+
+class LoopMerge(NamedTuple):
+    """An output that is taken from one of the branches of a choice."""
+
+    port: str
+    """Its port, of the last use that may give it."""
+    choice: DeviceChoice
+    places: tuple[Place, ...]
+    """The output of each branch."""
+
+    @property
+    def place(self) -> Place:
+        return max(use for use, _ in self.places), self.port
+
+
 @dataclass(frozen=True, slots=True)
 class LoopUseSpec:
     """One use of a device loop."""
@@ -108,6 +135,8 @@ class LoopUseSpec:
     """Numeric parameters that change with the loop's index."""
     inner: tuple[int, ...] = ()
     """Its indices in the inner loops, outermost first."""
+    branch: tuple[DeviceChoice, int] | None = None
+    """The branch of a choice that it is in: its numbers may be anything where another one is taken."""
 
 
 class ChannelPort(NamedTuple):
@@ -162,6 +191,8 @@ class LoopSpec:
     """Ports fed by parts on other ranks; a source's `channel` is an index into these."""
     sends: tuple[ChannelPort, ...] = ()
     """Ports whose values go to parts on other ranks."""
+    merges: tuple[LoopMerge, ...] = ()
+    """Outputs taken from branches of choices."""
     usual: tuple[int, ...] = ()
     """Iteration counts that entries are most likely to have."""
     leads: bool = True
@@ -185,9 +216,11 @@ class LoopSpec:
                         tuple(use.states.items()),
                         use.varying,
                         use.inner,
+                        use.branch,
                     )
                     for use in self.uses
                 ),
+                self.merges,
                 self.until,
                 self.outputs,
                 tuple((send.use, send.port) for send in self.sends),

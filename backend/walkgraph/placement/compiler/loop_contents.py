@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from walkgraph.graph.language.expressions import ExpressionError, parse
 from walkgraph.placement.compiler.context import Context
-from walkgraph.placement.tables import LoopPlan, NodePlan, UsePlan, WalkPlan
+from walkgraph.placement.tables import ChoicePlan, LoopPlan, NodePlan, UsePlan, WalkPlan
 
 INDEX = "index"
 """`@loop.index`, the innermost loop's index."""
@@ -25,6 +25,8 @@ class LoopContents(NamedTuple):
     """Forks made once, so that every iteration begins with the copy; neither in the core nor among the followers."""
     common: tuple[str, ...]
     """Conditions that hold for the core as a whole."""
+    choices: tuple[ChoicePlan, ...] = ()
+    """Choices that the device makes; the uses `choose` are neither in the core nor among the followers."""
 
     def node(self, use: UsePlan) -> NodePlan:
         return self.nodes[use.node]
@@ -68,17 +70,21 @@ class LoopContents(NamedTuple):
         return reads(text, index_names(use, self.loop))
 
 
-def contents_of(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan) -> LoopContents:
-    uses = tuple(use for use in walk.uses if loop.index in use.loops)
+def contents_of(
+    context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, choices: Sequence[ChoicePlan] = ()
+) -> LoopContents:
+    """`choices`: those that the device makes."""
+    made = {choice.use for choice in choices}
+    uses = tuple(use for use in walk.uses if loop.index in use.loops and use.index not in made)
     forks = {use.index for use in uses if use.op == "fork" and not _lasting(context, nodes, walk, loop, use)}
     while True:
-        followers = _followers(context, nodes, walk, loop, forks)
+        followers = _followers(context, nodes, walk, loop, forks | made)
         core = tuple(use for use in uses if use.index not in followers and use.index not in forks)
         common = common_conditions(walk, core, loop)
         refused = {f for f in forks if _needed(nodes, walk, walk.uses[f], followers, common)}
         if not refused:
             found = tuple(walk.uses[fork] for fork in sorted(forks))
-            return LoopContents(context, nodes, walk, loop, core, followers, found, common)
+            return LoopContents(context, nodes, walk, loop, core, followers, found, common, tuple(choices))
         forks -= refused
 
 
@@ -133,9 +139,10 @@ def joined(words: Iterable[str]) -> str:
 
 
 def _followers(
-    context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, forks: Collection[int]
+    context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, loop: LoopPlan, apart: Collection[int]
 ) -> dict[int, str]:
-    uses = [use for use in walk.uses if loop.index in use.loops and use.index not in forks]
+    """`apart`: uses that are neither followers nor in the core."""
+    uses = [use for use in walk.uses if loop.index in use.loops and use.index not in apart]
     followers = {use.index: why for use in uses if (why := _barred(context, nodes, walk, loop, use))}
     within = {use.index for use in uses}
     waits = {use.index: {earlier for earlier in use.before if earlier in within} for use in uses}

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.context import Context
+from walkgraph.placement.compiler.loop_choices import against_choices, choices_made, computed
 from walkgraph.placement.compiler.loop_contents import (
     LoopContents,
     contents_of,
@@ -39,7 +40,7 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
         if loop.width:
             loops.append(_mapped(loop))
             continue
-        inside = contents_of(context, nodes, walk, loop)
+        inside = contents_of(context, nodes, walk, loop, choices_made(context, nodes, walk, loop))
         against = _against(inside)
         core, forks = tuple(use.index for use in inside.uses), tuple(use.index for use in inside.forks)
         root = _root(loops, loop)
@@ -51,7 +52,9 @@ def settle(context: Context, nodes: Sequence[NodePlan], walk: WalkPlan, *, resid
         elif against:
             loops.append(replace(loop, resident=False, why=f"stepped: {against}"))
         else:
-            loops.append(replace(loop, resident=True, core=core, forks=forks, why=_praise(inside)))
+            choices = tuple(choice.index for choice in inside.choices)
+            praise = _praise(inside)
+            loops.append(replace(loop, resident=True, core=core, forks=forks, choices=choices, why=praise))
     return replace(walk, loops=tuple(loops))
 
 
@@ -86,7 +89,7 @@ def _mapped(loop: LoopPlan) -> LoopPlan:
 
 
 def _off(loop: LoopPlan, why: str) -> LoopPlan:
-    return replace(loop, resident=False, core=(), forks=(), within=-1, why=why)
+    return replace(loop, resident=False, core=(), forks=(), choices=(), within=-1, why=why)
 
 
 def _apart(walk: WalkPlan) -> Iterator[LoopPlan]:
@@ -118,7 +121,7 @@ def _praise(inside: LoopContents) -> str:
         verb = "follows" if len(inside.followers) == 1 else "follow"
         behind = f"; {listed(walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
     device = "device" if len(ranks) == 1 else "devices, which hand each other the values"
-    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{behind}"
+    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{computed(inside)}{behind}"
 
 
 def _scoped(inside: LoopContents) -> Iterator[str]:
@@ -149,7 +152,7 @@ def _against(inside: LoopContents) -> str:
     """The first reason to step the loop; empty if there is none."""
     checks = (
         _shape,
-        _choices,
+        against_choices,
         _against_nesting,
         _members,
         _endings,
@@ -170,12 +173,6 @@ def _shape(inside: LoopContents) -> str:
     if not loop.times:
         return "a stream feeds and ends it"
     return "" if inside.uses or inside.followers else "nothing is inside it"
-
-
-def _choices(inside: LoopContents) -> str:
-    """The device runs the same uses in every iteration, so the worker takes the branches."""
-    made = next((c for c in inside.walk.choices if inside.loop.index in inside.walk.uses[c.use].loops), None)
-    return f"a choice by `{made.by}` takes branches inside it" if made is not None else ""
 
 
 def _members(inside: LoopContents) -> str:
@@ -282,7 +279,8 @@ def _ports(inside: LoopContents) -> str:
             ports.setdefault((edge.target.use, edge.target.port), []).append(edge)
     for (use, port), edges in ports.items():
         name = f"`{inside.walk.uses[use].name}.{port}`"
-        if sum(_plain_inside(inside, edge) for edge in edges) + any(_plain_outside(inside, edge) for edge in edges) > 1:
+        within = {edge.merged or str(edge.index) for edge in edges if _plain_inside(inside, edge)}
+        if len(within) + any(_plain_outside(inside, edge) for edge in edges) > 1:
             return f"{name} is fed twice"
         if all(edge.carried for edge in edges) and any(edge.common == inside.outer + 1 for edge in edges):
             return f"{name} has no value in the first iteration"

@@ -115,11 +115,21 @@ class PlainLoop:
             call = self.one(use, own, given)
             if self.calls is not None:
                 self.calls.append(call)
-            now.append(self.functions[use.node](call))
+            now.append(dict(self.functions[use.node](call)))
+            self.merge(place, now)
             for send, goes in zip(self.call.spec.sends, self.call.goes, strict=True):
                 if send.use == place and (goes is None or goes[self.done]):
                     self.channels[self.place(send.channel)] = self.done, now[place][send.port]
         return True
+
+    def merge(self, last: int, now: list[dict[str, Any]]) -> None:
+        """Add the outputs of merges that are complete with this use."""
+        for merge in self.call.spec.merges:
+            if merge.place[0] == last:
+                use, port = merge.choice.by
+                source, output = merge.places[min(merge.choice.taken(int(now[use][port])), len(merge.places) - 1)]
+                if output in now[source]:
+                    now[last][merge.port] = now[source][output]
 
     def place(self, channel: Channel) -> tuple[Any, ...]:
         return self.call.run, self.call.step, self.call.loop, self.call.iteration, channel.number

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from walkgraph.engine.loops.spec import (
     Channel,
     ChannelPort,
+    DeviceChoice,
     LoopOutput,
     LoopSource,
     LoopSpec,
@@ -30,6 +31,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import common_conditions
 from walkgraph.placement.compiler.loop_decisions import leader
 from walkgraph.placement.tables import EdgePlan, EdgeSource, Gather, LoopPlan, Plan, Target, UsePlan, WalkPlan
+from walkgraph.worker.loops.device_choices import MERGED, DeviceChoices
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,7 +72,10 @@ class DeviceLoop:
         self.plan, self._walk = loop, walk
         iterated = tuple(walk.uses[index] for index in loop.core)
         common = common_conditions(walk, iterated, loop)
-        own = [replace(use, when=use.when[len(common) :]) for use in iterated]
+        own = [
+            replace(use, when=use.when[len(common) :], cases=tuple(c for c in use.cases if c[0] not in loop.choices))
+            for use in iterated
+        ]
         self.uses = tuple(use for use in own if use.rank == rank)
         """Uses that it iterates here, with conditions of their own only: the standing use has the common ones."""
         self.nodes = tuple(plan.nodes[use.node] for use in self.uses)
@@ -83,10 +88,12 @@ class DeviceLoop:
         self.leads = leader(iterated) == rank
         self.forks = tuple(walk.uses[index] for index in loop.forks if walk.uses[index].rank == rank)
         """Forks that are made when a run enters."""
-        self._gone = {*self.place, *loop.forks}
+        self._gone = {*self.place, *loop.forks, *(walk.choices[choice].use for choice in loop.choices)}
         """Uses that the standing use replaces."""
         self.first = self.uses[0].index
         """Index of the standing use."""
+        self.choices = DeviceChoices(walk, loop, self.place)
+        """The choices that it makes here."""
         self._outer = self.uses[0].loops[: self.uses[0].loops.index(loop.index)]
         self.depth = len(self._outer)
         """The number of loops around it."""
@@ -177,11 +184,11 @@ class DeviceLoop:
         return edge.source.kind == "use" and edge.source.use in self.place and edge.target.use in self.others
 
     def _edge(self, edge: EdgePlan) -> EdgePlan:
-        if self._comes_across(edge) or self._goes_across(edge):
-            return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
+        if self._comes_across(edge) or self._goes_across(edge) or edge.target.use in self.choices.heads:
+            return _dropped(edge)
         if edge.target.kind == "use" and edge.target.use in self.place:
             if self._inside(edge):
-                return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
+                return _dropped(edge)
             target = replace(edge.target, use=self.first, port=self._entry(edge))
             return replace(edge, target=target, enter_each=edge.enter_each and edge.sliced < self.depth)
         if edge.source.kind == "use" and edge.source.use in self.place:
@@ -223,6 +230,11 @@ class DeviceLoop:
                 carried=tuple(sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)),
                 across=next((edge for edge in reversed(edges) if self._comes_across(edge)), None),
             )
+
+
+def _dropped(edge: EdgePlan) -> EdgePlan:
+    """An edge that the walker doesn't see."""
+    return replace(edge, source=EdgeSource(kind="use"), target=Target(kind="use"))
 
 
 def device_loops(plan: Plan, walk: WalkPlan, rank: Rank) -> tuple[WalkPlan, dict[int, DeviceLoop]]:
@@ -338,10 +350,16 @@ class Lowering:
             found = _kept(self._specs, key, _Lowered(self, unrolled, entries, stacked).spec(sent))
         return found
 
-    def use(self, place: int, inner: tuple[int, ...], sources: Mapping[str, LoopSource]) -> LoopUseSpec:
+    def use(
+        self,
+        place: int,
+        inner: tuple[int, ...],
+        sources: Mapping[str, LoopSource],
+        branch: tuple[DeviceChoice, int] | None,
+    ) -> LoopUseSpec:
         node, use = self.loop.nodes[place], self.loop.uses[place]
         states = {slot: self.states[state] for slot, state in node.states.items()}
-        return LoopUseSpec(node.name, use.name, sources, states, self._varying[place], inner)
+        return LoopUseSpec(node.name, use.name, sources, states, self._varying[place], inner, branch)
 
 
 class _Lowered:
@@ -365,6 +383,7 @@ class _Lowered:
             until=(last(loop.until[0]), loop.until[1]) if loop.until is not None else None,
             outputs=tuple(out for out in self._outputs() if out.kind != "each" or out.key in sent),
             reads=tuple(self.reads),
+            merges=tuple(loop.choices.lowered(last)),
             sends=tuple(
                 ChannelPort(last(place), edge.source.port, Channel(edge.index, loop.others[edge.target.use].rank))
                 for place, edge in loop.sends
@@ -379,7 +398,8 @@ class _Lowered:
             source = self._source(feed, one) if feed.across is None else self._across(feed, feed.across, at)
             if source is not None:
                 sources[feed.port] = source
-        return self.lowering.use(one.place, one.inner, sources)
+        branch = self.loop.choices.branch(one.place, self.unrolled.last)
+        return self.lowering.use(one.place, one.inner, sources, branch)
 
     def _outputs(self) -> Iterator[LoopOutput]:
         """The outputs; a collected output of several instances has a key for each."""
@@ -408,7 +428,8 @@ class _Lowered:
         plain = self._plain(feed, one)
         if carried is None:
             return plain
-        place = self.unrolled.last(self.loop.place[carried.source.use]), carried.source.port
+        source, port = self._origin(carried)
+        place = self.unrolled.last(source), port
         if plain is None or not plain.enters:
             return LoopSource("carried", place, first=plain)
         return LoopSource("carried", place, entry=plain.entry, constant=plain.constant, sliced=plain.sliced)
@@ -426,13 +447,20 @@ class _Lowered:
 
     def _linked(self, edge: EdgePlan, one: Instance, under: tuple[int, ...]) -> LoopSource | None:
         """The source of the value that the edge's source gave under these indices."""
-        places, port = self.unrolled.under(self.loop.place[edge.source.use], under), edge.source.port
+        source, port = self._origin(edge)
+        places = self.unrolled.under(source, under)
         if edge.leave == "collect" and len(self.unrolled.order[places[-1]].inner) > len(under):
             there = tuple((at, port) for at in places if at in self.stacked)
             return LoopSource("stack", places=there) if there else None
         common = self._common(edge)
         part = one.inner[common] if edge.enter_each and len(one.inner) > common else None
         return LoopSource("internal", (places[-1], port), part=part)
+
+    def _origin(self, edge: EdgePlan) -> Place:
+        """The use, by its index in the loop, and the port that give an edge's value."""
+        if edge.merged in self.loop.choices.merges:
+            return self.loop.choices.last(edge.merged), MERGED + edge.merged
+        return self.loop.place[edge.source.use], edge.source.port
 
     def _common(self, edge: EdgePlan) -> int:
         """How many inner loops hold both ends of an edge; for an index, which loop it belongs to, 0 for the device
