@@ -95,8 +95,8 @@ class Settings(BaseSettings):
     queue_limit: int = Field(default=256, ge=1, le=10_000)
     """The most unfinished runs of one deployment; further ones are answered with 503."""
     spare_workers: bool = True
-    """Keep a spare worker process beside each deployment: a killed worker is then replaced without the seconds that
-    imports take. A spare holds some 170 MB of memory, and none of a GPU."""
+    """Keep a spare worker process beside each deployment, except scratch ones: a killed worker is then replaced without
+    the seconds that imports take. A spare holds some 170 MB of memory, and none of a GPU."""
     kept_results: int = Field(default=256 * 2**20, ge=0, le=2**40)
     """Bytes of results that each rank of a scratch deployment keeps: deterministic nodes whose inputs and parameters
     have not changed are then not run again. 0 keeps none."""

@@ -65,6 +65,8 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The level at the start; `Watch` changes it."""
     batch_invariant: bool = False
     """A run's numbers don't depend on the other runs in its batches."""
+    changing: bool = False
+    """Its processes are to take up other plans: nothing of a plan is made to stay."""
     limits: Limits = Limits()
     fault: Fault | None = None
     """The fault to inject into it, for a test."""

@@ -98,14 +98,14 @@ class _Process:
                 order = _load_order(self.links)
             first, before = False, loaded
 
-    @staticmethod
-    def _forget_engine(*, again: bool) -> None:
-        """Collect the engine of the former plan, whose parts refer to each other. Everything else was there before the
-        first plan, or stays for the next one: it is gone through only once."""
-        if not again:
+    def _forget_engine(self, *, again: bool) -> None:
+        """Collect the engine of the former plan, whose parts refer to each other. What was there before the first plan
+        is not gone through, unless the engine was made to stay with it."""
+        frozen = not again and not self.spec.changing
+        if frozen:
             gc.unfreeze()
         gc.collect()
-        if not again:
+        if frozen:
             gc.freeze()
 
     def _serve(self, order: m.Load, *, again: bool) -> tuple[bool, m.Load | None]:
@@ -133,7 +133,7 @@ class _Process:
         emitter = Off() if feed is None else Buffered(name, self.source, level, sockets.offer(feed))
         self.parts = spanning_parts(plan, rank, engine, links, self.carrier) or NoParts()
         loop = WorkerLoop(rank, core, engine, links, emitter, parts=self.parts)
-        if not again:
+        if not again and not spec.changing:
             # Loaded objects stay: otherwise a garbage collection would go through all of them, in the middle of a
             # request.
             gc.collect()

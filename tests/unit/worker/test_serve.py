@@ -1,5 +1,7 @@
-"""The report of a rank that can't be loaded."""
+"""The report of a rank that can't be loaded, its threads, and the end of an engine."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -55,6 +57,33 @@ def test_a_rank_that_runs_out_of_memory_while_it_captures_says_so(raised: Except
 def test_what_is_wrong_with_the_code_is_raised() -> None:
     with pytest.raises(KeyError):
         loaded(KeyError("x"))
+
+
+class Cyclic:
+    """Part of a former engine."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.parametrize("changing", [True, False])
+def test_a_former_engine_is_collected_whether_or_not_it_was_made_to_stay(
+    monkeypatch: pytest.MonkeyPatch, *, changing: bool
+) -> None:
+    thawed: list[bool] = []
+    monkeypatch.setattr(gc, "unfreeze", lambda real=gc.unfreeze: (thawed.append(True), real()))
+    engine: Cyclic | None = Cyclic()
+    gone = weakref.ref(engine)
+    process: Any = SimpleNamespace(spec=SimpleNamespace(changing=changing))
+    try:
+        if not changing:
+            gc.freeze()
+        engine = None
+        serve._Process._forget_engine(process, again=False)
+        assert gone() is None
+        assert thawed == ([] if changing else [True]), "to search what was imported takes a second"
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])

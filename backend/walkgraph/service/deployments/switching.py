@@ -76,8 +76,9 @@ class Switching:
     def _version(self, managed: Managed, documents: Documents, judged: Judged | None, beside: list[Version]) -> Version:
         directory = self._folders.free(managed.id, {version.directory for version in beside})
         changed = partial(self._changed, managed)
-        kept = self._around.settings.kept_results if managed.owner is not None else 0
-        return Version(managed.id, documents, directory, self._around, changed, managed.watched, judged, kept)
+        scratch = managed.owner is not None
+        given = documents, directory, self._around, changed, managed.watched, judged
+        return Version(managed.id, *given, scratch=scratch)
 
     def _changed(self, managed: Managed, version: Version) -> None:
         if version is managed.next:

@@ -114,11 +114,12 @@ class Version:
         changed: Callable[["Version"], None],
         watched: Watched,
         judged: Judged | None = None,
-        kept_bytes: int = 0,
+        *,
+        scratch: bool = False,
     ) -> None:
         """`directory`: the process's folder; no other living version has it. `changed` is called at every change of
         `status`. `watched`: the deployment's. `judged`: None if the documents are not judged yet since the service's
-        start. `kept_bytes`: as in `Limits`."""
+        start. `scratch`: it belongs to a scratch deployment."""
         self.id = id_
         """The deployment's id."""
         self.documents = documents
@@ -135,7 +136,7 @@ class Version:
         self._around = around
         self._changed = changed
         self._watched = watched
-        self._kept_bytes = kept_bytes
+        self._scratch = scratch
         self.questions = Questions(self)
         self._places: tuple[Plan, Places] | None = None
         self._supervisor = Supervisor(self, has_run=judged is None)
@@ -246,7 +247,7 @@ class Version:
         return self.process
 
     def _spec(self, plan: Plan) -> DeploymentSpec:
-        settings = self._around.settings
+        settings, scratch = self._around.settings, self._scratch
         return DeploymentSpec(
             name=self.id,
             graph=self.documents.graph,
@@ -256,12 +257,14 @@ class Version:
             telemetry_name=self.label,
             telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
+            changing=scratch,
             fault=None if settings.fault is None else read_fault(settings.fault),
             limits=Limits(
                 queue=settings.queue_limit,
                 load_deadline=settings.start_timeout,
-                keep_spare=settings.spare_workers,
-                kept_bytes=self._kept_bytes,
+                # A spare one's imports would take the processor from who draws, and its memory for one page.
+                keep_spare=settings.spare_workers and not scratch,
+                kept_bytes=settings.kept_results if scratch else 0,
             ),
         )
 
