@@ -1,4 +1,4 @@
-"""An order that no wire draws, and problems that a press mends."""
+"""What a person sees and mends: an order that no wire draws, problems, blueprints, names of the palette."""
 
 from __future__ import annotations
 
@@ -104,6 +104,22 @@ def test_a_walk_of_another_graph_becomes_a_blueprint_with_a_form(person: Person)
     person.select("use:read_text")
     expect(form).to_contain_text("many")
     person.look("node")
+
+
+def test_the_palette_shows_names_whole_and_finds_first_what_the_graph_uses(person: Person) -> None:
+    person.copied("shapes", "finds")
+    person.open("finds")
+    palette = person.page.locator(".wg-palette")
+    expect(palette.get_by_role("option").first).to_be_visible()
+    clipped = "names => names.filter(name => name.scrollWidth > name.clientWidth + 1).map(name => name.textContent)"
+    for shown in (".title", ".title small"):
+        assert palette.locator(shown).count() > 100
+        assert palette.locator(shown).evaluate_all(clipped) == []
+    palette.get_by_role("combobox").fill("noise")
+    found = palette.get_by_role("option").filter(has_text="noise")
+    expect(found.nth(2)).to_contain_text("pi05")
+    expect(found.nth(0)).to_contain_text("flow")
+    person.look("found")
 
 
 def press(person: Person, name: str) -> Locator:

@@ -1,5 +1,6 @@
 // The entries of the quick list and their order. Pure.
 import type { Catalogue, Port } from "../../messages/answers";
+import { suiting } from "../../catalogue/suits";
 import { streamType } from "../../document/ports";
 import { accepts, parseType } from "../../document/typing";
 import type { GraphDocument } from "../../document/types";
@@ -17,6 +18,8 @@ export interface Offer {
   /** The port that a hanging wire goes to. */
   port: Port | null;
   available: boolean;
+  /** How well it suits the graph, up to 1. */
+  suits: number;
 }
 
 const FLOW: [Flow, string][] = [
@@ -36,16 +39,27 @@ export function offers(graph: GraphDocument, catalogue: Catalogue, canvas: Canva
     const at = port(component);
     if (at === undefined) return [];
     const note = strings.canvas.useAgain(component);
-    return [{ key: `node:${node}`, title: node, note, payload: { kind: "node", node }, port: at, available: true }];
+    return [
+      {
+        key: `node:${node}`,
+        title: node,
+        note,
+        payload: { kind: "node", node },
+        port: at,
+        available: true,
+        suits: 1,
+      },
+    ];
   });
+  const suits = suiting(graph, catalogue);
   const fresh = Object.values(catalogue)
-    .toSorted((a, b) => Number(b.available) - Number(a.available))
+    .toSorted((a, b) => Number(b.available) - Number(a.available) || suits(b) - suits(a))
     .flatMap((component): Offer[] => {
       const at = port(component.name);
       if (at === undefined) return [];
       const payload: Payload = { kind: "component", component: component.name };
       const { name, description, available } = component;
-      return [{ key: name, title: name, note: description, payload, port: at, available }];
+      return [{ key: name, title: name, note: description, payload, port: at, available, suits: suits(component) }];
     });
   const chunks = canvas.kind === "walk" ? streamsFor(graph, catalogue, canvas.walk, wire) : [];
   const flow = walk && !wire ? FLOW.map(([kind, note]): Offer => plain(kind, note)) : [];
@@ -63,7 +77,7 @@ function streamsFor(graph: GraphDocument, catalogue: Catalogue, walk: string, wi
       return [];
     const note = strings.canvas.streamWithWalks(from, walks.join(", "));
     const payload: Payload = { kind: "stream", stream: name };
-    return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true }];
+    return [{ key: `stream:${name}`, title: name, note, payload, port: null, available: true, suits: 1 }];
   });
 }
 
@@ -87,7 +101,7 @@ export function replacements(
 }
 
 function plain(kind: Flow | "note" | "frame", note: string): Offer {
-  return { key: kind, title: payloadName({ kind }), note, payload: { kind }, port: null, available: true };
+  return { key: kind, title: payloadName({ kind }), note, payload: { kind }, port: null, available: true, suits: 1 };
 }
 
 /** The port of a component that suits a wire best: of its name, then one that is needed; undefined: none fits. */
@@ -113,5 +127,6 @@ export function found(all: readonly Offer[], words: string): Offer[] {
     ],
     least: 0.2,
     most: 40,
+    adjust: (score, { suits }) => score * suits,
   });
 }

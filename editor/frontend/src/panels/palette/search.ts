@@ -2,6 +2,7 @@
 import type { Catalogue, Component, DocumentEntry, Port } from "../../messages/answers";
 import { calledGraph, familyOf, groupOf, title } from "../../catalogue/catalogue";
 import { byOrder } from "../../catalogue/icons";
+import { suiting } from "../../catalogue/suits";
 import type { Blueprint, GraphDocument } from "../../document/types";
 import { itemOf, modalityOf } from "../../ui/modality";
 import { ranked, type Searched } from "../../ui/search";
@@ -21,6 +22,8 @@ export interface PaletteEntry {
   description: string;
   component: Component | null;
   available: boolean;
+  /** How well it suits the graph, up to 1. */
+  suits: number;
   payload: Payload;
 }
 
@@ -65,7 +68,7 @@ export function paletteOf(
   walk = "",
 ): PaletteEntry[] {
   const inWalks = canvas === "walk" ? [...flows(), ...streams(graph, walk), ...again(catalogue, graph)] : [];
-  return [...inWalks, ...components(catalogue), ...marks()];
+  return [...inWalks, ...components(catalogue, suiting(graph, catalogue)), ...marks()];
 }
 
 function flows(): PaletteEntry[] {
@@ -93,6 +96,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
       description: component?.description ?? strings.panels.thisComponentIsNot,
       component,
       available: component?.available ?? false,
+      suits: 1,
       payload: { kind: "node", node },
     };
   });
@@ -102,7 +106,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
  * By what they do, or by family, in the order of categories; groups and components with a network first, and in a group
  * parts for any pipeline before those of models.
  */
-function components(catalogue: Catalogue): PaletteEntry[] {
+function components(catalogue: Catalogue, suits: (component: Component) => number): PaletteEntry[] {
   const all = Object.values(catalogue);
   const groups = groupBy(all, groupOf);
   const models = new Set(all.filter(({ weights }) => weights && weights !== ANY).map(familyOf));
@@ -122,6 +126,7 @@ function components(catalogue: Catalogue): PaletteEntry[] {
           description: component.description,
           component,
           available: component.available,
+          suits: suits(component),
           payload: { kind: "component", component: component.name } as const,
         })),
     );
@@ -142,7 +147,18 @@ function marks(): PaletteEntry[] {
 /** Entries other than components; their kind is their key. */
 function plain(group: string, title: string, description: string, payload: Payload): PaletteEntry {
   const key = payload.kind;
-  return { key, group, title, family: "", name: "", description, component: null, available: true, payload };
+  return {
+    key,
+    group,
+    title,
+    family: "",
+    name: "",
+    description,
+    component: null,
+    available: true,
+    suits: 1,
+    payload,
+  };
 }
 
 /** `noise >latents <tokens` -> words and port filters. */
@@ -163,8 +179,8 @@ export function searched(entries: readonly PaletteEntry[], text: string): Palett
   );
   if (!words && makes.length + takes.length === 0) return grouped(fitting);
   // The whole name of a component means that one, rather than a node of it.
-  const adjust = (score: number, { key, available }: PaletteEntry) =>
-    (key === words ? 1 : score) * (available ? 1 : UNAVAILABLE);
+  const adjust = (score: number, { key, available, suits }: PaletteEntry) =>
+    (key === words ? 1 : score * suits) * (available ? 1 : UNAVAILABLE);
   const found = words ? ranked(fitting, words, { texts: TEXTS, least: 0.35, adjust }) : fitting;
   return found.length
     ? [{ title: found.length === 1 ? strings.panels.n1Found : strings.panels.found(found.length), entries: found }]
