@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from walkgraph_editor import session
-from walkgraph_editor.views import editor, expressions, keys, library, models, playground, start, trace
+from walkgraph_editor.views import editor, expressions, keys, library, models, playground, settings, start, trace
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -20,6 +20,7 @@ PAGES = {
     "library": st.Page(library.page, title="Library", icon=":material/folder_open:", url_path="library"),
     "expressions": st.Page(expressions.page, title="Expressions", url_path="expressions", visibility="hidden"),
     "keys": st.Page(keys.page, title="Keys", icon=":material/key:", url_path="keys"),
+    "settings": st.Page(settings.page, title="Settings", icon=":material/settings:", url_path="settings"),
 }
 session.set_pages(PAGES)
 st.navigation(list(PAGES.values()), position="top").run()

@@ -1,4 +1,4 @@
-"""The frontend as a Streamlit component: the editor of a graph, or the playground or trace of a deployment.
+"""The frontend as a Streamlit component: the editor, the playground or trace of a deployment, or the settings.
 
 The document is kept by the browser and the control service. Only its name and its state pass through here.
 """
@@ -49,6 +49,11 @@ def playground(key: str, deployment: str) -> None:
 def trace(key: str, deployment: str) -> None:
     """Show the trace of a deployment, live and by run."""
     _mount(key, {"v": 1, "mode": "trace", "deployment": deployment, "load": 0})
+
+
+def settings(key: str) -> None:
+    """Show the settings of this browser and of the service."""
+    _mount(key, {"v": 1, "mode": "settings", "load": 0})
 
 
 def _mount(key: str, data: dict[str, Any]) -> Any:

@@ -24,6 +24,7 @@ from walkgraph.wire.answers.documents import (
     Python,
     Version,
 )
+from walkgraph.wire.answers.environment import Environment, Plugin, Setting
 from walkgraph.wire.answers.keys import AuditEntry, Key, KeyMade, Scope
 from walkgraph.wire.answers.plans import (
     Copy,
@@ -88,6 +89,7 @@ __all__ = [
     "Differences",
     "Document",
     "Edited",
+    "Environment",
     "Error",
     "GalleryEntry",
     "GalleryTask",
@@ -114,6 +116,7 @@ __all__ = [
     "Piece",
     "Plan",
     "PlannedRank",
+    "Plugin",
     "Problem",
     "PublishedWeights",
     "Python",
@@ -128,6 +131,7 @@ __all__ = [
     "Scope",
     "SessionKept",
     "Sessions",
+    "Setting",
     "Simulation",
     "Statistics",
     "Steered",

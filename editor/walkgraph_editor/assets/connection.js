@@ -4,6 +4,15 @@
   const { command, port } = document.currentScript.dataset;
   window.__streamlit = { HOST_CONFIG: { blockErrorDialogs: true } };
 
+  // The theme that this browser has chosen, where Streamlit looks for it: it keeps one for each path. `theme.ts` of the
+  // frontend writes the choice.
+  try {
+    const theme = localStorage.getItem("walkgraph:theme");
+    if (theme) localStorage.setItem(`stActiveTheme-${location.pathname}-v2`, JSON.stringify(theme));
+  } catch {
+    // A browser that keeps nothing has the system's theme.
+  }
+
   // A reconnection that is faster than this isn't reported.
   const PATIENCE_MS = 1500;
   const AGAIN_MS = 3000;

@@ -16,6 +16,7 @@ ADMIN_ALONE = {
     "GET /api/v1/keys",
     "GET /api/v1/keys/{key}",
     "POST /api/v1/keys",
+    "GET /api/v1/settings",
     "GET /api/v1/studio/access",
     "POST /api/v1/studio/codes",
 }

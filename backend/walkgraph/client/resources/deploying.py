@@ -39,6 +39,11 @@ class DeploymentCalls:
         return get("/v1/limits")
 
     @described
+    def settings(self) -> Call[shown.Environment]:
+        """The service's settings, without secrets; needs the scope `admin`."""
+        return get("/api/v1/settings")
+
+    @described
     def metrics(self) -> Call[str]:
         """Metrics in Prometheus' text format."""
         return Call("GET", "/metrics", _text)

@@ -112,6 +112,7 @@ TABLE: tuple[Row, ...] = (
     Row(f"{_READS} {_WRITES}", "/api/v1/keys/**", ("admin",)),
     Row(f"{_READS} {_WRITES}", "/api/v1/audit/**", ("admin",)),
     Row(f"{_READS} {_WRITES}", "/api/v1/studio/**", ("admin",)),
+    Row(_READS, "/api/v1/settings", ("admin",)),
     Row("POST", "/api/v1/runs", ("infer",)),
     Row("POST", "/api/v1/runs/*/replay", ("infer",)),
     Row("POST", "/api/v1/runs/*/steer", ("infer", "deploy")),

@@ -228,6 +228,22 @@ export interface RunShown {
   glimpse?: { said: string; wrote: string; pictured: boolean } | null;
 }
 
+/** What the operator of the service has set. */
+export interface EnvironmentShown {
+  version: string;
+  settings: {
+    name: string;
+    /** Without secrets; empty if there is none. */
+    value: string;
+    source: "set" | "default";
+    secret: boolean;
+    meaning: string;
+  }[];
+  /** Servers that nodes may call. */
+  hosts: string[];
+  plugins: { name: string; installed: boolean }[];
+}
+
 /** A run of this client that waits to begin, or goes on. */
 export interface QueuedShown {
   run: string;

@@ -4,10 +4,12 @@ import { App } from "./App";
 import { ApiError } from "../api/client";
 import { openSession, type Session } from "../session/session";
 import { EditorContext } from "../store/react";
+import { useDensity } from "../store/preferences";
 import type { Tab } from "../store/types";
 import { Button, Empty } from "../ui/kit";
 import { Boundary } from "./frame/Boundary";
 import { PlayPage } from "./pages/PlayPage";
+import { SettingsPage } from "./pages/SettingsPage";
 import { TracePage } from "./pages/TracePage";
 import { emitter, type Emit } from "./host/emit";
 import { cover, fill } from "./host/fill";
@@ -17,7 +19,7 @@ import { strings } from "../strings";
 /** The data from Python; see `walkgraph_editor/component.py`. */
 export interface Data {
   v: 1;
-  mode: "edit" | "play" | "trace";
+  mode: "edit" | "play" | "trace" | "settings";
   graph?: string;
   deployment?: string;
   tab?: Tab | null;
@@ -35,16 +37,19 @@ interface RootProps {
 export function Root({ data, dark, emit }: RootProps) {
   const root = useRef<HTMLDivElement>(null);
   const [focused, focus] = useState(false);
+  const density = useDensity();
   const toggleFocus = useCallback(() => focus((now) => !now), []);
   useLayoutEffect(() => (root.current ? fill(root.current) : undefined), []);
   useLayoutEffect(() => (focused && root.current ? cover(root.current) : undefined), [focused]);
   return (
-    <div ref={root} className={`wg wg-root ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}>
+    <div ref={root} className={`wg wg-root ${density} ${dark ? "dark" : ""} ${focused ? "focused" : ""}`}>
       <Boundary what={strings.shell.theEditor}>
         {data.mode === "play" ? (
           <PlayPage key={data.deployment} deployment={data.deployment} />
         ) : data.mode === "trace" ? (
           <TracePage key={data.deployment} deployment={data.deployment} />
+        ) : data.mode === "settings" ? (
+          <SettingsPage />
         ) : (
           <Document key={data.graph} data={data} emit={emit} toggleFocus={toggleFocus} />
         )}

@@ -1,3 +1,4 @@
-import css from "./shell.css?inline";
+import settings from "./settings.css?inline";
+import shell from "./shell.css?inline";
 
-export const styles = css;
+export const styles = [shell, settings].join("\n");

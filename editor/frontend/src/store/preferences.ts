@@ -20,7 +20,10 @@ export interface Preferences {
   keys: Overrides;
   /** The canvas draws who reads what others left in states. */
   states: boolean;
+  density: Density;
 }
+
+export type Density = "comfortable" | "compact";
 
 const KEY = "walkgraph:preferences";
 const DEFAULTS: Preferences = {
@@ -36,6 +39,7 @@ const DEFAULTS: Preferences = {
   },
   keys: {},
   states: false,
+  density: "comfortable",
 };
 
 export const preferences = createStore<Preferences>(() => load());
@@ -64,6 +68,14 @@ export function showStates(states: boolean): void {
   preferences.setState({ states });
 }
 
+export function useDensity(): Density {
+  return useStore(preferences, ({ density }) => density);
+}
+
+export function setDensity(density: Density): void {
+  preferences.setState({ density });
+}
+
 export function setPanes(panes: Partial<Panes>): void {
   preferences.setState((state) => ({ panes: { ...state.panes, ...panes } }));
 }
@@ -75,8 +87,13 @@ export function setKeys(keys: Overrides): void {
 function load(): Preferences {
   try {
     const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>;
-    const { panes, keys, states } = kept;
-    return { panes: { ...DEFAULTS.panes, ...panes }, keys: { ...keys }, states: states === true };
+    const { panes, keys, states, density } = kept;
+    return {
+      panes: { ...DEFAULTS.panes, ...panes },
+      keys: { ...keys },
+      states: states === true,
+      density: density === "compact" ? "compact" : "comfortable",
+    };
   } catch {
     return DEFAULTS;
   }

@@ -9,6 +9,7 @@ import { download } from "../../ui/handing";
 import { drawnOf } from "../../play/runs/drawn";
 import { pretty } from "../../versions/pretty";
 import { hint, type Action, type Overrides } from "../../ui/keys";
+import { chooseTheme, chosenTheme, THEMES } from "../host/theme";
 import { strings } from "../../strings";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
@@ -68,6 +69,9 @@ export function listed(commands: Commands, overrides: Overrides): Command[] {
     ...(commands.restoreOriginal ? [entry(strings.shell.restoreTheOriginal, commands.restoreOriginal)] : []),
     entry(strings.shell.focusModeShowOnly, commands.focus, hint("focus", overrides)),
     entry(strings.shell.keyboardListOfKeys, commands.sheet, hint("sheet", overrides)),
+    ...THEMES.filter((theme) => theme !== chosenTheme()).map((theme) =>
+      entry(strings.shell.useTheme(strings.shell.themes[theme]), () => chooseTheme(theme)),
+    ),
   ];
 }
 

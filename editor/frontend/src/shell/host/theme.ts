@@ -1,4 +1,26 @@
-// Dark or light, by the background that Streamlit's theme gives.
+// Dark or light: what this browser has chosen, and what Streamlit's theme shows. The page's script puts the choice where
+// Streamlit looks for it, whichever page is loaded.
+
+/** Streamlit's names. */
+export const THEMES = ["System", "Light", "Dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+/** Also read by `walkgraph_editor/assets/connection.js`. */
+const KEY = "walkgraph:theme";
+
+export function chosenTheme(): Theme {
+  try {
+    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? "System";
+  } catch {
+    return "System";
+  }
+}
+
+/** Streamlit reads its theme once, so the page is loaded again; open documents are saved before, as at every leave. */
+export function chooseTheme(theme: Theme, reload = () => location.reload()): void {
+  localStorage.setItem(KEY, theme);
+  reload();
+}
 
 export function isDark(element: Element): boolean {
   const color = getComputedStyle(element).getPropertyValue("--st-background-color").trim();
