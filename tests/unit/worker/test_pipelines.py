@@ -178,8 +178,9 @@ def test_a_changed_parameter_or_input_runs_what_depends_on_it_and_nothing_else()
 
 
 def test_every_small_component_is_drawn() -> None:
-    """Those with a twin; the rest have states, weights or random numbers."""
-    small = {name for name in catalogue() if name.partition(".")[0] in ("json", "numbers", "control")}
+    """Those with a twin; the rest have states, weights or random numbers, or are served by the service."""
+    families = ("json", "numbers", "control")
+    small = {one.name for one in catalogue().values() if one.name.partition(".")[0] in families and not one.served}
     assert small - {rule.component for rule in RULES} == {"numbers.random"}
 
 
