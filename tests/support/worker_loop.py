@@ -137,7 +137,7 @@ class FakeEngine:
         return 3, 4
 
     def gauges(self) -> Gauges:
-        return Gauges(*[0] * len(Gauges._fields))
+        return Gauges(*[0] * (len(Gauges._fields) - len(Gauges._field_defaults)))
 
 
 class Worker:
