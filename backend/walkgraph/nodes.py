@@ -5,8 +5,9 @@
 The service reads these aliases from this file's source, so each is a plain assignment.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +25,10 @@ __all__ = [
     "Seed",
     "Tokens",
     "Waveform",
+    "deterministic",
 ]
+
+F = TypeVar("F", bound=Callable[..., object])
 
 EncodedImage = Annotated[bytes, "image: bytes"]
 """The bytes of a PNG, JPEG or WebP file. `PIL.Image.Image` gives the picture itself."""
@@ -53,3 +57,9 @@ class Between:
 
 class BadInput(Exception):
     """Raise it where the caller's own value is at fault: the run fails as `invalid_input`, with this text."""
+
+
+def deterministic(function: F) -> F:
+    """Decorator of a component's function: equal inputs and parameters always give equal outputs. A page that
+    runs what is drawn doesn't call it again for the same."""
+    return function

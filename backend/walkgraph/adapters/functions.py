@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +28,8 @@ class FunctionNetwork:
     options: tuple[str, ...] = ()
 
     def load(self, context: LoadContext) -> Operator:
-        return FunctionOperator.around(self.signature, self.function, self.batched, self.reporter)
+        kind = DeterministicFunction if self.signature.deterministic else FunctionOperator
+        return kind.around(self.signature, self.function, self.batched, self.reporter)
 
 
 class FunctionOperator(Operator):
@@ -92,6 +93,12 @@ class FunctionOperator(Operator):
         return tuple(
             (name, float(call.params[name]) if params[name].type == "number" else call.params[name]) for name in params
         )
+
+
+class DeterministicFunction(FunctionOperator):
+    """A function that says that its outputs follow from inputs and parameters alone."""
+
+    pure: ClassVar[bool] = True
 
 
 def _own(value: Any) -> Any:

@@ -14,6 +14,7 @@ from walkgraph.functions.source import Source
 from walkgraph.graph.catalogue import Param, Port
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+DETERMINISTIC = "walkgraph.nodes.deterministic"
 Answer = Literal["single", "items", "attributes"]
 """The form of a function's outputs: one value, by the keys of a dict, or as the attributes of an object."""
 
@@ -29,6 +30,8 @@ class Signature:
     description: str = ""
     batched: str | None = None
     """The name of the function that takes many calls at once."""
+    deterministic: bool = False
+    """Its decorator says so."""
 
     @property
     def on_host(self) -> bool:
@@ -49,7 +52,9 @@ def signature(source: Source, function: Function, name: str, *, method: bool = F
     inputs = dict(_inputs(source, function, told, method=method))
     params, seed = _parameters(source, function, told)
     outputs, answer = outputs_of(source, function, told)
-    found = Signature(inputs, params, outputs, answer, seed, told.summary)
+    found = Signature(
+        inputs, params, outputs, answer, seed, told.summary, deterministic=_is_deterministic(source, function, seed)
+    )
     known = {*inputs, *params, seed}
     for one in told.arguments:
         if one not in known:
@@ -71,6 +76,18 @@ def _refuse_kinds(source: Source, function: Function, name: str) -> None:
         )
     if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own(function)):
         raise source.wrong(function, f"`{name}` yields; a node returns its outputs at once, so collect them in a list")
+
+
+def _is_deterministic(source: Source, function: Function, seed: str | None) -> bool:
+    for decorator in function.decorator_list:
+        if source.dotted(decorator) != DETERMINISTIC:
+            continue
+        if seed is not None:
+            raise source.wrong(
+                decorator, f"`{function.name}` takes a seed, so it isn't deterministic; remove one of both"
+            )
+        return True
+    return False
 
 
 def _own(function: Function) -> Iterator[ast.AST]:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from walkgraph.nodes import BadInput, Between, Pixels, Seed
+from walkgraph.nodes import BadInput, Between, Pixels, Seed, deterministic
 
 calls = []
 
@@ -37,6 +37,11 @@ def louder(wave: Wave, *, gain: float = 2) -> Wave:
     """A."""
     assert isinstance(gain, float)
     return wave.astype(np.float64) * gain
+
+@deterministic
+def softer(wave: Wave) -> Wave:
+    """A."""
+    return wave / 2
 
 class Said(NamedTuple):
     text: str
@@ -339,3 +344,10 @@ def test_a_function_that_is_gone_or_unreadable_is_told(module: str) -> None:
 
 def test_an_operators_class_stays_itself(module: str) -> None:
     assert adapted("walkgraph.models.synthetic.operators", "Add").load(context()) is not None
+
+
+def test_only_a_function_that_says_so_is_pure(module: str) -> None:
+    softer, louder = loaded(module, "softer"), loaded(module, "louder")
+    assert (softer.pure, louder.pure) == (True, False)
+    (made,) = softer.forward([call({"wave": torch.ones(2)})], None)  # type: ignore[arg-type]
+    assert next(iter(made.values())).tolist() == [0.5, 0.5]

@@ -24,7 +24,8 @@ from PIL import Image
 from PIL.Image import Image as Picture
 from torch import Tensor
 
-from walkgraph.nodes import Between, EncodedAudio, Pixels, Seed
+from walkgraph import nodes
+from walkgraph.nodes import Between, EncodedAudio, Pixels, Seed, deterministic
 
 if TYPE_CHECKING:
     import torch
@@ -317,3 +318,23 @@ def test_a_file_that_is_not_there_or_is_huge_is_told(tmp_path: Path) -> None:
 def test_deep_nesting_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="not Python"):
         read(tmp_path, "x = " + "(" * 5000, head="")
+
+
+@pytest.mark.parametrize(
+    ("decorator", "said"),
+    [
+        ("", False),
+        ("@deterministic\n", True),
+        ("@nodes.deterministic\n", True),
+        ("@other\n@deterministic\n", True),
+        ("@other\n", False),
+    ],
+)
+def test_a_function_says_that_it_is_deterministic(tmp_path: Path, decorator: str, said: bool) -> None:
+    found = read(tmp_path, f'{decorator}def f(a: str) -> str:\n    """A."""\n')["f"]
+    assert found.signature.deterministic is said
+
+
+def test_what_takes_a_seed_is_not_deterministic(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="`f` takes a seed, so it isn't deterministic; remove one of both"):
+        read(tmp_path, '@deterministic\ndef f(a: str, *, seed: Seed) -> str:\n    """A."""\n')
