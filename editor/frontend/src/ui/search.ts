@@ -1,4 +1,5 @@
 // The order of what a person's words find: every word counts where it fits best, and all of them in one text count too.
+// Who writes the whole of a text means its entry.
 import fuzzysort from "fuzzysort";
 
 /** A text of an entry, and how much a hit in it counts. */
@@ -20,16 +21,28 @@ export function ranked<T>(
   { texts, least, most = Infinity, adjust }: Options<T>,
 ): T[] {
   const each = words.trim().split(/\s+/);
+  const whole = plain(words);
   const found = entries.flatMap((entry) => {
     const best = (wanted: string) =>
       Math.max(...texts.map(([text, weight]) => (fuzzysort.single(wanted, text(entry))?.score ?? 0) * weight));
     const scores = each.map(best);
     if (scores.some((score) => score < least)) return [];
-    const score = Math.max(scores.reduce((sum, one) => sum + one, 0) / scores.length, best(words));
+    const mean = scores.reduce((sum, one) => sum + one, 0) / scores.length;
+    const wholes = texts.filter(([text]) => plain(text(entry)) === whole).map(([, weight]) => wholeScore(weight));
+    const score = Math.max(mean, best(words), ...wholes);
     return [{ entry, score: adjust ? adjust(score, entry) : score }];
   });
   return found
     .toSorted((a, b) => b.score - a.score)
     .slice(0, most)
     .map(({ entry }) => entry);
+}
+
+/** Above what parts of a text score, and still in the order of the weights. */
+function wholeScore(weight: number): number {
+  return 0.95 + 0.05 * weight;
+}
+
+function plain(text: string): string {
+  return text.trim().replace(/\.$/, "").toLowerCase();
 }

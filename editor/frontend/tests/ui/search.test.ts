@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ranked } from "../../src/ui/search";
 
 const ENTRIES = [
+  ["picture_batch/describe", "Describe one picture"],
   ["bagel.vit", "Encodes a picture's patches as embeddings of the backbone's width."],
   ["media.picture_in", "Decodes a picture, fits its sides between two bounds and rounds them."],
   ["shapes/image_to_text", "Describe a picture"],
