@@ -18,7 +18,7 @@ from walkgraph.layers.kernels.experts_config import Sizes
 
 TYPES = dict.fromkeys("logits shares partials scales".split(), "*fp32")
 TYPES |= dict.fromkeys("table masks counters".split(), "*i32")
-TYPES |= {"eps": "fp32", "rows": "i32", "pairs": "i32"}
+TYPES |= {"tally": "*i64", "eps": "fp32", "rows": "i32", "pairs": "i32"}
 OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 
 
