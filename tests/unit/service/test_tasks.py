@@ -41,8 +41,9 @@ async def test_the_result_has_outputs_timings_and_seed(shapes: Running) -> None:
         "walk": "",
         "inside": {},
         "spans": False,
+        "kept": 0,
     }
-    assert result["times"] == [{**time, "walk": "", "inside": {}, "spans": False}]
+    assert result["times"] == [time]
     submit = shapes.fleet.started[0].sent[0]
     assert isinstance(submit, m.Submit)
     assert submit.inputs == {"prompt": (m.Small(value="a red circle"),)}
