@@ -6,13 +6,14 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from playwright.sync_api import Download, Locator, Page, expect
 
 from tests.support.serving import Service
 
 Point = tuple[float, float]
+T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds until a test gives up on what is to appear: other tests, a service and a worker use the same cores."""
 
@@ -247,15 +248,17 @@ class Person:
 
     def stored(self, graph: str, holds: Callable[[dict[str, Any]], object] = bool) -> dict[str, Any]:
         """The draft as the service has it, once this holds of it."""
-        end = time.monotonic() + PATIENCE
         with self.running.client() as client:
-            while True:
-                found = client.document("graph", graph)[0]
-                if holds(found):
-                    return found
-                assert time.monotonic() < end, f"not stored: {found}"
-                self.look_away()
-                self.page.wait_for_timeout(50)
+            return self.until(lambda: client.document("graph", graph)[0], holds)
+
+    def until(self, asked: Callable[[], T], holds: Callable[[T], object]) -> T:
+        """The service's answer, once this holds of it: the page shows what it has asked for before it is done."""
+        end = time.monotonic() + PATIENCE
+        while not holds(found := asked()):
+            assert time.monotonic() < end, f"still: {found}"
+            self.look_away()
+            self.page.wait_for_timeout(50)
+        return found
 
     def copied(self, graph: str, name: str) -> dict[str, Any]:
         """A graph of one's own in the library, made from another before anybody looks."""

@@ -97,7 +97,7 @@ def test_changes_in_different_places_of_the_library_are_no_conflict(person: Pers
 
 
 def test_a_service_that_is_gone_is_told_in_our_words_until_it_answers(person: Person) -> None:
-    person.expected = [OFFLINE, "server endpoint", "not responding", "WebSocket", "Failed to"]
+    person.expected = [OFFLINE, "server endpoint", "not responding", "WebSocket", "Failed to", "Image source error"]
     sockets: list[WebSocketRoute] = []
     person.page.route_web_socket(re.compile("/_stcore/stream"), lambda found: sockets.append(connected(found)))
     person.go("")

@@ -72,7 +72,7 @@ def test_an_edge_is_tapped_and_shows_what_passes(person: Person, running: Servic
         for one in (left, velocity):
             one.get_by_role("button", name="Remove the tap").click()
             expect(one).to_have_count(0)
-        assert client.watch("shapes")["taps"] == []
+        person.until(lambda: client.watch("shapes")["taps"], lambda taps: taps == [])
     expect(person.page.locator(".wg-tap-mark")).to_have_count(0)
 
 
@@ -88,4 +88,4 @@ def test_text_is_read_as_it_passes(person: Person, running: Service) -> None:
         person.page.get_by_role("region", name="Taps").get_by_role("button", name="1 tap").click()
         person.page.get_by_role("button", name="Remove all").click()
         expect(shown).to_have_count(0)
-        assert client.watch("shapes")["taps"] == []
+        person.until(lambda: client.watch("shapes")["taps"], lambda taps: taps == [])

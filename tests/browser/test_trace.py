@@ -83,7 +83,7 @@ def test_two_runs_are_compared_and_the_level_says_what_is_told(person: Person) -
             expect(level.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
             asked = {"inputs": {"prompt": "a small blue square on white"}, "params": {"steps": steps}}
             runs[name] = client.run("shapes", "text_to_image", asked)["run"]
-        assert client.watch("shapes")["level"] == "summary"
+        person.until(lambda: client.watch("shapes")["level"], lambda level: level == "summary")
     line_of(person, runs["summary"]).click()
     expect(page.locator(".wg-trace-head")).to_contain_text("telemetry summary")
     line_of(person, runs["full"]).click()

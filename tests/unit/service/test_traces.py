@@ -185,6 +185,17 @@ async def test_a_recording_waits_for_what_is_on_its_way_at_the_end(service: Runn
     assert await asking == (sample(run, now + 0.05), sample(run, now + 0.06))
 
 
+async def test_the_list_waits_for_a_run_that_has_just_ended(service: Running) -> None:
+    await service.deploy()
+    run, going = await start(service), await start(service)
+    now = time.monotonic()
+    tell(
+        service, "conductor", phase(going, "queued", now), phase(run, "queued", now), phase(run, "finished", now + 0.1)
+    )
+    found = (await service.http.get("/api/v1/deployments/shapes/traces")).json()
+    assert [row["run"] for row in found] == [run]
+
+
 async def test_traces_of_another_version_are_as_if_there_were_none(service: Running) -> None:
     row = RunTrace(
         run=A,

@@ -81,6 +81,11 @@ class Drafts:
         keepers = [version.keeper for version in self._versions.values() if run in version.keeper]
         return any(ended or run in keeper.ending for keeper in keepers)
 
+    def ended(self, deployment: str) -> list[RunId]:
+        """Runs of a deployment that have ended and whose traces are not stored yet."""
+        keepers = [version.keeper for version in self._versions.values() if version.deployment == deployment]
+        return [run for keeper in keepers for run in (*keeper.open, *keeper.ending) if self.waits(run)]
+
     def end_lost(self, version: VersionDrafts, run: RunId, at: float) -> None:
         """Closes the draft of a run whose conductor reports no end. `at` is used if the service has seen no end."""
         live = self._runs.get(run)

@@ -75,11 +75,11 @@ class TraceSink:
         if keeper.waiting > MAX_ENDED:
             self._drop(keeper, keeper.ending[: keeper.waiting - MAX_ENDED])
 
-    async def settled(self, run: RunId) -> None:
-        """Waits until the trace of a finished run is stored, for `SETTLE_SECONDS` at most."""
+    async def settled(self, *runs: RunId) -> None:
+        """Waits until the traces of those that have finished are stored, for `SETTLE_SECONDS` at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                while self._drafts.waits(run):
+                while any(map(self._drafts.waits, runs)):
                     await self._some_kept.wait()
 
     async def _tend(self) -> None:

@@ -68,7 +68,8 @@ class Traces:
             return None
 
     async def listed(self, deployment: str, task: str | None, limit: int) -> Sequence[RunTrace]:
-        """Stored traces, newest first, without their data."""
+        """Stored traces, newest first, without their data. Those of runs that have just ended are waited for."""
+        await self._sink.settled(*self._drafts.ended(deployment))
         return await self._store.read(kept.list_traces, deployment, task, limit)
 
     async def why(self, run: str) -> Why:
