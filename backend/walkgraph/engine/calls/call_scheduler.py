@@ -169,8 +169,10 @@ class CallScheduler:
     def _parts(self, call: Call, rows: int, running: bool) -> Sequence[ReadyCall]:
         """The parts of a call that has too many rows; empty if it stays whole."""
         loaded, most = self._nodes[call.node], self._mix.part(running)
+        if rows <= most:
+            return ()
         with suppress(Exception):  # what can't be split says why when it is served whole
-            parts = loaded.operator.split(call, most) if rows > most else ()
+            parts = loaded.operator.split(call, most)
             ready = [self._ready(loaded, part) for part in parts]
             if len(ready) > 1:
                 for part in parts[:-1]:

@@ -8,7 +8,7 @@ This file holds what every forward needs, and nothing about single models, kinds
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -44,12 +44,12 @@ class Runner:
         self._states, self._clock, self._host_ports, self._stamp = states, clock, host_ports, stamp
         self.failures = Failures(states, rank)
         self._faults = faults
-        self._copies: dict[torch.device, HostCopies] = {}
+        self._copies = cache(HostCopies)
         self.digests = Digests()
 
     def launch(self, operator: Operator, device: torch.device, calls: Sequence[Call]) -> Launched:
         """Launch a batch. A failed call fails no other, and leaves no state behind."""
-        copies = self._copies.setdefault(device, HostCopies(device))
+        copies = self._copies(device)
         under_way = self._launch(operator, device, calls, copies)
         stamp = self._stamp(device)
         given = [one.outputs for one in under_way]
