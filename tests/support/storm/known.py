@@ -287,6 +287,10 @@ def _over(known: Known) -> str:
     return known.any_of(known.runs, "0" * 32)
 
 
+def _pictured(known: Known) -> str:
+    return known.any_of(known.pictured[-40:], "0" * 32)
+
+
 def _with(body: Any, path: Callable[[Known], Right] | None = None) -> Callable[[Known], Right]:
     def right(known: Known) -> Right:
         found = path(known) if path else Right()
@@ -376,7 +380,7 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "POST /v1/images/edits": _edit,
     "GET /v1/models/{model}": _placed(model=lambda known: known.dice.choice(("shapes", "shapes/edit"))),
     "POST /api/v1/plans": _with({"graph": "shapes", "placement": "shapes_one_cpu"}),
-    "POST /api/v1/runs/{run}/replay": _with({"record": False}, _RUN),
+    "POST /api/v1/runs/{run}/replay": _with({"record": False}, _placed(run=_pictured)),
     "GET /api/v1/runs/{run}/differences/{other}": _placed(run=_over, other=_over),
     "GET /api/v1/queue": lambda known: Right(query={"deployment": _deployment(known)}),
     "DELETE /api/v1/queue": lambda known: Right(query={"deployment": "synthetic_search"}),
@@ -385,7 +389,7 @@ RIGHT: dict[str, Callable[[Known], Right]] = {
     "GET /api/v1/runs/{run}": _RUN,
     "DELETE /api/v1/runs/{run}": _placed(run=lambda known: known.gone(known.held, _over(known))),
     "GET /api/v1/runs/{run}/result": _RUN,
-    "GET /api/v1/runs/{run}/thumbnail": _placed(run=lambda known: known.any_of(known.pictured[-40:], "0" * 32)),
+    "GET /api/v1/runs/{run}/thumbnail": _placed(run=_pictured),
     "GET /api/v1/runs/{run}/request": _RUN,
     "GET /api/v1/runs/{run}/events": _RUN,
     "GET /api/v1/runs/{run}/trace": _RUN,
