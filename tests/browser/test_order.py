@@ -1,4 +1,4 @@
-"""What a person sees and mends: an order that no wire draws, problems, blueprints, names of the palette."""
+"""A person sees an order that no wire draws, and mends problems; blueprints, and names of the palette."""
 
 from __future__ import annotations
 

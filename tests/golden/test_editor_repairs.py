@@ -1,4 +1,4 @@
-"""What mends a problem in the editor mends it for the backend, and brings no other."""
+"""A repair of the editor ends the problem for the backend too, and brings no other."""
 
 import json
 

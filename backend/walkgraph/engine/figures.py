@@ -39,7 +39,7 @@ class FigureReader:
         self._asked: dict[torch.device, FigureReading] = {}
 
     def read(self) -> tuple[NodeFigure, ...]:
-        """What was counted before the last reading that has come back; then ask for the next one."""
+        """Return the figures of the last reading that has come back, and ask for the next one."""
         found: list[NodeFigure] = []
         for device, figures in self._figures().items():
             asked = self._asked.get(device)

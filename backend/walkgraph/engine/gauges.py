@@ -27,7 +27,7 @@ class Gauges(NamedTuple):
     prefix_hits: int
     """Looked-up tokens that it had."""
     figures: tuple[NodeFigure, ...] = ()
-    """What operators have counted since the last gauges."""
+    """The figures that operators have counted since the last gauges."""
 
 
 def memory(device: torch.device) -> tuple[int, int]:

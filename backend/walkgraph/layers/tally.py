@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Tallied(NamedTuple):
-    """What a tally has."""
+    """The numbers of a tally."""
 
     count: int
     total: int

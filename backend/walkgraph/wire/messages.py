@@ -149,7 +149,7 @@ class NodeTime(Message, frozen=True, tag="node_time"):
     spans: bool = False
     """The loop has parts on other ranks, which wait for each other on their devices: its times include theirs."""
     kept: int = 0
-    """How many of the calls were not made: their outputs are those of earlier calls with the same inputs."""
+    """Calls that were not made: their outputs are those of earlier calls with the same inputs."""
 
 
 class LoopEnd(Message, frozen=True, tag="loop_end"):

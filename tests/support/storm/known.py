@@ -24,7 +24,7 @@ TURNING = "turning"
 SCRATCH = 3
 """Deployments besides those that stay."""
 FOLDER = "qwen3-tiny"
-"""Of weights, under the service's root."""
+"""A folder of weights under the service's root."""
 FORM = "multipart/form-data"
 TASKS = (
     ("shapes", "text_to_image", {"inputs": {"prompt": "a red circle"}}),

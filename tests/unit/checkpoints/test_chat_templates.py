@@ -61,7 +61,7 @@ def test_tools_are_refused_where_a_template_writes_none() -> None:
 @pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if template.called])
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_call_that_must_come_is_begun_as_the_template_writes_it(name: str, thinking: bool) -> None:
-    """What the prompt ends with, and an answer that goes on, are what a turn with that call has."""
+    """The prompt's end and an answer that goes on from it are together a turn with that call."""
     template = TEMPLATES[name]
     asks = replace(chat(said("user")), tools=('{"type": "function", "function": {"name": "look"}}',))
     made = ToolCall("a", "look", '{"at": 1}')

@@ -124,7 +124,7 @@ class FakeDeployment:
         return m.SessionsTold(number=asked.number, sessions=told, known=known)
 
     def _queue_told(self, asked: m.AskQueue) -> m.QueueTold:
-        """Of the runs that wait, all but the first are in the queue."""
+        """All runs that wait are in the queue, except for the first."""
 
         def queue() -> tuple[QueuedRun, ...]:
             return tuple(QueuedRun(run=one.run, session=one.session) for one in list(self._waiting.values())[1:])

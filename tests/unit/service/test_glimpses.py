@@ -1,4 +1,4 @@
-"""What lists show of a run: its texts, its first text and a small picture, whichever route it came by."""
+"""Lists show of a run its texts, its first text and a small picture, whichever route it came by."""
 
 from __future__ import annotations
 

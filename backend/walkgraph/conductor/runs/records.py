@@ -31,7 +31,7 @@ class RunRecord:
     submit: m.Submit
     request: Request
     order: int
-    """Of arrival; a moved run has that of one that it has exchanged places with."""
+    """The run's number of arrival; a moved run has that of the run with which it exchanged places."""
     arrived: float
     state: Literal["waiting", "running", "suspending", "suspended", "ending"] = "waiting"
     started: float | None = None

@@ -84,7 +84,7 @@ def against_choices(inside: LoopContents) -> str:
 
 
 def computed(inside: LoopContents) -> str:
-    """What a loop on the device does about its choices, as the end of a sentence."""
+    """Says, as the end of a sentence, that a loop on the device computes all branches of its choices."""
     return "".join(
         f"; all branches of the choice by `{choice.by}` are computed, as they are small" for choice in inside.choices
     )

@@ -65,7 +65,7 @@ class Sent:
     tools: Tools | None = None
     """The functions that the answer may call."""
     calls: CallForm | None = None
-    """How it calls them; None if the request has none."""
+    """The way in which it calls them; None if the request has none."""
     opening: str = ""
     """The text of the call that the prompt has begun, if the answer must make one."""
     origins: dict[str, str] = field(default_factory=dict[str, str])

@@ -66,7 +66,7 @@ class Serving:
 
     @property
     def calls(self) -> CallForm | None:
-        """How the task's answers call functions; None if the template is not known, or writes none."""
+        """The form in which the task's answers call functions; None if its template is unknown or has none."""
         return self.template.called if self.template is not None else None
 
     @cached_property

@@ -26,7 +26,7 @@ _EVER = 2.0**53
 """Seconds since 1970. Runs may seem to lie in the future, after the wall clock was set back."""
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _KEPT_SECONDS = 3600
-"""How long a browser keeps the picture of a run that has ended."""
+"""The time for which a browser keeps the picture of a run that has ended."""
 _PICTURE: dict[int | str, dict[str, Any]] = {
     200: answer("A small PNG.", {"image/png": {"type": "string", "format": "binary"}})
 }

@@ -1,4 +1,4 @@
-"""What a list shows of a run: the start of its texts, and its picture, small."""
+"""A run as a list shows it: the start of its texts, and its picture, small."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence

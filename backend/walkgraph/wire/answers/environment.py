@@ -21,7 +21,7 @@ class Plugin(TypedDict):
 
 
 class Environment(TypedDict):
-    """What the operator has set."""
+    """The settings of the operator."""
 
     version: str
     settings: list[Setting]

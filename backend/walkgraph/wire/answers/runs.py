@@ -27,7 +27,7 @@ class NodeTime(TypedDict):
     spans: bool
     """The loop has parts on other ranks; its waits for them are included in its time."""
     kept: int
-    """How many of the calls were not made: their outputs are those of earlier calls with the same inputs."""
+    """Calls that were not made: their outputs are those of earlier calls with the same inputs."""
 
 
 class Held(TypedDict):
@@ -136,7 +136,7 @@ class Queued(TypedDict):
     run: str
     task: str
     created_at: float
-    """When it came, in seconds since 1970."""
+    """The time at which it came, in seconds since 1970."""
     state: QueuedState
     """`suspended`: it has begun, and made room for one of higher priority. `waiting`: it has not begun."""
     place: int | None

@@ -19,7 +19,7 @@ class _NodeTime:
     busy: float = 0.0
     queued: float = 0.0
     kept: int = 0
-    """How many of the calls were not made, as their outputs were kept."""
+    """Calls that were not made, as their outputs were kept."""
 
 
 @dataclass(slots=True)
