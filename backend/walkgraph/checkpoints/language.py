@@ -56,11 +56,18 @@ class LanguageConfig(DecoderSizes):
     rope_theta: float = 5e5
     norm_eps: float = 1e-5
     scaling: LongContext | None = None
+    sections: tuple[int, ...] = ()
+    """How many pairs of a head's dimensions turn by each axis of a position; empty if positions have one axis."""
     tied: bool = True
     """The head is the embedding table."""
     qk_norm: bool = False
     """RMS norm of every query and key head, before the rotation."""
     moe: ExpertSizes | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sections and sum(self.sections) != self.head_dim // 2:
+            raise ValueError(f"`mrope_section` {list(self.sections)} must sum to half of `head_dim` {self.head_dim}")
 
     @property
     def shape(self) -> DecoderShape:
@@ -130,12 +137,17 @@ def _qwen3(config: Fields) -> dict[str, Any]:
 
 
 def _qwen3_moe(config: Fields) -> dict[str, Any]:
+    return {**_qwen3(config), "moe": published_experts(config)}
+
+
+def published_experts(config: Fields) -> ExpertSizes:
+    """The mixtures of experts of a public Qwen3 config. Raises InvalidInput or ValueError for sizes out of bounds."""
     layers = config.whole("num_hidden_layers", limits.LAYERS)
     experts = config.whole("num_experts", limits.EXPERTS)
     if layers * experts > limits.ALL_EXPERTS:
         raise InvalidInput(f"it has {layers} layers of {experts} experts, and at most {limits.ALL_EXPERTS} can be read")
     dense = config.wholes("mlp_only_layers", layers, layers, least=0) if config.values.get("mlp_only_layers") else ()
-    moe = ExpertSizes(
+    return ExpertSizes(
         experts=experts,
         chosen=config.whole("num_experts_per_tok", limits.EXPERTS),
         hidden=config.whole("moe_intermediate_size", limits.HIDDEN),
@@ -143,7 +155,6 @@ def _qwen3_moe(config: Fields) -> dict[str, Any]:
         every=config.whole("decoder_sparse_step", limits.LAYERS, default=1),
         dense=tuple(sorted(set(dense))),
     )
-    return {**_qwen3(config), "moe": moe}
 
 
 _KINDS: Mapping[str, Callable[[Fields], dict[str, Any]]] = {

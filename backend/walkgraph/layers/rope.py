@@ -1,9 +1,10 @@
 """Rotary positions. Each family turns positions into one pair of tables; `rotate` applies any of them.
 
-Shape letters: R rows, H heads, D head dim.
+Shape letters: R rows, H heads, D head dim, A axes of a position.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -31,22 +32,49 @@ def neox_frequencies(head_dim: int, theta: float, scaling: LongContext | None = 
     return frequencies * (fast + (1 - fast) / scaling.factor)
 
 
-class NeoxRope:
-    """One position per token; dimension i turns with dimension i + D/2 (the NeoX pairing)."""
+def interleaved_axes(sections: Sequence[int]) -> Tensor:
+    """int64 `[D/2]` on the CPU: the axis by which each pair of dimensions turns.
 
-    def __init__(self, head_dim: int, theta: float, scaling: LongContext | None = None) -> None:
+    Axes take turns until a later axis has the pairs that `sections` gives it; all others turn by the first axis.
+    """
+    axes = torch.zeros(sum(sections), dtype=torch.int64, device="cpu")
+    for axis, pairs in enumerate(sections[1:], start=1):
+        axes[axis : pairs * len(sections) : len(sections)] = axis
+    return axes
+
+
+class NeoxRope:
+    """Dimension i turns with dimension i + D/2 (the NeoX pairing), by a token's one position, or by one of its A
+    positions on several axes."""
+
+    def __init__(
+        self, head_dim: int, theta: float, scaling: LongContext | None = None, sections: Sequence[int] = ()
+    ) -> None:
+        """`sections`: how many of the D/2 pairs turn by each axis; empty if positions have one axis."""
         self._frequencies = {torch.device("cpu"): neox_frequencies(head_dim, theta, scaling)}
+        self._axes = {torch.device("cpu"): interleaved_axes(sections)} if sections else {}
 
     def __call__(self, positions: Tensor) -> Rotation:
-        angles = positions[:, None, None].float() * self.frequencies(positions.device)
+        """positions `[R]`, the same on every axis, or `[R, A]`; fractions count."""
+        angles = self.angles(positions)[:, None]
         cos, sin = angles.cos(), angles.sin()
         return Rotation(torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1))
 
+    def angles(self, positions: Tensor) -> Tensor:
+        """positions `[R]` or `[R, A]` -> float32 `[R, D/2]`, in radians."""
+        if positions.dim() == 1:
+            return positions[:, None].float() * self.frequencies(positions.device)
+        return positions.float()[:, _on(self._axes, positions.device)] * self.frequencies(positions.device)
+
     def frequencies(self, device: torch.device) -> Tensor:
         """float32 `[D/2]` on the device; copied there once."""
-        if device not in self._frequencies:
-            self._frequencies[device] = self._frequencies[torch.device("cpu")].to(device)
-        return self._frequencies[device]
+        return _on(self._frequencies, device)
+
+
+def _on(copies: dict[torch.device, Tensor], device: torch.device) -> Tensor:
+    if device not in copies:
+        copies[device] = copies[torch.device("cpu")].to(device)
+    return copies[device]
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:

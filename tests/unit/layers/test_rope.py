@@ -2,9 +2,10 @@
 
 import math
 
+import pytest
 import torch
 
-from walkgraph.layers.rope import NeoxRope, rotate
+from walkgraph.layers.rope import NeoxRope, interleaved_axes, rotate
 
 
 def test_each_pair_turns_by_its_own_angle() -> None:
@@ -40,3 +41,28 @@ def test_tables_are_made_on_the_cpu_under_a_meta_default() -> None:
     with torch.device("meta"):
         rope = NeoxRope(4, 1e4)
     assert rope(torch.tensor([2])).cos.device.type == "cpu"
+
+
+def test_axes_take_turns_until_each_has_its_pairs() -> None:
+    axes = interleaved_axes([24, 20, 20])
+    assert axes[:60].tolist() == [0, 1, 2] * 20
+    assert axes[60:].tolist() == [0] * 4
+    assert interleaved_axes([4, 2, 2]).tolist() == [0, 1, 2, 0, 1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("sections", [(4, 2, 2), (3, 3, 2), (5, 3)])
+def test_each_pair_turns_by_the_position_on_its_axis(sections: tuple[int, ...]) -> None:
+    torch.manual_seed(2)
+    x, theta = torch.randn(5, 2, 16), 1e4
+    positions = torch.randint(0, 90, (5, len(sections))) + torch.rand(5, len(sections))
+    out = rotate(x, NeoxRope(16, theta, sections=sections)(positions))
+    for i, axis in enumerate(interleaved_axes(sections).tolist()):
+        one = rotate(x, NeoxRope(16, theta)(positions[:, axis]))
+        torch.testing.assert_close(out[..., [i, i + 8]], one[..., [i, i + 8]])
+
+
+def test_equal_positions_on_all_axes_are_one_position() -> None:
+    x, positions = torch.randn(4, 1, 16), torch.tensor([0, 3, 50, 700])
+    rope = NeoxRope(16, 1e4, sections=(4, 2, 2))
+    assert torch.equal(rotate(x, rope(positions)), rotate(x, rope(positions[:, None].expand(-1, 3))))
+    assert torch.equal(rope.angles(positions), NeoxRope(16, 1e4).angles(positions))

@@ -36,7 +36,7 @@ class LanguageStack(nn.Module):
         self.embed_tokens = nn.Embedding(config.vocab, config.width)
         self.layers = nn.ModuleList(_layer(config, index) for index in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
-        self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling)
+        self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling, config.sections)
 
     def forward(self, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """ids and positions int64 `[R]` -> states before the final norm `[R, W]`."""

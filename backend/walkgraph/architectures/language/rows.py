@@ -50,8 +50,9 @@ class RowLayers:
         _place(kv, turns, self._norms[last], _targets(to, last, x.new_empty(x.shape[0], 1, 1)), counts)
 
     def turns(self, positions: Tensor) -> RotaryTable:
-        """positions int64 `[R]`, or one for each of `counts`."""
-        return RotaryTable.at(positions, self._rope.frequencies(positions.device))
+        """positions `[R]`, or `[R, A]` on several axes, or one for each of `counts`."""
+        angles = self._rope.angles(positions)
+        return RotaryTable(angles.cos(), angles.sin())
 
     def _layer(self, index: int, x: Tensor, turns: RotaryTable, to: Placed, counts: Sequence[int] | None) -> Tensor:
         layer, linears, shape = self._layers[index], self._linears[index], self._layers[index].self_attn.shape
