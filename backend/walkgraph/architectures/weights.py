@@ -41,8 +41,8 @@ class Loading(TypedDict, total=False):
 class Names(NamedTuple):
     """The mapping from a file's tensors to a module's."""
 
-    rename: Callable[[str], str] = str
-    """Name in the file -> name in the module."""
+    rename: Callable[[str], str | None] = str
+    """Name in the file -> name in the module; None for a tensor of another part of the model, which is not read."""
     spare: Collection[str] = ()
     """Tensors that may exist and are not read, by their names in the module."""
     exact: Callable[[str], bool] = _none
@@ -99,8 +99,16 @@ def _named(name: str, problems: list[str]) -> bool:
 
 
 def _tensors(folder: Path, stem: str, device: str, names: Names) -> Iterator[tuple[str, torch.Tensor]]:
-    for filed, tensor in read_tensors(folder, stem, device, lambda filed: names.rename(filed) not in names.spare):
-        yield names.rename(filed), tensor
+    for filed, tensor in read_tensors(folder, stem, device, lambda filed: _own(filed, names) is not None):
+        named = _own(filed, names)
+        if named is not None:
+            yield named, tensor
+
+
+def _own(filed: str, names: Names) -> str | None:
+    """A tensor's name in the module; None for one that is not read."""
+    named = names.rename(filed)
+    return None if named in names.spare else named
 
 
 def read_tensors(

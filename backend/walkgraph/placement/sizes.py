@@ -40,6 +40,8 @@ class Part:
     """A file of another format instead: what lies beside it belongs to it, and counts with its bytes."""
     exact: bool = False
     """Kept in 32 bits on every device."""
+    reads: Callable[[str], bool] = lambda name: True
+    """True for a tensor, by its name in the files, that belongs to the part, where several parts share a stem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,8 +252,5 @@ def _numbers_of(folder: Path, part: Part, there: Sequence[str]) -> int:
         files = [path for path in folder.iterdir() if path.is_file() and path.suffix not in _NO_WEIGHTS]
         return sum(path.stat().st_size for path in files) // 4
     stems_of = there if part.stem == EVERY else [part.stem] if part.stem in there else []
-    return sum(_numbers_in(folder, stem) for stem in stems_of)
-
-
-def _numbers_in(folder: Path, stem: str) -> int:
-    return sum(math.prod(tensor.shape) for tensor in tensors(folder, stem).values())
+    found = (pair for stem in stems_of for pair in tensors(folder, stem).items())
+    return sum(math.prod(tensor.shape) for name, tensor in found if part.reads(name))

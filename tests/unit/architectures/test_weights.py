@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from tests.golden import bagel_tiny
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.flux_vae import AutoEncoder
+from walkgraph.architectures.weights import Names, load
 from walkgraph.checkpoints.files import files
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.models.bagel.config import BAGEL_7B_MOT, SpecialTokens, bagel_json, read_bagel
@@ -76,6 +77,20 @@ def test_every_misfit_is_named(folder: Path, model: Bagel) -> None:
     assert "`vae2llm.bias` is [3], the config requires [32]" in message
     assert "unknown tensor `surplus`" in message
     assert message.count("vae2llm.bias") == 1
+
+
+def test_tensors_of_other_parts_are_not_read(tmp_path: Path) -> None:
+    wanted = torch.nn.Linear(2, 3)
+    mine = {f"mine.{name}": tensor for name, tensor in wanted.state_dict().items()}
+    save_file({**mine, "other.weight": torch.zeros(1, dtype=torch.int8)}, tmp_path / "model.safetensors")
+
+    def rename(filed: str) -> str | None:
+        return filed.removeprefix("mine.") if filed.startswith("mine.") else None
+
+    loaded = load(lambda: torch.nn.Linear(2, 3), tmp_path, "model", names=Names(rename=rename))
+    assert all(map(torch.equal, loaded.state_dict().values(), wanted.state_dict().values()))
+    with pytest.raises(InvalidInput, match=r"unknown tensor `mine.bias`"):
+        load(lambda: torch.nn.Linear(2, 3), tmp_path, "model")
 
 
 def test_missing_files_are_named(folder: Path) -> None:

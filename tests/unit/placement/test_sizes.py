@@ -11,7 +11,7 @@ from walkgraph.components import families
 from walkgraph.errors import InvalidInput, NotFound
 from walkgraph.graph.document import Weights
 from walkgraph.models.bagel.config import BAGEL_7B_MOT, bagel_json
-from walkgraph.placement.sizes import find_sizes, weights_folder
+from walkgraph.placement.sizes import FamilySizes, Part, find_sizes, weights_folder
 
 
 def safetensors(path: Path, **shapes: list[int]) -> None:
@@ -61,6 +61,15 @@ def test_a_checkpoint_folder(tmp_path: Path, value: dict[str, object]) -> None:
     assert known.numbers == {"model": 12 + 5 + 8, "autoencoder": 8}
     assert known.caches == {"bagel.backbone": 2 * 6 * 2 * 32}
     assert (known.part_bytes("model", 2), known.part_bytes("autoencoder", 2)) == (50, 16)
+
+
+def test_parts_that_share_a_stem_count_their_own_tensors(tmp_path: Path) -> None:
+    safetensors(tmp_path / "mine" / "model-00001-of-00002.safetensors", **{"a.x": [3, 4], "b.x": [5]})
+    safetensors(tmp_path / "mine" / "model-00002-of-00002.safetensors", **{"a.y": [2]})
+    parts = {name: Part(stem="model", reads=lambda filed, name=name: filed.startswith(name)) for name in "ab"}
+    family = FamilySizes(parts={**parts, "all": Part(stem="model")}, components={}, shapes={})
+    known = find_sizes({"pair": family}, [tmp_path])(Weights(family="pair", source="checkpoint:mine"))
+    assert known.numbers == {"a": 14, "b": 5, "all": 19}
 
 
 @pytest.mark.parametrize(

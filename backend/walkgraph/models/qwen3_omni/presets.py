@@ -1,0 +1,15 @@
+"""Configurations of Qwen3-Omni for `random:CONFIG:SEED` sources."""
+
+from walkgraph.checkpoints.presets import preset
+from walkgraph.models.qwen3_omni.config import OmniConfig
+from walkgraph.models.qwen3_omni.thinker import config as thinker
+
+OMNI: dict[str, OmniConfig] = {
+    "qwen3-omni-30b-a3b": OmniConfig(thinker=thinker.PUBLISHED),
+    "qwen3-omni-tiny": OmniConfig(thinker=thinker.TINY),
+}
+"""The published shapes, and tiny ones of the same classes for tests and laptops."""
+
+
+def omni_config(name: str) -> OmniConfig:
+    return preset(OMNI, name)
