@@ -11,7 +11,7 @@ from sqlalchemy import CursorResult
 from sqlmodel import Session, col, delete, desc, func, select, update
 
 from walkgraph.errors import Conflict, NotFound
-from walkgraph.store.saving import save
+from walkgraph.store.saving import age_order, save
 from walkgraph.store.tables import Deployment, Document, DocumentKind, Run, Version, WaitingRun
 
 KEPT_RUNS = 10_000
@@ -223,5 +223,6 @@ def prune_runs(session: Session, keep: int = KEPT_RUNS) -> None:
     """Remove all but the newest `keep` runs."""
     if session.exec(select(func.count()).select_from(Run)).one() <= keep:
         return
-    oldest = session.exec(select(Run.created_at).order_by(desc(col(Run.created_at))).offset(keep - 1).limit(1)).one()
-    session.exec(delete(Run).where(col(Run.created_at) < oldest))
+    age = age_order(Run.created_at)
+    oldest = session.exec(select(age).order_by(desc(age)).offset(keep - 1).limit(1)).one()
+    session.exec(delete(Run).where(age < oldest))

@@ -1,11 +1,12 @@
 """Insert or replace rows with one statement for all; `Session.merge` would first query each."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import inspect
+from sqlalchemy import ColumnElement, case, inspect
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlmodel import Session, SQLModel
+from sqlmodel import Session, SQLModel, col
 
 _INSERT = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
@@ -23,3 +24,9 @@ def save(session: Session, table: type[SQLModel], rows: Iterable[SQLModel | Mapp
     fresh = {name: statement.excluded[name] for name in names if name not in keys}
     statement = statement.on_conflict_do_update(index_elements=keys, set_=fresh)
     session.connection().execute(statement, columns)
+
+
+def age_order(created_at: float) -> ColumnElement[float]:
+    """A column of epoch seconds to order rows by, newest last. What lies in the future is older than all else: the
+    clock was set back since, and rows that come now must outlive it."""
+    return case((col(created_at) > time.time(), 0.0), else_=col(created_at))

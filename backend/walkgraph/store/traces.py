@@ -8,7 +8,7 @@ from sqlmodel import Session, col, delete, desc, func, select
 from sqlmodel.sql.expression import Select
 
 from walkgraph.errors import NotFound
-from walkgraph.store.saving import save
+from walkgraph.store.saving import age_order, save
 from walkgraph.store.tables import RunTrace
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -66,7 +66,7 @@ def _prune(session: Session, query: Select[str, int], keep: int | None, keep_byt
     """`keep`: the most traces; None for any number."""
     room = keep_bytes
     surplus: list[str] = []
-    newest = session.exec(query.order_by(*_NEWEST_FIRST)).all()
+    newest = session.exec(query.order_by(desc(age_order(RunTrace.created_at)), desc(col(RunTrace.run)))).all()
     for number, (run, nbytes) in enumerate(newest):
         room -= nbytes
         # The newest one stays, whatever its size.

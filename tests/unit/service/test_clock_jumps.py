@@ -10,6 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.service.conftest import Running
+from walkgraph.service.access import auditing
+from walkgraph.store import keys
 
 pytestmark = pytest.mark.safety("R19")
 YEAR = 365 * 86_400.0
@@ -77,3 +79,42 @@ async def test_runs_of_before_the_clock_was_set_back_are_listed(
     jump(monkeypatch, 0)
     (run,) = (await service.http.get("/api/v1/runs")).json()
     assert run["state"] == "done"
+
+
+async def test_a_clock_that_jumps_ahead_empties_no_audit_log(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the service runs; entries that are old by both clocks go."""
+    monkeypatch.setattr(auditing, "PRUNE_SECONDS", 0.0)
+    store, audit = service.services.store, service.services.audit
+    await service.deploy()
+    there = await store.read(keys.count_entries)
+    assert there > 0
+    jump(monkeypatch, 20)
+    await audit.close()
+    pruned = await _pruned(service, monkeypatch)
+    assert pruned < real()
+    assert await store.read(keys.count_entries) == there
+    audit._began -= 21 * YEAR
+    assert await _pruned(service, monkeypatch) < real()
+    jump(monkeypatch, 0)
+    audit._began += 42 * YEAR
+    await _pruned(service, monkeypatch)
+    assert await store.read(keys.count_entries) == there, "nor one that says that it is now"
+
+
+async def _pruned(service: Running, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Lets the audit log be pruned once. Returns the time before which entries were old."""
+    oldest = asyncio.get_running_loop().create_future()
+    write = service.services.store.write
+
+    async def noted(query: object, *args: object) -> object:
+        found = await write(query, *args)  # type: ignore[arg-type]
+        if query is keys.prune_entries and not oldest.done():
+            oldest.set_result(args[0])
+        return found
+
+    monkeypatch.setattr(service.services.store, "write", noted)
+    service.services.audit.start()
+    found = await oldest
+    await service.services.audit.close()
+    monkeypatch.setattr(service.services.store, "write", write)
+    return found

@@ -93,6 +93,7 @@ class Audit:
     def __init__(self, store: Store, days: float) -> None:
         """`days`: how long entries are kept."""
         self._store, self._days = store, days
+        self._began = time.time() - time.monotonic()
         self._denials = Meter(REFUSALS_PER_MINUTE, None)
         self._pruning: asyncio.Task[None] | None = None
 
@@ -128,10 +129,14 @@ class Audit:
         except WalkgraphError as error:
             _log.error("not recorded", action=entry.action, target=entry.target, reason=str(error))
 
+    def _now(self) -> float:
+        """Epoch seconds. A wall clock that jumps ahead does not make all entries old."""
+        return min(time.time(), self._began + time.monotonic())
+
     async def _prune(self) -> None:
         while True:
             try:
-                await self._store.write(queries.prune_entries, time.time() - self._days * DAY)
+                await self._store.write(queries.prune_entries, self._now() - self._days * DAY)
             except WalkgraphError as error:
                 _log.warning("old entries not removed", reason=str(error))
             await asyncio.sleep(PRUNE_SECONDS)

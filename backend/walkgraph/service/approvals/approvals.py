@@ -34,6 +34,8 @@ from walkgraph.wire import messages as m
 
 AGAIN_SECONDS = 30.0
 """After a row could not be removed, it is tried again."""
+LOOK_SECONDS = 60.0
+"""The longest sleep: the wall clock may have jumped meanwhile."""
 
 _LATE = ErrorInfo(code="expired", message="nobody has approved the run in time; send it again")
 
@@ -258,7 +260,7 @@ class Approvals:
             late = any(end <= self._clock() for end in ends) or self._stale
             self._changed.clear()
             try:
-                async with asyncio.timeout(AGAIN_SECONDS if late else due):
+                async with asyncio.timeout(AGAIN_SECONDS if late else min(due, LOOK_SECONDS)):
                     await self._changed.wait()
             except TimeoutError:
                 pass
