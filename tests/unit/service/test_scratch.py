@@ -198,6 +198,21 @@ async def test_a_new_one_ends_the_one_that_was_unused_for_longest(service: Runni
     assert names == {f"page_{number}" for number in range(1, scratches.MOST + 1)}
 
 
+async def test_pages_that_begin_together_are_no_more_than_may_be(service: Running) -> None:
+    answers = await asyncio.gather(
+        *(serve(service, path=f"/api/v1/scratch/page_{number}") for number in range(2 * scratches.MOST))
+    )
+    assert {answer.status_code for answer in answers} == {200}
+    names = [row["id"] for row in (await service.http.get("/api/v1/deployments")).json()]
+    assert len(names) == scratches.MOST
+
+
+async def test_a_page_that_asks_twice_at_once_gets_one(service: Running) -> None:
+    answers = await asyncio.gather(serve(service), serve(service), serve(service))
+    assert [answer.status_code for answer in answers] == [200] * 3, [answer.text for answer in answers]
+    assert len(service.fleet.started) == 1
+
+
 async def test_it_neither_takes_the_place_of_a_deployment_nor_is_switched_like_one(service: Running) -> None:
     await service.deploy()
     taken = await serve(service, path="/api/v1/scratch/shapes")

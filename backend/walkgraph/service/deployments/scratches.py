@@ -61,6 +61,8 @@ class Scratches:
         self._deployments, self._switching, self._shutdown = deployments, switching, shutdown
         self._judging, self._judge, self._make, self._end = judging, judge, make, end
         self._known: dict[str, _Scratch] = {}
+        self._beginning = asyncio.Lock()
+        """Held while room is made and taken: two that begin must not find the same."""
         self._ends: set[asyncio.Task[None]] = set()
 
     async def serve(
@@ -73,8 +75,12 @@ class Scratches:
         given = _without_layout(graph), placement
         found = self._own(id_, owner)
         if found is None:
-            await self._make_room()
-            return await self._first(id_, owner, given, Documents(graph_name, graph, placement_name, {}))
+            async with self._beginning:
+                # The same page may have asked twice.
+                found = self._own(id_, owner)
+                if found is None:
+                    await self._make_room()
+                    return await self._first(id_, owner, given, Documents(graph_name, graph, placement_name, {}))
         async with found.changing:
             found.used = time.monotonic()
             if found.given != given or found.managed.state == "failed":
