@@ -39,6 +39,7 @@ from walkgraph.service.observe.traces import Traces
 from walkgraph.service.outward.exchange import Outside
 from walkgraph.service.outward.serving import OutwardCalls
 from walkgraph.service.outward.vault import Vault
+from walkgraph.service.runs.glimpses import Thumbnails
 from walkgraph.service.runs.idempotency import Keys
 from walkgraph.service.runs.runs import LiveRun, Runs
 from walkgraph.service.runs.shortcut import Shortcut
@@ -136,6 +137,7 @@ def _services(settings: Settings, store: Store, spawn: Spawn, collector: Collect
         keys=keys,
         audit=audit,
         admission=admission,
+        thumbnails=Thumbnails(),
         gallery=Gallery(settings),
         checkpoints=CheckpointFolders(settings.checkpoint_roots),
         task_graphs=graphs,

@@ -24,6 +24,7 @@ from walkgraph.service.observe.hub import Hub
 from walkgraph.service.observe.metrics import Metrics
 from walkgraph.service.observe.trace_sink import TraceSink
 from walkgraph.service.observe.traces import Traces
+from walkgraph.service.runs.glimpses import Thumbnails
 from walkgraph.service.runs.idempotency import Keys
 from walkgraph.service.runs.runs import Runs
 from walkgraph.service.shutdown import Shutdown
@@ -52,6 +53,7 @@ class Services:
     keys: Keyring
     audit: Audit
     admission: Admission
+    thumbnails: Thumbnails
     gallery: Gallery
     checkpoints: CheckpointFolders
     task_graphs: TaskGraphs

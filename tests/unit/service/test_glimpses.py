@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from walkgraph.service.runs import glimpses
 from walkgraph.wire import messages as m
 
 RUN = RunId("a" * 32)
+DRAWN = {"deployment": "shapes", "task": "text_to_image", "request": {"inputs": {"prompt": "a red circle"}}}
 
 
 def encoded(size: tuple[int, int], form: str = "PNG", mode: str = "RGB") -> bytes:
@@ -145,3 +149,26 @@ async def test_a_key_sees_no_glimpse_of_others(service: Running) -> None:
     assert (await service.anybody.get("/api/v1/runs", headers=theirs)).json() == []
     found = [await service.anybody.get(f"/api/v1/runs/{run}/thumbnail", headers=one) for one in (mine, theirs)]
     assert [answer.status_code for answer in found] == [200, 404]
+
+
+async def test_pictures_made_small_together_take_turns(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take hundreds of megabytes while it is decoded."""
+    await service.deploy()
+    run = (await service.http.post("/api/v1/runs", json=DRAWN)).json()["id"]
+    there, most, lock = 0, 0, threading.Lock()
+
+    def slow(data: bytes) -> bytes:
+        nonlocal there, most
+        with lock:
+            there += 1
+            most = max(most, there)
+        time.sleep(0.02)
+        with lock:
+            there -= 1
+        return data
+
+    monkeypatch.setattr(glimpses, "small", slow)
+    path = f"/api/v1/runs/{run}/thumbnail"
+    answers = await asyncio.gather(*(service.http.get(path) for _ in range(12)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert 1 <= most <= glimpses.AT_ONCE

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import anyio.to_thread
 from fastapi import APIRouter, Query, WebSocket
 from fastapi.responses import Response
 from starlette.requests import Request
@@ -81,7 +80,7 @@ async def thumbnail(services: ServicesDep, run: RunName) -> Response:
     output that has some."""
     live = services.runs.live(run)
     picture = glimpses.picture_of(live.outputs)
-    made = await anyio.to_thread.run_sync(glimpses.small, picture) if picture is not None else None
+    made = await services.thumbnails.small(picture) if picture is not None else None
     if made is None:
         raise NotFound(f"the run `{run}` has made no picture")
     keeping = f"private, max-age={_KEPT_SECONDS}, immutable" if live.finished else "no-store"

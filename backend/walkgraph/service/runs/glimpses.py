@@ -1,7 +1,10 @@
 """A run as a list shows it: the start of its texts, and its picture, small."""
 
 import io
+from asyncio import Semaphore
 from collections.abc import Iterable, Iterator, Sequence
+
+import anyio.to_thread
 
 from walkgraph.service.values.values import TEXT, mime_of
 from walkgraph.wire import messages as m
@@ -12,8 +15,22 @@ SIDE = 128
 """Pixels of the longer side of a small picture: a list's row shows it half as large, for dense screens."""
 PREVIEW = "preview"
 """The output that a task names so shows pictures on the way to another one."""
+AT_ONCE = 2
+"""Pictures that are made small at the same time. Each may take `_MOST_PIXELS` times four bytes meanwhile."""
 _MOST_PIXELS = 64 * 1024 * 1024
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
+
+
+class Thumbnails:
+    """Makes pictures small in threads. Those that are wanted together take turns, so that memory is bounded."""
+
+    def __init__(self) -> None:
+        self._turns = Semaphore(AT_ONCE)
+
+    async def small(self, data: bytes) -> bytes | None:
+        """As the function `small`."""
+        async with self._turns:
+            return await anyio.to_thread.run_sync(small, data)
 
 
 def texts_of(submit: m.Submit) -> Iterator[str]:
