@@ -29,7 +29,7 @@ class Deployments:
         """The deployment of this id. Raises NotFound."""
         found = self._managed.get(id_)
         if found is None:
-            known = ", ".join(f"`{name}`" for name in self._managed) or "none"
+            known = ", ".join(f"`{managed.id}`" for managed in self.offered()) or "none"
             raise NotFound(f"there is no deployment `{id_[:64]}`; there are: {known}")
         return found
 
