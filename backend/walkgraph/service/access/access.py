@@ -410,15 +410,17 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
     if scope["method"] in _SAFE_METHODS:
         return receive
     taken, whole = 0, False
-    most, seconds = _bounds(scope)
-    deadline = asyncio.get_running_loop().time() + seconds
+    began = asyncio.get_running_loop().time()
+    bounds: tuple[int, float] | None = None
 
     async def bounded() -> Message:
-        nonlocal taken, whole
+        nonlocal bounds, taken, whole
         if whole:
             return await receive()
+        # Not before the body is wanted: a refusal reads none.
+        most, seconds = bounds = bounds or _bounds(scope)
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(began + seconds):
                 message = await receive()
         except TimeoutError:
             raise SlowBody(f"the body must arrive within {seconds:.0f} seconds") from None

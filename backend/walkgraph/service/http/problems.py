@@ -4,6 +4,7 @@ The text of a foreign exception never leaves the service.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, cast
 
 import structlog
@@ -132,7 +133,7 @@ def said_of_run(info: ErrorInfo) -> dialects.Said:
 def said_of(error: WalkgraphError) -> dialects.Said:
     if isinstance(error, RunFailed):
         return said_of_run(error.error)
-    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    status = _status_of(type(error))
     faults: tuple[Fault, ...] = ()
     if isinstance(error, Unprocessable):
         faults = error.faults
@@ -147,6 +148,11 @@ def said_of(error: WalkgraphError) -> dialects.Said:
         retryable=error.retryable,
         headers=headers,
     )
+
+
+@cache
+def _status_of(kind: type[WalkgraphError]) -> int:
+    return next(status for known, status in _STATUSES if issubclass(kind, known))
 
 
 def _response(path: str, said: dialects.Said) -> Response:

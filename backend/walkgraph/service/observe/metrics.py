@@ -92,7 +92,7 @@ class Metrics:
     def refused(self, deployment: str, error: WalkgraphError) -> None:
         """Counts a request that did not become a run. Unknown deployments are not counted: clients could invent any
         number of names."""
-        if any(managed.id == deployment for managed in self._deployments.listed()):
+        if deployment in self._deployments:
             self._seen.add(deployment)
             self._refused.add((deployment, error.code))
 
