@@ -15,9 +15,7 @@ from torch.nn import functional as F
 from walkgraph.architectures.siglip_navit import SiglipEncoder, SiglipLayer
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention.dense_attention import Attend, dense_attention
-from walkgraph.layers.linear.packed import UNPACKED
-from walkgraph.layers.linear.product import product
-from walkgraph.layers.norm.layer_norm import added_norm
+from walkgraph.layers.encoder import EncoderRows
 
 
 class SquareEmbeddings(nn.Module):
@@ -72,19 +70,10 @@ class SquareVision(nn.Module):
     def _served(self, x: Tensor, layers: Sequence[SiglipLayer], attend: Attend) -> Tensor:
         """Packed layers without gradients, in seven launches each: each norm adds the product before it. x `[R, W]` ->
         `[R, W]`."""
-        more: Tensor | None = None
+        rows = EncoderRows(x)
         for index, layer in enumerate(layers):
-            attention, mlp = layer.self_attn, layer.mlp
-            if attention.packed is None:
-                raise RuntimeError(UNPACKED)
-            x, normed = added_norm(x, more, layer.layer_norm1)
-            parts = product(normed, *attention.packed).chunk(3, 1)
-            q, k, v = (part.unflatten(1, (attention.heads, -1)) for part in parts)
-            seen = product(attend(index, q, k, v).flatten(1), attention.out_proj.weight, attention.out_proj.bias)
-            x, normed = added_norm(x, seen, layer.layer_norm2)
-            hidden = product(normed, mlp.fc1.weight, mlp.fc1.bias, activation="gelu_tanh")
-            more = product(hidden, mlp.fc2.weight, mlp.fc2.bias)
-        return added_norm(x, more, self.post_layernorm)[1]
+            rows = rows.layer(index, layer.weights(), attend, None)
+        return rows.normed(self.post_layernorm)
 
     def pack(self) -> None:
         """Lay weights that read one input side by side. State names stay; parameters become frozen views."""

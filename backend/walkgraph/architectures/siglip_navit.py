@@ -8,48 +8,20 @@ Shape letters: R rows (patches of all pictures), W width, H heads, D head dim.
 from typing import cast
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from walkgraph.checkpoints.siglip import SiglipConfig
 from walkgraph.layers.attention.dense_attention import Attend
+from walkgraph.layers.attention.encoder_attention import EncoderAttention
+from walkgraph.layers.encoder import EncoderWeights
 from walkgraph.layers.linear.mlp import GeluMLP
-from walkgraph.layers.linear.packed import Packable, Packed
 from walkgraph.layers.norm.layer_norm import added_norm
-
-
-class SiglipAttention(Packable):
-    def __init__(self, config: SiglipConfig) -> None:
-        super().__init__()
-        self.heads = config.heads
-        self.q_proj = nn.Linear(config.width, config.width)
-        self.k_proj = nn.Linear(config.width, config.width)
-        self.v_proj = nn.Linear(config.width, config.width)
-        self.out_proj = nn.Linear(config.width, config.width)
-        self.packed: Packed | None = None
-
-    def forward(self, layer: int, x: Tensor, attend: Attend) -> Tensor:
-        """x `[R, W]` -> `[R, W]`."""
-        if self.packed is None:
-            parts = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
-        else:
-            parts = F.linear(x, *self.packed).chunk(3, 1)
-        q, k, v = (part.unflatten(1, (self.heads, -1)) for part in parts)
-        return self.out_proj(attend(layer, q, k, v).flatten(1))
-
-    def pack(self) -> None:
-        """Lay q, k and v side by side, so that one product reads them; this freezes them."""
-        self.packed = Packed.of(self.q_proj, self.k_proj, self.v_proj)
-
-    @property
-    def is_packed(self) -> bool:
-        return self.packed is not None
 
 
 class SiglipLayer(nn.Module):
     def __init__(self, config: SiglipConfig) -> None:
         super().__init__()
         self.layer_norm1 = nn.LayerNorm(config.width, config.norm_eps)
-        self.self_attn = SiglipAttention(config)
+        self.self_attn = EncoderAttention(config.width, config.heads)
         self.layer_norm2 = nn.LayerNorm(config.width, config.norm_eps)
         self.mlp = GeluMLP(config.width, config.hidden, config.width)
 
@@ -58,6 +30,19 @@ class SiglipLayer(nn.Module):
         _, normed = added_norm(x, None, self.layer_norm1)
         x, normed = added_norm(x, self.self_attn(layer, normed, attend), self.layer_norm2)
         return x + self.mlp(normed)
+
+    def weights(self) -> EncoderWeights:
+        """The weights of a forward without gradients; needs `pack` of its attention."""
+        return EncoderWeights(
+            norm=self.layer_norm1,
+            qkv=self.self_attn.qkv,
+            heads=self.self_attn.heads,
+            out=self.self_attn.out_proj,
+            mlp_norm=self.layer_norm2,
+            fc1=self.mlp.fc1,
+            fc2=self.mlp.fc2,
+            activation="gelu_tanh",
+        )
 
 
 class SiglipEmbeddings(nn.Module):

@@ -23,12 +23,14 @@ SPEAKERS = ("chelsie", "ethan", "aiden")
 
 _component = Declarations("qwen3_omni", module=None, category="Model", weights="qwen3_omni")
 
+_heard = _component.in_module("hearing.operators")
+
 _ENCODERS = (
-    _component(
+    _heard(
         "qwen3_omni.audio_encoder",
-        "Encodes 16 kHz sound as 13 embeddings per second.",
+        "Encodes sound of any length as 13 embeddings per second.",
         category="Sound",
-        inputs=(port("waveform", "waveform: float[s]"),),
+        inputs=(port("waveform", "waveform: float[s]", description="one channel at 16 kHz"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
     _component(

@@ -1,0 +1,1 @@
+"""Hearing of Qwen3-Omni: sound to embeddings."""

@@ -1,0 +1,143 @@
+"""The audio encoder of Qwen3-Omni: spectra of any number of sounds to embeddings, 13 per second.
+
+Convolutions see a chunk of a second alone, attention a window of chunks, so a sound's embeddings don't depend on the
+others of a batch. The published code pads the last chunk of every sound to the longest chunk of its call; here it is
+padded to a whole chunk if its sound has one, and otherwise not: what the published code gives for that sound alone.
+
+Parameter names are the public checkpoint's, below `thinker.audio_tower`.
+
+Shape letters: L frames of a sound, M bands, K chunks, C channels, n embeddings of a sound, R rows (embeddings of all
+sounds), W width.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.attention.dense_attention import Attend, BlockAttend
+from walkgraph.layers.attention.encoder_attention import EncoderAttention
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
+from walkgraph.layers.encoder import EncoderRows, EncoderWeights
+from walkgraph.layers.linear.product import product
+from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
+
+_CHUNKS = 64
+"""The most chunks that are convolved at once; each takes 6 MB in float32."""
+_PERIOD = 10_000.0
+
+
+class AudioLayer(nn.Module):
+    def __init__(self, config: AudioConfig) -> None:
+        super().__init__()
+        self.self_attn = EncoderAttention(config.width, config.heads)
+        self.self_attn_layer_norm = nn.LayerNorm(config.width, config.norm_eps)
+        self.fc1 = nn.Linear(config.width, config.hidden)
+        self.fc2 = nn.Linear(config.hidden, config.width)
+        self.final_layer_norm = nn.LayerNorm(config.width, config.norm_eps)
+
+    def weights(self) -> EncoderWeights:
+        return EncoderWeights(
+            norm=self.self_attn_layer_norm,
+            qkv=self.self_attn.qkv,
+            heads=self.self_attn.heads,
+            out=self.self_attn.out_proj,
+            mlp_norm=self.final_layer_norm,
+            fc1=self.fc1,
+            fc2=self.fc2,
+            activation="gelu",
+        )
+
+
+class AudioEncoder(nn.Module):
+    """Serves without gradients, once `pack` has been called."""
+
+    def __init__(self, config: AudioConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.conv2d1 = nn.Conv2d(1, config.channels, 3, 2, padding=1)
+        self.conv2d2 = nn.Conv2d(config.channels, config.channels, 3, 2, padding=1)
+        self.conv2d3 = nn.Conv2d(config.channels, config.channels, 3, 2, padding=1)
+        self.conv_out = nn.Linear(config.channels * config.bands, config.width, bias=False)
+        self.layers = nn.ModuleList(AudioLayer(config) for _ in range(config.layers))
+        self.ln_post = nn.LayerNorm(config.width, config.norm_eps)
+        self.proj1 = nn.Linear(config.width, config.width)
+        self.proj2 = nn.Linear(config.width, config.out)
+        self._places: dict[torch.device, Tensor] = {}
+
+    def pack(self) -> Self:
+        """Lay out loaded weights so that fewer products read them; this freezes them."""
+        for layer in self.layers:
+            cast(AudioLayer, layer).self_attn.pack()
+        return self
+
+    def forward(self, spectra: Sequence[Tensor]) -> list[Tensor]:
+        """Spectra float32 `[L, M]` -> `[n, out]` each."""
+        counts = [self.config.tokens(len(spectrum)) for spectrum in spectra]
+        rows = EncoderRows(self._embedded(spectra))
+        attend = self._windows(counts, rows.x)
+        for index, layer in enumerate(self.layers):
+            rows = rows.layer(index, cast(AudioLayer, layer).weights(), attend, None)
+        normed = rows.normed(self.ln_post)
+        hidden = product(normed, self.proj1.weight, self.proj1.bias, activation="gelu")
+        return list(product(hidden, self.proj2.weight, self.proj2.bias).split(counts))
+
+    def _embedded(self, spectra: Sequence[Tensor]) -> Tensor:
+        """Spectra `[L, M]` -> `[R, W]`: chunks of one length are convolved together."""
+        groups: dict[int, list[Tensor]] = {}
+        for spectrum in spectra:
+            chunks = self._chunks(spectrum)
+            groups.setdefault(chunks.shape[1], []).append(chunks)
+        made = {
+            frames: iter(self._convolved(torch.cat(chunks)).split([len(one) for one in chunks]))
+            for frames, chunks in groups.items()
+        }
+        parts: list[Tensor] = []
+        for spectrum in spectra:
+            frames = len(spectrum)
+            rows = next(made[min(frames, self.config.chunk)]).flatten(0, 1)
+            parts.append(rows[: self.config.tokens(frames)])
+        return torch.cat(parts)
+
+    def _chunks(self, spectrum: Tensor) -> Tensor:
+        """`[L, M]` -> `[K, chunk, M]`, or `[1, L, M]` if it is shorter than a chunk."""
+        frames, chunk = len(spectrum), self.config.chunk
+        if frames < chunk:
+            return spectrum[None]
+        return F.pad(spectrum, (0, 0, 0, -frames % chunk)).unflatten(0, (-1, chunk))
+
+    def _convolved(self, chunks: Tensor) -> Tensor:
+        """`[K, frames, M]` -> `[K, frames / 8, W]`, with the places of the rows in their chunk."""
+        parts: list[Tensor] = []
+        for some in chunks.to(self.conv_out.weight.dtype).transpose(1, 2)[:, None].split(_CHUNKS):
+            x = F.gelu(self.conv2d1(some))
+            x = F.gelu(self.conv2d3(F.gelu(self.conv2d2(x))))
+            parts.append(self.conv_out(x.permute(0, 3, 1, 2).flatten(2)))
+        x = torch.cat(parts)
+        return x + self._placed(x.device)[: x.shape[1]].to(x.dtype)
+
+    def _placed(self, device: torch.device) -> Tensor:
+        """float32 `[rows of a chunk, W]`, copied to the device once."""
+        if device not in self._places:
+            self._places[device] = places(halved(self.config.chunk), self.config.width).to(device)
+        return self._places[device]
+
+    def _windows(self, counts: Sequence[int], rows: Tensor) -> Attend:
+        """Attention within the windows of sounds with so many embeddings."""
+        window = self.config.window * halved(self.config.chunk)
+        lengths = [min(window, count - start) for count in counts for start in range(0, count, window)]
+        if rows.is_cuda and rows.dtype != torch.float32:
+            ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+            blocks = PackedBlocks(ends.to(rows.device, non_blocking=True), max(lengths), self.config.heads)
+            return lambda layer, q, k, v: blocks(q, k, v)
+        return BlockAttend(lengths)
+
+
+def places(count: int, width: int) -> Tensor:
+    """float32 `[count, width]` on the CPU: sines, then cosines, of 0 to `count` - 1 at rates from 1 to 1 / 10,000."""
+    rates = torch.exp(-math.log(_PERIOD) / (width // 2 - 1) * torch.arange(width // 2, dtype=torch.float64))
+    angles = torch.arange(count, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], 1).float()

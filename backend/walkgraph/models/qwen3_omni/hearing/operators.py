@@ -1,0 +1,49 @@
+"""The operator of the audio encoder: sounds of any length, many in one forward."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed, Outputs
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.architectures.sounds import waveform_of
+from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder as Model
+from walkgraph.models.qwen3_omni.hearing.spectra import LEAST, RATE, Spectra, frames_of
+from walkgraph.models.qwen3_omni.hearing.weights import audio_encoder_of
+
+_PORT = "waveform"
+
+
+class AudioEncoder(Operator):
+    """Numbers that are not finite give embeddings that are not, which the engine reports for their call alone."""
+
+    pure: ClassVar[bool] = True
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._spectra = model, Spectra(model.config.mels)
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(audio_encoder_of(context))
+
+    def rows(self, call: Call) -> int:
+        return self._model.config.tokens(frames_of(len(_sound(call))))
+
+    def examples(self) -> Sequence[Example]:
+        """One without a whole chunk, and one with several windows."""
+        return tuple(Example(inputs={_PORT: torch.zeros(samples)}) for samples in (RATE // 2, 20 * RATE + RATE // 2))
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        embedded = self._model(self._spectra([_sound(call) for call in calls]))
+        return [{"embeddings": embeddings} for embeddings in embedded]
+
+
+def _sound(call: Call) -> Tensor:
+    wave = waveform_of(call, _PORT)
+    if len(wave) < LEAST:
+        message = f"`{call.node}` takes sound of at least {LEAST} samples at {RATE} Hz, and this has {len(wave)}"
+        raise CallFailed(f"{message}; record more of it", _PORT, code="invalid_input")
+    return wave
