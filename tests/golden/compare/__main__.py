@@ -2,9 +2,9 @@
 
     PYTHONPATH=backend python -m tests.golden.compare FAMILY [CODE]
 
-`FAMILY`: `bagel`, `llama`, `llm`, `pi05`, `snac` or `vjepa2`. `CODE`: a checkout of the published code; `llama` and
-`llm` read the package `transformers` instead, and `snac` may read an installed one. CONTRIBUTING says which packages
-each one wants. Exits with 1 where a case is above its bar.
+`FAMILY`: `bagel`, `llama`, `llm`, `pi05`, `qwen3_omni`, `snac` or `vjepa2`. `CODE`: a checkout of the published code;
+`llama`, `llm` and `qwen3_omni` read the package `transformers` instead, and `snac` may read an installed one.
+CONTRIBUTING says which packages each one wants. Exits with 1 where a case is above its bar.
 """
 
 import argparse
@@ -16,9 +16,9 @@ import torch
 
 from tests.golden.compare.table import told
 
-FAMILIES = ("bagel", "llama", "llm", "pi05", "snac", "vjepa2")
+FAMILIES = ("bagel", "llama", "llm", "pi05", "qwen3_omni", "snac", "vjepa2")
 """Modules beside this one, each with `cases`."""
-_PACKAGED = ("llama", "llm", "snac")
+_PACKAGED = ("llama", "llm", "qwen3_omni", "snac")
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Weights of the tiny Qwen3-Omni parts whose answers are stored: numbers follow from names, so only answers are kept."""
+"""Weights of the tiny Qwen3-Omni parts whose answers are stored: numbers follow from names, so they are not kept."""
 
 import hashlib
 import json

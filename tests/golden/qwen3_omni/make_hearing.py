@@ -6,6 +6,7 @@
 spectrum.
 """
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from walkgraph.models.qwen3_omni.parts import AUDIO, PREFIXES
 
 def published() -> Any:
     """The published code's encoder, with our numbers."""
-    from transformers.models.qwen3_omni_moe import configuration_qwen3_omni_moe as configuration
-    from transformers.models.qwen3_omni_moe import modeling_qwen3_omni_moe as modeling
+    models = importlib.import_module("transformers.models.qwen3_omni_moe")
 
-    config = configuration.Qwen3OmniMoeAudioEncoderConfig(**tiny.PUBLISHED, attn_implementation="eager")
-    model = modeling.Qwen3OmniMoeAudioEncoder(config).eval()
+    config = models.configuration_qwen3_omni_moe.Qwen3OmniMoeAudioEncoderConfig(
+        **tiny.PUBLISHED, attn_implementation="eager"
+    )
+    model = models.modeling_qwen3_omni_moe.Qwen3OmniMoeAudioEncoder(config).eval()
     state = weights(lambda: AudioEncoder(AUDIO_TINY), PREFIXES[AUDIO])
     model.load_state_dict({name.removeprefix(PREFIXES[AUDIO]): tensor for name, tensor in state.items()})
     return model
@@ -33,9 +35,9 @@ def published() -> Any:
 
 def spectrum(wave: np.ndarray) -> Tensor:
     """float32 `[mels, frames]`"""
-    from transformers import WhisperFeatureExtractor
-
-    extract = WhisperFeatureExtractor(feature_size=AUDIO_TINY.mels, sampling_rate=tiny.RATE)
+    extract = importlib.import_module("transformers").WhisperFeatureExtractor(
+        feature_size=AUDIO_TINY.mels, sampling_rate=tiny.RATE
+    )
     given = {"sampling_rate": tiny.RATE, "padding": True, "truncation": False, "return_attention_mask": True}
     return extract(wave, **given, return_tensors="pt")["input_features"][0]
 
@@ -52,7 +54,7 @@ def main() -> None:
         name, wave = tiny.name_of(seconds), tiny.sound(seconds)
         kept[f"{name}: embeddings"] = embeddings(model, wave).numpy()
         kept[f"{name}: spectrum"] = spectrum(wave)[:, :: tiny.KEPT].t().numpy()
-    np.savez_compressed(tiny.ANSWERS, **kept)
+    np.savez_compressed(tiny.ANSWERS, allow_pickle=False, **kept)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The audio encoder against the embeddings that the published code gave (`tests/golden/qwen3_omni/make_hearing.py`)."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
