@@ -226,7 +226,7 @@ SIZES: Mapping[str, FamilySizes] = {
         shapes={
             "qwen3-omni-30b-a3b": Shape(
                 parts={
-                    "audio": 648_000_000,
+                    "audio": 647_927_168,
                     "vision": 539_000_000,
                     "thinker": 30_530_000_000,
                     "projection": 12_600_000,
