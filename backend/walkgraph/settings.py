@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     """Keep a spare worker process beside each deployment, except scratch ones: a killed worker is then replaced without
     the seconds that imports take. A spare holds some 170 MB of memory, and none of a GPU."""
     kept_results: int = Field(default=256 * 2**20, ge=0, le=2**40)
-    """Bytes of results that each rank of a scratch deployment keeps: deterministic nodes whose inputs and parameters
-    have not changed are then not run again. 0 keeps none."""
+    """Bytes of results that each rank keeps of deterministic nodes: with the same inputs and parameters they are then
+    not run again. Scratch deployments keep those of all such nodes, others of nodes that say `kept`. 0 keeps none."""
     telemetry: Literal["off", "summary", "full"] = "summary"
     """Initial telemetry level of a deployment; it can be changed while it runs."""
     kept_traces: int = Field(default=200, ge=1, le=10_000)

@@ -112,6 +112,7 @@ FAULTS: dict[str, Callable[[Document], None]] = {
         _set(["@in.text", "trim.text"], "walks", "read_text", "edges", 0),
         _set(["trim.text", "tokenizer.text"], "walks", "read_text", "edges", 2),
     ),
+    "results kept of what isn't deterministic": _set("shared", "nodes", "llm", "kept"),
     "a parameter that isn't there": _set(1, "nodes", "llm", "params", "foo"),
     "nothing feeds the tokenizer": _set(None, "walks", "read_text", "edges", 0),
     "nothing feeds it, and there is no input": _all(

@@ -132,6 +132,25 @@ def test_nodes_that_have_not_changed_are_not_run_again(running: Service) -> None
 
 
 @pytest.mark.slow
+def test_clients_get_what_nodes_keep_for_their_key_or_for_all(running: Service) -> None:
+    graph = codec.dump(letter())
+    graph["nodes"]["shout"]["kept"], graph["nodes"]["both"]["kept"] = "own", "shared"
+    with running.client() as client:
+        client.deploy(graph, name="keeping")
+        running.wait_ready("keeping")
+        outputs: list[Any] = []
+        kept: list[set[str]] = []
+        keys = [client.add_key(name, ["infer"])["secret"] for name in ("one", "two")]
+        for secret in (*keys, keys[0]):
+            with Client(running.told["url"], secret) as caller:
+                answer = caller.run("keeping", "t", WRITE)
+            outputs.append(answer["outputs"])
+            kept.append({one["node"] for one in client.get_run(answer["run"])["times"] if one["kept"]})
+        assert kept == [set(), {"both"}, {"both", "shout"}]
+        assert outputs[1:] == outputs[:1] * 2
+
+
+@pytest.mark.slow
 def test_the_trace_lists_what_was_not_run(running: Service) -> None:
     with running.client() as client:
         client.serve_scratch("traced", codec.dump(letter()))

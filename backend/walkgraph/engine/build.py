@@ -12,7 +12,7 @@ import torch
 from walkgraph.abi.operator import Capture
 from walkgraph.engine.calls.call_scheduler import CallScheduler
 from walkgraph.engine.calls.captured_step import CapturedSteps
-from walkgraph.engine.calls.memo import KeptCalls, Memo
+from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.calls.readback import chained, host_ports
 from walkgraph.engine.calls.runner import Runner
 from walkgraph.engine.calls.schedule import Mix
@@ -66,6 +66,7 @@ class EngineBuilder:
         mix: Mix,
         capture: bool,
         prefix_cache: bool,
+        shared_pages: bool = False,
         batch_invariant: bool,
         watch: Stopwatch,
         clock: Callable[[], float],
@@ -79,14 +80,15 @@ class EngineBuilder:
         self._mix = mix._replace(single=mix.single or batch_invariant)
         self._prefix_cache, self._invariant = prefix_cache and not batch_invariant, batch_invariant
         self._watch, self._clock, self._faults, self._kept = watch, clock, faults, kept
-        self._memo = memo
+        self._memo, self._shared_pages = memo, shared_pages
         self._capturer = cache(lambda device: Capturer(device, enabled=capture, priority=-1))
 
     def parts(self) -> EngineParts:
         """Make the parts, with nothing loaded."""
         nodes: dict[str, Loaded] = {}
         pools = KVPools(prefix_cache=self._prefix_cache)
-        states = StateTable(pools, AttentionBackends(), StateLimits(self._plan.states, pools.by_state))
+        limits = StateLimits(self._plan.states, pools.by_state, shared_pages=self._shared_pages)
+        states = StateTable(pools, AttentionBackends(), limits)
         ports, captured = host_ports(self._plan, self._here), cache(self._captured)
         runner = Runner(
             states,
@@ -104,7 +106,7 @@ class EngineBuilder:
             device=self._device,
             watch=self._watch,
             clock=self._clock,
-            kept=None if self._memo is None else KeptCalls(self._memo, states.limits.salt),
+            kept=self._kept_calls(limits),
         )
         device = LoopDevice(
             states,
@@ -142,6 +144,12 @@ class EngineBuilder:
         warm_up(engine, self._plan, nodes_here(self._plan, self._here), parts.nodes, progress)
         with invariance.batch_invariant(self._invariant):
             capture_steps(parts.nodes, parts.captured, progress)
+
+    def _kept_calls(self, limits: StateLimits) -> KeptCalls | None:
+        sharing: dict[str, Sharing] = {node.name: node.kept for node in nodes_here(self._plan, self._here) if node.kept}
+        if self._memo is None or not (sharing or self._memo.every):
+            return None
+        return KeptCalls(self._memo, limits.owner, sharing)
 
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None

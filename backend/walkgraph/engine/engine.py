@@ -49,6 +49,7 @@ class Engine:
         mix: Mix = MIX,
         capture: bool = True,
         prefix_cache: bool = True,
+        shared_pages: bool = False,
         batch_invariant: bool = False,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
@@ -57,10 +58,11 @@ class Engine:
     ) -> None:
         """`threads`: torch's threads on this rank's CPU; None leaves the number to torch. `mix`: how many rows batches
         have. `capture`: record the steps of loops as CUDA graphs. `prefix_cache`: compute a beginning that sequences
-        share once. `batch_invariant`: a run's numbers don't depend on the runs beside it or before it: calls are served
-        one by one, no prefix is shared, and a loop has one row a launch unless its steps are `invariant`. That holds
-        for one number of `threads`. `kept`: the operators of the plan before, which need not be loaded again. `memo`:
-        outputs of deterministic calls, which need not be made again; None: every call is made.
+        share once; with `shared_pages` also where they are runs of different owners. `batch_invariant`: a run's numbers
+        don't depend on the runs beside it or before it: calls are served one by one, no prefix is shared, and a loop
+        has one row a launch unless its steps are `invariant`. That holds for one number of `threads`. `kept`: the
+        operators of the plan before, which need not be loaded again. `memo`: outputs of deterministic calls, which need
+        not be made again; None: every call is made.
 
         Nothing is loaded before `load`.
         """
@@ -77,6 +79,7 @@ class Engine:
             mix=mix,
             capture=capture,
             prefix_cache=prefix_cache,
+            shared_pages=shared_pages,
             batch_invariant=batch_invariant,
             watch=self._watch,
             clock=clock,

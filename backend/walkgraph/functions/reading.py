@@ -152,5 +152,6 @@ def _component(made: Signature, name: str, network: str, plugin: str, category: 
         outputs=outputs,
         params=made.params,
         host=made.on_host,
+        deterministic=made.deterministic,
         network=network,
     )

@@ -111,8 +111,9 @@ class _Declaring:
         weights: str | None = None,
         states: Mapping[str, str] | None = None,
         params: Mapping[str, Scalar] | None = None,
+        kept: Literal["own", "shared"] | None = None,
     ) -> Ref:
-        given = _fields(component=component, weights=weights, states=_copy(states), params=_copy(params))
+        given = _fields(component=component, weights=weights, states=_copy(states), params=_copy(params), kept=kept)
         self._document["nodes"][name] = given
         return Ref(name)
 

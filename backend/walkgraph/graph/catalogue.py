@@ -173,6 +173,9 @@ class Component:
     """The families that fit where `weights` is `any`. The catalogue fills them in from what families declare."""
     host: bool = False
     """Runs on the CPU of its rank whatever the rank's device is (tokenizers, codecs)."""
+    deterministic: bool = False
+    """Its outputs follow from its inputs, its parameters and its weights alone, so that they may be kept; its operator
+    is `pure`."""
     resident: bool = False
     """Its operator has a `step`, so loops of such components may run whole on the device."""
     task: bool = False

@@ -37,6 +37,7 @@ class Facts(TypedDict, total=False):
     reads: str | None
     host: bool
     resident: bool
+    deterministic: bool
     examples: tuple[Example, ...]
     outside: bool
     served: bool

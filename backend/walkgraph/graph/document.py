@@ -81,6 +81,9 @@ class Node(Record):
     """A literal, or an expression with a leading `=` (`"=cfg_text_scale"`). An expression takes the component's
     default, if there is one, where it names a parameter that the running task lacks or a loop that isn't around the
     use."""
+    kept: Literal["own", "shared"] | None = None
+    """Keep its outputs by the contents of its inputs, so that the same call isn't made again: `own` gives them to runs
+    of the same access key, `shared` to all runs of the deployment. Only for a deterministic component."""
 
 
 # ── walks ───────────────────────────────────────────────────────────────────────────────────────

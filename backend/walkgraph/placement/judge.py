@@ -35,6 +35,10 @@ def judge_plan(plan: Plan) -> Iterator[Problem]:
         elif rank.device != "cpu" and all(plan.nodes[node].host for node in rank.nodes):
             message = f"rank {rank.rank} holds `{rank.device}` for nodes that run on the CPU; give it the device `cpu`"
             yield _warn("idle_gpu", "/ranks", message)
+        for node in (plan.nodes[index] for index in rank.nodes):
+            if node.kept and rank.device != "cpu" and not node.host:
+                message = f"outputs of `{node.name}` are kept only on a CPU; move it, or remove `kept`"
+                yield _warn("not_kept", "/groups", message)
     for walk in plan.walks:
         yield from _apart_streams(plan, walk)
         if not walk.chunked:

@@ -71,6 +71,8 @@ class NodePlan(Table, frozen=True):
     inputs: dict[str, str] = {}
     """Port -> modality."""
     outputs: dict[str, str] = {}
+    kept: Literal["", "own", "shared"] = ""
+    """Its outputs are kept by content, for runs of the same owner or for all."""
     task: str = ""
     """`graph/task` if the node calls a task, and the component's name if it calls a server outside: its rank asks the
     conductor instead of an operator."""

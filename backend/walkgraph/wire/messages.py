@@ -88,7 +88,7 @@ class Submit(Message, frozen=True, tag="submit"):
     hold: bool = False
     """Pause it before its first calls. Its loops are stepped."""
     salt: str = ""
-    """Its states share pages only with those of runs with the same one."""
+    """Whose run it is: the access key's id. It finds pages and kept outputs of runs with the same one."""
     resumed: Resumption | None = None
     """It is the rest of a run that waited for a person."""
 

@@ -46,7 +46,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     arena_bytes: int = 512 * 1024 * 1024
     """Shared memory for tensors that leave one worker; pages are used only as they are written."""
     kept_bytes: int = 0
-    """Bytes of outputs of deterministic calls that each rank keeps, so that it need not make such a call again."""
+    """Bytes of outputs that each rank keeps of deterministic nodes whose outputs are `kept`, so that it need not make
+    such a call again."""
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +67,10 @@ class DeploymentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     batch_invariant: bool = False
     """A run's numbers don't depend on the other runs in its batches."""
     changing: bool = False
-    """Its processes are to take up other plans: nothing of a plan is made to stay."""
+    """Its processes are to take up other plans: nothing of a plan is made to stay, but for the outputs of all
+    deterministic nodes."""
+    shared_pages: bool = False
+    """All runs find the pages of prompts that begin alike, not only those of one owner."""
     limits: Limits = Limits()
     fault: Fault | None = None
     """The fault to inject into it, for a test."""

@@ -84,7 +84,8 @@ class _Process:
     operators: KeptOperators = field(default_factory=KeptOperators)
 
     def __post_init__(self) -> None:
-        self.memo = Memo(self.spec.limits.kept_bytes) if self.spec.limits.kept_bytes else None
+        limit = self.spec.limits.kept_bytes
+        self.memo = Memo(limit, every=self.spec.changing) if limit else None
 
     def serve(self) -> None:
         """Serve one plan after the other, until told to stop. A rank that can't load its first plan ends; one that
@@ -119,6 +120,7 @@ class _Process:
             weights_roots=tuple(Path(root) for root in spec.checkpoint_roots),
             threads=threads_of(here.device, len(plan.ranks), batch_invariant=spec.batch_invariant),
             batch_invariant=spec.batch_invariant,
+            shared_pages=spec.shared_pages,
             faults=self.faults,
             kept=self.operators,
             memo=self.memo,

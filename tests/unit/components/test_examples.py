@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
+from walkgraph import plugins
 from walkgraph.components import catalogue
 from walkgraph.graph.catalogue import Component, Example, Port, Shown, is_described
 from walkgraph.graph.language.shaping import shaped
@@ -127,3 +128,11 @@ def test_a_false_example_is_found() -> None:
     for wrong in ({"sum": 6}, {"sum": 5.0}, {"sum": [5]}, {"total": 5}):
         with pytest.raises(AssertionError):
             truth(add, Example(inputs={"a": 2, "b": 3}, outputs=wrong))
+
+
+@pytest.mark.parametrize("component", [one for one in catalogue().values() if one.network], ids=lambda one: one.name)
+def test_a_component_is_deterministic_where_its_operator_is(component: Component) -> None:
+    module, _, name = str(component.network).partition(":")
+    operator = plugins.load(plugins.MODELS, module.removeprefix(f"{plugins.MODELS}."), name)
+    assert component.deterministic == operator.pure
+    assert not (component.deterministic and component.states)

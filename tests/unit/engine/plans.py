@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 
 from walkgraph.abi.calls import Call, StateKey
+from walkgraph.engine.calls.memo import Sharing
 from walkgraph.engine.engine import Done, Engine
 from walkgraph.engine.loops.graphs import LoopGraphs
 from walkgraph.ids import Rank
@@ -25,6 +26,7 @@ def plan_of(
     source: str | None = None,
     family: str = "test",
     capacity: str | None = None,
+    kept: Mapping[str, Sharing] | None = None,
 ) -> Plan:
     """`nodes`: name -> (network, slot -> state name). A state is paged where its slot is `kv`."""
     slots = {state: slot for _, used in nodes.values() for slot, state in used.items()}
@@ -45,6 +47,7 @@ def plan_of(
                 cost="compute",
                 host=False,
                 required=(),
+                kept=(kept or {}).get(name, ""),
             )
             for index, (name, (network, used)) in enumerate(nodes.items())
         ),

@@ -163,6 +163,34 @@ def test_runs_of_other_owners_find_nothing() -> None:
     assert made == [[False], [False], [True]]
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_nodes_say_whose_runs_find_what_they_gave(every: bool) -> None:
+    nodes = dict.fromkeys(("plain", "own", "shared"), SUM["add"])
+    made = plan_of(nodes, params={name: dict(TENSOR) for name in nodes}, kept={"own": "own", "shared": "shared"})
+    engine = engine_of(made, memo=Memo(MIB, every=every))
+    for run, salt in (("one", "key 1"), ("two", "key 2"), ("again", "key 1")):
+        engine.limits.admit(run, {}, salt)
+
+    def found(node: str, number: int) -> list[bool]:
+        runs = ("one", "two", "again")
+        return [kept(engine, call(node, {"a": ids(number), "b": ids(2)}, run=run, **TENSOR))[0] for run in runs]
+
+    assert found("plain", 1) == [False, False, every]
+    assert found("own", 2) == [False, False, True]
+    assert found("shared", 3) == [False, True, True]
+    # What an owner has made isn't given to the others by a node that shares.
+    assert found("own", 4) == [False, False, True]
+    assert found("shared", 4) == [False, True, True]
+
+
+def test_runs_that_share_pages_still_have_kept_calls_of_their_own() -> None:
+    engine = engine_of(plan_of(SUM, params={"add": dict(TENSOR)}), memo=Memo(MIB), shared_pages=True)
+    for run in ("one", "two"):
+        engine.limits.admit(run, {}, f"key {run}")
+    assert {engine.limits.salt(run) for run in ("one", "two")} == {""}
+    assert [kept(engine, add(ids(1), ids(2), run=run)) for run in ("one", "two")] == [[False]] * 2
+
+
 def test_a_kept_call_is_no_forward() -> None:
     engine = adding(Memo(MIB))
     engine.time_steps(on=True)

@@ -178,6 +178,7 @@ CHANGES: list[tuple[str, str, Any]] = [
     ("name_taken", "/nodes/refine__llm", lambda d: d["nodes"].update(refine__llm={"component": "toy.eye"})),
     ("bad_expression", "/blueprints/refiner/body/0/times", lambda d: _loop(d).update(times="(")),
     ("bad_param", "/nodes/refine/params/steps", lambda d: d["nodes"]["refine"]["params"].update(steps="many")),
+    ("not_deterministic", "/nodes/refine/kept", lambda d: d["nodes"]["refine"].update(kept="own")),
     ("unused_node", "/nodes/refine", lambda d: d["walks"]["draw"].update(body=["noise", "painter"])),
 ]  # fmt: skip
 

@@ -62,6 +62,8 @@ NODES: list[Case] = [
         ),
         "/nodes/tokenizer/weights",
     ),
+    ("not_deterministic", sets("nodes/noise/kept", "own"), "/nodes/noise/kept"),
+    ("bad_value", sets("nodes/noise/kept", "mine"), "/nodes/noise/kept"),
     ("unknown_slot", sets("nodes/llm/states/kw", "main"), "/nodes/llm/states/kw"),
     ("unknown_state", sets("nodes/llm_guide/states/kv", "guise"), "/nodes/llm_guide/states/kv"),
     ("wrong_state_kind", sets("nodes/noise/states/rng", "main"), "/nodes/noise/states/rng"),

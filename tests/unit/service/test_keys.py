@@ -282,7 +282,7 @@ async def test_a_session_of_a_key_is_nobody_elses(service: Running) -> None:
 
 
 @pytest.mark.parametrize("shared", ["key", "deployment"])
-async def test_requests_find_pages_of_their_own_key_alone(settings: Settings, shared: str) -> None:
+async def test_each_key_owns_its_runs_and_a_setting_lets_them_share_pages(settings: Settings, shared: str) -> None:
     chosen = settings.model_copy(update={"shared_pages": shared})
     async with serving(chosen, FakeFleet()) as service:
         await service.deploy("synthetic_states", "synthetic_states_two_ranks")
@@ -292,7 +292,8 @@ async def test_requests_find_pages_of_their_own_key_alone(settings: Settings, sh
             for client in (first, second, service.http):
                 answer = await client.post("/v1/tasks/synthetic_states/remember", json={})
                 salts.append(service.services.runs._runs[answer.json()["run"]].salt)
-        assert salts == ([one["id"], two["id"], ""] if shared == "key" else ["", "", ""])
+        assert salts == [one["id"], two["id"], ""]
+        assert service.fleet.started[0].spec.shared_pages is (shared == "deployment")
 
 
 async def test_the_last_use_is_written_behind(settings: Settings) -> None:

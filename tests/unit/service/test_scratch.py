@@ -130,14 +130,15 @@ async def test_a_process_that_ends_meanwhile_comes_back_with_what_is_drawn(servi
     assert second.spec.graph["description"] == "changed"
 
 
-async def test_its_ranks_keep_results_and_take_up_plans_and_those_of_clients_dont(service: Running) -> None:
+async def test_its_ranks_take_up_plans_and_keep_results_of_all_nodes(service: Running) -> None:
     await started(service)
     await service.deploy()
     page, clients = (found.spec for found in service.fleet.started)
     settings = service.services.settings
     assert (page.changing, page.limits.kept_bytes, page.limits.keep_spare) == (True, settings.kept_results, False)
     limits = clients.limits
-    assert (clients.changing, limits.kept_bytes, limits.keep_spare) == (False, 0, settings.spare_workers)
+    assert (clients.changing, limits.kept_bytes) == (False, settings.kept_results)
+    assert limits.keep_spare == settings.spare_workers
 
 
 async def test_clients_are_not_told_of_it(service: Running) -> None:

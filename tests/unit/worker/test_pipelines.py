@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -95,14 +96,19 @@ def same(one: Any, other: Any) -> bool:
 
 def test_what_is_kept_of_earlier_runs_is_what_would_be_computed(request: pytest.FixtureRequest) -> None:
     """The naive twin has no memo. The second run has the same inputs, the third one others; then the ranks load another
-    graph, of which some calls are known, and the first one again."""
+    graph, of which some calls are known, and the first one again. Either all nodes are kept, or some that say so."""
 
     @settings(max_examples=request.config.getoption("--pipelines"))
-    @given(st.lists(pipelines(), min_size=2, max_size=2), st.lists(INPUTS, min_size=2, max_size=2), st.integers(0, 1))
-    def agrees(drawn: list[Pipeline], inputs: list[dict[str, Any]], rank: int) -> None:
-        memo, kept = Memo(1 << 20), KeptOperators()
+    @given(
+        st.lists(pipelines(), min_size=2, max_size=2),
+        st.lists(INPUTS, min_size=2, max_size=2),
+        st.integers(0, 1),
+        st.booleans(),
+    )
+    def agrees(drawn: list[Pipeline], inputs: list[dict[str, Any]], rank: int, every: bool) -> None:
+        memo, kept = Memo(1 << 20, every=every), KeptOperators()
         for pipeline in (*drawn, drawn[0]):
-            graph = pipeline.graph()
+            graph = saying(pipeline.graph(), list(pipeline.nodes)[1::2])
             ranks = dict.fromkeys(list(pipeline.nodes)[::2], rank)
             local = LocalDeployment(graph, placed(graph, ranks), threads=1, kv_bytes=1 << 16, memo=memo, kept=kept)
             for run, values in (("first", inputs[0]), ("second", inputs[0]), ("third", inputs[1])):
@@ -113,9 +119,24 @@ def test_what_is_kept_of_earlier_runs_is_what_would_be_computed(request: pytest.
                     assert found.keys() == wanted.keys()
                     assert all(same(found[name], wanted[name]) for name in found)
             if "second" not in local.failed:
-                assert {one.node: one.kept for one in local.times["second"] if one.kept != one.calls} == {}
+                said = {one.node for one in local.times["second"] if every or graph.nodes[one.node].kept}
+                assert {one.node for one in local.times["second"] if one.kept == one.calls} == said
+                assert {one.node for one in local.times["second"] if one.kept} == said
 
     agrees()
+
+
+def saying(graph: Graph, names: Sequence[str]) -> Graph:
+    """The graph with these nodes kept, where they are deterministic."""
+    nodes = {
+        name: node.model_copy(update={"kept": "shared"})
+        if name in names and catalogue()[node.component].deterministic
+        else node
+        for name, node in graph.nodes.items()
+    }
+    made = graph.model_copy(update={"nodes": nodes})
+    assert not check(made, catalogue()).errors
+    return made
 
 
 LINES = {

@@ -3,15 +3,16 @@
     call ──> key ──> kept: its outputs at once
                 └──> not kept: a batch ──> outputs, kept under the key
 
-A call has a key if its operator is `pure` and runs on the host's processor, it has no states, and nothing that it reads
-is part of a stream. The key is a digest of its inputs, its parameters, its operator with its weights, and the owner of
-its run; it holds no identity of an object, so that another plan finds what an earlier one has made.
+A call has a key if its node says `kept`, or the memo is for every node, its operator is `pure` and runs on the host's
+processor, it has no states, and nothing that it reads is part of a stream. The key is a digest of its inputs, its
+parameters, its operator with its weights, and the owner of its run unless the node is `shared`; it holds no identity of
+an object, so that another plan finds what an earlier one has made.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from torch import Tensor
 
@@ -26,11 +27,16 @@ _OVERHEAD: Final = 512
 _SIZE: Final = 32
 
 
+Sharing = Literal["own", "shared"]
+"""Who finds what the calls of a node gave: runs of the same owner, or all."""
+
+
 class Memo:
     """Outputs by key, at most `limit` bytes of them; those that were not used for longest go first."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, *, every: bool = True) -> None:
+        """`every`: calls of all nodes are kept, not only of those that say so."""
+        self.limit, self.every = limit, every
         self.bytes = 0
         self._entries: OrderedDict[bytes, tuple[Outputs, int]] = OrderedDict()
 
@@ -60,9 +66,10 @@ class Memo:
 class KeptCalls:
     """Finds the calls of one engine in a memo."""
 
-    def __init__(self, memo: Memo, owner: Callable[[str], str]) -> None:
-        """`owner`: gives the owner of a run; what its calls gave is found by runs of that owner alone."""
-        self._memo, self._owner = memo, owner
+    def __init__(self, memo: Memo, owner: Callable[[str], str], sharing: Mapping[str, Sharing]) -> None:
+        """`owner`: gives the owner of a run. `sharing`: by node; those without an entry are `own` where the memo is for
+        every node, and otherwise aren't kept."""
+        self._memo, self._owner, self._sharing = memo, owner, sharing
 
     def find(self, loaded: Loaded, call: Call) -> Outputs | None:
         """The outputs of a call that was made before. Otherwise the call gets its key, if it can have one."""
@@ -74,11 +81,15 @@ class KeptCalls:
             self._memo.keep(call.content, outputs)
 
     def _key(self, loaded: Loaded, call: Call) -> bytes | None:
+        sharing = self._sharing.get(call.node, "own" if self._memo.every else None)
+        if sharing is None:
+            return None
         deterministic = loaded.operator.pure and not call.states and not call.chunks
         if not deterministic or loaded.device.type != "cpu" or call.run == WARM_UP:
             return None
         params = sorted((name, value) for name, value in call.params.items() if name != "seed")
-        made = blake2b(repr((self._owner(call.run), loaded.content, params)).encode(), digest_size=_SIZE)
+        owner = self._owner(call.run) if sharing == "own" else None
+        made = blake2b(repr((owner, loaded.content, params)).encode(), digest_size=_SIZE)
         for port in sorted(call.inputs):
             digest = digest_of(call.inputs[port])
             if digest is None:

@@ -16,9 +16,12 @@ _REMEMBERED = 8192
 class StateLimits:
     """The limits of the runs of one rank. A run that was not admitted is limited only by its pools."""
 
-    def __init__(self, states: Sequence[StatePlan] = (), pools: Collection[str] = ()) -> None:
-        """`states`: those of the plan. `pools`: names of the states that have a pool on this rank."""
-        self._states, self._pools = states, pools
+    def __init__(
+        self, states: Sequence[StatePlan] = (), pools: Collection[str] = (), *, shared_pages: bool = False
+    ) -> None:
+        """`states`: those of the plan. `pools`: names of the states that have a pool on this rank. `shared_pages`: all
+        runs share pages, whatever their salts."""
+        self._states, self._pools, self._shared = states, pools, shared_pages
         self._most: OrderedDict[str, Mapping[str, int]] = OrderedDict()
         self._salts: dict[str, str] = {}
         self._forgot = False
@@ -26,7 +29,8 @@ class StateLimits:
 
     def admit(self, run: str, params: Mapping[str, Scalar], salt: str = "") -> None:
         """Limit the states of a run (or of a session) to their capacities under these parameters, so that pages
-        promised to others stay free. Its states share pages only with those of equal `salt`."""
+        promised to others stay free. `salt`: whose run it is, so that it shares pages and kept calls with that owner's
+        runs alone."""
         most: dict[str, int] = {}
         for state in self._states:
             if state.capacity is not None and state.name in self._pools:
@@ -45,8 +49,12 @@ class StateLimits:
         return self._most.get(key.run, {}).get(key.state)
 
     def salt(self, run: str) -> str:
-        """The beginning of the prefix keys of a run's states, beside the operator, and of the keys of its kept calls. A
-        run that was forgotten shares with nobody."""
+        """The beginning of the prefix keys of a run's states, beside the operator. A run that was forgotten shares with
+        nobody."""
+        return "" if self._shared else self.owner(run)
+
+    def owner(self, run: str) -> str:
+        """Whose run it is, for what is kept of its calls. A run that was forgotten is its own owner."""
         return self._salts.get(run, run if self._forgot else "")
 
     def forget(self, run: str) -> None:

@@ -281,6 +281,9 @@ class _Round:
         if node.weights is not None and not blueprint.weights:
             message = f"`{key}` has no weights; remove `weights`"
             self._tell("needless_weights", ("nodes", name, "weights"), message, "warning")
+        if node.kept:
+            message = f"`{name}` stands for several nodes; say `kept` at those inside `{key}`"
+            self._tell("not_deterministic", ("nodes", name, "kept"), message)
         if len({use for use, _ in uses}) > 1 and _names_loops(blueprint):
             message = f"a node of `{key}` names a loop inside, so its uses share one name; add a node for the others"
             self._tell("blueprint_route", ("nodes", name), message)

@@ -39,6 +39,9 @@ def check_nodes(context: Context) -> None:
         _weights(context, name, node, component)
         _states(context, name, node, component)
         _params(context, name, node, component)
+        if node.kept and not component.deterministic:
+            message = f"`{component.name}` may give other outputs for the same inputs, so they can't be kept"
+            context.add("not_deterministic", ("nodes", name, "kept"), f"{message}; remove `kept`")
 
 
 def _weights(context: Context, name: str, node: Node, component: Component) -> None:

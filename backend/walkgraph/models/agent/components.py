@@ -12,7 +12,7 @@ MOST_BYTES = 64 * 1024 * 1024
 NO_CALL, BAD_CALL = "none", "invalid"
 """Stand for a tool's name."""
 
-_component = Declarations("agent", category="Agent", cost="launch", host=True)
+_component = Declarations("agent", category="Agent", cost="launch", host=True, deterministic=True)
 _memory = _component.in_module("memory_operators")
 _CONVERSATION = port("messages", "messages", description="the conversation")
 _LONGER = port("messages", "messages", description="the conversation with the new turn")
@@ -126,6 +126,7 @@ COMPONENTS: tuple[Component, ...] = (
     _memory(
         "agent.recall",
         "Puts the conversation that a session remembers before the new turns.",
+        deterministic=False,
         inputs=(port("messages", "messages", description="the new turns"),),
         outputs=(port("messages", "messages", description="the remembered turns, then the new ones"),),
         params={"turns": integer("The latest turns that are recalled.", default=64, min=1, max=MOST_TURNS)},
@@ -142,6 +143,7 @@ COMPONENTS: tuple[Component, ...] = (
     _memory(
         "agent.remember",
         "Keeps a conversation in a session's state, without its instructions, pictures and sounds.",
+        deterministic=False,
         inputs=(_CONVERSATION,),
         outputs=(port("turns", "scalar: int", description="how many turns are kept"),),
         params={"turns": integer("The latest turns that are kept.", default=64, min=1, max=MOST_TURNS)},

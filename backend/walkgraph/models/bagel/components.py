@@ -24,24 +24,28 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "bagel.vit",
         "Encodes a picture's patches as embeddings of the backbone's width.",
+        deterministic=True,
         inputs=(port("pixels", PIXELS),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
     _vae(
         "bagel.vae_encoder",
         "Compresses a picture to clean latents; each cell is one token.",
+        deterministic=True,
         inputs=(port("pixels", PIXELS),),
         outputs=(port("latents", LATENTS),),
     ),
     _vae(
         "bagel.vae_decoder",
         "Decodes latents to a picture.",
+        deterministic=True,
         inputs=(port("latents", LATENTS),),
         outputs=(port("pixels", PIXELS),),
     ),
     _vae(
         "bagel.preview",
         "Decodes latents quickly to a small, rough picture, to show progress.",
+        deterministic=True,
         inputs=(port("latents", LATENTS),),
         outputs=(port("pixels", PIXELS, description="each side is `detail` eighths of the full picture's"),),
         params={

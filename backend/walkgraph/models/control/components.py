@@ -3,7 +3,7 @@
 from walkgraph.graph.catalogue import Component, Example, Param, port
 from walkgraph.graph.declaring import Declarations, choice, integer, number
 
-_component = Declarations("control", category="Control", cost="launch")
+_component = Declarations("control", category="Control", cost="launch", deterministic=True)
 _limits = Declarations("control", module=None, category="Control", cost="launch", host=True, served=True)
 
 

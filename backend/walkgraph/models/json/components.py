@@ -5,7 +5,7 @@ from walkgraph.graph.declaring import Declarations, boolean, choice
 
 PICKED = ("text", "scalar", "flag", "list of text")
 
-_component = Declarations("json", category="Text", cost="launch", host=True)
+_component = Declarations("json", category="Text", cost="launch", host=True, deterministic=True)
 
 COMPONENTS: tuple[Component, ...] = (
     _component(

@@ -23,6 +23,7 @@ COMPONENTS: tuple[Component, ...] = (
         "llm.prompt",
         "Turns a text into the tokens that the model continues, with those that its tokenizer puts around a text.",
         category="Text",
+        deterministic=True,
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         cost="launch",

@@ -20,8 +20,8 @@ _FIT = {
     ),
 }
 
-_picture = Declarations("media", category="Picture", host=True)
-_sound = Declarations("media", category="Sound", host=True)
+_picture = Declarations("media", category="Picture", host=True, deterministic=True)
+_sound = Declarations("media", category="Sound", host=True, deterministic=True)
 
 COMPONENTS: tuple[Component, ...] = (
     _picture(

@@ -17,7 +17,7 @@ OPERATIONS = (
 COMPARISONS = ("less", "at_most", "equal", "not_equal", "at_least", "more")
 ROUNDINGS = ("truncate", "nearest", "down", "up")
 
-_component = Declarations("numbers", category="Numbers", cost="launch")
+_component = Declarations("numbers", category="Numbers", cost="launch", deterministic=True)
 _shapes = _component.in_module("shape_operators")
 
 
@@ -153,6 +153,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "numbers.random",
         "Draws random numbers by the run's seed: the same seed gives the same numbers on any machine.",
+        deterministic=False,
         outputs=(port("value", "scalar", of="type"),),
         params={
             "distribution": choice(("uniform", "normal", "integer"), default="uniform"),

@@ -25,6 +25,7 @@ COMPONENTS: tuple[Component, ...] = (
         "orpheus.prompt",
         "Writes a text as the prompt of a voice: `voice: text` between the special tokens of the turn.",
         category="Text",
+        deterministic=True,
         inputs=(port("text", "text: str"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={

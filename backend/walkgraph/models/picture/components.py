@@ -13,9 +13,9 @@ _MASK = "tensor: float[h, w]"
 _PICTURES = "list of pixels: float[3, h, w]"
 _SIDE = 8192
 
-_component = Declarations("picture", category="Picture", cost="memory")
+_component = Declarations("picture", category="Picture", cost="memory", deterministic=True)
 _mixed = _component.in_module("mixing_operators")
-_drawn = Declarations("picture", module="drawing_operators", category="Picture", host=True)
+_drawn = Declarations("picture", module="drawing_operators", category="Picture", host=True, deterministic=True)
 
 _IN = port("pixels", PIXELS, description="RGB in [-1, 1]")
 _OUT = port("pixels", PIXELS, description="RGB in [-1, 1]")

@@ -24,6 +24,7 @@ COMPONENTS: tuple[Component, ...] = (
         "reach.render",
         "Renders a picture of a scene.",
         former=("reach.picture",),
+        deterministic=True,
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"),),
         params={"side": _SIDE},

@@ -8,8 +8,8 @@ MOST_LISTED = 1024
 WAVEFORM = "waveform: float[n]"
 _WAVES = "list of waveform: float[n]"
 
-_component = Declarations("sound", category="Sound", cost="launch")
-_host = Declarations("sound", category="Sound", cost="launch", host=True)
+_component = Declarations("sound", category="Sound", cost="launch", deterministic=True)
+_host = Declarations("sound", category="Sound", cost="launch", host=True, deterministic=True)
 
 _IN = port("waveform", WAVEFORM, description="one channel in [-1, 1]")
 _OUT = port("waveform", WAVEFORM, description="one channel in [-1, 1]")

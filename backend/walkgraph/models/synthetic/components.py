@@ -13,6 +13,7 @@ COMPONENTS: tuple[Component, ...] = (
         "synthetic.constant",
         "Outputs its parameter.",
         former=("synthetic.source",),
+        deterministic=True,
         outputs=(port("value", _VALUE),),
         params={"value": integer(default=0)},
     ),
@@ -27,6 +28,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.range",
         "Outputs `start`, `start` + 1 and so on, `n` numbers: slices for a loop.",
+        deterministic=True,
         inputs=(port("start", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("values", "scalar: int[n]"),),
         params={"n": integer(default=4, min=1, max=4096)},
@@ -34,6 +36,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.add",
         "Adds its inputs; an absent one counts as 0.",
+        deterministic=True,
         inputs=(port("a", _VALUE, optional=True), port("b", _VALUE, optional=True)),
         outputs=(port("sum", _VALUE),),
     ),
@@ -41,12 +44,14 @@ COMPONENTS: tuple[Component, ...] = (
         "synthetic.sum",
         "Adds up stacked values.",
         former=("synthetic.total",),
+        deterministic=True,
         inputs=(port("values", "scalar: int[...]"),),
         outputs=(port("sum", _VALUE),),
     ),
     _component(
         "synthetic.compare",
         "Sets its flag when the value is `at` or more, to end a loop.",
+        deterministic=True,
         inputs=(port("value", _VALUE),),
         outputs=(port("value", _VALUE, description="unchanged"), port("reached", "flag: bool")),
         params={"at": integer(default=2**31 - 1)},
@@ -62,6 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.tokens",
         "Outputs the tokens `first`, `first` + 1 and so on, `n` of them.",
+        deterministic=True,
         inputs=(port("first", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={"n": integer(default=1, min=1, max=4096)},
@@ -124,6 +130,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "synthetic.tensor",
         "Outputs a tensor of `n` numbers, all equal to its value.",
+        deterministic=True,
         inputs=(port("value", _VALUE, optional=True, description="0 if absent"),),
         outputs=(port("items", "tensor: float[n]"),),
         params={"n": integer(default=16, min=1, max=2**30)},

@@ -8,9 +8,11 @@ from walkgraph.placement.sizes import TOKENIZER
 MOST_SCORED = 20
 """The most likeliest tokens whose log-probabilities a request gets."""
 
-_component = Declarations("text", category="Text", cost="launch", weights=ANY, reads=TOKENIZER, host=True)
+_component = Declarations(
+    "text", category="Text", cost="launch", weights=ANY, reads=TOKENIZER, host=True, deterministic=True
+)
 
-_string = Declarations("text", category="Text", cost="launch", host=True, module="string_operators")
+_string = Declarations("text", category="Text", cost="launch", host=True, deterministic=True, module="string_operators")
 
 
 def _literal(description: str, default: str | None = "") -> Param:
@@ -176,6 +178,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "text.logprobs",
         "Log-probabilities of a token and of the likeliest ones, by the model's logits.",
+        deterministic=False,
         inputs=(port("token", "tokens: int[1]"), port("logits", "tensor: float[v]")),
         outputs=(port("scored", "tensor: float[m, 2]", description="each a token and its log-probability"),),
         weights=None,
@@ -213,6 +216,7 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "text.detokenizer",
         "Turns tokens into text as they come. Incomplete characters are held back; special tokens give no text.",
+        deterministic=False,
         inputs=(
             port("token", "tokens: int[n]"),
             port("scored", "tensor: float[m, 2]", optional=True, description="tokens and their log-probabilities"),

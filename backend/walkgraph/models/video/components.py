@@ -7,8 +7,8 @@ MOST_FRAMES = 2048
 """The most pictures of a list."""
 _FRAMES = "list of pixels: float[3, h, w]"
 
-_host = Declarations("video", category="Video", host=True)
-_list = Declarations("video", category="Video", cost="launch")
+_host = Declarations("video", category="Video", host=True, deterministic=True)
+_list = Declarations("video", category="Video", cost="launch", deterministic=True)
 
 COMPONENTS: tuple[Component, ...] = (
     _host(

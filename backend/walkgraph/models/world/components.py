@@ -67,6 +67,7 @@ COMPONENTS: tuple[Component, ...] = (
         "world.render",
         "Renders a picture of a scene, and outputs where its shape is.",
         former=("world.look",),
+        deterministic=True,
         inputs=(port("scene", _SCENE),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
         resident=True,
@@ -75,6 +76,7 @@ COMPONENTS: tuple[Component, ...] = (
         "world.paint_features",
         "Decodes features to a picture, and reads the position of the shape from them.",
         former=("world.picture",),
+        deterministic=True,
         inputs=(port("features", "features: float[n, d]"),),
         outputs=(port("pixels", PIXELS, description="RGB in [-1, 1]"), port("pose", _POSE)),
         cost="compute",
@@ -85,6 +87,7 @@ COMPONENTS: tuple[Component, ...] = (
         "world.compare_pictures",
         "Puts two pictures side by side and measures the distance between their shapes.",
         former=("world.beside",),
+        deterministic=True,
         inputs=(
             port("left", PIXELS),
             port("right", PIXELS),

@@ -12,7 +12,7 @@ studio's cookie have all scopes.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from starlette.requests import HTTPConnection
 
@@ -52,10 +52,6 @@ class Caller:
     def session(self, name: str) -> str:
         """The internal name of a caller's session: prefixed with the key's id, so that keys don't share sessions."""
         return f"{self.key}:{name}" if self.key is not None else name
-
-    def salt(self, shared: Literal["key", "deployment"]) -> str:
-        """The salt that keeps its cached pages apart from those of others."""
-        return self.key or "" if shared == "key" else ""
 
     def session_shown(self, inside: str) -> str | None:
         """A session's name as the caller sees it; None if it may not see the session. Sessions of others keep their

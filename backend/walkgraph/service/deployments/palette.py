@@ -33,6 +33,7 @@ def shown(component: Component) -> dict[str, Any]:
         "weights": component.weights,
         "families": list(component.fitting),
         "host": component.host,
+        "deterministic": component.deterministic,
         "task": component.task,
         "outside": component.outside,
         "served": component.served,

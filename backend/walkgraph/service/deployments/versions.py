@@ -258,13 +258,14 @@ class Version:
             telemetry_level=self._watched.level,
             batch_invariant=settings.batch_invariant,
             changing=scratch,
+            shared_pages=settings.shared_pages == "deployment",
             fault=None if settings.fault is None else read_fault(settings.fault),
             limits=Limits(
                 queue=settings.queue_limit,
                 load_deadline=settings.start_timeout,
                 # A spare one's imports would take the processor from who draws, and its memory for one page.
                 keep_spare=settings.spare_workers and not scratch,
-                kept_bytes=settings.kept_results if scratch else 0,
+                kept_bytes=settings.kept_results,
             ),
         )
 

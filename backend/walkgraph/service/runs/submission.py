@@ -104,7 +104,7 @@ def _submitted(
         count_run(connection, who)
     if who.key is not None:
         session = who.session(message.session) if message.session is not None else None
-        message = msgspec.structs.replace(message, session=session, salt=who.salt(services.settings.shared_pages))
+        message = msgspec.structs.replace(message, session=session, salt=who.key)
     run = services.deployer.submit(managed, message)
     run.caller, run.request = who, message if waits else None
     run.unknown_words = unknown_words((held.source for held in graph.weights.values()), texts_of(message))

@@ -84,6 +84,10 @@ export interface Node {
   params?: {
     [k: string]: boolean | number | string;
   };
+  /**
+   * Keep its outputs by the contents of its inputs, so that the same call isn't made again: `own` gives them to runs of the same access key, `shared` to all runs of the deployment. Only for a deterministic component.
+   */
+  kept?: ("own" | "shared") | null;
 }
 export interface Walk {
   label?: string;

@@ -51,6 +51,8 @@ export interface Component {
   /** Whose weights fit. */
   families: string[];
   host: boolean;
+  /** Its outputs follow from its inputs and parameters, so that they can be kept. */
+  deterministic?: boolean;
   /** It is a task of a graph, which the service runs. */
   task?: boolean;
   /** It calls a server outside, which the service does. */

@@ -276,6 +276,12 @@ export const inspector = {
   newState: "New state",
   aKeptBetweenCalls: (kind: string) => `A ${kind}, kept between calls.`,
   theComponentHasNoSuch: "The component has no such slot.",
+  keepTheResultsOf: (name: string) => `Keep the results of ${name}`,
+  keepResults: "Keep results",
+  no: "no",
+  forRunsOfTheSameKey: "for runs of the same key",
+  forAllRuns: "for all runs of the deployment",
+  theSameInputsAreNot: "A deployment doesn't compute the same inputs again. Kept for all, keys share results.",
   used3: "Used in",
   noWalkUsesItYet: "No Walk uses it yet. Drag it from “Use again” into one.",
   // StreamForm.tsx

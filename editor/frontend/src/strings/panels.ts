@@ -153,6 +153,7 @@ export const panels = {
   setCapacity: (tokens: string) => `Keep up to ${tokens} tokens`,
   removeCapacity: "Remove the capacity",
   readNoWeights: "Read no weights",
+  keepNoResults: "Keep no results",
   callIt: (name: string) => `Write ${name}`,
   removeNamed: (name: string) => `Remove ${name}`,
   removeWithItsOwn: (name: string) => `Remove ${name} and what only it uses`,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { addNode, setNodeComponent } from "../../src/document/edits/nodes";
+import { addNode, setNodeComponent, setNodeKept } from "../../src/document/edits/nodes";
 import { entries, find } from "../../src/document/tree";
 import { flagsIn } from "../../src/panels/inspector/forms/ItemForms";
 import { arrange } from "../../src/panels/inspector/forms/align";
@@ -98,6 +98,17 @@ describe("weights of a node that reads the tokenizer of any of some families", (
     expect(kept.nodes![name]!.weights).toBe("voice");
     const lost = setNodeComponent(made, name, "flow.noise", known);
     expect(lost.nodes![name]!.weights).toBeUndefined();
+  });
+
+  it("keep results only while the component is deterministic", () => {
+    const steady = { ...reader, name: "text.tokenizer", deterministic: true };
+    const known = { ...catalogue, "text.tokenizer": steady, "text.other": { ...steady, name: "text.other" } };
+    const { graph: made, name } = addNode(mixed, "text.tokenizer", { catalogue: known });
+    const kept = setNodeKept(made, name, "own");
+    expect(kept.nodes![name]!.kept).toBe("own");
+    expect(setNodeKept(kept, name, null)).toEqual(made);
+    expect(setNodeComponent(kept, name, "text.other", known).nodes![name]!.kept).toBe("own");
+    expect(setNodeComponent(kept, name, "flow.noise", known).nodes![name]!.kept).toBeUndefined();
   });
 });
 

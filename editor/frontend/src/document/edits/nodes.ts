@@ -146,6 +146,11 @@ export function setNodeWeights(graph: GraphDocument, node: string, weights: stri
   return changeNode(graph, node, (old) => withKey(old, "weights", weights ?? undefined));
 }
 
+/** Keep a node's outputs by the contents of its inputs, for runs of one key or for all; null: don't. */
+export function setNodeKept(graph: GraphDocument, node: string, kept: Node["kept"]): GraphDocument {
+  return changeNode(graph, node, (old) => withKey(old, "kept", kept ?? undefined));
+}
+
 /** Bind a component's slot to a state of the graph; null leaves it without one. */
 export function setNodeState(graph: GraphDocument, node: string, slot: string, state: string | null): GraphDocument {
   if (state !== null && !own(graph.states, state)) throw new EditRefused(strings.document.thereIsNoState(state));
@@ -183,7 +188,8 @@ export function setNodeComponent(
     const params = old.params && only(old.params, (key) => key in fresh.params);
     const states = old.states && only(old.states, (key) => slots.has(key));
     const keeps = old.weights != null && fittingWeights(rewired, fresh).includes(old.weights);
-    const made = withPart(withPart({ ...old, component }, "params", params), "states", states);
+    const fitted = withPart(withPart({ ...old, component }, "params", params), "states", states);
+    const made = fresh.deterministic ? fitted : withKey(fitted, "kept", undefined);
     return keeps ? made : withKey(made, "weights", undefined);
   });
 }

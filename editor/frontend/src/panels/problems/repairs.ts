@@ -57,6 +57,8 @@ const REPAIRS: Readonly<Record<string, (place: Place) => Repair | Repair[] | nul
   wrong_family: weightsFor,
   needless_weights: ({ path: [, node = ""] }) =>
     repair(words.readNoWeights, (graph) => edits.setNodeWeights(graph, node, null)),
+  not_deterministic: ({ path: [, node = ""] }) =>
+    repair(words.keepNoResults, (graph) => edits.setNodeKept(graph, node, null)),
   former_name: ({ graph, catalogue, path: [, node = ""] }) => {
     const name = componentOf(graph, catalogue, node)?.name;
     if (name === undefined) return null;

@@ -67,6 +67,7 @@ export function NodeForm({ name, shared = false, onRename }: NodeFormProps) {
       <Params name={name} node={node} component={component} />
       {component?.weights && <WeightsField name={name} node={node} component={component} graph={graph} />}
       <States name={name} node={node} component={component} graph={graph} />
+      {(component?.deterministic || node.kept) && <KeptField name={name} node={node} />}
       {component && (
         <Section title={strings.inspector.ports} open={false}>
           <Ports component={component} />
@@ -255,6 +256,29 @@ function SlotField({ name, node, graph, slot: declared }: BindingProps & { slot:
       ]}
       onChoose={choose}
       hint={kind ? strings.inspector.aKeptBetweenCalls(stateKindText(kind)) : strings.inspector.theComponentHasNoSuch}
+      problems={problems}
+    />
+  );
+}
+
+function KeptField({ name, node }: { name: string; node: Node }) {
+  const { attempt } = useApply();
+  const problems = useProblems(join("nodes", name, "kept"));
+  const choose = (kept: string) =>
+    attempt(strings.inspector.keepTheResultsOf(name), (graph) =>
+      nodes.setNodeKept(graph, name, kept === "" ? null : (kept as Node["kept"])),
+    );
+  return (
+    <ChoiceField
+      label={strings.inspector.keepResults}
+      value={node.kept ?? ""}
+      options={[
+        { value: "", label: strings.inspector.no },
+        { value: "own", label: strings.inspector.forRunsOfTheSameKey },
+        { value: "shared", label: strings.inspector.forAllRuns },
+      ]}
+      onChoose={choose}
+      hint={strings.inspector.theSameInputsAreNot}
       problems={problems}
     />
   );
