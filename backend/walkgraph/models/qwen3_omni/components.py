@@ -30,6 +30,7 @@ _ENCODERS = (
         "qwen3_omni.audio_encoder",
         "Encodes sound of any length as 13 embeddings per second.",
         category="Sound",
+        deterministic=True,
         inputs=(port("waveform", "waveform: float[s]", description="one channel at 16 kHz"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
