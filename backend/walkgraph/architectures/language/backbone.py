@@ -10,7 +10,7 @@ Shape letters: K calls, V vocabulary.
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,8 +52,21 @@ _EXAMPLE: Mapping[str, Scalar] = {
 }
 
 
+class Unread(NamedTuple):
+    """The part of a call that has to be computed."""
+
+    call: Call
+    ids: Tensor
+    """int64 `[n]`, all in the vocabulary."""
+    tokens: Sequence[int] | None
+    """As in `Segment.tokens`."""
+    outputs: Outputs
+    """Where outputs beside those of the next token are put."""
+
+
 class LanguageBackbone(Operator):
-    """Families derive from it; their components may have outputs beside `token` and `stop`."""
+    """Families derive from it; their components may have outputs beside `token` and `stop`, and inputs that stand for
+    tokens."""
 
     outputs: ClassVar[Mapping[str, Row]] = {"token": _TOKEN, "stop": Row((), torch.bool)}
     """The ports of a step, other than `logits`."""
@@ -84,8 +97,13 @@ class LanguageBackbone(Operator):
         experts = self._model.distinct_experts
         return {} if experts is None else {"distinct_experts": experts}
 
+    def fed(self, call: Call) -> tuple[str, Tensor]:
+        """The port that has a value, `token` or another, and the ids int64 `[n]` that it appends. Raises CallFailed for
+        none or several."""
+        return fed_ids(call)
+
     def rows(self, call: Call) -> int:
-        return len(_fed(call)[1])
+        return len(self.fed(call)[1])
 
     def alike(self, call: Call) -> Hashable:
         """Equal prompts, so that one is computed for all, unless a captured forward reads it again at once."""
@@ -96,7 +114,7 @@ class LanguageBackbone(Operator):
         return None if tokens is None else tuple(tokens)
 
     def split(self, call: Call, rows: int) -> Sequence[Call]:
-        port, value = _fed(call)
+        port, value = self.fed(call)
         return [replace(call, inputs={**call.inputs, port: part}) for part in value.split(rows)]
 
     def examples(self) -> Sequence[Example]:
@@ -116,7 +134,7 @@ class LanguageBackbone(Operator):
         return ((token[:, None] == self._stops) | (fed[:, None] == self._stops)).any(1)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        fed = [_fed(call) for call in calls]
+        fed = [self.fed(call) for call in calls]
         whole = [len(value) for _, value in fed]
         given = torch.cat([value for _, value in fed])
         known = (given >= 0) & (given < self._vocab)
@@ -125,10 +143,11 @@ class LanguageBackbone(Operator):
         short = self._prompts.enabled and sum(whole) <= SIZES[-1]
         had = [_had(call, port, states, short=short) for call, (port, _) in zip(calls, fed, strict=True)]
         asked = [i for i, n in enumerate(whole) if had[i].found < n]
-        logits = self._logits([(calls[i], ids[i], had[i]) for i in asked], states) if asked else None
+        outputs = [Outputs() for _ in calls]
+        unread = [Unread(calls[i], ids[i][had[i].found :], had[i].tokens, outputs[i]) for i in asked]
+        logits = self.logits(unread, states) if unread else None
         ports = [port for port, _ in fed]
         counts = self._counted(calls, ports, ids, states)
-        outputs = [Outputs() for _ in calls]
         if logits is None:
             return outputs
         follow = torch.stack([ids[i][-1] for i in asked])
@@ -137,22 +156,19 @@ class LanguageBackbone(Operator):
         answers = self.answers(tokens, _of_tokens(follow, [ports[i] for i in asked]))
         answers[FINITE] &= torch.stack([mine.all() for mine in known.split(whole)])[asked]
         for row, i in enumerate(asked):
-            outputs[i] = {port: values[row] for port, values in answers.items()}
+            outputs[i].update({port: values[row] for port, values in answers.items()})
             if calls[i].params.get("logits"):
                 # A copy: a captured forward writes the same logits again.
                 outputs[i]["logits"] = logits[row].clone()
         return outputs
 
-    def _logits(self, asked: Sequence[tuple[Call, Tensor, Reused]], states: States) -> Tensor:
-        """`[K, V]` behind the last tokens of calls, of whose tokens some were found."""
-        calls = [call for call, _, _ in asked]
-        lengths = [len(ids) - had.found for _, ids, had in asked]
-        rows = torch.arange(sum(lengths), device=self._device).split(lengths)
-        named = [had.tokens for _, _, had in asked]
-        attend = states.attend([_segment(*one) for one in zip(calls, rows, named, strict=True)])
-        first = [states.position(call.states["kv"]) for call in calls]
+    def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
+        """Append the calls' tokens -> `[K, V]` behind the last one of each."""
+        lengths = [len(one.ids) for one in unread]
+        attend = states.attend(segments(unread, self._device, lengths))
+        first = [states.position(one.call.states["kv"]) for one in unread]
         at = [place for begin, n in zip(first, lengths, strict=True) for place in range(begin, begin + n)]
-        new = torch.cat([ids[had.found :] for _, ids, had in asked])
+        new = torch.cat([one.ids for one in unread])
         found = self._prompts.read(new, at, attend.causal())
         if found is not None:
             (logits,) = found
@@ -231,8 +247,8 @@ def loaded_model(context: LoadContext, config: LanguageConfig) -> LanguageModel:
     )
 
 
-def _fed(call: Call) -> tuple[str, Tensor]:
-    """The one port that has a value. Raises CallFailed for none or several."""
+def fed_ids(call: Call) -> tuple[str, Tensor]:
+    """The one of `ids` and `token` that has a value. Raises CallFailed for none or several."""
     fed = [(port, call.inputs[port]) for port in ("ids", "token") if call.inputs.get(port) is not None]
     if len(fed) != 1:
         raise CallFailed(f"`{call.node}` takes a value at exactly one of `ids` and `token`")
@@ -266,5 +282,10 @@ def _of_tokens(last: Tensor, ports: Sequence[str]) -> Tensor:
     return last.where(torch.tensor([port == "token" for port in ports]).to(last.device, non_blocking=True), -1)
 
 
-def _segment(call: Call, rows: Tensor, tokens: Sequence[int] | None) -> Segment:
-    return Segment(state=call.states["kv"], rows=rows, mode="causal", advance=len(rows), tokens=tokens)
+def segments(unread: Sequence[Unread], device: torch.device, advances: Sequence[int]) -> list[Segment]:
+    """The segments of calls whose rows follow each other. `advances`: positions that each takes."""
+    parts = torch.arange(sum(len(one.ids) for one in unread), device=device).split([len(one.ids) for one in unread])
+    return [
+        Segment(state=one.call.states["kv"], rows=rows, mode="causal", advance=advance, tokens=one.tokens)
+        for one, rows, advance in zip(unread, parts, advances, strict=True)
+    ]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from walkgraph.abi.states import Placed
 from walkgraph.architectures.language.decoding import step_logits
-from walkgraph.architectures.language.rows import RowLayers
+from walkgraph.architectures.language.rows import AfterLayer, RowLayers
 from walkgraph.checkpoints.decoder import DecoderShape
 from walkgraph.checkpoints.language import ExpertSizes, LanguageConfig
 from walkgraph.layers.attention.dense_attention import Attend
@@ -72,9 +72,15 @@ class LanguageModel(nn.Module):
     def read(self, ids: Tensor, positions: Tensor, asked: Tensor, to: Placed) -> Tensor:
         """Rows of any calls, ids and positions int64 `[R]`, asked int64 `[K]` -> logits of the asked rows `[K, V]`.
         Needs `pack`."""
+        return self.read_rows(self.model.embed_tokens(ids), positions, asked, to)
+
+    def read_rows(
+        self, x: Tensor, positions: Tensor, asked: Tensor, to: Placed, after: AfterLayer | None = None
+    ) -> Tensor:
+        """`read` of rows x `[R, W]`, possibly changed in place, at positions `[R]`, or `[R, A]` on several axes."""
         if self._rows is None:
             raise RuntimeError(UNPACKED)
-        x = self._rows.through(self.model.embed_tokens(ids), self._rows.turns(positions), to)
+        x = self._rows.through(x, self._rows.turns(positions), to, after=after)
         return linear(x[asked], self.head, norm=self.model.norm.weight, eps=self.model.norm.eps)
 
     def step(self, token: Tensor, slot: StepSlot) -> Tensor:

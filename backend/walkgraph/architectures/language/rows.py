@@ -4,7 +4,7 @@ straight to their pages. Nothing is read on the host.
 Shape letters: B sequences, R rows of all calls, W model width, H query heads, G key/value heads, D head dim.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from walkgraph.layers.moe.flow_linear import row_linears
 from walkgraph.layers.norm.rms_norm import RMSNorm, rms_norm
 from walkgraph.layers.rope import NeoxRope
 
+AfterLayer = Callable[[int, Tensor], None]
+"""Called with the index of each layer and its output `[R, W]`, which it may change in place."""
+
 
 class RowLayers:
     """One set of weights of packed layers. Raises RuntimeError for layers that are not packed."""
@@ -30,11 +33,20 @@ class RowLayers:
         self._first = [cast(RMSNorm, layer.get_submodule(f"input_layernorm{suffix}")) for layer in self._layers]
         self._norms = [_norms(layer, suffix) for layer in self._layers]
 
-    def through(self, x: Tensor, turns: RotaryTable, to: Placed, counts: Sequence[int] | None = None) -> Tensor:
+    def through(
+        self,
+        x: Tensor,
+        turns: RotaryTable,
+        to: Placed,
+        counts: Sequence[int] | None = None,
+        after: AfterLayer | None = None,
+    ) -> Tensor:
         """x `[R, W]`, possibly changed in place -> `[R, W]`. `counts`: number of rows that share a position, for each
         of `turns`; None if these numbers are equal."""
         for index in range(len(self._layers)):
             x = self._layer(index, x, turns, to, counts)
+            if after is not None:
+                after(index, x)
         return x
 
     def last_keys(self, x: Tensor, turns: RotaryTable, to: Placed, counts: Sequence[int] | None = None) -> None:

@@ -13,3 +13,9 @@ OMNI: dict[str, OmniConfig] = {
 
 def omni_config(name: str) -> OmniConfig:
     return preset(OMNI, name)
+
+
+def text_edges(name: str) -> tuple[int, int]:
+    """Ids of the tokens that begin and end a text."""
+    marks = omni_config(name).thinker.marks
+    return marks.im_start, marks.im_end

@@ -1,0 +1,132 @@
+"""The thinker's operator: it appends a text, media or one token to a conversation, and answers with the next token.
+
+Rows of media pass the same layers as text, at positions on three axes. A conversation's counter of positions moves as
+far as the piece reaches, so a text after it, and every generated token, has the counter as its one position.
+
+The talker reads of a piece what was appended, the rows of media after some of the layers, and the positions.
+
+Shape letters: m rows of a piece, n rows of its media, W width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.operator import Capture, Example, LoadContext
+from walkgraph.abi.states import States
+from walkgraph.architectures.drawn import drawn
+from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
+from walkgraph.architectures.language.model import LanguageModel
+from walkgraph.architectures.language.precision import at_precision
+from walkgraph.architectures.precision import PRECISION
+from walkgraph.architectures.weights import Names, load
+from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
+from walkgraph.models.qwen3_omni.parts import STEM, THINKER, own_name
+from walkgraph.models.qwen3_omni.presets import omni_config
+from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
+from walkgraph.models.qwen3_omni.thinker.pieces import Piece, is_media, piece_of, rows_of
+from walkgraph.models.qwen3_omni.thinker.rows import BetweenLayers, MediaRows, embedded, features_of
+
+_WHOLE = "@ids"
+"""Under this name, the last part of a long text has the whole text."""
+
+
+class Thinker(LanguageBackbone):
+    options: ClassVar[tuple[str, ...]] = (PRECISION,)
+    tells_logits: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        config: ThinkerConfig,
+        device: torch.device,
+        dtype: torch.dtype,
+        capture: Capture | None = None,
+    ) -> None:
+        super().__init__(model, (config.marks.im_end,), device, dtype, capture)
+        self._config = config
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        config = context.once(OmniConfig, lambda name, seed: omni_config(name), read_omni).thinker
+        model = at_precision(thinker_model(context, config), context)
+        return cls(model, config, context.device, context.dtype, context.capture)
+
+    def fed(self, call: Call) -> tuple[str, Tensor]:
+        if is_media(call):
+            return "ids", self._on_device(piece_of(call, self._config).ids)
+        return fed_ids(call)
+
+    def rows(self, call: Call) -> int:
+        return rows_of(call) if is_media(call) else super().rows(call)
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        if is_media(call):
+            return (call,)
+        *parts, last = super().split(call, rows)
+        whole = call.inputs.get("ids")
+        return (*parts, last if whole is None else replace(last, inputs={**last.inputs, _WHOLE: whole}))
+
+    def examples(self) -> Sequence[Example]:
+        texts, rows = super().examples(), torch.zeros(4, self._config.llm.width)
+        deepstack = rows.expand(self._config.deepstack, -1, -1)
+        picture = {"image": rows, "grid": torch.tensor([1, 2, 2]), "deepstack": deepstack}
+        return (*texts, *(Example(inputs=media, params=texts[-1].params) for media in ({"audio": rows}, picture)))
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        outputs = super().forward(calls, states)
+        for call, given in zip(calls, outputs, strict=True):
+            if call.inputs.get("ids") is not None:
+                ids = call.inputs.get(_WHOLE, call.inputs["ids"])
+                given["appended"] = ids
+                given["positions"] = torch.arange(len(ids), device=self._device).float()[:, None].expand(-1, 3)
+        return outputs
+
+    def logits(self, unread: Sequence[Unread], states: States) -> Tensor:
+        pieces = [piece_of(one.call, self._config) if is_media(one.call) else None for one in unread]
+        if not any(pieces):
+            return super().logits(unread, states)
+        first = [states.position(one.call.states["kv"]) for one in unread]
+        advances = [len(one.ids) if piece is None else piece.advance for one, piece in zip(unread, pieces, strict=True)]
+        attend = states.attend(segments(unread, self._device, advances))
+        rows = MediaRows.of(unread, pieces, first)
+        ends, positions, media, visual = (self._on_device(part) for part in rows)
+        x = self._model.model.embed_tokens(torch.cat([one.ids for one in unread]))
+        x[media] = embedded(unread, pieces).to(x.dtype)
+        between = BetweenLayers(media, visual, features_of(unread), self._config.told)
+        logits = self._model.read_rows(x, positions, ends, attend.placed(), between)
+        states.commit(attend)
+        self._tell(unread, pieces, between.kept)
+        return logits
+
+    def _tell(self, unread: Sequence[Unread], pieces: Sequence[Piece | None], kept: Tensor | None) -> None:
+        """Put what the talker reads of the pieces with media."""
+        counts = [0 if piece is None else len(piece.order) for piece in pieces]
+        hidden = [None for _ in pieces] if kept is None else kept.split(counts)
+        for one, piece, mine in zip(unread, pieces, hidden, strict=True):
+            if piece is None:
+                continue
+            one.outputs.update(appended=one.ids, positions=self._on_device(piece.span.rows))
+            if mine is not None:
+                one.outputs["hidden"] = mine
+
+
+def thinker_model(context: LoadContext, config: ThinkerConfig) -> LanguageModel:
+    """The model of a weight set, packed."""
+    on: dict[str, Any] = {"device": context.device, "dtype": context.dtype}
+    return context.once(
+        LanguageModel,
+        lambda name, seed: drawn(lambda: LanguageModel(config.llm), seed, **on).pack(),
+        lambda folder: load(
+            lambda: LanguageModel(config.llm),
+            folder,
+            STEM,
+            names=Names(rename=own_name(THINKER)),
+            **on,
+            progress=context.progress,
+        ).pack(),
+    )

@@ -1,0 +1,120 @@
+"""One piece of a conversation, as a call of the thinker appends it: a text, or media between their marks.
+
+Shape letters: m rows of a piece, n rows of its media, W width.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import Call, CallFailed
+from walkgraph.models.qwen3_omni import positions
+from walkgraph.models.qwen3_omni.positions import Grid, Span
+from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
+
+MEDIA = ("image", "audio")
+"""Ports with rows of media. Both together are a film: a video, and its sound."""
+
+
+class Piece(NamedTuple):
+    """A piece with media."""
+
+    ids: Tensor
+    """int64 `[m]`, on the CPU: marks, and for each row of media the token that stands for it."""
+    span: Span
+    """Positions, counted from the piece's first row."""
+    order: Tensor
+    """int64 `[n]`, on the CPU: the rows of media in their order, as indices into those of `image`, then `audio`."""
+
+    @property
+    def marks(self) -> int:
+        """Marks before the media, and as many after."""
+        return (len(self.ids) - len(self.order)) // 2
+
+    @property
+    def advance(self) -> int:
+        """Whole positions that the piece takes."""
+        return math.ceil(self.span.next)
+
+
+def is_media(call: Call) -> bool:
+    return any(call.inputs.get(port) is not None for port in MEDIA)
+
+
+def rows_of(call: Call) -> int:
+    """Rows that a call with media appends; raises CallFailed for none or misshapen ones."""
+    counts = [len(call.inputs[port]) for port in MEDIA if call.inputs.get(port) is not None]
+    return sum(counts) + 2 * len(counts)
+
+
+def piece_of(call: Call, config: ThinkerConfig) -> Piece:
+    """Lay out a call with media. Raises CallFailed for values that don't fit each other or the config."""
+    if any(call.inputs.get(port) is not None for port in ("ids", "token")):
+        raise CallFailed(f"`{call.node}` takes either tokens or media in one call")
+    marks, seen, heard = config.marks, _rows(call, "image", config), _rows(call, "audio", config)
+    if not seen:
+        ids = [marks.audio_start, *[marks.audio] * heard, marks.audio_end]
+        return Piece(torch.tensor(ids), positions.sound(heard), torch.arange(heard))
+    grid, seconds = _grid(call, seen), _seconds(call)
+    if config.deepstack:
+        _fit(call, "deepstack", (config.deepstack, seen, config.llm.width))
+    row = marks.image if seconds is None else marks.video
+    if heard:
+        if seconds is None:
+            raise CallFailed(f"`{call.node}` needs `seconds` for a video with its sound", "seconds")
+        order = positions.film_order(grid, seconds, heard, per_second=config.rate)
+        between = torch.where(order < seen, marks.video, marks.audio)
+        begin, end = [marks.vision_start, marks.audio_start], [marks.audio_end, marks.vision_end]
+        ids = torch.cat([torch.tensor(begin), between, torch.tensor(end)])
+        return Piece(ids, positions.film(grid, seconds, heard, per_second=config.rate), order)
+    ids = torch.tensor([marks.vision_start, *[row] * seen, marks.vision_end])
+    span = positions.video(grid, 1.0 if seconds is None else seconds, per_second=config.rate)
+    return Piece(ids, span, torch.arange(seen))
+
+
+def media_rows(call: Call) -> Tensor:
+    """`[n, W]`: the rows of a call's media, not in their order."""
+    return torch.cat([call.inputs[port] for port in MEDIA if call.inputs.get(port) is not None])
+
+
+def visual_rows(call: Call, piece: Piece) -> Tensor:
+    """int64 on the CPU: the rows of the piece that hold pictures, as `image` orders them."""
+    seen = 0 if call.inputs.get("image") is None else len(call.inputs["image"])
+    return piece.marks + piece.order.argsort()[:seen]
+
+
+def _rows(call: Call, port: str, config: ThinkerConfig) -> int:
+    """The count of a port's rows; 0 if it has none."""
+    value = call.inputs.get(port)
+    if value is None:
+        return 0
+    _fit(call, port, (max(len(value) if value.dim() else 0, 1), config.llm.width))
+    return len(value)
+
+
+def _fit(call: Call, port: str, wanted: tuple[int, ...]) -> None:
+    value = call.inputs.get(port)
+    if value is None or tuple(value.shape) != wanted:
+        got = "nothing" if value is None else f"shape {list(value.shape)}"
+        raise CallFailed(f"`{call.node}.{port}` takes shape {list(wanted)}, and got {got}", port)
+
+
+def _grid(call: Call, seen: int) -> Grid:
+    value = call.inputs.get("grid")
+    grid = [] if value is None else [int(number) for number in value.tolist()]
+    if len(grid) != 3 or min(grid) < 1 or math.prod(grid) != seen:
+        raise CallFailed(f"`{call.node}.grid` takes frames, rows and columns of {seen} rows, and got {grid}", "grid")
+    frames, rows, columns = grid
+    return frames, rows, columns
+
+
+def _seconds(call: Call) -> float | None:
+    value = call.inputs.get("seconds")
+    if value is None:
+        return None
+    seconds = float(value)
+    if not 0 < seconds < math.inf:
+        raise CallFailed(f"`{call.node}.seconds` must be above 0, and is {seconds}", "seconds")
+    return seconds

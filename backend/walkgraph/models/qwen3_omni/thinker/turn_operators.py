@@ -1,0 +1,48 @@
+"""The marks of a conversation's turns, which a client's text can't contain."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import torch
+
+from walkgraph.abi.calls import Call, Outputs
+from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.states import States
+from walkgraph.architectures.vocabulary import Bytes, Vocabulary, trained
+from walkgraph.models.qwen3_omni.config import OmniConfig, read_omni
+from walkgraph.models.qwen3_omni.presets import omni_config, text_edges
+from walkgraph.models.qwen3_omni.thinker.config import Marks
+
+
+class TurnMarker(Operator):
+    """The beginning of a turn, its end, or with a text the whole turn."""
+
+    pure: ClassVar[bool] = True
+
+    def __init__(self, marks: Marks, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._begin = {
+            "system": [marks.im_start, marks.system, marks.newline],
+            "user": [marks.im_start, marks.user, marks.newline],
+            "assistant": [marks.im_start, marks.assistant, marks.newline],
+        }
+        self._end = [marks.im_end, marks.newline]
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        config = context.once(OmniConfig, lambda name, seed: omni_config(name), read_omni)
+        if Vocabulary not in context.shared:
+            drawn = context.random
+            context.shared[Vocabulary] = trained(context) if drawn is None else Bytes(*text_edges(drawn[0]))
+        return cls(config.thinker.marks, context.shared[Vocabulary])
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"ids": torch.tensor(self._ids(call), dtype=torch.int64)} for call in calls]
+
+    def _ids(self, call: Call) -> list[int]:
+        mark, given = str(call.params["mark"]), call.inputs.get("text")
+        if mark == "end":
+            return self._end
+        if given is None:
+            return self._begin[mark]
+        return [*self._begin[mark], *self._vocabulary.encode(call.text("text")), *self._end]

@@ -1,0 +1,42 @@
+"""Marks of turns, with a tokenizer of bytes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.golden.qwen3_omni import thinking
+from tests.unit.engine.plans import call
+from walkgraph.abi.operator import LoadContext
+from walkgraph.models.qwen3_omni.presets import text_edges
+from walkgraph.models.qwen3_omni.thinker.turn_operators import TurnMarker
+
+
+@pytest.mark.parametrize(
+    ("mark", "text", "wanted"),
+    [
+        ("user", None, "<|im_start|>user\n"),
+        ("assistant", None, "<|im_start|>assistant\n"),
+        ("system", None, "<|im_start|>system\n"),
+        ("end", None, "<|im_end|>\n"),
+        ("system", "Be kind.", "<|im_start|>system\nBe kind.<|im_end|>\n"),
+        ("assistant", "Red", "<|im_start|>assistant\nRed<|im_end|>\n"),
+    ],
+)
+def test_a_turn_is_marked_as_published(mark: str, text: str | None, wanted: str) -> None:
+    context = LoadContext(
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        folder=None,
+        shared={},
+        options={},
+        random=("qwen3-omni-tiny", 0),
+    )
+    inputs = {} if text is None else {"text": text}
+    (given,) = TurnMarker.load(context).forward([call("turn", inputs, mark=mark)], None)  # type: ignore[arg-type]
+    assert given["ids"].tolist() == thinking.ids_of(wanted)
+
+
+def test_the_edges_of_a_text_are_those_of_a_turn() -> None:
+    assert text_edges("qwen3-omni-30b-a3b") == (151644, 151645)
+    assert text_edges("qwen3-omni-tiny") == (256, 257)
