@@ -41,6 +41,8 @@ class ExpertSizes:
     """Each layer whose number, counted from 1, is a multiple of this has experts."""
     dense: tuple[int, ...] = ()
     """Indices of layers that have a plain MLP in any case."""
+    shared: int = 0
+    """Width between the two matrices of the MLP that computes every token beside the experts; 0: there is none."""
 
     def __post_init__(self) -> None:
         if not 0 < self.chosen <= self.experts or self.hidden < 1 or self.every < 1:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +16,7 @@ from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.invariance import batch_invariant
 from walkgraph.layers.moe.packed_experts import PackedExperts
 from walkgraph.layers.moe.routing import by_expert, route
+from walkgraph.layers.moe.shared_expert import SharedExpertMLP
 from walkgraph.layers.moe.sparse_mlp import SparseMLP, each_expert, grouped_experts, masked_experts
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.tally import tally
@@ -24,6 +28,14 @@ SIZES = ExpertSizes(experts=6, chosen=2, hidden=48, renormed=True)
 
 def made(sizes: ExpertSizes = SIZES, *, packed: bool = True) -> SparseMLP:
     mlp = drawn(lambda: SparseMLP(WIDTH, sizes), 0, device=torch.device("cpu"), dtype=torch.float32)
+    if packed:
+        mlp.pack()
+    return mlp
+
+
+def shared(*, packed: bool = True) -> SharedExpertMLP:
+    sizes = replace(SIZES, shared=40)
+    mlp = drawn(lambda: SharedExpertMLP(WIDTH, sizes), 0, device=torch.device("cpu"), dtype=torch.float32)
     if packed:
         mlp.pack()
     return mlp
@@ -71,8 +83,32 @@ def test_a_step_norms_first_and_adds_the_residual() -> None:
 
 
 @torch.inference_mode()
-def test_a_row_steps_alike_among_any_others() -> None:
-    mlp, x, norm = made(), rows(9), RMSNorm(WIDTH, 1e-6)
+def test_a_shared_expert_computes_every_row_beside_the_chosen_ones() -> None:
+    plain, mlp = shared(packed=False), shared()
+    assert mlp.state_dict().keys() - made().state_dict().keys() == {
+        "shared_expert_gate.weight",
+        *(f"shared_expert.{part}_proj.weight" for part in ("gate", "up", "down")),
+    }
+    x, norm = rows(7), RMSNorm(WIDTH, 1e-6)
+    norm.weight.data = 1 + rows(1, seed=2)[0] / 4
+    share = (x @ mlp.shared_expert_gate.weight[0]).sigmoid()
+    one = mlp.shared_expert
+    inner = F.silu(x @ one.gate_proj.weight.t()) * (x @ one.up_proj.weight.t())
+    wanted = naive(mlp, x) + share[:, None] * (inner @ one.down_proj.weight.t())
+    for got in (plain(x), mlp(x)):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(mlp.step(x, norm, None), mlp(norm(x)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(mlp.step(x, norm, x), mlp(norm(x)) + x, rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match="pack"):
+        plain.step(x, norm, None)
+    moved = mlp.to(torch.float64)
+    torch.testing.assert_close(moved(x.double()), wanted.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("build", [made, shared], ids=["experts", "shared"])
+@torch.inference_mode()
+def test_a_row_steps_alike_among_any_others(build: Callable[[], SparseMLP]) -> None:
+    mlp, x, norm = build(), rows(9), RMSNorm(WIDTH, 1e-6)
     with batch_invariant():
         together = mlp.step(x, norm, x)
         for part in (slice(0, 1), slice(3, 8)):

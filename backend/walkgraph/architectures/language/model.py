@@ -21,6 +21,7 @@ from walkgraph.layers.attention.dense_attention import Attend
 from walkgraph.layers.decoder import DecoderLayer, StepSlot, swiglu
 from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
+from walkgraph.layers.moe.shared_expert import SharedExpertMLP
 from walkgraph.layers.moe.sparse_mlp import SparseMLP
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
@@ -34,7 +35,7 @@ class LanguageStack(nn.Module):
     def __init__(self, config: LanguageConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab, config.width)
-        self.layers = nn.ModuleList(_layer(config, index) for index in range(config.layers))
+        self.layers = nn.ModuleList(decoder_layer(config, index) for index in range(config.layers))
         self.norm = RMSNorm(config.width, config.norm_eps)
         self.rope = NeoxRope(config.head_dim, config.rope_theta, config.scaling, config.sections)
 
@@ -100,10 +101,11 @@ class LanguageModel(nn.Module):
         return self
 
 
-def _layer(config: LanguageConfig, index: int) -> DecoderLayer:
+def decoder_layer(config: LanguageConfig, index: int) -> DecoderLayer:
+    """The layer of an index, with a plain MLP or a mixture of experts."""
     experts = config.experts_of(index)
     return DecoderLayer(config.shape, mlp=swiglu if experts is None else partial(_sparse, experts))
 
 
 def _sparse(experts: ExpertSizes, shape: DecoderShape) -> nn.Module:
-    return SparseMLP(shape.width, experts)
+    return (SharedExpertMLP if experts.shared else SparseMLP)(shape.width, experts)

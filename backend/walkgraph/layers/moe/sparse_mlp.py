@@ -63,6 +63,10 @@ class SparseMLP(Packable):
 
     def forward(self, x: Tensor) -> Tensor:
         """Many rows x `[R, W]`, normed -> `[R, W]`."""
+        return self.chosen(x)
+
+    def chosen(self, x: Tensor) -> Tensor:
+        """The sum of the chosen experts: many rows x `[R, W]`, normed -> `[R, W]`."""
         packed = self.packed
         if packed is None or not x.is_cuda:
             return self._each_expert(x, self.routed(x))
@@ -83,7 +87,7 @@ class SparseMLP(Packable):
         # One by one, a row's numbers are the same among any others.
         apart = is_batch_invariant() and x.shape[0] <= STREAMED
         parts = [norm(row) for row in (x.split(1) if apart else (x,))]
-        y = torch.cat([self(part) for part in parts] if x.is_cuda else self._counted(parts))
+        y = torch.cat([self.chosen(part) for part in parts] if x.is_cuda else self._counted(parts))
         return y if residual is None else (y.float() + residual).to(x.dtype)
 
     def routed(self, x: Tensor) -> Routing:
