@@ -5,7 +5,8 @@ from pathlib import Path
 
 from walkgraph.checkpoints.fields import Fields, described, read_object
 from walkgraph.errors import InvalidInput
-from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
+from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
+from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig, speaks
 
 KIND = "qwen3_omni_moe"
 TITLE = "Qwen3-Omni"
@@ -14,6 +15,8 @@ TITLE = "Qwen3-Omni"
 @dataclass(frozen=True, kw_only=True)
 class OmniConfig:
     thinker: ThinkerConfig
+    talker: TalkerConfig | None = None
+    """None for a model that only writes."""
 
 
 def read_omni(folder: Path) -> OmniConfig:
@@ -21,6 +24,8 @@ def read_omni(folder: Path) -> OmniConfig:
     whole = Fields(read_object(folder / "config.json"))
     try:
         whole.word("model_type", (KIND,), KIND)
-        return OmniConfig(thinker=ThinkerConfig.published(whole))
+        return OmniConfig(
+            thinker=ThinkerConfig.published(whole), talker=TalkerConfig.published(whole) if speaks(whole) else None
+        )
     except (InvalidInput, ValueError) as error:
         raise described(TITLE, folder, error) from None

@@ -9,7 +9,7 @@ from functools import partial
 
 STEM = "model"
 AUDIO, VISION, THINKER = "audio", "vision", "thinker"
-TALKER, CODE_PREDICTOR, CODE2WAV = "talker", "code_predictor", "code2wav"
+TALKER, PROJECTION, CODE_PREDICTOR, CODE2WAV = "talker", "projection", "code_predictor", "code2wav"
 _NESTED: Mapping[str, str] = {
     "thinker.model.language_model.": "thinker.model.",
     "thinker.model.audio_tower.": "thinker.audio_tower.",
@@ -21,6 +21,7 @@ PREFIXES: Mapping[str, str] = {
     VISION: "thinker.visual.",
     THINKER: "thinker.",
     CODE_PREDICTOR: "talker.code_predictor.",
+    PROJECTION: "talker.hidden_projection.",
     TALKER: "talker.",
     CODE2WAV: "code2wav.",
 }

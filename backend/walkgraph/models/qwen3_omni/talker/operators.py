@@ -1,0 +1,364 @@
+"""The talker's operators: the projection of the thinker's media rows, the talker, and the predictor of further codes.
+
+A frame's first code is the talker's, the others follow from it and the talker's row. Noise depends on the call's seed,
+the frame and the code, so `forward` and `step` generate the same.
+
+Shape letters: K calls, B rows of a step, W width, V vocabulary of first codes.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.states import CacheShape, Segment, States
+from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
+from walkgraph.architectures.language.decoding import Sampling, step_sampling
+from walkgraph.layers.sampling import count, sample
+from walkgraph.layers.sampling_params import SamplingParams
+from walkgraph.models.qwen3_omni.talker.config import RESERVED
+from walkgraph.models.qwen3_omni.talker.model import Projection
+from walkgraph.models.qwen3_omni.talker.model import Talker as Network
+from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor as Predictor
+from walkgraph.models.qwen3_omni.talker.prompt import placed, prefix_of
+from walkgraph.models.qwen3_omni.talker.weights import (
+    config_of,
+    first_codes_of,
+    predictor_of,
+    projection_of,
+    talker_of,
+    words_of,
+)
+
+_CODE = Row((1,), torch.int64)
+_FLAG = Row((), torch.bool)
+_HEARD = Row((2,), torch.int64)
+"""The words of the answer so far, and 1 once it has ended."""
+_AFTER = 64
+"""Frames that may follow the end of any answer: five seconds."""
+_DRAWN: Sampling = {
+    "temperature": ("temperature", torch.float32),
+    "top_k": ("top_k", torch.int64),
+    "top_p": ("top_p", torch.float32),
+}
+_SPOKEN: Sampling = {**_DRAWN, "repetition_penalty": ("repetition", torch.float32)}
+_GUARD = "frames_per_token"
+_LIKELY: Mapping[str, Scalar] = {"temperature": 0.9, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.05}
+
+
+class TalkerProjection(Operator):
+    """Projects the thinker's rows of sound and pictures to the talker's width."""
+
+    pure: ClassVar[bool] = True
+
+    def __init__(self, projection: Projection, width: int) -> None:
+        self._projection, self._width = projection, width
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(projection_of(context), config_of(context).heard)
+
+    def rows(self, call: Call) -> int:
+        return len(call.inputs["hidden"])
+
+    def examples(self) -> Sequence[Example]:
+        return (Example(inputs={"hidden": torch.zeros(2, self._width)}),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        given = [call.inputs["hidden"] for call in calls]
+        dtype = self._projection.linear_fc1.weight.dtype
+        with torch.inference_mode():
+            made = self._projection(torch.cat(given).to(dtype))
+        return [{"rows": rows} for rows in made.split([len(one) for one in given])]
+
+
+class Talker(Operator):
+    """Reads the user's turns, then generates the first code of one frame for each call, one word of the answer each."""
+
+    def __init__(self, network: Network, words: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+        self._network, self._config, self._words = network, network.config, words
+        self._device, self._dtype = device, dtype
+        codec, vocab = self._config.codec, self._config.stack.vocab
+        begin = torch.tensor([codec.bos], device=device)
+        self._begin = network.embed(begin)
+        """`[1, W]`: takes the place of a last frame before the first one."""
+        self._barred = torch.arange(vocab, device=device) >= vocab - RESERVED
+        self._barred[codec.eos] = False
+        self._media = torch.tensor(self._config.spoken.media, device=device)
+        self._none = torch.full((), -1, dtype=torch.int64, device=device)
+        """Stands for a word after the end of the answer."""
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        with torch.inference_mode():
+            return cls(talker_of(context), words_of(context), context.device, context.dtype)
+
+    def caches(self) -> Mapping[str, CacheShape]:
+        stack = self._config.stack
+        shape = {"layers": stack.layers, "kv_heads": stack.kv_heads, "head_dim": stack.head_dim}
+        return {"kv": CacheShape(**shape, dtype=self._dtype)}
+
+    def bucket(self, call: Call) -> Hashable:
+        return _is_prompt(call)
+
+    def rows(self, call: Call) -> int:
+        return len(call.inputs["ids"]) + len(self._prefix(call).words) if _is_prompt(call) else 1
+
+    def examples(self) -> Sequence[Example]:
+        speaker = next(iter(self._config.speakers), "")
+        params = {**_LIKELY, _GUARD: 0, "speaker": speaker}
+        return (
+            Example(inputs={"ids": torch.arange(3)}, params=params),
+            Example(inputs={"text": torch.arange(1), "frame": self._begin}, params=params),
+        )
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        with torch.inference_mode():
+            return self._prompts(calls, states) if _is_prompt(calls[0]) else self._frames(calls, states)
+
+    # ── the prompt ──
+
+    def _prompts(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        rows = [self._prompt(call) for call in calls]
+        places = [self._placed(call) for call in calls]
+        lengths = [len(one) for one in rows]
+        parts = torch.arange(sum(lengths), device=self._device).split(lengths)
+        first = [states.position(call.states["kv"]) for call in calls]
+        attend = states.attend(
+            [
+                Segment(state=call.states["kv"], rows=mine, mode="causal", advance=place.next)
+                for call, mine, place in zip(calls, parts, places, strict=True)
+            ]
+        )
+        positions = torch.cat([place.positions + begin for place, begin in zip(places, first, strict=True)])
+        self._network.keep(torch.cat(rows), self._on_device(positions), attend.placed())
+        states.commit(attend)
+        for call in calls:
+            for slot, row in self._tensors.items():
+                states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
+        return [{"begin": self._begin} for _ in calls]
+
+    def _prompt(self, call: Call) -> Tensor:
+        """The rows of a prompt, `[M + 8, W]`."""
+        ids, media, prefix = call.inputs["ids"], call.inputs.get("media"), self._prefix(call)
+        if ids.dim() != 1 or not len(ids):
+            raise CallFailed(f"`{call.node}` takes token ids `[m]`, at least one, and got {list(ids.shape)}", "ids")
+        words = torch.cat([ids, self._on_device(torch.tensor(prefix.words))])
+        rows = self._words[words.clamp(0, len(self._words) - 1)]
+        if media is not None and len(media):
+            there = torch.isin(words, self._media)
+            # Without reading how many there are: row i of the media is that of the i-th such id.
+            number = (there.cumsum(0) - 1).clamp(0, len(media) - 1)
+            rows = torch.where(there[:, None], media.to(rows.dtype)[number], rows)
+        codes = self._network.embed(self._on_device(torch.tensor(prefix.codes)))
+        rows[-len(codes) :] += codes
+        return rows
+
+    def _placed(self, call: Call) -> Any:
+        extra, positions = len(self._prefix(call).words), call.inputs.get("positions")
+        if positions is None:
+            whole = len(call.inputs["ids"])
+            return placed(torch.arange(whole)[:, None].expand(-1, 3), extra)
+        if positions.shape != (len(call.inputs["ids"]), 3):
+            raise CallFailed(f"`{call.node}` takes a position on three axes for each of its `ids`", "positions")
+        return placed(positions.cpu(), extra)
+
+    def _prefix(self, call: Call) -> Any:
+        known, asked = self._config.speakers, str(call.params["speaker"]).lower()
+        if asked not in known:
+            raise CallFailed(
+                f"there is no speaker `{asked[:40]}`; choose one of {', '.join(sorted(known))}", code="invalid_input"
+            )
+        return prefix_of(self._config, known[asked])
+
+    # ── frames ──
+
+    def _frames(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        texts = [call.inputs.get("text") for call in calls]
+        text = torch.stack([self._none if one is None else one.view(()) for one in texts])
+        frames = torch.cat([self._begin if (one := call.inputs.get("frame")) is None else one for call in calls])
+        heard, seen = (self._kept(calls, states, slot) for slot in self._tensors)
+        rows = torch.arange(len(calls), device=self._device)
+        x = self._said(text, heard, rows) + frames
+        attend = states.attend(
+            [Segment(state=call.states["kv"], rows=rows[at : at + 1], mode="causal") for at, call in enumerate(calls)]
+        )
+        first = torch.tensor([states.position(call.states["kv"]) for call in calls])
+        logits, hidden = self._network.read(x, self._on_device(first), attend.placed())
+        states.commit(attend)
+        made = self._answers(logits, hidden, self._sampling(calls, states), self._guarded(calls), heard, seen, rows)
+        for at, call in enumerate(calls):
+            for slot, table in zip(self._tensors, (heard, seen), strict=True):
+                states.put(call.states[slot], table[at].clone())
+        return [{port: value[at] for port, value in made.items()} for at in range(len(calls))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        if inputs.get("ids") is not None or inputs.get("frame") is None:
+            return None
+        row = Row((1, self._config.stack.width), self._dtype)
+        return StepSpec(
+            inputs={"frame": row, **({} if inputs.get("text") is None else {"text": _CODE})},
+            outputs={"code": _CODE, "hidden": row, "stop": _FLAG, "derailed": _FLAG},
+            params={**{name: dtype for name, (_, dtype) in _SPOKEN.items()}, _GUARD: torch.int64},
+            tensors=self._tensors,
+            appends={"kv": 1},
+            advances={"kv": 1},
+            invariant=True,
+        )
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return ({"frame": self._begin, "text": torch.zeros(1, dtype=torch.int64)},)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        slot, rows, text = batch.paged["kv"], batch.rows.long(), batch.inputs.get("text")
+        text = self._none.expand(len(rows)) if text is None else text[:, 0]
+        heard, seen = batch.tensors["heard"], batch.tensors["seen"]
+        x = self._said(text, heard, rows) + batch.inputs["frame"][:, 0]
+        logits, hidden = self._network.step(x, slot)
+        guard = batch.params[_GUARD], batch.iteration
+        made = self._answers(logits, hidden, step_sampling(batch, slot, _SPOKEN), guard, heard, seen, rows)
+        finite = made.pop(FINITE)
+        return StepOutputs(made, finite)
+
+    def _said(self, text: Tensor, heard: Tensor, rows: Tensor) -> Tensor:
+        """Words int64 `[B]`, -1 for none -> their rows `[B, W]`; after the last one the end of the answer once, then
+        padding. Counts them in the table `heard`."""
+        spoken, kept = self._config.spoken, heard[rows]
+        silent = text < 0
+        end = torch.where(kept[:, 1] > 0, spoken.pad, spoken.eos)
+        heard[rows] = torch.stack([kept[:, 0] + ~silent, kept[:, 1] | silent], 1)
+        return self._words[torch.where(silent, end, text).clamp(max=len(self._words) - 1)]
+
+    def _answers(
+        self,
+        logits: Tensor,
+        hidden: Tensor,
+        sampling: SamplingParams,
+        guard: tuple[Tensor, Tensor],
+        heard: Tensor,
+        seen: Tensor,
+        rows: Tensor,
+    ) -> dict[str, Tensor]:
+        """The ports' values, each `[B, ..]`. `guard`: frames for each word that are allowed, and the index of this one;
+        `heard`, `seen`: tables, of whose `rows` these are."""
+        token = sample(logits.masked_fill(self._barred, -torch.inf), sampling, seen, rows)
+        count(seen, rows, token)
+        words, ended = heard[rows].unbind(1)
+        allowed, frame = guard
+        derailed = (allowed > 0) & (ended > 0) & (words > 0) & (frame >= allowed * words + _AFTER)
+        return {
+            "code": token.clamp(min=0)[:, None],
+            "hidden": hidden[:, None],
+            # An answer without words has no sound.
+            "stop": (token == self._config.codec.eos) | derailed | (words == 0),
+            "derailed": derailed,
+            FINITE: token >= 0,
+        }
+
+    @property
+    def _tensors(self) -> Mapping[str, Row]:
+        """The slots of tensor states: the words of the answer so far, and how often each code was generated."""
+        return {"heard": _HEARD, "seen": Row((self._config.stack.vocab,), torch.int16)}
+
+    def _kept(self, calls: Sequence[Call], states: States, slot: str) -> Tensor:
+        row, kept = self._tensors[slot], [states.tensor(call.states[slot]) for call in calls]
+        blank = torch.zeros(row.shape, dtype=row.dtype, device=self._device)
+        return torch.stack([blank if one is None else one for one in kept])
+
+    def _guarded(self, calls: Sequence[Call]) -> tuple[Tensor, Tensor]:
+        both = [[int(call.params[_GUARD]), call.iteration[-1] if call.iteration else 0] for call in calls]
+        allowed, frame = self._on_device(torch.tensor(both)).unbind(1)
+        return allowed, frame
+
+    def _sampling(self, calls: Sequence[Call], states: States) -> SamplingParams:
+        position = [states.length(call.states["kv"]) for call in calls]
+        return _sampling_of(calls, position, _SPOKEN, self._device)
+
+    def _on_device(self, value: Tensor) -> Tensor:
+        """Move to the device without waiting for it."""
+        return value.to(self._device, non_blocking=True)
+
+
+class CodePredictor(Operator):
+    """Generates the other codes of a frame, each from those before, and adds up the embeddings of all."""
+
+    def __init__(self, network: Predictor, first: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+        self._network, self._first, self._device, self._dtype = network, first, device, dtype
+
+    @classmethod
+    def load(cls, context: LoadContext) -> Self:
+        return cls(predictor_of(context), first_codes_of(context), context.device, context.dtype)
+
+    def examples(self) -> Sequence[Example]:
+        params = {name: _LIKELY[name] for name in _DRAWN}
+        return (Example(inputs=self._likely(), params=params),)
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        code = torch.stack([call.inputs["code"].view(()) for call in calls])
+        hidden = torch.cat([call.inputs["hidden"].view(1, -1) for call in calls])
+        frame = torch.tensor([call.iteration[-1] if call.iteration else 0 for call in calls])
+        with torch.inference_mode():
+            sampling = _sampling_of(calls, frame.tolist(), _DRAWN, self._device)
+            made = self._made(code, hidden, sampling)
+        return [{port: value[at] for port, value in made.items()} for at in range(len(calls))]
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        row = Row((1, self._network.config.width), self._dtype)
+        return StepSpec(
+            inputs={"code": _CODE, "hidden": row},
+            outputs={"codes": Row((1, self._network.groups), torch.int64), "embedding": row},
+            params={name: dtype for name, (_, dtype) in _DRAWN.items()},
+            invariant=True,
+        )
+
+    def step_examples(self) -> Sequence[Mapping[str, Any]]:
+        return (self._likely(),)
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        given = {name: batch.params[param] for param, (name, _) in _DRAWN.items()}
+        sampling = SamplingParams(batch.seed, batch.iteration, **given)
+        made = self._made(batch.inputs["code"][:, 0], batch.inputs["hidden"][:, 0], sampling)
+        finite = made.pop(FINITE)
+        return StepOutputs(made, finite)
+
+    def _made(self, code: Tensor, hidden: Tensor, sampling: SamplingParams) -> dict[str, Tensor]:
+        """code int64 `[B]`, hidden `[B, W]` -> the ports' values. `sampling`: its positions are the frames'."""
+        sound: list[Tensor] = []
+
+        def choose(index: int, logits: Tensor) -> Tensor:
+            position = sampling.position * self._network.groups + index
+            token = sample(logits, sampling._replace(position=position))
+            sound.append(token >= 0)
+            return token.clamp(min=0)
+
+        hidden = hidden.to(self._dtype)
+        frames = self._network.frames(hidden, self._first[code.clamp(0, len(self._first) - 1)], code, choose)
+        return {
+            "codes": frames.codes[:, None],
+            "embedding": frames.embedding[:, None],
+            FINITE: torch.stack(sound).all(0),
+        }
+
+    def _likely(self) -> dict[str, Tensor]:
+        return {
+            "code": torch.zeros(1, dtype=torch.int64),
+            "hidden": torch.zeros(1, self._network.config.width, dtype=self._dtype),
+        }
+
+
+def _is_prompt(call: Call) -> bool:
+    return call.inputs.get("ids") is not None
+
+
+def _sampling_of(
+    calls: Sequence[Call], positions: Sequence[int], names: Sampling, device: torch.device
+) -> SamplingParams:
+    whole = [[call.seed, position] for call, position in zip(calls, positions, strict=True)]
+    seed, position = torch.tensor(whole).to(device, non_blocking=True).unbind(1)
+    # float64 represents the integers among them exactly.
+    given = torch.tensor([[float(call.params[name]) for name in names] for call in calls], dtype=torch.float64)
+    values = zip(names.values(), given.to(device, non_blocking=True).unbind(1), strict=True)
+    return SamplingParams(seed, position, **{name: value.to(dtype) for (name, dtype), value in values})

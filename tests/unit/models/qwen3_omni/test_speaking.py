@@ -1,0 +1,321 @@
+"""The talker's operators on tiny random weights: that a device loop speaks what single calls speak, how an answer ends,
+and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.support.loop_calls import LoopInput, WrittenUse, written
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import StateKey
+from walkgraph.abi.operator import LoadContext
+from walkgraph.engine.engine import Engine
+from walkgraph.engine.loops.loop_runs import LoopDone
+from walkgraph.engine.loops.spec import LoopCall, LoopOutput
+from walkgraph.errors import Refused
+from walkgraph.models.qwen3_omni.talker import operators, weights
+from walkgraph.models.qwen3_omni.talker.config import TALKER_TINY
+from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor
+from walkgraph.models.qwen3_omni.talker.prompt import placed
+
+SOURCE = "random:qwen3-omni-tiny:3"
+STATES = {"kv": "spoken", "heard": "heard", "seen": "seen"}
+NODES = {
+    "talker": ("walkgraph.models.qwen3_omni.talker.operators:Talker", STATES),
+    "others": ("walkgraph.models.qwen3_omni.talker.operators:CodePredictor", {}),
+}
+HOW: Mapping[str, Any] = {
+    "temperature": 0.9,
+    "top_k": 50,
+    "top_p": 1.0,
+    "repetition_penalty": 1.05,
+    "frames_per_token": 0,
+}
+TURN = torch.tensor([256, 259, 10, *b"hello", 257, 10])
+EOS, CODES = TALKER_TINY.codec.eos, TALKER_TINY.predictor.vocab
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return engine_of(plan_of(NODES, source=SOURCE, kv_bytes=1 << 21, family="qwen3_omni"))
+
+
+def seeds(run: str) -> tuple[int, int]:
+    return 101 + 7 * sum(run.encode()), 55 + 3 * sum(run.encode())
+
+
+def others(how: Mapping[str, Any]) -> dict[str, Any]:
+    """The further codes are drawn if the first ones are."""
+    return {"temperature": float(how.get("temperature", 1.0) > 0), "top_k": 50, "top_p": 0.8}
+
+
+def listened(engine: Engine, run: str, ids: Tensor = TURN, **how: Any) -> Tensor:
+    """Read a turn; gives what takes the place of a last frame."""
+    asked = {**HOW, "speaker": "Ethan", **how}
+    return outputs(engine, call("talker", {"ids": ids}, run=run, states=STATES, **asked))[0]["begin"]
+
+
+def spoken(
+    engine: Engine, runs: Sequence[str], words: Sequence[int], frames: int, **how: Any
+) -> dict[str, list[dict[str, Any]]]:
+    """Call by call, those of all runs in one batch; a run ends with the frame that stops it."""
+    last = {run: listened(engine, run) for run in runs}
+    made: dict[str, list[dict[str, Any]]] = {run: [] for run in runs}
+    for at in range(frames):
+        text = {"text": torch.tensor(words[at : at + 1])} if at < len(words) else {}
+        here = [run for run in runs if not (made[run] and made[run][-1]["stop"])]
+        calls = [
+            call(
+                "talker",
+                {"frame": last[run], **text},
+                run=run,
+                states=STATES,
+                iteration=(at,),
+                draws=seeds(run)[0],
+                **{**HOW, **how},
+            )
+            for run in here
+        ]
+        said = outputs(engine, *calls)
+        asked = [
+            call("others", {"code": one["code"], "hidden": one["hidden"]}, run=run, iteration=(at,), **others(how))
+            for run, one in zip(here, said, strict=True)
+        ]
+        for run, one in zip(here, asked, strict=True):
+            one.seed = seeds(run)[1]
+        for run, one, further in zip(here, said, outputs(engine, *asked) if asked else [], strict=True):
+            last[run] = further["embedding"]
+            made[run].append({**one, **further})
+    for run in runs:
+        engine.drop(run)
+    return made
+
+
+def entry(run: str, begin: Tensor, words: Sequence[int], frames: int, **how: Any) -> LoopCall:
+    """The same frames as one device loop."""
+    text = torch.full((frames, 1), -1)
+    text[: len(words), 0] = torch.tensor(words[:frames])
+    states = {slot: StateKey(run, state) for slot, state in STATES.items()}
+    talker = WrittenUse(
+        "talker",
+        (LoopInput("frame", "value", begin, carried=(1, "embedding")), LoopInput("text", "each", text)),
+        {**HOW, **how},
+        {},
+        states,
+        seeds(run)[0],
+    )
+    further = WrittenUse(
+        "others",
+        (LoopInput("code", "use", use=0, output="code"), LoopInput("hidden", "use", use=0, output="hidden")),
+        others(how),
+        {},
+        {},
+        seeds(run)[1],
+    )
+    outputs = (LoopOutput("codes", 1, "codes", "collect"), LoopOutput("derailed", 0, "derailed", "last"))
+    return written(run, "speak", 0, 0, "frames", (), (talker, further), frames, (0, "stop"), outputs)
+
+
+def looped(engine: Engine, calls: Sequence[LoopCall]) -> dict[str, LoopDone]:
+    for one in calls:
+        engine.add_loop(one)
+    done: dict[str, LoopDone] = {}
+    while not engine.idle:
+        done |= {event.call.run: event for event in engine.step() if isinstance(event, LoopDone)}
+    for one in calls:
+        engine.drop(one.run)
+    assert [done[one.run].error for one in calls] == [None] * len(calls)
+    return done
+
+
+WORDS = tuple(b"spoken")
+RUNS = ("a", "bb", "ccc")
+
+
+def codes_of(made: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    return torch.cat([one["codes"] for one in made]).tolist()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_a_device_loop_speaks_what_calls_speak_alone_and_together(engine: Engine, temperature: float) -> None:
+    how = {"temperature": temperature}
+    alone = {run: spoken(engine, [run], WORDS, 9, **how)[run] for run in RUNS}
+    together = spoken(engine, RUNS, WORDS, 9, **how)
+    calls = [entry(run, listened(engine, run), WORDS, 9, **how) for run in RUNS]
+    done = looped(engine, calls)
+    for run in RUNS:
+        wanted = codes_of(alone[run])
+        assert len(wanted) == 9
+        assert codes_of(together[run]) == wanted
+        assert (done[run].outputs or {})["codes"].flatten(0, 1).tolist() == wanted
+    assert len({str(codes_of(alone[run])) for run in RUNS}) == (3 if temperature else 1), "seeds count"
+
+
+def test_a_frame_is_the_sum_of_its_codes_embeddings(engine: Engine) -> None:
+    [frame, *_] = spoken(engine, ["a"], WORDS, 1)["a"]
+    context = LoadContext(
+        device=torch.device("cpu"), dtype=torch.float32, folder=None, shared={}, options={}, random=(SOURCE[7:-2], 3)
+    )
+    predictor, first = weights.predictor_of(context), weights.first_codes_of(context)
+    codes = frame["codes"][0].tolist()
+    tables = [first, *(embedding.weight for embedding in predictor.model.codec_embedding)]
+    wanted = sum(table[code] for table, code in zip(tables, codes, strict=True))
+    torch.testing.assert_close(frame["embedding"][0], wanted, atol=1e-5, rtol=0)
+    assert frame["code"].tolist() == codes[:1]
+
+
+class Naive:
+    """The predictor as its definition has it: all positions so far in every pass."""
+
+    def __init__(self, network: CodePredictor) -> None:
+        self._network = network
+
+    def logits(self, rows: Tensor) -> Tensor:
+        """rows `[n, W]` -> logits of the code that follows them."""
+        from walkgraph.layers.attention.dense_attention import PackedAttend, causal_mask
+
+        stack, count = self._network.model, len(rows)
+        parts, attend = {"": rows}, PackedAttend((count,), mask=causal_mask(count))
+        for number, layer in enumerate(stack.layers):
+            parts = layer(number, parts, stack.rope(torch.arange(count)), attend)  # type: ignore[operator]
+        return self._network.lm_head[count - 2](stack.norm(parts[""][-1]))
+
+
+@torch.inference_mode()
+def test_passes_with_a_cache_are_passes_without() -> None:
+    context = LoadContext(
+        device=torch.device("cpu"), dtype=torch.float32, folder=None, shared={}, options={}, random=(SOURCE[7:-2], 3)
+    )
+    network, first = weights.predictor_of(context), weights.first_codes_of(context)
+    generator = torch.Generator().manual_seed(4)
+    hidden = torch.randn(3, TALKER_TINY.stack.width, generator=generator)
+    code = torch.tensor([5, 9, 5])
+    kept_logits: list[Tensor] = []
+
+    def choose(index: int, logits: Tensor) -> Tensor:
+        kept_logits.append(logits)
+        return logits.argmax(-1)
+
+    frames = network.frames(hidden, first[code], code, choose)
+    naive = Naive(network)
+    for row in range(3):
+        rows = [hidden[row], first[code[row]]]
+        for index in range(TALKER_TINY.groups - 1):
+            wanted = naive.logits(torch.stack(rows))
+            torch.testing.assert_close(kept_logits[index][row], wanted, atol=1e-5, rtol=0)
+            rows.append(network.model.codec_embedding[index].weight[wanted.argmax()])  # type: ignore[index]
+            assert frames.codes[row, index + 1] == wanted.argmax()
+
+
+# ── the end ──
+
+
+def test_the_guard_ends_speech_that_goes_on_without_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "_AFTER", 2)
+    made = spoken(engine, ["a"], WORDS[:3], 30, frames_per_token=2)["a"]
+    assert [bool(one["stop"]) for one in made] == [False] * 8 + [True], "two frames for each of three words, and two"
+    assert bool(made[-1]["derailed"])
+    assert not any(bool(one["derailed"]) for one in made[:-1])
+    done = looped(engine, [entry("a", listened(engine, "a"), WORDS[:3], 30, frames_per_token=2)])["a"]
+    assert (done.iterations, done.stopped) == (9, True)
+    assert (done.outputs or {})["derailed"].item() is True
+    assert len(spoken(engine, ["a"], WORDS[:3], 12, frames_per_token=0)["a"]) == 12
+
+
+def test_the_guard_leaves_words_that_are_still_coming_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "_AFTER", 0)
+    made = spoken(engine, ["a"], [*WORDS, *WORDS], 12, frames_per_token=1)["a"]
+    assert not any(bool(one["stop"]) for one in made)
+
+
+def test_an_answer_without_words_has_no_sound(engine: Engine) -> None:
+    made = spoken(engine, ["a"], (), 3)["a"]
+    assert [bool(one["stop"]) for one in made] == [True]
+    assert not bool(made[0]["derailed"])
+    done = looped(engine, [entry("a", listened(engine, "a"), (), 3)])["a"]
+    assert (done.iterations, done.stopped) == (1, True)
+
+
+def test_the_code_that_ends_speech_stops_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "sample", lambda logits, *rest: torch.full((len(logits),), EOS % logits.shape[1]))
+    made = spoken(engine, ["a"], WORDS, 3)["a"]
+    assert [bool(one["stop"]) for one in made] == [True]
+
+
+def test_words_then_the_end_then_padding_are_heard(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rows that the talker's layers get, without the frames."""
+    rows: list[Tensor] = []
+    talker = operators.Talker.load(
+        LoadContext(
+            device=torch.device("cpu"),
+            dtype=torch.float32,
+            folder=None,
+            shared={},
+            options={},
+            random=(SOURCE[7:-2], 3),
+        )
+    )
+    heard = torch.zeros(1, 2, dtype=torch.int64)
+    for word in (*WORDS[:2], -1, -1, -1):
+        rows.append(talker._said(torch.tensor([word]), heard, torch.tensor([0])))
+    said = TALKER_TINY.spoken
+    wanted = talker._words[torch.tensor([*WORDS[:2], said.eos, said.pad, said.pad])]
+    assert torch.equal(torch.cat(rows), wanted)
+    assert heard.tolist() == [[2, 1]]
+
+
+# ── the prompt ──
+
+
+def test_turns_of_pieces_follow_each_other() -> None:
+    picture = [(0, 0, 0), (1, 1, 1), (1, 1, 2), (1, 2, 1), (1, 2, 2), (3, 3, 3)]
+    text = [(n, n, n) for n in range(3)]
+    place = placed(torch.tensor([*text, *picture, *text], dtype=torch.float32), 2)
+    wanted = [*text, *((t + 3, y + 3, x + 3) for t, y, x in picture), *((n + 7,) * 3 for n in range(5))]
+    assert place.positions.tolist() == [[float(n) for n in row] for row in wanted]
+    assert place.next == 12
+
+
+def test_fractions_of_a_video_keep_all_distances() -> None:
+    video = [(0, 0, 0), (1, 1, 1), (9.75, 1, 1), (10.75, 10.75, 10.75)]
+    place = placed(torch.tensor([*video, (0, 0, 0)], dtype=torch.float32), 1)
+    assert place.next == 13
+    distances = place.positions - place.positions[0]
+    assert distances[:, 0].tolist() == [0, 1, 9.75, 10.75, 11.75, 12.75]
+    assert float(place.next - place.positions[-1, 0]) == 1.0
+
+
+@pytest.mark.parametrize("speaker", ["Nobody", "", "eth an"])
+def test_an_unknown_speaker_is_the_clients_fault(engine: Engine, speaker: str) -> None:
+    [done] = serve(engine, call("talker", {"ids": TURN}, run="a", states=STATES, **{**HOW, "speaker": speaker}))
+    assert done.error is not None
+    assert done.error.code == "invalid_input"
+    assert "choose one of aiden, chelsie, ethan" in done.error.message
+
+
+def test_speakers_are_known_in_any_case_and_differ(engine: Engine) -> None:
+    told = {}
+    for speaker in ("ethan", "ETHAN", "Chelsie"):
+        listened(engine, speaker, speaker=speaker)
+        state = engine.transfers.export(StateKey(speaker, "spoken"))
+        told[speaker] = state["kv.0"]
+        engine.drop(speaker)
+    assert torch.equal(told["ethan"], told["ETHAN"])
+    assert not torch.equal(told["ethan"], told["Chelsie"])
+
+
+def test_weights_without_a_talker_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from walkgraph.models.qwen3_omni.config import OmniConfig
+    from walkgraph.models.qwen3_omni.presets import omni_config
+
+    silent = OmniConfig(thinker=omni_config("qwen3-omni-tiny").thinker)
+    context = LoadContext(
+        device=torch.device("cpu"), dtype=torch.float32, folder=None, shared={OmniConfig: silent}, options={}
+    )
+    with pytest.raises(Refused, match="have no talker"):
+        operators.Talker.load(context)
