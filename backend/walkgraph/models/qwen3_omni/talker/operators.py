@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import FINITE, Call, CallFailed, Outputs, Scalar
+from walkgraph.abi.calls import FINITE, Call, Outputs, Scalar
 from walkgraph.abi.operator import Example, LoadContext, Operator
 from walkgraph.abi.states import CacheShape, Segment, States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
@@ -23,7 +23,7 @@ from walkgraph.models.qwen3_omni.talker.config import RESERVED
 from walkgraph.models.qwen3_omni.talker.model import Projection
 from walkgraph.models.qwen3_omni.talker.model import Talker as Network
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor as Predictor
-from walkgraph.models.qwen3_omni.talker.prompt import placed, prefix_of
+from walkgraph.models.qwen3_omni.talker.prompt import Prompts
 from walkgraph.models.qwen3_omni.talker.weights import (
     config_of,
     first_codes_of,
@@ -87,7 +87,7 @@ class Talker(Operator):
         """`[1, W]`: takes the place of a last frame before the first one."""
         self._barred = torch.arange(vocab, device=device) >= vocab - RESERVED
         self._barred[codec.eos] = False
-        self._media = torch.tensor(self._config.spoken.media, device=device)
+        self._prompts = Prompts(network, words, device)
         self._none = torch.full((), -1, dtype=torch.int64, device=device)
         """Stands for a word after the end of the answer."""
 
@@ -105,7 +105,7 @@ class Talker(Operator):
         return _is_prompt(call)
 
     def rows(self, call: Call) -> int:
-        return len(call.inputs["ids"]) + len(self._prefix(call).words) if _is_prompt(call) else 1
+        return len(call.inputs["ids"]) + len(self._prompts.prefix(call).words) if _is_prompt(call) else 1
 
     def examples(self) -> Sequence[Example]:
         speaker = next(iter(self._config.speakers), "")
@@ -117,13 +117,12 @@ class Talker(Operator):
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         with torch.inference_mode():
-            return self._prompts(calls, states) if _is_prompt(calls[0]) else self._frames(calls, states)
+            return (self._listen if _is_prompt(calls[0]) else self._speak)(calls, states)
 
     # ── the prompt ──
 
-    def _prompts(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        rows = [self._prompt(call) for call in calls]
-        places = [self._placed(call) for call in calls]
+    def _listen(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        rows, places = [self._prompts.rows(call) for call in calls], [self._prompts.placed(call) for call in calls]
         lengths = [len(one) for one in rows]
         parts = torch.arange(sum(lengths), device=self._device).split(lengths)
         first = [states.position(call.states["kv"]) for call in calls]
@@ -141,42 +140,9 @@ class Talker(Operator):
                 states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
         return [{"begin": self._begin} for _ in calls]
 
-    def _prompt(self, call: Call) -> Tensor:
-        """The rows of a prompt, `[M + 8, W]`."""
-        ids, media, prefix = call.inputs["ids"], call.inputs.get("media"), self._prefix(call)
-        if ids.dim() != 1 or not len(ids):
-            raise CallFailed(f"`{call.node}` takes token ids `[m]`, at least one, and got {list(ids.shape)}", "ids")
-        words = torch.cat([ids, self._on_device(torch.tensor(prefix.words))])
-        rows = self._words[words.clamp(0, len(self._words) - 1)]
-        if media is not None and len(media):
-            there = torch.isin(words, self._media)
-            # Without reading how many there are: row i of the media is that of the i-th such id.
-            number = (there.cumsum(0) - 1).clamp(0, len(media) - 1)
-            rows = torch.where(there[:, None], media.to(rows.dtype)[number], rows)
-        codes = self._network.embed(self._on_device(torch.tensor(prefix.codes)))
-        rows[-len(codes) :] += codes
-        return rows
-
-    def _placed(self, call: Call) -> Any:
-        extra, positions = len(self._prefix(call).words), call.inputs.get("positions")
-        if positions is None:
-            whole = len(call.inputs["ids"])
-            return placed(torch.arange(whole)[:, None].expand(-1, 3), extra)
-        if positions.shape != (len(call.inputs["ids"]), 3):
-            raise CallFailed(f"`{call.node}` takes a position on three axes for each of its `ids`", "positions")
-        return placed(positions.cpu(), extra)
-
-    def _prefix(self, call: Call) -> Any:
-        known, asked = self._config.speakers, str(call.params["speaker"]).lower()
-        if asked not in known:
-            raise CallFailed(
-                f"there is no speaker `{asked[:40]}`; choose one of {', '.join(sorted(known))}", code="invalid_input"
-            )
-        return prefix_of(self._config, known[asked])
-
     # ── frames ──
 
-    def _frames(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+    def _speak(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         texts = [call.inputs.get("text") for call in calls]
         text = torch.stack([self._none if one is None else one.view(()) for one in texts])
         frames = torch.cat([self._begin if (one := call.inputs.get("frame")) is None else one for call in calls])

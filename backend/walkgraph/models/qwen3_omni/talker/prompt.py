@@ -12,7 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
+from walkgraph.models.qwen3_omni.talker.model import Talker
 
 
 class Prefix(NamedTuple):
@@ -52,3 +54,50 @@ def placed(positions: Tensor, extra: int) -> Placement:
     behind = base + torch.arange(extra, dtype=torch.float64)[:, None].expand(-1, 3)
     fraction = base % 1
     return Placement((torch.cat([moved, behind]) - fraction).float(), round(base - fraction) + extra)
+
+
+class Prompts:
+    """The rows and positions of prompts, from the inputs of calls."""
+
+    def __init__(self, network: Talker, words: Tensor, device: torch.device) -> None:
+        """`words` `[N, W]`: the row of every word."""
+        self._network, self._config, self._words, self._device = network, network.config, words, device
+        self._media = torch.tensor(self._config.spoken.media, device=device)
+
+    def prefix(self, call: Call) -> Prefix:
+        """Raises CallFailed for a speaker that the weights don't have."""
+        known, asked = self._config.speakers, str(call.params["speaker"]).lower()
+        if asked not in known:
+            raise CallFailed(
+                f"there is no speaker `{asked[:40]}`; choose one of {', '.join(sorted(known))}", code="invalid_input"
+            )
+        return prefix_of(self._config, known[asked])
+
+    def rows(self, call: Call) -> Tensor:
+        """`[M + 8, W]`. Raises CallFailed for inputs that don't fit together."""
+        ids, media, prefix = call.inputs["ids"], call.inputs.get("media"), self.prefix(call)
+        if ids.dim() != 1 or not len(ids):
+            raise CallFailed(f"`{call.node}` takes token ids `[m]`, at least one, and got {list(ids.shape)}", "ids")
+        words = torch.cat([ids, self._on_device(torch.tensor(prefix.words))])
+        rows = self._words[words.clamp(0, len(self._words) - 1)]
+        if media is not None and len(media):
+            there = torch.isin(words, self._media)
+            # Without reading how many there are: row i of the media is that of the i-th such id.
+            number = (there.cumsum(0) - 1).clamp(0, len(media) - 1)
+            rows = torch.where(there[:, None], media.to(rows.dtype)[number], rows)
+        codes = self._network.embed(self._on_device(torch.tensor(prefix.codes)))
+        rows[-len(codes) :] += codes
+        return rows
+
+    def placed(self, call: Call) -> Placement:
+        """Without `positions`, rows follow each other as those of text do."""
+        extra, positions, whole = len(self.prefix(call).words), call.inputs.get("positions"), len(call.inputs["ids"])
+        if positions is None:
+            return placed(torch.arange(whole)[:, None].expand(-1, 3), extra)
+        if positions.shape != (whole, 3):
+            raise CallFailed(f"`{call.node}` takes a position on three axes for each of its `ids`", "positions")
+        return placed(positions.cpu(), extra)
+
+    def _on_device(self, value: Tensor) -> Tensor:
+        """Move to the device without waiting for it."""
+        return value.to(self._device, non_blocking=True)
