@@ -47,16 +47,19 @@ SHAPED = Component(
         port("many", "list of tensor", of="kind"),
         port("part", "text", optional=True, of="parts"),
         port("hole", "text", of="template"),
+        port("same", "text", of="alike", like="kind"),
     ),
     outputs=(port("out", "tensor", of="kind"), port("copy", "text", of="parts")),
     params={
         "kind": Param(type="string", gives="type"),
         "parts": Param(type="string", gives="ports", default="first"),
         "template": Param(type="string", gives="holes", default=""),
+        "alike": Param(type="string", gives="ports", default=""),
     },
 )
 GIVEN = {
     "kind": ("image", "list of text", "pixels: float[3, h, w]", "", "nothing", "scalar: int[N]", "=kind"),
+    "alike": ("s", "s, t: image"),
     "parts": (
         "a",
         "a, b: image,c? : list of text",

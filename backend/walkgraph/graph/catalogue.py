@@ -37,6 +37,11 @@ Category = Literal[
     "Tasks",
     "Other",
 ]
+Form = Literal["", "literal", "pattern", "path", "sizes", "shape", "constant", "find", "replacement", "group", "alike"]
+"""`literal`: any literal. `pattern`: a regular expression of RE2. `path`: one into JSON. `sizes`, `shape`: sizes with
+commas between, of a shape one may be -1. `constant`: a value of the type that the parameter `type` names. `find`,
+`replacement`: texts, or a regular expression and what may name its groups where `regex` is set. `group`: the number of
+a group of `pattern`. `alike`: ports of the type that the parameter `type` names."""
 ANY = "any"
 """As a component's `weights`: any family that fits."""
 
@@ -60,8 +65,8 @@ class Param:
     """A text of several lines."""
     gives: Literal["", "type", "ports", "holes"] = ""
     """Ports get their type from it, or follow from it; it is then a literal text (`graph.language.shaping`)."""
-    form: Literal["", "pattern", "path"] = ""
-    """A text of this form: a regular expression of RE2, or a path into JSON (`graph.language.literals`)."""
+    form: Form = ""
+    """Read when a node is loaded, so that it must be a literal, and one of this form (`graph.language.literals`)."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,15 @@ class Port:
     description: str = ""
     of: str = ""
     """The parameter that gives its type, or the ports that it stands for."""
+    like: str = ""
+    """The parameter that gives the type of the ports that it stands for, where they have none of their own."""
 
 
-def port(name: str, written: str, *, optional: bool = False, description: str = "", of: str = "") -> Port:
-    """`written`: its type, as `modality: dtype[shape]`. `of`: the parameter that it follows from."""
-    return Port(name, parse_type(written), optional, description, of)
+def port(
+    name: str, written: str, *, optional: bool = False, description: str = "", of: str = "", like: str = ""
+) -> Port:
+    """`written`: its type, as `modality: dtype[shape]`. `of`, `like`: the parameters that it follows from."""
+    return Port(name, parse_type(written), optional, description, of, like)
 
 
 @dataclass(frozen=True, kw_only=True)

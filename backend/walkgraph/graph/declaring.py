@@ -1,6 +1,7 @@
 """Shorthand for declaring a family's components, with their common parts written once."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, TypedDict, Unpack
 
 from walkgraph import plugins
@@ -10,6 +11,7 @@ from walkgraph.graph.catalogue import (
     Component,
     CostClass,
     Example,
+    Form,
     Param,
     Port,
     Positions,
@@ -95,6 +97,11 @@ def boolean(description: str = "", *, default: bool | None = None) -> Param:
 
 def choice(choices: tuple[str, ...], description: str = "", *, default: str | None = None) -> Param:
     return Param(type="string", default=default, choices=choices, description=description)
+
+
+def literal(param: Param, form: Form = "literal") -> Param:
+    """The parameter as one that is read when a node is loaded."""
+    return replace(param, form=form)
 
 
 def sampling_params(*, temperature: float, top_p: float, top_k: int = 0) -> dict[str, Param]:

@@ -9,6 +9,7 @@ import torch
 
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of
 from walkgraph import plugins
+from walkgraph.abi.operator import Operator
 from walkgraph.components import catalogue
 from walkgraph.graph.catalogue import Component, Example, Port, Shown, is_described
 from walkgraph.graph.language.shaping import shaped
@@ -130,9 +131,24 @@ def test_a_false_example_is_found() -> None:
             truth(add, Example(inputs={"a": 2, "b": 3}, outputs=wrong))
 
 
-@pytest.mark.parametrize("component", [one for one in catalogue().values() if one.network], ids=lambda one: one.name)
-def test_a_component_is_deterministic_where_its_operator_is(component: Component) -> None:
+RUNS = pytest.mark.parametrize(
+    "component", [one for one in catalogue().values() if one.network], ids=lambda one: one.name
+)
+
+
+def operator_of(component: Component) -> type[Operator]:
     module, _, name = str(component.network).partition(":")
-    operator = plugins.load(plugins.MODELS, module.removeprefix(f"{plugins.MODELS}."), name)
-    assert component.deterministic == operator.pure
+    return plugins.load(plugins.MODELS, module.removeprefix(f"{plugins.MODELS}."), name)
+
+
+@RUNS
+def test_a_component_is_deterministic_where_its_operator_is(component: Component) -> None:
+    assert component.deterministic == operator_of(component).pure
     assert not (component.deterministic and component.states)
+
+
+@RUNS
+def test_what_is_read_at_load_must_be_a_literal(component: Component) -> None:
+    """So that no expression passes `check` and is refused by the load."""
+    read = {component.params[name] for name in operator_of(component).options}
+    assert all(param.form or param.gives for param in read)

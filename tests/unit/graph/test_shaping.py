@@ -46,6 +46,13 @@ def test_ports_stand_in_place_of_the_one_that_they_follow_from() -> None:
     assert [p.name for p in made.outputs] == ["out", "a", "b", "c"]
 
 
+def test_ports_without_a_type_may_have_that_of_another_parameter() -> None:
+    for kind in ("image", "list of image"):
+        made = shaped(SHAPED, {"alike": "s, t: text", "kind": kind})
+        assert [(p.name, str(p.type)) for p in made.inputs[-2:]] == [("s", "image"), ("t", "text")]
+    assert [str(p.type) for p in shaped(SHAPED, {"alike": "s", "kind": "nothing"}).inputs[-1:]] == ["text"]
+
+
 def test_the_default_gives_ports_too() -> None:
     assert [p.name for p in shaped(SHAPED, {}).outputs] == ["out", "first"]
 

@@ -116,15 +116,18 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
         if param is None:
             advice = context.nearest(key, component.params)
             context.add("unknown_param", path, f"`{component.name}` has no parameter `{key}`; {advice}")
+        elif isinstance(value, str) and value.startswith("=") and param.form:
+            message = f"`{key}` is read when the node is loaded, so it must be a literal; remove the `=`"
+            context.add("bad_param", path, message)
         elif isinstance(value, str) and value.startswith("=") and not param.gives:
             expr = context.expression(value[1:].strip(), path)
             if expr:
                 _expression(context, name, key, param, expr)
         else:
             fault = value_fault(value, param) or shaping.fault(component, key, value)
-            unreadable = literals.fault(param.form, str(value)) if param.form and not fault else None
-            if fault or unreadable:
-                context.add("bad_param", path, unreadable or f"`{key}` {fault}")
+            if fault:
+                context.add("bad_param", path, f"`{key}` {fault}")
+    _forms(context, name, node, component)
     for key, param in component.params.items():
         broken = context.draft.is_broken("nodes", name, "params") or context.draft.is_broken(
             "nodes", name, "params", key
@@ -132,6 +135,20 @@ def _params(context: Context, name: str, node: Node, component: Component) -> No
         if param.default is None and key not in node.params and not broken:
             message = f'`{component.name}` needs a `{key}` ({param.type}); set it, or write an expression: `"=..."`'
             context.add("missing_param", ("nodes", name, "params"), message)
+
+
+def _forms(context: Context, name: str, node: Node, component: Component) -> None:
+    """Literals that can't be read, also where a default doesn't suit the parameters beside it."""
+    defaults = {key: param.default for key, param in component.params.items() if param.default is not None}
+    values = {**defaults, **node.params}
+    for key, param in component.params.items():
+        value = values.get(key)
+        if not param.form or value is None or value_fault(value, param) or str(value).startswith("="):
+            continue
+        unreadable = literals.fault(param.form, str(value), values)
+        if unreadable:
+            path = ("nodes", name, "params", key) if key in node.params else ("nodes", name, "params")
+            context.add("bad_param", path, unreadable if key in node.params else f"`{key}`: {unreadable}")
 
 
 def _expression(context: Context, node: str, key: str, param: Param, expr: Expr) -> None:

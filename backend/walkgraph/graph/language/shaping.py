@@ -6,8 +6,9 @@ A component's declaration names the parameter (`Param.gives`) and the ports that
     ports    the parameter lists ports, `a, b: image, c?: list of text`; the port stands for each of them
     holes    the parameter is a text with holes, `A {size: scalar} by {name}`; the port stands for each of them
 
-A listed port without a type has that of the port that stands for it; `?` makes it optional. In a text with holes, `{{`
-and `}}` are braces. Such parameters are literals, so a node's ports are known before anything runs.
+A listed port without a type has that of the port that stands for it, or the one that the parameter `Port.like` names;
+`?` makes it optional. In a text with holes, `{{` and `}}` are braces. Such parameters are literals, so a node's ports
+are known before anything runs.
 """
 
 import re
@@ -110,10 +111,10 @@ def _ports(declared: Sequence[Port], given: Mapping[str, _Given]) -> Iterator[Po
             case PortType() as kind:
                 yield replace(port, type=replace(kind, many=kind.many or port.type.many))
             case listed:
+                like = given.get(port.like)
+                kind = replace(like, many=port.type.many) if isinstance(like, PortType) else port.type
                 for one in listed:
-                    yield replace(
-                        port, name=one.name, type=one.type or port.type, optional=one.optional or port.optional
-                    )
+                    yield replace(port, name=one.name, type=one.type or kind, optional=one.optional or port.optional)
 
 
 def _given(param: Param, value: str) -> PortType | tuple[Listed, ...]:

@@ -11,6 +11,7 @@ from walkgraph.graph.declaring import (
     Declarations,
     choice,
     kv_cache,
+    literal,
     number,
     sampling_params,
 )
@@ -50,7 +51,11 @@ COMPONENTS: tuple[Component, ...] = (
         outputs=(port("pixels", PIXELS, description="each side is `detail` eighths of the full picture's"),),
         params={
             "detail": Param(
-                type="integer", default=2, choices=(1, 2, 4, 8), description="Pixels per side of a latent cell."
+                type="integer",
+                default=2,
+                choices=(1, 2, 4, 8),
+                form="literal",
+                description="Pixels per side of a latent cell.",
             )
         },
         cost="launch",
@@ -79,11 +84,13 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             "time": number("Flow time of `latents`; 1 is noise.", default=0.0, min=0, max=1),
             **sampling_params(temperature=0.0, top_p=1.0),
-            "precision": choice(
-                ("bf16", "fp8"),
-                "Number format of the weights that draw. fp8 is faster, takes less memory and is less exact. "
-                "It must be a literal, the same for all nodes with these weights.",
-                default="bf16",
+            "precision": literal(
+                choice(
+                    ("bf16", "fp8"),
+                    "Number format of the weights that draw. fp8 is faster, takes less memory and is less exact. "
+                    "It must be a literal, the same for all nodes with these weights.",
+                    default="bf16",
+                )
             ),
         },
         states=(

@@ -41,18 +41,18 @@ COMPONENTS: tuple[Component, ...] = (
     _component(
         "control.collect",
         "Makes a list of several values, in the order of its ports; those that are absent are left out.",
-        inputs=(port("value", "text", of="ports", optional=True),),
+        inputs=(port("value", "text", of="ports", like="type", optional=True),),
         outputs=(port("items", "list of text", of="type"),),
         params={
             "ports": Param(
-                type="string", default="a, b", gives="ports", description="The values: `a: image, b: image`."
+                type="string", default="a, b", gives="ports", form="alike", description="The values: `a, b, c`."
             ),
             "type": _type("Type of the values: `image` gives a `list of image`."),
         },
         examples=(
             Example(inputs={"a": "red", "b": "blue"}, outputs={"items": ["red", "blue"]}),
             Example(
-                params={"ports": "first: scalar, second: scalar", "type": "scalar"},
+                params={"ports": "first, second", "type": "scalar"},
                 inputs={"second": 7},
                 outputs={"items": [7]},
                 note="`first` is absent.",

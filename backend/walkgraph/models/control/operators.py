@@ -1,15 +1,13 @@
 """Values that pass or don't, are chosen, collected into lists, or end a run. A value may be of any type."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs, plain_text
-from walkgraph.abi.operator import LoadContext, Operator
+from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import flag, invalid, items, whole
-from walkgraph.errors import Refused
 from walkgraph.graph.language.shaping import listed_ports
-from walkgraph.graph.ports import parse_type
 
 
 class Gate(Operator):
@@ -33,16 +31,7 @@ class Select(Operator):
 
 
 class Collect(Operator):
-    options: ClassVar[tuple[str, ...]] = ("ports", "type")
     pure: ClassVar[bool] = True
-
-    @classmethod
-    def load(cls, context: LoadContext) -> Self:
-        kind = parse_type(str(context.options.get("type", "text"))).modality
-        for port in listed_ports(str(context.options.get("ports", "a, b"))):
-            if (port.type.modality if port.type else "text") != kind:
-                raise Refused(f"a list of `{kind}` can't hold `{port.name}`; write `{port.name}: {kind}`")
-        return cls()
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"items": self._items(call)} for call in calls]

@@ -10,6 +10,7 @@ from walkgraph.graph.declaring import (
     boolean,
     choice,
     kv_cache,
+    literal,
     penalty_params,
     sampling_params,
 )
@@ -47,11 +48,13 @@ COMPONENTS: tuple[Component, ...] = (
             **sampling_params(temperature=0.7, top_p=0.8, top_k=20),
             **penalty_params(),
             "logits": boolean("Output `logits` outside device loops too.", default=False),
-            "precision": choice(
-                ("bf16", "fp8"),
-                "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a literal, "
-                "the same for all nodes with these weights.",
-                default="bf16",
+            "precision": literal(
+                choice(
+                    ("bf16", "fp8"),
+                    "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a "
+                    "literal, the same for all nodes with these weights.",
+                    default="bf16",
+                )
             ),
         },
         states=(

@@ -1,7 +1,7 @@
 """Constants, arithmetic, comparisons, shapes and statistics of scalars and tensors."""
 
 from walkgraph.graph.catalogue import Component, Example, Param, port
-from walkgraph.graph.declaring import Declarations, choice, integer, number
+from walkgraph.graph.declaring import Declarations, choice, integer, literal, number
 
 OPERATIONS = (
     "add",
@@ -41,7 +41,7 @@ COMPONENTS: tuple[Component, ...] = (
                 gives="type",
                 description="`scalar`, `flag`, `text`, a list of these, or a type of tensors.",
             ),
-            "value": _text("The value as JSON, a text as it is. It must be a literal.", "0"),
+            "value": literal(_text("The value as JSON, a text as it is. It must be a literal.", "0"), "constant"),
         },
         examples=(
             Example(params={"value": "0.5"}, outputs={"value": 0.5}),
@@ -166,7 +166,9 @@ COMPONENTS: tuple[Component, ...] = (
             ),
             "mean": number("Of `normal`.", default=0.0, min=-1e9, max=1e9),
             "std": number("Standard deviation of `normal`.", default=1.0, min=0, max=1e9),
-            "shape": _text("Sizes, such as `3, 64, 64`; empty for one number. It must be a literal.", ""),
+            "shape": literal(
+                _text("Sizes, such as `3, 64, 64`; empty for one number. It must be a literal.", ""), "sizes"
+            ),
             "type": _type("Type of the numbers; `scalar` without a shape.", "scalar"),
         },
         examples=(
@@ -247,7 +249,9 @@ COMPONENTS: tuple[Component, ...] = (
         params={
             "type": _type("Type of the tensor."),
             "to": _type("Type of the output."),
-            "shape": _text("Sizes, such as `2, -1`; one may be -1, what is left. It must be a literal.", "-1"),
+            "shape": literal(
+                _text("Sizes, such as `2, -1`; one may be -1, what is left. It must be a literal.", "-1"), "shape"
+            ),
         },
         examples=(
             Example(params={"shape": "2, -1"}, inputs={"value": [1, 2, 3, 4]}, outputs={"value": [[1, 2], [3, 4]]}),

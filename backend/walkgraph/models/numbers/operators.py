@@ -3,7 +3,6 @@
 Numbers of the host are computed with as they are; what is on a device stays there.
 """
 
-import json
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +25,9 @@ from walkgraph.architectures.plain.values import (
     tensor,
     written,
 )
-from walkgraph.errors import Refused
+from walkgraph.graph.language.literals import constant_of, dense, sizes_of
 from walkgraph.graph.ports import PortType, parse_type
 from walkgraph.layers.sampling import draw
-from walkgraph.models.numbers.shape_operators import sizes_of
 
 Number = int | float
 
@@ -163,7 +161,7 @@ class Cast(Operator):
             if value.numel() and float(value.abs().max()) >= 2.0**63:
                 raise invalid(call, "value", "takes numbers that a whole number of 64 bits can hold")
         value = value if dtype is None else value.to(dtype)
-        if self._to.modality not in ("scalar", "flag"):
+        if dense(self._to):
             return value
         if value.numel() != 1:
             raise invalid(call, "value", f"makes a `{self._to.modality}` of one number")
@@ -189,10 +187,7 @@ class Random(OnDevice):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        shape = sizes_of(str(context.options.get("shape", "")))
-        if min(shape, default=0) < 0:
-            raise Refused("the sizes of random numbers can't be negative; write for example `3, 64, 64`")
-        return cls(context.device, shape)
+        return cls(context.device, sizes_of(str(context.options.get("shape", ""))))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"value": self._drawn(call)} for call in calls]
@@ -204,38 +199,11 @@ class Random(OnDevice):
 
 
 def _read(kind: PortType, text: str) -> Any:
-    """The value that a constant writes. Raises Refused with advice."""
-    if kind.modality == "text" and not kind.many:
-        return text
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Refused(f"`{text[:64]}` is not a {kind.modality} as JSON; write for example `0.5` or `[1, 2]`") from None
-    if kind.many:
-        if not isinstance(value, list):
-            raise Refused(f"`{text[:64]}` is not a list; write for example `[1, 2]`")
-        one = PortType(kind.modality, kind.dtype, kind.shape)
-        return [_read_one(one, item) for item in cast("list[Any]", value)]
-    return _read_one(kind, value)
-
-
-def _read_one(kind: PortType, value: Any) -> Any:
-    match kind.modality:
-        case "text" if isinstance(value, str):
-            return value
-        case "flag" if isinstance(value, bool):
-            return value
-        case "scalar" if isinstance(value, int | float) and not isinstance(value, bool):
-            return {"int": int, "float": float}.get(kind.dtype or "", lambda same: same)(value)
-        case "scalar" | "text" | "flag" | "messages" | "image" | "audio":
-            raise Refused(f"`{str(value)[:64]}` can't be a constant of type `{kind.modality}`")
-        case _:
-            try:
-                return torch.tensor(value, dtype=_DTYPES.get(kind.dtype or ""))
-            except (TypeError, ValueError, RuntimeError, OverflowError):
-                raise Refused(
-                    "the value isn't a tensor; write nested lists of equal length, `[[1, 2], [3, 4]]`"
-                ) from None
+    value = constant_of(kind, text)
+    if not dense(kind):
+        return value
+    dtype = torch.bool if kind.modality == "flag" else _DTYPES.get(kind.dtype or "")
+    return [torch.tensor(one, dtype=dtype) for one in value] if kind.many else torch.tensor(value, dtype=dtype)
 
 
 def _second(call: Call) -> Number:

@@ -10,22 +10,9 @@ from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import few, invalid, small, tensor, whole
-from walkgraph.errors import Refused
+from walkgraph.graph.language.literals import sizes_of
 from walkgraph.graph.language.shaping import Listed, listed_ports
 from walkgraph.graph.ports import parse_type
-
-_MOST_AXES = 8
-
-
-def sizes_of(text: str) -> tuple[int, ...]:
-    """The sizes that a text lists, `2, -1`. Raises Refused with advice."""
-    try:
-        sizes = tuple(int(one) for one in text.split(",")) if text.strip() else ()
-    except ValueError:
-        raise Refused(f"`{text[:64]}` is not a shape; write sizes with commas between, `3, 64, 64`") from None
-    if len(sizes) > _MOST_AXES or min(sizes, default=0) < -1 or sizes.count(-1) > 1 or max(sizes, default=0) >= 2**31:
-        raise Refused(f"`{text[:64]}` is not a shape; write at most {_MOST_AXES} sizes, one of which may be -1")
-    return sizes
 
 
 class Shape(Operator):
@@ -123,7 +110,7 @@ class Reshape(Operator):
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(sizes_of(str(context.options.get("shape", "-1"))))
+        return cls(sizes_of(str(context.options.get("shape", "-1")), left=True))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [{"value": self._reshaped(call)} for call in calls]

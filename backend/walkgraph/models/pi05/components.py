@@ -9,7 +9,12 @@ from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, 
 
 _ACTIONS = "actions: float[t, a]"
 _CAMERA = "embeddings: float[p, d]"
-_ROBOT = Param(type="string", default="", description="The robot whose quantiles to use, if the weights have several.")
+_ROBOT = Param(
+    type="string",
+    default="",
+    form="literal",
+    description="The robot whose quantiles to use, if the weights have several.",
+)
 
 _component = Declarations("pi05", weights="pi05")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from walkgraph.graph.catalogue import Component, port
-from walkgraph.graph.declaring import boolean
+from walkgraph.graph.declaring import boolean, literal
 from walkgraph.models.snac.config import read_snac
 from walkgraph.placement.sizes import MIB, FamilySizes, Part, Shape
 
@@ -28,7 +28,7 @@ COMPONENTS: tuple[Component, ...] = (
             "flush": boolean(
                 "Also decode the first frame and the last two, which are never inside a window.", default=True
             ),
-            "tf32": boolean("Convolve in TF32 on a GPU: faster, and less exact.", default=False),
+            "tf32": literal(boolean("Convolve in TF32 on a GPU: faster, and less exact.", default=False)),
         },
         weights="snac",
         network="walkgraph.models.snac.operators:Decoder",

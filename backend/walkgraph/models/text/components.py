@@ -2,7 +2,7 @@
 
 from walkgraph.checkpoints.known_templates import PUBLISHED, TEMPLATES
 from walkgraph.graph.catalogue import ANY, Component, Example, Param, StateUse, port
-from walkgraph.graph.declaring import Declarations, boolean, choice, integer
+from walkgraph.graph.declaring import Declarations, boolean, choice, integer, literal
 from walkgraph.placement.sizes import TOKENIZER
 
 MOST_SCORED = 20
@@ -15,7 +15,7 @@ _component = Declarations(
 _string = Declarations("text", category="Text", cost="launch", host=True, deterministic=True, module="string_operators")
 
 
-def _literal(description: str, default: str | None = "") -> Param:
+def _text(description: str, default: str | None = "") -> Param:
     return Param(type="string", default=default, description=description)
 
 
@@ -48,7 +48,7 @@ _STRINGS: tuple[Component, ...] = (
         "Joins the texts of a list.",
         inputs=(port("texts", "list of text"),),
         outputs=(port("text", "text: str"),),
-        params={"separator": _literal("Put between two texts.", "\n")},
+        params={"separator": _text("Put between two texts.", "\n")},
         examples=(Example(params={"separator": ", "}, inputs={"texts": ["a", "b"]}, outputs={"text": "a, b"}),),
     ),
     _string(
@@ -57,7 +57,7 @@ _STRINGS: tuple[Component, ...] = (
         inputs=(port("text", "text: str"),),
         outputs=(port("texts", "list of text"),),
         params={
-            "separator": _literal("Where to split; empty: at spaces and line ends.", "\n"),
+            "separator": _text("Where to split; empty: at spaces and line ends.", "\n"),
             "keep_empty": boolean("Keep empty pieces.", default=False),
         },
         examples=(Example(params={"separator": ","}, inputs={"text": "a,b,,c"}, outputs={"texts": ["a", "b", "c"]}),),
@@ -78,7 +78,9 @@ _STRINGS: tuple[Component, ...] = (
                 description="A regular expression in RE2's syntax, which has no look-around and no back-references. "
                 "It must be a literal.",
             ),
-            "group": integer("The group that is a piece; 0 is the whole match.", default=0, min=0, max=99),
+            "group": literal(
+                integer("The group that is a piece; 0 is the whole match.", default=0, min=0, max=99), "group"
+            ),
         },
         examples=(
             Example(
@@ -94,9 +96,11 @@ _STRINGS: tuple[Component, ...] = (
         inputs=(port("text", "text: str"),),
         outputs=(port("text", "text: str"),),
         params={
-            "find": _literal("The text to replace. It must be a literal.", None),
-            "replacement": _literal(r"With a regular expression, `\1` is its first group."),
-            "regex": boolean("`find` is a regular expression in RE2's syntax. It must be a literal.", default=False),
+            "find": literal(_text("The text to replace. It must be a literal.", None), "find"),
+            "replacement": literal(_text(r"With a regular expression, `\1` is its first group."), "replacement"),
+            "regex": literal(
+                boolean("`find` is a regular expression in RE2's syntax. It must be a literal.", default=False)
+            ),
         },
         examples=(
             Example(params={"find": "cat", "replacement": "dog"}, inputs={"text": "a cat"}, outputs={"text": "a dog"}),
@@ -114,7 +118,7 @@ _STRINGS: tuple[Component, ...] = (
         outputs=(port("text", "text: str"),),
         params={
             "sides": choice(("both", "start", "end"), "Where to remove.", default="both"),
-            "characters": _literal("What to remove, in any order; empty: spaces and line ends."),
+            "characters": _text("What to remove, in any order; empty: spaces and line ends."),
             "longest": integer("Cut to so many characters first; 0: any length.", default=0, min=0, max=2**31 - 1),
         },
         examples=(Example(inputs={"text": "  hello\n"}, outputs={"text": "hello"}),),

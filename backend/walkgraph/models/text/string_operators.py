@@ -1,6 +1,5 @@
 """Texts: templates, lists of texts, replacements. Clients may send any text; patterns are part of the graph."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from time import thread_time
@@ -10,8 +9,7 @@ from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.plain.values import MOST_ITEMS, as_text, bounded, few, invalid, texts
-from walkgraph.errors import Refused
-from walkgraph.graph.language.literals import Pattern, compiled
+from walkgraph.graph.language.literals import Pattern, compiled, expansion_of, found_text, group_of
 from walkgraph.graph.language.shaping import Listed, holes
 
 _MOST_SECONDS = 2.0
@@ -70,9 +68,7 @@ class Extract(Operator):
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         pattern, group = compiled(str(context.options["pattern"])), int(context.options.get("group", 0))
-        if group > pattern.groups:
-            raise Refused(f"the pattern has {pattern.groups} groups; `group` is {group}")
-        return cls(pattern, group)
+        return cls(pattern, group_of(pattern, group))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         return [self._extracted(call) for call in calls]
@@ -97,11 +93,9 @@ class Replace(Operator):
     @classmethod
     def load(cls, context: LoadContext) -> Self:
         find, replacement = str(context.options["find"]), str(context.options.get("replacement", ""))
-        pattern = compiled(find) if context.options.get("regex", False) else None
-        if not find:
-            raise Refused("`find` is empty; write what to replace")
+        pattern = found_text(find, regex=bool(context.options.get("regex", False)))
         if pattern is not None:
-            _expansion(replacement, pattern.groups)
+            expansion_of(replacement, pattern.groups)
         return cls(find, replacement, pattern)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
@@ -117,7 +111,7 @@ class Replace(Operator):
 
     def _with_pattern(self, call: Call, pattern: Pattern, text: bytes) -> str:
         parts: list[bytes] = []
-        expansion, size, end = _expansion(self._replacement, pattern.groups), 0, 0
+        expansion, size, end = expansion_of(self._replacement, pattern.groups), 0, 0
         for match in _matches(call, pattern):
             put = b"".join(one if isinstance(one, bytes) else match.group(one) or b"" for one in expansion)
             parts += (text[end : match.start()], put)
@@ -170,21 +164,3 @@ def _matches(call: Call, pattern: Pattern) -> Iterator[Any]:
         if match.span() != before and (start == len(text) or text[start] & _HIGH != _INSIDE):
             yield match
         before = match.span()
-
-
-@lru_cache(maxsize=256)
-def _expansion(replacement: str, groups: int) -> tuple[bytes | int, ...]:
-    """The texts and groups of a replacement. Raises Refused with advice."""
-    parts: list[bytes | int] = []
-    end = 0
-    for match in re.finditer(r"\\(.?)", replacement, re.DOTALL):
-        parts.append(replacement[end : match.start()].encode())
-        end = match.end()
-        if match[1] == "\\":
-            parts.append(b"\\")
-        elif match[1].isdecimal() and match[1].isascii() and int(match[1]) <= groups:
-            parts.append(int(match[1]))
-        else:
-            raise Refused(f"the replacement has `{match[0]}`; write `\\0` to `\\{groups}`, or `\\\\` for a backslash")
-    parts.append(replacement[end:].encode())
-    return tuple(parts)

@@ -16,6 +16,7 @@ def shown(component: Component) -> dict[str, Any]:
                 "optional": p.optional,
                 "description": p.description,
                 "of": p.of,
+                "like": p.like,
             }
             for p in group
         ]

@@ -30,20 +30,22 @@ export function shaped(component: Component, params: Readonly<Record<string, unk
   let found = made.get(key);
   if (!found) {
     const given = new Map(giving.map(([name, param], i) => [name, givenBy(param, values[i])]));
-    const ports = (side: readonly Port[]) => side.flatMap((port) => portsFor(port, given.get(port.of ?? "")));
+    const ports = (side: readonly Port[]) =>
+      side.flatMap((port) => portsFor(port, given.get(port.of ?? ""), given.get(port.like ?? "")));
     found = { ...component, inputs: ports(component.inputs), outputs: ports(component.outputs) };
     made.set(key, found);
   }
   return found;
 }
 
-function portsFor(port: Port, given: Given | undefined): Port[] {
+function portsFor(port: Port, given: Given | undefined, like: Given | undefined): Port[] {
   if (given == null) return [port];
   if (typeof given === "string") return [{ ...port, type: manyOf(given, port.type) }];
+  const kind = typeof like === "string" ? likeOf(like, port.type) : port.type;
   return given.map(({ name, type, optional }) => ({
     ...port,
     name,
-    type: type ?? port.type,
+    type: type ?? kind,
     optional: optional || port.optional,
   }));
 }
@@ -52,6 +54,12 @@ function portsFor(port: Port, given: Given | undefined): Port[] {
 function manyOf(given: string, declared: string): string {
   const many = parseType(declared)?.many && !parseType(given)?.many;
   return many ? `list of ${given}` : given;
+}
+
+/** The given type, as a list or not as it is declared. */
+function likeOf(given: string, declared: string): string {
+  const single = parseType(given)?.many ? given.replace(/^\s*list\s+of\s+/, "") : given;
+  return manyOf(single, declared);
 }
 
 function givenBy(param: ParamDeclaration, value: unknown): Given {

@@ -8,6 +8,8 @@ export interface Port {
   description: string;
   /** The parameter that gives its type, or the ports that it stands for. */
   of?: string;
+  /** The parameter that gives the type of the ports that it stands for, where they have none of their own. */
+  like?: string;
 }
 
 export interface ParamDeclaration {
@@ -21,6 +23,8 @@ export interface ParamDeclaration {
   long?: boolean;
   /** What ports get from it: their type, or themselves. */
   gives?: "" | "type" | "ports" | "holes";
+  /** Not empty: read when the node is loaded, so that it must be a literal. */
+  form?: string;
 }
 
 export interface StateSlot {

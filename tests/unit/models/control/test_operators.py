@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.support.palette_twins import WrongInput, agree, served
 from walkgraph.abi.calls import CallFailed
-from walkgraph.errors import Refused
 
 QUICK = settings(max_examples=40)
 VALUE = st.text(max_size=5) | st.integers(-9, 9) | st.booleans()
@@ -49,11 +48,6 @@ def test_the_chosen_value_must_be_there() -> None:
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), VALUE))
 def test_lists_are_in_the_order_of_the_ports(values: dict[str, Any]) -> None:
     agree("control.collect", {"ports": "c, a, b"}, values)
-
-
-def test_a_list_is_of_one_type() -> None:
-    with pytest.raises(Refused, match="`a: image`"):
-        served("control.collect", {"ports": "a, b: image", "type": "image"}, {"a": "x"})
 
 
 @QUICK

@@ -224,7 +224,7 @@ def test_random_numbers_without_a_range_are_refused() -> None:
     for params in ({"low": 2.0}, {"low": 0.2, "high": 0.8, "distribution": "integer"}):
         with pytest.raises(CallFailed, match=r"draws from|no whole number"):  # the graph is at fault, not the client
             served("numbers.random", params, {})
-    with pytest.raises(Refused, match="can't be negative"):
+    with pytest.raises(Refused, match="none of them negative"):
         served("numbers.random", {"shape": "-1"}, {})
     with pytest.raises(WrongInput, match="may have"):
         served("numbers.random", {"shape": "4097, 4097"}, {})

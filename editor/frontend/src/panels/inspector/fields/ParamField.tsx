@@ -43,7 +43,9 @@ export function ParamField({ name, declared, value, scope, problems, onEnter }: 
       {value !== undefined && declared.default !== null && (
         <ResetButton name={name} onReset={() => void enter(undefined)} />
       )}
-      <ExpressionToggle name={name} on={expression} onToggle={toggle} />
+      {(expression || !(declared.form || declared.gives)) && (
+        <ExpressionToggle name={name} on={expression} onToggle={toggle} />
+      )}
     </span>
   );
   const hint = <Prose text={hintOf(declared)} />;
