@@ -150,21 +150,29 @@ def language_model(llm: LanguageConfig) -> Part:
 def _language_tensors(llm: LanguageConfig) -> Iterator[tuple[str, Shape]]:
     yield "model.embed_tokens.weight", (llm.vocab, llm.width)
     for layer in range(llm.layers):
-        at, experts = f"model.layers.{layer}", llm.experts_of(layer)
-        yield from projections(at, llm, bias=False)
-        for part in ("q_norm", "k_norm") if llm.qk_norm else ():
-            yield from norm(f"{at}.self_attn.{part}", llm.head_dim, bias=False)
-        if experts is None:
-            yield from gated(f"{at}.mlp", llm.width, llm.hidden)
-        else:
-            yield from linear(f"{at}.mlp.gate", experts.experts, llm.width, bias=False)
-            for expert in range(experts.experts):
-                yield from gated(f"{at}.mlp.experts.{expert}", llm.width, experts.hidden)
-        for part in ("input_layernorm", "post_attention_layernorm"):
-            yield from norm(f"{at}.{part}", llm.width, bias=False)
+        yield from decoder_layer(f"model.layers.{layer}", llm, layer)
     yield from norm("model.norm", llm.width, bias=False)
     if not llm.tied:
         yield _HEAD, (llm.vocab, llm.width)
+
+
+def decoder_layer(at: str, llm: LanguageConfig, layer: int) -> Iterator[tuple[str, Shape]]:
+    """A layer of a language model, with a plain MLP or a mixture of experts."""
+    experts = llm.experts_of(layer)
+    yield from projections(at, llm, bias=False)
+    for part in ("q_norm", "k_norm") if llm.qk_norm else ():
+        yield from norm(f"{at}.self_attn.{part}", llm.head_dim, bias=False)
+    if experts is None:
+        yield from gated(f"{at}.mlp", llm.width, llm.hidden)
+    else:
+        yield from linear(f"{at}.mlp.gate", experts.experts, llm.width, bias=False)
+        for expert in range(experts.experts):
+            yield from gated(f"{at}.mlp.experts.{expert}", llm.width, experts.hidden)
+        if experts.shared:
+            yield from gated(f"{at}.mlp.shared_expert", llm.width, experts.shared)
+            yield from linear(f"{at}.mlp.shared_expert_gate", 1, llm.width, bias=False)
+    for part in ("input_layernorm", "post_attention_layernorm"):
+        yield from norm(f"{at}.{part}", llm.width, bias=False)
 
 
 def _headless(found: Shapes) -> Shapes:

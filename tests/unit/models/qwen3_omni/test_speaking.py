@@ -20,8 +20,10 @@ from walkgraph.engine.loops.spec import LoopCall, LoopOutput
 from walkgraph.errors import Refused
 from walkgraph.models.qwen3_omni.talker import operators, weights
 from walkgraph.models.qwen3_omni.talker.config import TALKER_TINY
+from walkgraph.models.qwen3_omni.talker.model import Projection, Talker
 from walkgraph.models.qwen3_omni.talker.predictor import CodePredictor
 from walkgraph.models.qwen3_omni.talker.prompt import placed
+from walkgraph.models.qwen3_omni.talker.tensors import predictor_tensors, projection_tensors, talker_tensors
 
 SOURCE = "random:qwen3-omni-tiny:3"
 STATES = {"kv": "spoken", "heard": "heard", "seen": "seen"}
@@ -319,3 +321,14 @@ def test_weights_without_a_talker_are_refused(monkeypatch: pytest.MonkeyPatch) -
     )
     with pytest.raises(Refused, match="have no talker"):
         operators.Talker.load(context)
+
+
+def test_tensors_are_known_without_torch() -> None:
+    with torch.device("meta"):
+        modules = {
+            talker_tensors: Talker(TALKER_TINY),
+            projection_tensors: Projection(TALKER_TINY),
+            predictor_tensors: CodePredictor(TALKER_TINY.predictor, TALKER_TINY.groups),
+        }
+    for tensors, module in modules.items():
+        assert dict(tensors(TALKER_TINY)) == {name: tuple(one.shape) for name, one in module.state_dict().items()}
