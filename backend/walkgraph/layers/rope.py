@@ -71,6 +71,17 @@ class NeoxRope:
         return _on(self._frequencies, device)
 
 
+class AxialRope(NeoxRope):
+    """Positions `[R, 2]`: a row turns the first half of the pairs, a column the second, at the same frequencies."""
+
+    def __init__(self, head_dim: int, theta: float) -> None:
+        super().__init__(head_dim, theta)
+        half = neox_frequencies(head_dim // 2, theta)
+        cpu = torch.device("cpu")
+        self._frequencies = {cpu: half.repeat(2)}
+        self._axes = {cpu: torch.arange(2, device=cpu).repeat_interleave(len(half))}
+
+
 def _on(copies: dict[torch.device, Tensor], device: torch.device) -> Tensor:
     if device not in copies:
         copies[device] = copies[torch.device("cpu")].to(device)

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from walkgraph.layers.pictures.patches import bilinear, grid_ids, normalise, patchify, to_picture, unpatchify
+from walkgraph.layers.pictures.patches import (
+    bilinear,
+    block_patches,
+    grid_ids,
+    in_blocks,
+    normalise,
+    patchify,
+    to_picture,
+    unpatchify,
+)
 
 
 def test_a_patch_is_row_column_channel() -> None:
@@ -19,6 +28,26 @@ def test_a_patch_is_row_column_channel() -> None:
 def test_unpatchify_undoes_patchify() -> None:
     x = torch.randn(2, 5, 6, 4)
     assert torch.equal(unpatchify(patchify(x, 2), 2, 3, 2), x)
+
+
+def test_patches_in_blocks_hold_all_frames_of_their_clip() -> None:
+    """Of 2 clips of 3 frames, 4 by 3 blocks of 2 by 2 patches of 5 pixels each."""
+    clips = torch.randn(2, 3, 4, 8 * 5, 6 * 5)
+    wanted = [
+        clip[:, :, 5 * row : 5 * row + 5, 5 * column : 5 * column + 5].transpose(0, 1).flatten()
+        for clip in clips
+        for top in range(0, 8, 2)
+        for left in range(0, 6, 2)
+        for row in (top, top + 1)
+        for column in (left, left + 1)
+    ]
+    assert torch.equal(block_patches(clips, 5, 2), torch.stack(wanted))
+
+
+def test_cells_in_blocks_are_in_the_order_of_patches() -> None:
+    cells = torch.arange(6 * 9 * 2).view(6, 9, 2)
+    picture = cells.permute(2, 0, 1)[None, None]
+    assert torch.equal(in_blocks(cells, 3), block_patches(picture, 1, 3))
 
 
 def test_a_picture_survives_the_round_trip_and_truncates() -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from walkgraph.layers.rope import NeoxRope, interleaved_axes, rotate
+from walkgraph.layers.rope import AxialRope, NeoxRope, interleaved_axes, rotate
 
 
 def test_each_pair_turns_by_its_own_angle() -> None:
@@ -66,3 +66,13 @@ def test_equal_positions_on_all_axes_are_one_position() -> None:
     rope = NeoxRope(16, 1e4, sections=(4, 2, 2))
     assert torch.equal(rotate(x, rope(positions)), rotate(x, rope(positions[:, None].expand(-1, 3))))
     assert torch.equal(rope.angles(positions), NeoxRope(16, 1e4).angles(positions))
+
+
+def test_a_row_turns_one_half_of_the_pairs_and_a_column_the_other() -> None:
+    torch.manual_seed(3)
+    x, positions = torch.randn(3, 2, 16), torch.tensor([[0, 5], [7, 0], [30, 11]])
+    out = rotate(x, AxialRope(16, 1e4)(positions))
+    for half, places in enumerate(positions.unbind(1)):
+        pairs = [4 * half + i for i in range(4)]
+        both = [*pairs, *(pair + 8 for pair in pairs)]
+        torch.testing.assert_close(out[..., both], rotate(x[..., both], NeoxRope(8, 1e4)(places)))

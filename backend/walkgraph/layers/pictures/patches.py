@@ -1,6 +1,7 @@
 """Pictures as tensors and as rows of patches.
 
-Shape letters: B pictures, C channels, H height, W width, p patch side, N = (H/p) * (W/p) patches, row-major.
+Shape letters: B pictures or clips, F frames of a clip, C channels, H height, W width, p patch side, N = (H/p) * (W/p)
+patches, row-major.
 """
 
 import torch
@@ -58,6 +59,19 @@ def unpatchify(rows: Tensor, p: int, height: int, width: int) -> Tensor:
     c = d // (p * p)
     x = rows.view(b, height, width, p, p, c).permute(0, 5, 1, 3, 2, 4)
     return x.reshape(b, c, height * p, width * p)
+
+
+def block_patches(clips: Tensor, p: int, block: int) -> Tensor:
+    """`[B, F, C, H, W]` -> `[B * N, C * F * p * p]`: a patch holds all frames of its clip, by channel, frame, row and
+    column; patches come in squares of `block` by `block`, row-major inside them as the squares are."""
+    b, f, c, h, w = clips.shape
+    cells = clips.view(b, f, c, h // (block * p), block, p, w // (block * p), block, p)
+    return cells.permute(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, c * f * p * p)
+
+
+def in_blocks(cells: Tensor, block: int) -> Tensor:
+    """`[H, W, ...]` -> `[H * W, ...]` in the order of `block_patches`."""
+    return cells.unflatten(1, (-1, block)).unflatten(0, (-1, block)).transpose(1, 2).flatten(0, 3)
 
 
 def grid_ids(height: int, width: int, side: int, *, device: torch.device | str | None = None) -> Tensor:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from walkgraph.graph.catalogue import Component, StateUse, port
 from walkgraph.graph.declaring import (
     APPENDED,
-    PIXELS,
     SAMPLED,
     Declarations,
     choice,
@@ -17,6 +16,7 @@ from walkgraph.graph.declaring import (
     number,
     sampling_params,
 )
+from walkgraph.models.qwen3_omni.seeing.components import SEEING
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
@@ -34,17 +34,7 @@ _ENCODERS = (
         inputs=(port("waveform", "waveform: float[s]", description="one channel at 16 kHz"),),
         outputs=(port("embeddings", "embeddings: float[n, d]"),),
     ),
-    _component(
-        "qwen3_omni.vision_encoder",
-        "Encodes a picture: one embedding per 32 by 32 pixels, and the features of three inner layers.",
-        category="Picture",
-        inputs=(port("pixels", PIXELS),),
-        outputs=(
-            port("embeddings", "embeddings: float[n, d]"),
-            port("deepstack", "features: float[3, n, d]", description="added after the thinker's first three layers"),
-            port("grid", "tensor: int[3]", description="frames, rows and columns of the embeddings"),
-        ),
-    ),
+    *SEEING,
 )
 
 _THINKER = (
@@ -217,6 +207,7 @@ SIZES: Mapping[str, FamilySizes] = {
         components={
             "qwen3_omni.audio_encoder": ("audio",),
             "qwen3_omni.vision_encoder": ("vision",),
+            "qwen3_omni.video_encoder": ("vision",),
             "qwen3_omni.thinker": ("thinker",),
             "qwen3_omni.talker_projection": ("projection",),
             "qwen3_omni.talker": ("talker",),
@@ -228,7 +219,7 @@ SIZES: Mapping[str, FamilySizes] = {
             "qwen3-omni-30b-a3b": Shape(
                 parts={
                     "audio": 647_927_168,
-                    "vision": 539_000_000,
+                    "vision": 538_631_408,
                     "thinker": 30_530_000_000,
                     "projection": 12_600_000,
                     "talker": 3_172_000_000,
@@ -240,7 +231,13 @@ SIZES: Mapping[str, FamilySizes] = {
                     "qwen3_omni.talker": token_numbers(20, 2, 128),
                     "qwen3_omni.code_predictor": token_numbers(5, 8, 128),
                 },
-                workspace={"qwen3_omni.thinker": 1000 * MIB, "qwen3_omni.talker": 250 * MIB},
+                workspace={
+                    "qwen3_omni.audio_encoder": 300 * MIB,
+                    "qwen3_omni.vision_encoder": 1000 * MIB,
+                    "qwen3_omni.video_encoder": 1000 * MIB,
+                    "qwen3_omni.thinker": 1000 * MIB,
+                    "qwen3_omni.talker": 250 * MIB,
+                },
             ),
         },
     ),

@@ -1,0 +1,1 @@
+"""Seeing of Qwen3-Omni: pictures and videos to embeddings."""
