@@ -16,26 +16,13 @@ from walkgraph.graph.declaring import (
     number,
     sampling_params,
 )
+from walkgraph.models.qwen3_omni.hearing.components import HEARING
 from walkgraph.models.qwen3_omni.seeing.components import SEEING
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
 
 _component = Declarations("qwen3_omni", module=None, category="Model", weights="qwen3_omni")
-
-_heard = _component.in_module("hearing.operators")
-
-_ENCODERS = (
-    _heard(
-        "qwen3_omni.audio_encoder",
-        "Encodes sound of any length as 13 embeddings per second.",
-        category="Sound",
-        deterministic=True,
-        inputs=(port("waveform", "waveform: float[s]", description="one channel at 16 kHz"),),
-        outputs=(port("embeddings", "embeddings: float[n, d]"),),
-    ),
-    *SEEING,
-)
 
 _THINKER = (
     _component(
@@ -195,7 +182,7 @@ _VOCODER = (
     ),
 )
 
-COMPONENTS: tuple[Component, ...] = (*_ENCODERS, *_THINKER, *_TALKER, *_VOCODER)
+COMPONENTS: tuple[Component, ...] = (*HEARING, *SEEING, *_THINKER, *_TALKER, *_VOCODER)
 
 SIZES: Mapping[str, FamilySizes] = {
     "qwen3_omni": FamilySizes(

@@ -1,0 +1,16 @@
+"""The component that hears."""
+
+from walkgraph.graph.catalogue import Component, port
+from walkgraph.graph.declaring import Declarations
+
+_heard = Declarations("qwen3_omni", module="hearing.operators", weights="qwen3_omni", deterministic=True)
+
+HEARING: tuple[Component, ...] = (
+    _heard(
+        "qwen3_omni.audio_encoder",
+        "Encodes sound of any length as 13 embeddings per second.",
+        category="Sound",
+        inputs=(port("waveform", "waveform: float[s]", description="one channel at 16 kHz"),),
+        outputs=(port("embeddings", "embeddings: float[n, d]"),),
+    ),
+)
