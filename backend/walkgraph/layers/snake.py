@@ -31,6 +31,17 @@ def add_snake(
     return total, _snake(total, alpha)
 
 
+def snake_beta(
+    x: Tensor, alpha: Tensor, beta: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """s + sin(e^alpha s)^2 / (e^beta + 1e-9) with s = x + bias, computed in float32: x `[B, T, C]` with the channels
+    last, alpha, beta, bias `[C]` -> `[B, T, C]` of x's type, or `out`."""
+    out = torch.empty_like(x) if out is None else out
+    s = x.float() if bias is None else x.float() + bias.float()
+    wave = (s * alpha.float().exp()).sin_().square_()
+    return out.copy_(torch.addcmul(s, wave, (beta.float().exp() + _TINY).reciprocal()))
+
+
 def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:
     """Uniform in (-1, 1), float32 `[B, places]`, determined by `seed` `[B]`, `stream` and the numbers of the places
     from int64 `first` `[B]` on. It has 23 bits, so it never is an end of the interval."""

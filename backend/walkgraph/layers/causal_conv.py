@@ -1,0 +1,134 @@
+"""Causal convolutions of streams, channels last: a chunk is convolved behind the end of the chunk before it.
+
+The *tail* of a convolution is the end of its input that the next chunk needs; before a stream begins it is zeros, as
+causal padding is. Results don't depend on how a stream is cut into chunks.
+
+Shape letters: B streams, T places of a chunk, P places of a tail, C channels of the input, O of the output, K taps.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.linear.packed import UNPACKED, Packable
+
+
+class Tails:
+    """The tails of a network's convolutions, one after the other in a row of numbers per stream, in the order in which
+    the convolutions run."""
+
+    def __init__(self, before: Tensor) -> None:
+        """before `[B, N]`"""
+        self._before, self.after, self._at = before, torch.empty_like(before), 0
+
+    def room(self, places: int, like: Tensor) -> Tensor:
+        """`[B, P + T, C]` that begins with the next tail, for the caller to write an input like `[B, T, C]` behind it
+        and to `keep`."""
+        batch, length, channels = like.shape
+        room = like.new_empty(batch, places + length, channels)
+        room[:, :places] = self._next(self._before, places, channels)
+        return room
+
+    def keep(self, room: Tensor, places: int) -> None:
+        """Keep the end of a filled room as the tail for the next chunk."""
+        channels = room.shape[-1]
+        self._next(self.after, places, channels).copy_(room[:, -places:])
+        self._at += places * channels
+
+    def behind(self, x: Tensor, places: int) -> Tensor:
+        """x `[B, T, C]` behind its tail, which it then replaces -> `[B, P + T, C]`."""
+        room = self.room(places, x)
+        room[:, places:] = x
+        self.keep(room, places)
+        return room
+
+    def _next(self, rows: Tensor, places: int, channels: int) -> Tensor:
+        return rows[:, self._at : self._at + places * channels].unflatten(1, (places, channels))
+
+
+class CausalConv(Packable):
+    """A convolution whose taps reach backward. Its parameters are those of `conv`, in torch's layout; `pack` lays them
+    out with the channels last."""
+
+    def __init__(self, into: int, out: int, taps: int, *, dilation: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(into, out, taps, dilation=dilation, groups=groups)
+        self.places = (taps - 1) * dilation
+        self._kernel: Tensor | None = None
+        """`[O, C / groups, 1, K]`"""
+
+    @property
+    def bias(self) -> Tensor:
+        return _bias(self.conv)
+
+    def forward(self, room: Tensor, bias: Tensor | None = None) -> Tensor:
+        """room `[B, P + T, C]` -> `[B, T, O]`. Without `bias` it is left to whatever reads the result."""
+        if self._kernel is None:
+            raise RuntimeError(UNPACKED)
+        image = room.transpose(1, 2)[:, :, None]
+        made = F.conv2d(image, self._kernel, bias, dilation=(1, self.conv.dilation[0]), groups=self.conv.groups)
+        return made[:, :, 0].transpose(1, 2).contiguous()
+
+    def pack(self) -> None:
+        weight = self.conv.weight.data.transpose(1, 2).contiguous()
+        self.conv.weight = nn.Parameter(weight.transpose(1, 2), requires_grad=False)
+        self._kernel = weight[:, None].permute(0, 3, 1, 2)
+
+    @property
+    def is_packed(self) -> bool:
+        return self._kernel is not None
+
+
+class Upsample(Packable):
+    """A transposed convolution with a stride of `rate` and one or two times as many taps, cut on both sides so that
+    every place comes from `reach` inputs: its own and, if there are two, the next one.
+
+    One product makes all `rate` places of an input. The output of a stream's last input needs an input that never
+    comes, and so is missing.
+    """
+
+    def __init__(self, into: int, out: int, rate: int, reach: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose1d(into, out, reach * rate, rate)
+        self.rate, self.reach = rate, reach
+        self._weight: Tensor | None = None
+        """`[C * reach, rate * O]`"""
+
+    @property
+    def places(self) -> int:
+        return self.reach - 1
+
+    @property
+    def bias(self) -> Tensor:
+        return _bias(self.conv)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x `[B, T, C]`, with the tail before it unless it begins the stream -> `[B, (T - reach + 1) * rate, O]`,
+        without the bias, which is left to whatever reads the result."""
+        if self._weight is None:
+            raise RuntimeError(UNPACKED)
+        if self.reach > 1:
+            x = torch.stack([x[:, 1:], x[:, :-1]], -1).flatten(2)
+        return (x @ self._weight).view(x.shape[0], x.shape[1] * self.rate, -1)
+
+    def pack(self) -> None:
+        weight = self.conv.weight.data.transpose(1, 2).contiguous()
+        self.conv.weight = nn.Parameter(weight.transpose(1, 2), requires_grad=False)
+        self._weight = weight.view(weight.shape[0] * self.reach, -1)
+
+    @property
+    def is_packed(self) -> bool:
+        return self._weight is not None
+
+
+def packed(module: nn.Module) -> None:
+    """Pack every part of a module."""
+    for part in module.modules():
+        if isinstance(part, Packable):
+            part.pack()
+
+
+def _bias(conv: nn.Conv1d | nn.ConvTranspose1d) -> Tensor:
+    if conv.bias is None:
+        raise ValueError("these convolutions have biases")
+    return conv.bias

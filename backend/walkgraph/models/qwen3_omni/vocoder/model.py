@@ -1,0 +1,189 @@
+"""Code2Wav: frames of codes to sound, for streams that come in chunks.
+
+A frame's codes become one embedding; a causal transformer reads it with the frames of its window; then convolutions
+and transposed convolutions make `frame_samples` samples of it. Each transposed convolution of the decoder needs the
+next input, so the sound of a stream stays `ahead` samples behind its frames, and the reference never makes the last
+ones. What a stream's next chunk needs of the ones before is in its `StreamState`, of one size at any length: a chunk's
+samples are the same however the stream is cut.
+
+Parameter names are the public checkpoint's; its layer scales are folded into the weights before them.
+
+Shape letters: B streams, n frames of each, K codes of a frame, T places of a stage, C channels.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from walkgraph.layers.attention.sliding_window import WindowAttend
+from walkgraph.layers.causal_conv import CausalConv, Tails, Upsample
+from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.norm.rms_norm import RMSNorm
+from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.snake import snake_beta
+from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
+
+_ROWS = 400
+"""Frames of all streams that are decoded at once; the largest activations of a frame take 0.7 MiB in float32."""
+_KERNEL = 7
+_DILATIONS = (1, 3, 9)
+_EPS = 1e-6
+
+
+class StreamState(NamedTuple):
+    """What streams keep between chunks; zeros before they begin."""
+
+    window: Tensor
+    """`[B, L, 2, P, G, D]`: keys and values of the last frames."""
+    tails: Tensor
+    """`[B, N]`: ends of the inputs of all convolutions."""
+
+
+class Snake(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(width))
+        self.beta = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        return snake_beta(x, self.alpha, self.beta, bias, out=out)
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dwconv = CausalConv(width, width, _KERNEL, groups=width)
+        self.norm = nn.LayerNorm(width, eps=_EPS)
+        self.pwconv1 = nn.Linear(width, 4 * width)
+        self.pwconv2 = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor, tails: Tails) -> Tensor:
+        mixed = self.dwconv(tails.behind(x, self.dwconv.places), self.dwconv.bias)
+        return x + self.pwconv2(F.gelu(self.pwconv1(self.norm(mixed))))
+
+
+class ResidualUnit(nn.Module):
+    def __init__(self, width: int, dilation: int) -> None:
+        super().__init__()
+        self.act1 = Snake(width)
+        self.conv1 = CausalConv(width, width, _KERNEL, dilation=dilation)
+        self.act2 = Snake(width)
+        self.conv2 = CausalConv(width, width, 1)
+
+    def forward(self, x: Tensor, shift: Tensor, tails: Tails) -> Tensor:
+        """Adds to x in place. x lacks the biases of all that was added to it, of which `shift` is the sum, and so does
+        the result: adding each of them would take a pass."""
+        places = self.conv1.places
+        room = tails.room(places, x)
+        self.act1(x, shift, room[:, places:])
+        tails.keep(room, places)
+        inner = self.act2(self.conv1(room), self.conv1.bias)
+        x.view(-1, x.shape[-1]).addmm_(inner.view(-1, x.shape[-1]), self.conv2.conv.weight[..., 0].t())
+        return x
+
+
+class DecoderBlock(nn.Module):
+    """One stage: upsampling and three residual units."""
+
+    def __init__(self, width: int, rate: int) -> None:
+        super().__init__()
+        units = [ResidualUnit(width // 2, dilation) for dilation in _DILATIONS]
+        self.block = nn.ModuleList([Snake(width), Upsample(width, width // 2, rate, 2), *units])
+
+    def forward(self, x: Tensor, shift: Tensor, tails: Tails, *, first: bool) -> tuple[Tensor, Tensor]:
+        """x `[B, T, C]` and the sum of the biases that it lacks -> the same of the next stage."""
+        upsample, units = cast("Upsample", self.block[1]), cast("Iterable[ResidualUnit]", self.block[2:])
+        room = tails.room(upsample.places, x)
+        self.block[0](x, shift, room[:, upsample.places :])
+        tails.keep(room, upsample.places)
+        x = upsample(room[:, upsample.places :] if first else room)
+        shift = upsample.bias.float()
+        for unit in units:
+            x = unit(x, shift, tails)
+            shift = shift + unit.conv2.bias
+        return x, shift
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: VocoderConfig) -> None:
+        super().__init__()
+        shape = config.layer_of(width=config.width, hidden=config.hidden)
+        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(config.layers))
+        self.norm = RMSNorm(config.width, config.norm_eps)
+        self.rope = NeoxRope(config.head_dim, config.rope_theta)
+
+    def forward(self, x: Tensor, start: Tensor, attend: WindowAttend) -> Tensor:
+        """x `[B, n, W]` -> the same."""
+        batch, frames = x.shape[:2]
+        positions = start[:, None] + torch.arange(frames, device=x.device)
+        rotation, rows = self.rope(positions.flatten()), x.flatten(0, 1)
+        for index, layer in enumerate(self.layers):
+            rows = layer(index, {"": rows}, rotation, attend)[""]
+        return self.norm(rows).unflatten(0, (batch, frames))
+
+
+class Code2Wav(nn.Module):
+    """Serves once it is packed."""
+
+    def __init__(self, config: VocoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, widths = config.width, config.widths
+        self.code_embedding = nn.Embedding(config.codebook * config.groups, width)
+        self.pre_transformer = Transformer(config)
+        self.upsample = nn.ModuleList(
+            nn.ModuleList([Upsample(width, width, ratio, 1), ConvNeXt(width)]) for ratio in config.ratios
+        )
+        blocks = [DecoderBlock(before, rate) for before, rate in zip(widths, config.rates, strict=False)]
+        self.decoder = nn.ModuleList(
+            [CausalConv(width, widths[0], _KERNEL), *blocks, Snake(widths[-1]), CausalConv(widths[-1], 1, _KERNEL)]
+        )
+
+    @property
+    def state_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shapes of a stream's window and tails."""
+        config = self.config
+        convolutions = [part for part in self.modules() if isinstance(part, CausalConv | Upsample)]
+        tails = sum(part.places * part.conv.in_channels for part in convolutions)
+        return (config.layers, 2, config.window - 1, config.kv_heads, config.head_dim), (tails,)
+
+    def fresh(self, batch: int) -> StreamState:
+        """The state of streams that begin."""
+        weight = self.code_embedding.weight
+        return StreamState(*(weight.new_zeros(batch, *shape) for shape in self.state_shapes))
+
+    def decode(self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool) -> tuple[Tensor, StreamState]:
+        """The next chunk of every stream: int64 codes `[B, n, K]`; int64 start `[B]`, the frames of each stream before
+        it, all 0 if `first` and none otherwise -> float32 `[B, s]` in [-1, 1] and the state after it, where s = n *
+        `frame_samples`, less `ahead` if `first`."""
+        most = max(1, _ROWS // codes.shape[0])
+        pieces: list[Tensor] = []
+        for piece in codes.split(most, 1):
+            sound, state = self.step(piece, start, state, first=first and not pieces)
+            pieces.append(sound)
+            start = start + piece.shape[1]
+        return torch.cat(pieces, 1), state
+
+    def step(self, codes: Tensor, start: Tensor, state: StreamState, *, first: bool) -> tuple[Tensor, StreamState]:
+        """`decode` at once, for few frames."""
+        config = self.config
+        offsets = torch.arange(config.groups, device=codes.device) * config.codebook
+        attend, tails = WindowAttend(state.window, start, codes.shape[1]), Tails(state.tails)
+        x = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), start, attend)
+        for upsample, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
+            x = block(upsample(x) + upsample.bias, tails)
+        return self._waveform(x, tails, first=first), StreamState(attend.after, tails.after)
+
+    def _waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
+        """x `[B, T, C]` -> `[B, s]`"""
+        enter, leave = cast("CausalConv", self.decoder[0]), cast("CausalConv", self.decoder[-1])
+        x, shift = enter(tails.behind(x, enter.places)), enter.bias.float()
+        for block in self.decoder[1:-2]:
+            x, shift = block(x, shift, tails, first=first)
+        room = tails.room(leave.places, x)
+        self.decoder[-2](x, shift, room[:, leave.places :])
+        tails.keep(room, leave.places)
+        return leave(room, leave.bias)[..., 0].float().clamp(-1, 1)
