@@ -32,7 +32,7 @@ class Tails:
     def keep(self, room: Tensor, places: int) -> None:
         """Keep the end of a filled room as the tail for the next chunk."""
         channels = room.shape[-1]
-        self._next(self.after, places, channels).copy_(room[:, -places:])
+        self._next(self.after, places, channels).copy_(room[:, room.shape[1] - places :])
         self._at += places * channels
 
     def behind(self, x: Tensor, places: int) -> Tensor:
@@ -109,7 +109,7 @@ class Upsample(Packable):
             raise RuntimeError(UNPACKED)
         if self.reach > 1:
             x = torch.stack([x[:, 1:], x[:, :-1]], -1).flatten(2)
-        return (x @ self._weight).view(x.shape[0], x.shape[1] * self.rate, -1)
+        return (x @ self._weight).view(x.shape[0], x.shape[1] * self.rate, self.conv.out_channels)
 
     def pack(self) -> None:
         weight = self.conv.weight.data.transpose(1, 2).contiguous()

@@ -18,6 +18,7 @@ from walkgraph.graph.declaring import (
 )
 from walkgraph.models.qwen3_omni.hearing.components import HEARING
 from walkgraph.models.qwen3_omni.seeing.components import SEEING
+from walkgraph.models.qwen3_omni.vocoder import components as vocoder
 from walkgraph.placement.sizes import MIB, TOKENIZER, FamilySizes, Part, Shape, token_numbers
 
 SPEAKERS = ("chelsie", "ethan", "aiden")
@@ -171,18 +172,7 @@ _TALKER = (
     ),
 )
 
-_VOCODER = (
-    _component(
-        "qwen3_omni.code2wav",
-        "Turns code frames into sound, 1920 samples each at 24 kHz; context frames give no samples of their own.",
-        category="Sound",
-        inputs=(port("codes", "codes: int[n, 16]"),),
-        outputs=(port("waveform", "waveform: float[s]"),),
-        states=(StateUse(slot="cursor", kind="tensor"),),
-    ),
-)
-
-COMPONENTS: tuple[Component, ...] = (*HEARING, *SEEING, *_THINKER, *_TALKER, *_VOCODER)
+COMPONENTS: tuple[Component, ...] = (*HEARING, *SEEING, *_THINKER, *_TALKER, *vocoder.COMPONENTS)
 
 SIZES: Mapping[str, FamilySizes] = {
     "qwen3_omni": FamilySizes(
@@ -211,7 +201,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     "projection": 12_600_000,
                     "talker": 3_172_000_000,
                     "code_predictor": 141_600_000,
-                    "code2wav": 216_000_000,
+                    "code2wav": vocoder.NUMBERS["qwen3-omni-30b-a3b"],
                 },
                 caches={
                     "qwen3_omni.thinker": token_numbers(48, 4, 128),
@@ -224,6 +214,7 @@ SIZES: Mapping[str, FamilySizes] = {
                     "qwen3_omni.video_encoder": 1000 * MIB,
                     "qwen3_omni.thinker": 1000 * MIB,
                     "qwen3_omni.talker": 250 * MIB,
+                    "qwen3_omni.code2wav": 800 * MIB,
                 },
             ),
         },

@@ -7,6 +7,7 @@ from walkgraph.checkpoints.fields import Fields, described, read_object
 from walkgraph.errors import InvalidInput
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
 from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig, speaks
+from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
 KIND = "qwen3_omni_moe"
 TITLE = "Qwen3-Omni"
@@ -16,7 +17,8 @@ TITLE = "Qwen3-Omni"
 class OmniConfig:
     thinker: ThinkerConfig
     talker: TalkerConfig | None = None
-    """None for a model that only writes."""
+    """None for a model that only writes; `code2wav` likewise."""
+    code2wav: VocoderConfig | None = None
 
 
 def read_omni(folder: Path) -> OmniConfig:
@@ -24,8 +26,11 @@ def read_omni(folder: Path) -> OmniConfig:
     whole = Fields(read_object(folder / "config.json"))
     try:
         whole.word("model_type", (KIND,), KIND)
+        spoken = speaks(whole)
         return OmniConfig(
-            thinker=ThinkerConfig.published(whole), talker=TalkerConfig.published(whole) if speaks(whole) else None
+            thinker=ThinkerConfig.published(whole),
+            talker=TalkerConfig.published(whole) if spoken else None,
+            code2wav=VocoderConfig.published(whole.section("code2wav_config")) if spoken else None,
         )
     except (InvalidInput, ValueError) as error:
         raise described(TITLE, folder, error) from None

@@ -2,13 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from walkgraph.checkpoints import limits
 from walkgraph.checkpoints.decoder import StackSizes, rope_base, rope_kind, rope_of
-from walkgraph.checkpoints.fields import Fields, described, read_object
-from walkgraph.errors import InvalidInput
+from walkgraph.checkpoints.fields import Fields
 
 _CODES, _GROUPS, _FRAMES, _RATE, _STAGES = 2**20, 64, 2**16, 64, 8
 _SAMPLES = 2**20
@@ -63,10 +61,10 @@ class VocoderConfig(StackSizes):
             kv_heads=fields.whole("num_key_value_heads", limits.HEADS, default=heads),
             head_dim=fields.whole("head_dim", limits.HEAD_DIM, default=width // heads),
             norm_eps=fields.number("rms_norm_eps", limits.EPS, default=1e-5),
-            window=fields.whole("sliding_window", _FRAMES, least=2),
+            window=fields.whole("sliding_window", _FRAMES, least=2, default=72),
             rope_theta=rope_base(fields, rope, 10000.0),
-            ratios=fields.wholes("upsampling_ratios", _RATE, _STAGES),
-            rates=fields.wholes("upsample_rates", _RATE, _STAGES, least=2),
+            ratios=fields.wholes("upsampling_ratios", _RATE, _STAGES, default=(2, 2)),
+            rates=fields.wholes("upsample_rates", _RATE, _STAGES, least=2, default=(8, 5, 4, 3)),
             decoder_width=fields.whole("decoder_dim", limits.WIDTH),
         )
 
@@ -88,7 +86,7 @@ class VocoderConfig(StackSizes):
         return tuple(self.decoder_width // 2**stage for stage in range(len(self.rates) + 1))
 
 
-CODE2WAV_30B = VocoderConfig(
+PUBLISHED = VocoderConfig(
     codebook=2048,
     groups=16,
     width=1024,
@@ -105,7 +103,7 @@ CODE2WAV_30B = VocoderConfig(
     decoder_width=1536,
 )
 """The published sizes."""
-CODE2WAV_TINY = VocoderConfig(
+TINY = VocoderConfig(
     codebook=64,
     groups=16,
     width=32,
@@ -122,13 +120,3 @@ CODE2WAV_TINY = VocoderConfig(
     decoder_width=32,
 )
 """For tests: the published frame of 1920 samples, and a short window."""
-CODE2WAV: dict[str, VocoderConfig] = {"qwen3-omni-30b-a3b": CODE2WAV_30B, "qwen3-omni-tiny": CODE2WAV_TINY}
-"""By the names of `random:` sources."""
-
-
-def read_vocoder(folder: Path) -> VocoderConfig:
-    """The config of a checkpoint folder. Raises InvalidInput or NotFound with what is wrong."""
-    try:
-        return VocoderConfig.published(Fields(read_object(folder / "config.json")).section("code2wav_config"))
-    except (InvalidInput, ValueError) as error:
-        raise described("Qwen3-Omni's vocoder", folder, error) from None

@@ -55,8 +55,7 @@ class Code2wav(Operator):
 
     def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
         chunk = self._chunk(call)
-        # A whole value needs no states, and its node may have none.
-        return {"codes": chunk.codes, "start": chunk.start} if call.states.keys() == set(_SLOTS) else None
+        return {"codes": chunk.codes, "start": chunk.start}
 
     def step_examples(self) -> Sequence[Mapping[str, Any]]:
         begun = {"codes": self._silent(_FIRST), "start": 0}
@@ -96,9 +95,8 @@ class Code2wav(Operator):
         sound, after = self._model.decode(self._known(codes), start, before, first=first)
         for call, *rest in zip(calls, *after, strict=True):
             for slot, value in zip(_SLOTS, rest, strict=True):
-                if slot in call.states:
-                    # A copy: a view would keep the states of the whole batch alive.
-                    states.put(call.states[slot], value.clone())
+                # A copy: a view would keep the states of the whole batch alive.
+                states.put(call.states[slot], value.clone())
         good = self._sound(codes, sound)
         return [{"waveform": mine, FINITE: fine} for mine, fine in zip(sound, good, strict=True)]
 
@@ -106,13 +104,12 @@ class Code2wav(Operator):
         return StreamState(*(torch.stack([self._kept(call, slot, states) for call in calls]) for slot in _SLOTS))
 
     def _kept(self, call: Call, slot: str, states: States) -> Tensor:
-        kept = states.tensor(call.states[slot]) if slot in call.states else None
+        kept = states.tensor(call.states[slot])
         if kept is None:
-            raise CallFailed(
-                f"`{call.node}` got a later chunk of a stream without the state `{slot}` of the ones before; give the "
-                f"node a tensor state of a run for each of {' and '.join(f'`{one}`' for one in _SLOTS)}",
-                "codes",
+            message = (
+                f"`{call.node}` got a later chunk of a stream, and its state `{slot}` holds nothing of the ones before"
             )
+            raise CallFailed(f"{message}; give the state the scope of the run", "codes")
         return kept
 
     def _chunk(self, call: Call) -> _Chunk:

@@ -1,0 +1,225 @@
+"""The vocoder's operator: a stream's sound is the same however it is cut, batched and repeated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.golden.qwen3_omni.vocoder import section
+from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.abi.calls import Call, ChunkInfo
+from walkgraph.abi.operator import LoadContext
+from walkgraph.checkpoints.fields import Fields
+from walkgraph.chunking import fixed, left_context
+from walkgraph.chunking.base import Policy
+from walkgraph.engine.engine import Engine
+from walkgraph.errors import InvalidInput, Refused
+from walkgraph.layers.unset import unset
+from walkgraph.models.qwen3_omni.presets import OMNI
+from walkgraph.models.qwen3_omni.vocoder.components import NUMBERS
+from walkgraph.models.qwen3_omni.vocoder.config import PUBLISHED, TINY, VocoderConfig
+from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav
+from walkgraph.models.qwen3_omni.vocoder.operators import Code2wav
+from walkgraph.models.qwen3_omni.vocoder.weights import random_vocoder
+
+torch.set_num_threads(1)
+CPU = torch.device("cpu")
+CLOSE = {"rtol": 0.0, "atol": 1e-5}
+STATES = {"window": "window", "tails": "tails"}
+BUNDLED = fixed.Policy(size=25, first=5)
+NODES = {"voc": ("walkgraph.models.qwen3_omni.vocoder.operators:Code2wav", STATES)}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return engine_of(plan_of(NODES, source="random:qwen3-omni-tiny:4"))
+
+
+@pytest.fixture(scope="module")
+def model() -> Code2Wav:
+    return random_vocoder(TINY, 4, device=CPU, dtype=torch.float32)
+
+
+@pytest.fixture(autouse=True)
+def _emptied(engine: Engine) -> Iterator[None]:
+    yield
+    engine.drop("r")
+
+
+def stream(frames: int, seed: int = 0) -> Tensor:
+    return torch.randint(0, 64, (frames, 16), generator=torch.Generator().manual_seed(1000 * seed + frames))
+
+
+def chunk(codes: Tensor, start: int, stop: int, run: str = "r", context: int = 0) -> Call:
+    """The frames `[start, stop)` of a stream, of which the first `context` came before."""
+    one = call("voc", {"codes": codes[start:stop]}, run=run, states=STATES, iteration=(stop,))
+    last = stop == len(codes)
+    one.chunks["codes"] = ChunkInfo(stop, start + context == 0, last, stop - start, context, start)
+    return one
+
+
+def chunks(codes: Tensor, policy: Policy, run: str = "r") -> list[Call]:
+    made: list[Call] = []
+    spec = None
+    while (spec := policy.next(spec, len(codes), done=True)) is not None:
+        made.append(chunk(codes, spec.start, spec.stop, run, spec.context))
+    return made
+
+
+def heard(engine: Engine, calls: Sequence[Call]) -> Tensor:
+    """One call after the other."""
+    return torch.cat([outputs(engine, one)[0]["waveform"] for one in calls])
+
+
+def whole(model: Code2Wav, codes: Tensor) -> Tensor:
+    """All frames at once, without the engine: the plain form."""
+    with torch.inference_mode():
+        return model.step(codes[None], torch.zeros(1, dtype=torch.int64), model.fresh(1), first=True)[0][0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_streams_cut_anywhere_in_batches_of_any_company_sound_as_when_decoded_whole(
+    engine: Engine, model: Code2Wav, seed: int
+) -> None:
+    dice = random.Random(seed)
+    runs = {f"{seed}.{n}": stream(dice.randint(1, 30), seed=10 * seed + n) for n in range(4)}
+    taken, parts = dict.fromkeys(runs, 0), {run: list[Tensor]() for run in runs}
+    while any(taken[run] < len(codes) for run, codes in runs.items()):
+        size = dice.randint(1, 8)
+        calls: list[Call] = []
+        for run, codes in runs.items():
+            if taken[run] < len(codes) and dice.random() < 0.7:
+                start, taken[run] = taken[run], min(len(codes), taken[run] + size)
+                calls.append(chunk(codes, start, taken[run], run))
+        for one, made in zip(calls, outputs(engine, *calls), strict=True):
+            parts[one.run].append(made["waveform"])
+    for run, codes in runs.items():
+        sound = torch.cat(parts[run])
+        assert sound.shape == (1920 * len(codes) - 555,)
+        torch.testing.assert_close(sound, whole(model, codes), **CLOSE)
+        engine.drop(run)
+
+
+@pytest.mark.parametrize("frames", [1, 4, 5, 6, 30, 31, 55])
+@pytest.mark.parametrize(
+    "policy", [BUNDLED, left_context.Policy(chunk=9, context=7, first=2)], ids=["bundled", "with context"]
+)
+def test_every_frame_of_a_stream_sounds_once(engine: Engine, model: Code2Wav, policy: Policy, frames: int) -> None:
+    codes = stream(frames)
+    torch.testing.assert_close(heard(engine, chunks(codes, policy)), whole(model, codes), **CLOSE)
+
+
+def test_the_bundled_stream_sounds_after_five_frames_and_ends_with_nothing(engine: Engine) -> None:
+    pieces = [len(outputs(engine, one)[0]["waveform"]) for one in chunks(stream(55), BUNDLED)]
+    assert pieces == [5 * 1920 - 555, 25 * 1920, 25 * 1920, 0]
+
+
+def test_a_stream_without_frames_has_no_sound(engine: Engine) -> None:
+    sound = heard(engine, chunks(stream(0), BUNDLED))
+    assert (sound.shape, sound.dtype) == ((0,), torch.float32)
+
+
+def test_a_value_that_is_no_stream_sounds_whole(engine: Engine, model: Code2Wav) -> None:
+    codes = stream(9)
+    [made] = outputs(engine, call("voc", {"codes": codes}, states=STATES))
+    torch.testing.assert_close(made["waveform"], whole(model, codes), **CLOSE)
+
+
+def test_a_later_stream_of_a_run_begins_anew(engine: Engine, model: Code2Wav) -> None:
+    heard(engine, chunks(stream(12, seed=1), BUNDLED))
+    codes = stream(12, seed=2)
+    torch.testing.assert_close(heard(engine, chunks(codes, BUNDLED)), whole(model, codes), **CLOSE)
+
+
+def test_streams_at_different_positions_share_a_batch(engine: Engine, model: Code2Wav) -> None:
+    one, two = stream(40, seed=1), stream(40, seed=2)
+    heard(engine, [chunk(one, 0, 25, "r"), chunk(two, 0, 4, "s")])
+    done = serve(engine, chunk(one, 25, 30, "r"), chunk(two, 4, 9, "s"))
+    assert [d.batch for d in done] == [2, 2]
+    for d, (codes, at) in zip(done, ((one, 25), (two, 4)), strict=True):
+        wanted = whole(model, codes)[at * 1920 - 555 : (at + 5) * 1920 - 555]
+        torch.testing.assert_close((d.outputs or {})["waveform"], wanted, **CLOSE)
+    engine.drop("s")
+
+
+def test_long_streams_are_decoded_in_pieces_for_their_memory(model: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = stream(23)
+    monkeypatch.setattr("walkgraph.models.qwen3_omni.vocoder.model._ROWS", 10)
+    with torch.inference_mode():
+        both = torch.stack([codes, codes.flip(0)])
+        sound, _ = model.decode(both, torch.zeros(2, dtype=torch.int64), model.fresh(2), first=True)
+    for row, one in zip(sound, both, strict=True):
+        torch.testing.assert_close(row, whole(model, one), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (torch.zeros(3, 15, dtype=torch.int64), "int64 codes `[n, 16]`, and got int64 [3, 15]"),
+        (torch.zeros(16, dtype=torch.int64), "got int64 [16]"),
+        (torch.zeros(3, 16), "got float32 [3, 16]"),
+        (torch.full((1, 16), 64), "codes from 0 to 63"),
+        (torch.full((1, 16), -1), "codes from 0 to 63"),
+    ],
+)
+def test_codes_that_do_not_exist_fail_alone(engine: Engine, codes: Tensor, message: str) -> None:
+    bad, good = serve(engine, call("voc", {"codes": codes}, states=STATES), chunk(stream(2), 0, 2, "s"))
+    assert bad.error
+    assert (bad.error.code, bad.error.port) == ("invalid_input", "codes")
+    assert message in bad.error.message
+    assert good.error is None
+    engine.drop("s")
+
+
+def test_a_later_chunk_without_the_ones_before_fails(engine: Engine) -> None:
+    [done] = serve(engine, chunk(stream(9), 4, 9))
+    assert done.error
+    assert (done.error.code, done.error.port) == ("node_error", "codes")
+    assert "`window`" in done.error.message
+
+
+@pytest.mark.parametrize("name", sorted(OMNI))
+def test_the_declared_sizes_are_those_of_the_network(name: str) -> None:
+    config = OMNI[name].code2wav
+    assert config is not None
+    with unset():
+        model = Code2Wav(config)
+    assert sum(one.numel() for one in model.parameters()) == NUMBERS[name]
+
+
+def test_the_published_config_is_read() -> None:
+    assert VocoderConfig.published(Fields(section(PUBLISHED))) == PUBLISHED
+    assert (PUBLISHED.frame_samples, PUBLISHED.ahead) == (1920, 555)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("attention_bias", True, "attention_bias"),
+        ("hidden_act", "gelu", "can be run"),
+        ("decoder_dim", 1000, "decoder_dim"),
+        ("upsampling_ratios", [1], "upsampling_ratios"),
+        ("upsample_rates", [64, 64, 64, 64], "67108864 samples"),
+        ("num_key_value_heads", 5, "num_attention_heads"),
+        ("sliding_window", 1, "sliding_window"),
+        ("codebook_size", 0, "codebook_size"),
+    ],
+)
+def test_a_config_that_cannot_be_served_is_refused(key: str, value: object, message: str) -> None:
+    with pytest.raises((InvalidInput, ValueError), match=message):
+        VocoderConfig.published(Fields({**section(PUBLISHED), key: value}))
+
+
+def test_a_model_without_a_vocoder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OMNI, "qwen3-omni-silent", replace(OMNI["qwen3-omni-tiny"], code2wav=None))
+    with pytest.raises(Refused, match="no vocoder"):
+        Code2wav.load(
+            LoadContext(
+                device=CPU, dtype=torch.float32, folder=None, shared={}, options={}, random=("qwen3-omni-silent", 0)
+            )
+        )
