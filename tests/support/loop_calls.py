@@ -26,7 +26,7 @@ from walkgraph.engine.loops.spec import (
 @dataclass(frozen=True, slots=True)
 class LoopInput:
     port: str
-    source: Literal["absent", "value", "each", "use", "stack", "index", "channel"]
+    source: Literal["absent", "value", "each", "item", "use", "stack", "index", "channel"]
     value: Any = None
     use: int = -1
     output: str = ""
@@ -101,8 +101,8 @@ class _Writing:
                 return LoopSource("internal", (port.use, port.output), part=port.part)
             case "stack":
                 return LoopSource("stack", places=port.stacked)
-            case "index":
-                return LoopSource("index")
+            case "index" | "item":
+                return LoopSource(port.source)
             case _:
                 return None
 

@@ -187,6 +187,8 @@ class Component:
     is `pure`."""
     resident: bool = False
     """Its operator has a `step`, so loops of such components may run whole on the device."""
+    itemwise: tuple[str, ...] = ()
+    """Optional inputs `int[1]` that its step takes from a stream too, one item an iteration; -1 once that has ended."""
     task: bool = False
     """It is a task of a graph: the service runs it, and the rank waits for its outputs."""
     outside: bool = False

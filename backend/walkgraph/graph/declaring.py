@@ -39,6 +39,7 @@ class Facts(TypedDict, total=False):
     reads: str | None
     host: bool
     resident: bool
+    itemwise: tuple[str, ...]
     deterministic: bool
     examples: tuple[Example, ...]
     outside: bool

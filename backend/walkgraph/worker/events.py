@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from walkgraph.abi.calls import Call, StateKey
-from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.wire.messages import BetweenWorkers, FromWorker
@@ -150,6 +150,8 @@ class Allow:
 
     ref: Ref
     upto: int
+    items: tuple[StreamItems, ...] = ()
+    """What streams have brought for these iterations and later ones."""
 
 
 @dataclass(frozen=True, slots=True)

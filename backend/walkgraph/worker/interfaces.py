@@ -7,7 +7,7 @@ import zmq
 
 from walkgraph.abi.calls import Call, Scalar, StateKey
 from walkgraph.engine.engine import Begun, Done, Forwarded, LoopDone, Stepped, Swapped
-from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.ids import Rank
 from walkgraph.wire.messages import BetweenParts
 from walkgraph.wire.standing import Standing
@@ -38,7 +38,15 @@ class LimitsLike(Protocol):
 
 
 class LoopsLike(Protocol):
-    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None: ...
+    def allow(
+        self,
+        run: str,
+        step: int,
+        use: int,
+        iteration: tuple[int, ...],
+        upto: int,
+        items: Sequence[StreamItems] = (),
+    ) -> None: ...
 
 
 class SwapLike(Protocol):

@@ -27,6 +27,10 @@ _LEAST_ITERATIONS = 64
 _MOST_BODIES = 64
 """The most bodies kept; the least recently entered go first."""
 SKIPPED = -1
+ITEM = Row((1,), torch.int64)
+"""An item of a stream that a loop reads while it runs."""
+SERIES = ("each", "item")
+"""Kinds of sources with a value of its own for every iteration."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +290,8 @@ def _stand_alike(body: Body, one: int, other: int, runs: Sequence[int]) -> bool:
 
 def _fed_alike(one: UseStep, other: UseStep, runs: Sequence[int]) -> bool:
     """True if two uses read the same values. The caller compares the entering values."""
+    if any(source.kind == "item" for use in (one, other) for source in use.sources.values()):
+        return False  # nobody compares what streams bring
 
     def read(source: LoopSource | None) -> object:
         if source is None or source.kind in ("entering", "each"):
@@ -381,11 +387,6 @@ class Bodies:
         return self._states.width(key) if self._states.holds(key) else max(1, call.widths.get(key, 1))
 
 
-def _use(use: LoopUseSpec, here: Loaded, step: StepSpec) -> UseStep:
-    own = use.node, use.name, use.sources, use.states, use.varying, use.inner
-    return UseStep(*own, operator=here.operator, spec=step)
-
-
 def _steps(call: LoopCall, operators: Sequence[Operator]) -> list[StepSpec]:
     """The step of each use. Raises `CallFailed`."""
     steps: list[StepSpec] = []
@@ -449,6 +450,8 @@ def _input(use: LoopUseSpec, port: str, source: LoopSource, given: Mapping[str, 
             return _blank(Row((len(rows), *first.shape), first.dtype))
         case "index":
             return _blank(Row((), torch.int64))
+        case "item":
+            return _blank(ITEM)
         case _:
             return None
 
@@ -491,6 +494,6 @@ def _check_blocks(body: Body) -> None:
 def _table_iterations(call: LoopCall) -> int:
     """Iterations that the tables have series and slices for. Rounded up, so that entries with similar counts share a
     program."""
-    if not any(use.varying or any(s.kind == "each" for s in use.sources.values()) for use in call.spec.uses):
+    if not any(use.varying or any(s.kind in SERIES for s in use.sources.values()) for use in call.spec.uses):
         return 0
     return 1 << (max(call.times, _LEAST_ITERATIONS) - 1).bit_length()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from walkgraph.abi.calls import Outputs
 from walkgraph.engine.device.marks import Mark, Timing
-from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.engine.loops.spec import LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 
 # ── events ──
@@ -117,6 +117,8 @@ class LoopRun:
     """True if it leaves its slot as soon as nothing of it is in flight."""
     cells: MutableMapping[Any, Any] | None = None
     """The content of its slot, while it has none."""
+    items: list[StreamItems] = field(default_factory=list[StreamItems])
+    """Items of streams that came while it had no slot."""
     pieces: list[tuple[Mapping[str, Any], int, int]] = field(default_factory=list[Any])
     """For each iteration that was not handed out: the values of its launch, and its iteration and row in these."""
     told: dict[str, list[int | None]] = field(default_factory=dict[str, list[int | None]])
@@ -310,6 +312,10 @@ class LoopSlotsLike(Protocol):
 
     def enter(self, run: LoopRun, slot: int) -> EnteredLike:
         """Fill a slot with the run's entering values, or with the content of the slot that it left."""
+        ...
+
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        """Fill in what a stream has brought for iterations that are not launched yet."""
         ...
 
     def link(self, slot: int, links: Sequence[int]) -> None:

@@ -25,10 +25,10 @@ from walkgraph.engine.kv.dense_context import ContextSequence
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.slot_pages import NOTHING, Grown, SlotPages, most_pages
 from walkgraph.engine.kv.states import StateTable
-from walkgraph.engine.loops.body import SKIPPED, Body, Form, Forms, UseStep, form_of
+from walkgraph.engine.loops.body import ITEM, SERIES, SKIPPED, Body, Form, Forms, UseStep, form_of
 from walkgraph.engine.loops.loop_runs import LoopRun
 from walkgraph.engine.loops.named_states import appended_tokens, named_states
-from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place
+from walkgraph.engine.loops.spec import LoopCall, LoopSource, Mask, Place, StreamItems
 from walkgraph.layers import channels
 from walkgraph.layers.rows import Tables
 
@@ -129,6 +129,12 @@ class SlotTables:
         """Set the addresses of a slot's channels, as in `layers.channels`."""
         self.links[slot].copy_(listed(links, self.device), non_blocking=True)
 
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        """Fill in what a stream has brought, in stream order."""
+        cell = self.cells[items.place][slot]
+        values = sent(items.values.to(cell.dtype).view(-1, *cell.shape[1:]), self.device)
+        cell[items.first : items.first + len(values)].copy_(values)
+
     def value(self, place: Place, slot: int) -> Tensor:
         """A copy of the last value of one of the body's `last` outputs."""
         return self.cells[self.layout.readers[place]][slot].clone()
@@ -164,7 +170,7 @@ def cells_in(body: Body) -> CellLayout:
         for port, source in use.sources.items():
             if source.kind in ("entering", "carried", "behind"):
                 cells.rows[index, port] = use.spec.inputs[port]
-            if source.kind == "each":
+            if source.kind in SERIES:
                 cells.sequences.add((index, port))
                 shape, dtype = use.spec.inputs[port]
                 cells.rows[index, port] = Row((body.steps, *shape), dtype)
@@ -268,7 +274,14 @@ class LoopSlots:
             tensors={name: self._states.tensors.get(call.states[name]) for name in self._tables.tensors},
         )
         self._tables.enter(slot, entry)
+        for items in run.items:
+            self._tables.put_items(slot, items)
+        run.items.clear()
         return entered
+
+    @torch.inference_mode()
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        self._tables.put_items(slot, items)
 
     @torch.inference_mode()
     def link(self, slot: int, links: Sequence[int]) -> None:
@@ -423,7 +436,13 @@ class LoopSlots:
 
 
 def _entering(call: LoopCall, body: Body) -> dict[Place, Tensor]:
-    return {
+    items = {
+        (index, port): torch.full((body.steps, *ITEM.shape), -1, dtype=ITEM.dtype)
+        for index, use in enumerate(body.uses)
+        for port, source in use.sources.items()
+        if source.kind == "item"
+    }
+    return items | {
         (index, port): torch.as_tensor(_read(call, source), dtype=use.spec.inputs[port].dtype)
         for index, use in enumerate(body.uses)
         for port, source in use.sources.items()

@@ -19,7 +19,7 @@ from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.kv.dense_context import ContextSequence, DenseContext, capacity_for, dense_context_bytes
 from walkgraph.engine.kv.pool import Pool
 from walkgraph.engine.kv.slot_pages import NOTHING, Grown, IterationPages
-from walkgraph.engine.loops.body import SKIPPED, Form, UseStep, fed_ports
+from walkgraph.engine.loops.body import SERIES, SKIPPED, Form, UseStep, fed_ports
 from walkgraph.engine.loops.loop_slots import SlotTables, aligned, bytes_of
 from walkgraph.engine.loops.spec import DeviceChoice, LoopSource, Place
 from walkgraph.layers import channels
@@ -296,7 +296,7 @@ class Program:
             return given[_come(use, port)]
         if source.kind == "index":
             return at.iteration
-        if source.kind == "each":
+        if source.kind in SERIES:
             return self._cells[use, port][at.wide, at.iteration]
         if source.kind == "entering":
             if (use, port) not in now.stays:

@@ -4,14 +4,14 @@ LoopCall ──> admission: queue ──> batch group, slot ──> launch, laun
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from walkgraph.engine.loops.collection import Collector
 from walkgraph.engine.loops.launch import Launcher, Watch
 from walkgraph.engine.loops.loop_runs import LoopDeviceLike, LoopDone, LoopKey, Stepped
 from walkgraph.engine.loops.slot_admission import BatchGroups, NoPeers, SlotAdmission
-from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.ids import Rank
 from walkgraph.wire.fault_points import FaultPoints
 
@@ -54,9 +54,18 @@ class LoopScheduler:
     def add(self, call: LoopCall) -> None:
         self.admission.add(call)
 
-    def allow(self, run: str, step: int, use: int, iteration: tuple[int, ...], upto: int) -> None:
-        """Allow a loop to launch iterations up to this count."""
-        self.admission.allow(LoopKey(run, step, use, iteration), upto)
+    def allow(
+        self,
+        run: str,
+        step: int,
+        use: int,
+        iteration: tuple[int, ...],
+        upto: int,
+        items: Sequence[StreamItems] = (),
+    ) -> None:
+        """Allow a loop to launch iterations up to this count. `items`: what streams have brought for these and later
+        ones."""
+        self.admission.allow(LoopKey(run, step, use, iteration), upto, items)
 
     def cancel(self, run: str) -> None:
         """Remove a run's loops. Their work in flight has no further effect."""

@@ -22,7 +22,7 @@ from walkgraph.engine.loops.loop_runs import (
     LoopRun,
     Stepped,
 )
-from walkgraph.engine.loops.spec import Items, LoopCall
+from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.ids import Rank
 
 MOST_GROUPS = 16
@@ -80,12 +80,18 @@ class SlotAdmission:
         """The slot contents of a run's held loops, so that they can be moved to other memory and back."""
         return (one.cells for one in self._queue.held(run) if one.cells is not None)
 
-    def allow(self, key: LoopKey, upto: int) -> None:
-        """Allow a loop to launch iterations up to this count."""
-        for one in [one for one in (*self._queue.all(), *self._groups.runs()) if one.key == key]:
-            if one.slot >= 0 and one.reach <= 0:
-                one.since = self._clock()
+    def allow(self, key: LoopKey, upto: int, items: Sequence[StreamItems] = ()) -> None:
+        """Allow a loop to launch iterations up to this count, once it has these items of streams."""
+        for one in [one for one in self._queue.all() if one.key == key]:
             one.allowed = upto
+            one.items += items
+        for group in self._groups:
+            for one in [one for one in group.runs if one.key == key]:
+                for part in items:
+                    group.slots.put_items(one.slot, part)
+                if one.reach <= 0:
+                    one.since = self._clock()
+                one.allowed = upto
 
     def wake(self) -> None:
         """Check again what can go on, after a peer's message, or when a held run's memory is back."""

@@ -40,8 +40,9 @@ class Channel(NamedTuple):
 class LoopSource:
     """The source of a use's input, iteration by iteration."""
 
-    kind: Literal["entering", "each", "internal", "stack", "carried", "index", "channel", "behind"]
+    kind: Literal["entering", "each", "item", "internal", "stack", "carried", "index", "channel", "behind"]
     """`entering`: the same value in all iterations; `each`: slice i of a value at iteration i, absent past its end;
+    `item`: integer i of a stream at iteration i, which comes while the loop runs, and -1 past its end;
     `internal`: an output of an earlier use in this iteration, or a `part` of it; `stack`: those of several, along a new
     first axis; `carried`: an output in the iteration before; `index`: the iteration's number; `channel`: what a use on
     another rank gives in this iteration; `behind`: what one gave in the iteration before."""
@@ -333,6 +334,17 @@ class LoopCall:
     def peers(self) -> tuple[Rank, ...]:
         """Ranks that this part exchanges values with."""
         return tuple(sorted({send.channel.rank for send in self.sent} | {channel.rank for channel in self.used}))
+
+
+class StreamItems(NamedTuple):
+    """Consecutive items of a stream for a loop that runs."""
+
+    place: Place
+    """The use and the port that read them."""
+    first: int
+    """The iteration that reads the first one."""
+    values: Tensor
+    """Integers `[n]`."""
 
 
 class Items(NamedTuple):

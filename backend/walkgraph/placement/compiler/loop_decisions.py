@@ -23,6 +23,7 @@ from walkgraph.placement.compiler.loop_contents import (
     reads_an_index,
     touched,
 )
+from walkgraph.placement.compiler.loop_streams import against_streams, fed_items
 from walkgraph.placement.tables import EdgePlan, LoopPlan, NodePlan, Plan, UsePlan, WalkPlan
 
 _ALL = "stepped: this plan steps every loop"
@@ -121,7 +122,7 @@ def _praise(inside: LoopContents) -> str:
         verb = "follows" if len(inside.followers) == 1 else "follow"
         behind = f"; {listed(walk.uses[use].name for use in sorted(inside.followers))} {verb}, stepped"
     device = "device" if len(ranks) == 1 else "devices, which hand each other the values"
-    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{computed(inside)}{behind}"
+    return f"`{loop.name}` runs on the {device}: {where}, {how}{anew}{fed_items(inside)}{computed(inside)}{behind}"
 
 
 def _scoped(inside: LoopContents) -> Iterator[str]:
@@ -159,7 +160,7 @@ def _against(inside: LoopContents) -> str:
         _conditions,
         _shared,
         _states,
-        _streams,
+        against_streams,
         _params,
         _ports,
     )
@@ -250,16 +251,6 @@ def _states(inside: LoopContents) -> str:
                 why = "its uses lie on several ranks" if apart else "not only the core has it"
                 return f"{name} starts anew in every iteration, and {why}"
     return ""
-
-
-def _streams(inside: LoopContents) -> str:
-    feeding: set[int] = set()
-    for edge in inside.walk.edges:
-        if edge.source.kind == "stream" and inside.holds(edge.target.use):
-            return f"stream `{edge.source.port}` feeds it"
-        if edge.target.kind == "stream" and inside.holds(edge.source.use):
-            feeding.add(edge.source.use)
-    return "several of its uses feed streams, each at its own pace" if len(feeding) > 1 else ""
 
 
 def _params(inside: LoopContents) -> str:

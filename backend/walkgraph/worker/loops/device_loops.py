@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.engine.loops.spec import Items, LoopCall, Mask
+from walkgraph.engine.loops.spec import Items, LoopCall, Mask, Place, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.placement.tables import EdgePlan, Gather
 from walkgraph.worker.events import ABSENT, Allow, CallDone, Ref
@@ -19,7 +19,7 @@ from walkgraph.worker.walk import shaping
 from walkgraph.worker.walk.call_arguments import Calls, Lacking
 from walkgraph.worker.walk.cursor import Vector
 from walkgraph.worker.walk.edge_values import CollectedParts
-from walkgraph.worker.walk.run_streams import Outgoing
+from walkgraph.worker.walk.run_streams import Outgoing, Streams
 from walkgraph.worker.walk.walker import Walker
 
 
@@ -41,6 +41,7 @@ class _Running:
     wanted: Mapping[int, Mask]
     """Edge to a follower that is sometimes skipped -> the iterations whose value it reads."""
     streams: tuple[Outgoing, ...]
+    reads: tuple["_ItemReader", ...] = ()
     done: int = 0
     """Iterations whose values have left."""
     stopped: bool = False
@@ -54,9 +55,11 @@ class _Running:
         return self.entry.table.loop
 
     def credited(self) -> int | None:
-        """Iterations that its streams have credit for, counted from the loop's start; None if unlimited."""
+        """Iterations that its streams have credit and items for, counted from the loop's start; None if unlimited."""
         rooms = [stream.free for stream in self.streams if stream.free is not None]
-        return self.done + max(0, min(rooms)) if rooms else None
+        limits = [self.done + max(0, min(rooms))] if rooms else []
+        limits += [read.taken for read in self.reads if not read.ended]
+        return min(limits, default=None)
 
     def there(self, edge: EdgePlan, event: Items) -> Sequence[int]:
         """The event's iterations whose values leave over an edge. Followers also need to know where there is none."""
@@ -74,10 +77,37 @@ class _Running:
             self.judged = upto
 
 
+@dataclass(slots=True)
+class _ItemReader:
+    """A port of a loop that reads a stream, one item an iteration."""
+
+    place: Place
+    stream: int
+    taken: int = 0
+    ended: bool = False
+    """True once the stream has no more items; later iterations read none."""
+
+    def take(self, ref: Ref, streams: Streams, most: int) -> StreamItems | None:
+        """Take the items that are there, for iterations below `most`."""
+        found: list[Tensor] = []
+        while not self.ended and self.taken + len(found) < most:
+            at = (ref.step, *ref.iteration, self.taken + len(found))
+            _, chunk = streams.chunk(ref.use, self.stream, at)
+            if chunk is None:
+                break
+            self.ended = chunk[0] is ABSENT
+            if not self.ended:
+                found.append(torch.as_tensor(chunk[0]).reshape(1))
+        if not found:
+            return None
+        self.taken += len(found)
+        return StreamItems(self.place, self.taken - len(found), torch.cat(found))
+
+
 class DeviceLoops:
-    def __init__(self, calls: Calls, outgoing: Mapping[int, Outgoing]) -> None:
-        self._calls = calls
-        self._outgoing = outgoing
+    def __init__(self, calls: Calls, streams: Streams) -> None:
+        self._calls, self._streams = calls, streams
+        self._outgoing = streams.outgoing
         self._running: dict[Ref, _Running] = {}
         """Entry of a standing use -> the loop that runs there."""
 
@@ -97,7 +127,11 @@ class DeviceLoops:
         wanted = {edge: mask for edge, mask in asked.items() if mask is not None}
         streams = tuple(self._outgoing[edge.target.index] for edge in emits if edge.target.kind == "stream")
         ref = Ref(self._calls.run, walker.step, use.plan.index, at)
-        running = _Running(walker, use, entry, ref, emits, wanted, streams)
+        reads = tuple(
+            _ItemReader((entry.unrolled.last(place), port), edge.source.index)
+            for (place, port), edge in table.loop.items
+        )
+        running = _Running(walker, use, entry, ref, emits, wanted, streams, reads)
         running.allowed = running.credited()
         self._running[ref] = running
         grain, offset = _pace(emits, streams, wanted)
@@ -137,13 +171,15 @@ class DeviceLoops:
             running.judge(event.first + event.count, stopped=event.stopped)
 
     def allow(self) -> Iterator[Allow]:
-        """Yield commands for loops whose streams have got more credit."""
+        """Yield commands for loops whose streams have got more credit or items."""
         for running in self._running.values():
             if running.allowed is not None and running.allowed < running.entry.times:
-                upto = running.credited()
-                if upto is not None and upto > running.allowed:
+                taken = [read.take(running.ref, self._streams, running.entry.times) for read in running.reads]
+                items, limit = tuple(one for one in taken if one is not None), running.credited()
+                upto = running.entry.times if limit is None else max(limit, running.allowed)
+                if items or upto > running.allowed:
                     running.allowed = upto
-                    yield Allow(running.ref, upto)
+                    yield Allow(running.ref, upto, items)
 
     def starved(self, ref: Ref) -> bool:
         """True if a loop was entered there that has done all iterations its streams have credit for."""

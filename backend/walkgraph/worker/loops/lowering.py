@@ -60,6 +60,8 @@ class Feed(NamedTuple):
     itself."""
     across: EdgePlan | None
     """The edge from another rank's part of the loop."""
+    items: EdgePlan | None = None
+    """The edge from a stream, of which every iteration reads an item."""
 
 
 class DeviceLoop:
@@ -103,6 +105,13 @@ class DeviceLoop:
         """States that begin every iteration empty."""
         self.feeds = tuple(tuple(self._feeds(use)) for use in self.uses)
         """The feeds of each use."""
+        self.items = tuple(
+            ((at, feed.port), feed.items)
+            for at, feeds in enumerate(self.feeds)
+            for feed in feeds
+            if feed.items is not None
+        )
+        """The ports that read items of streams, and the edges that bring them."""
         self.until: Place | None = (self.place[loop.until[0]], loop.until[1]) if loop.until is not None else None
         self.sends = tuple((self.place[e.source.use], e) for e in walk.edges if self._goes_across(e))
         """Edges to another rank's part of the loop, each with its source's index in `uses`."""
@@ -187,7 +196,7 @@ class DeviceLoop:
         if self._comes_across(edge) or self._goes_across(edge) or edge.target.use in self.choices.heads:
             return _dropped(edge)
         if edge.target.kind == "use" and edge.target.use in self.place:
-            if self._inside(edge):
+            if self._inside(edge) or edge.source.kind == "stream":
                 return _dropped(edge)
             target = replace(edge.target, use=self.first, port=self._entry(edge))
             return replace(edge, target=target, enter_each=edge.enter_each and edge.sliced < self.depth)
@@ -221,7 +230,8 @@ class DeviceLoop:
                 feeding.setdefault(edge.target.port, []).append(edge)
         for port, edges in feeding.items():
             inside = [edge for edge in edges if self._inside(edge)]
-            outside = [edge for edge in edges if not self._comes_across(edge) and not self._inside(edge)]
+            items = next((edge for edge in edges if edge.source.kind == "stream"), None)
+            outside = [e for e in edges if not self._comes_across(e) and not self._inside(e) and e is not items]
             yield Feed(
                 port=port,
                 entry=self._entry(outside[0]) if outside else None,
@@ -229,6 +239,7 @@ class DeviceLoop:
                 plain=next((edge for edge in inside if not edge.carried), None),
                 carried=tuple(sorted((edge for edge in inside if edge.carried), key=lambda edge: -edge.common)),
                 across=next((edge for edge in reversed(edges) if self._comes_across(edge)), None),
+                items=items,
             )
 
 
@@ -435,6 +446,8 @@ class _Lowered:
         return LoopSource("carried", place, entry=plain.entry, constant=plain.constant, sliced=plain.sliced)
 
     def _plain(self, feed: Feed, one: Instance) -> LoopSource | None:
+        if feed.items is not None:
+            return LoopSource("item")
         if feed.entry is not None and feed.entry in self.entries:
             return LoopSource("each" if feed.sliced else "entering", entry=feed.entry, sliced=feed.sliced)
         edge = feed.plain

@@ -35,6 +35,7 @@ def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
         if edge.source.kind == "input" and edge.target.use in uses:
             readers[edge.source.port].append(edge)
     reading = {(e.source.index, e.target.use) for e in walk.edges if e.source.kind == "stream" and e.target.use in uses}
+    reading |= {(edge.source.index, first) for first, loop in loops_here.items() for _, edge in loop.items}
     return replace(
         with_maps(walk, uses, heads),
         readers={name: tuple(edges) for name, edges in readers.items()},

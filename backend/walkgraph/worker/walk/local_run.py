@@ -49,7 +49,7 @@ class LocalRun:
         self._effects = Effects()
         self._streams = Streams(plan, tables, rank, event.run, event.itinerary, self._send)
         calls = Calls(plan, rank, event.run, event.session, event.params, event.priority)
-        self._loops = DeviceLoops(calls, self._streams.outgoing)
+        self._loops = DeviceLoops(calls, self._streams)
         self._times = Times()
         self._begun: set[Ref] = set()
         """Calls in flight whose outputs were already passed on; only their end is still to be reported."""
@@ -177,7 +177,8 @@ class LocalRun:
                 pass
         except ExpressionError as error:
             effects.failure = no_value(error)
-        effects.commands.extend(self._loops.allow())
+        # A list, because credits that go out meanwhile are commands too.
+        effects.commands.extend(list(self._loops.allow()))
         out = effects.take()
         if effects.failure is not None and not self._over:
             self._over = True

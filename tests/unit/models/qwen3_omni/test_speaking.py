@@ -3,20 +3,23 @@ and what is refused."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.support.loop_calls import LoopInput, WrittenUse, written
+from tests.support.loop_calls import LoopInput, WrittenUse, body_of, rewritten, written
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
 from walkgraph.engine.loops.loop_runs import LoopDone
-from walkgraph.engine.loops.spec import LoopCall, LoopOutput
+from walkgraph.engine.loops.spec import Items as ItemsOut
+from walkgraph.engine.loops.spec import LoopCall, LoopOutput, StreamItems
 from walkgraph.errors import Refused
 from walkgraph.models.qwen3_omni.talker import operators, weights
 from walkgraph.models.qwen3_omni.talker.config import TALKER_TINY
@@ -212,6 +215,70 @@ def test_passes_with_a_cache_are_passes_without() -> None:
             torch.testing.assert_close(kept_logits[index][row], wanted, atol=1e-5, rtol=0)
             rows.append(network.model.codec_embedding[index].weight[wanted.argmax()])  # type: ignore[index]
             assert frames.codes[row, index + 1] == wanted.argmax()
+
+
+class Trickle:
+    """Gives the loops of runs their words in pieces of any size, before a slot is free, and while a run is held."""
+
+    def __init__(self, engine: Engine, seed: int, frames: int) -> None:
+        self.engine, self.frames, self.dice = engine, frames, random.Random(seed)
+        self.given = dict.fromkeys(RUNS, 0)
+        self.reached = dict.fromkeys(RUNS, 0)
+        self.held: set[str] = set()
+        self.done: dict[str, LoopDone] = {}
+
+    def step(self, run: str) -> None:
+        for event in self.engine.step():
+            if isinstance(event, LoopDone):
+                self.done[event.call.run] = event
+            elif isinstance(event, ItemsOut):
+                self.reached[event.call.run] = event.first + event.count
+
+    def hold(self, run: str) -> None:
+        if run not in self.done:
+            self.engine.holds.hold_loops(run)
+            self.held.add(run)
+
+    def release(self, run: str) -> None:
+        if run in self.held:
+            self.engine.holds.release_loops(run)
+            self.held.remove(run)
+
+    def give(self, run: str) -> None:
+        first, count = self.given[run], self.dice.randint(1, 3)
+        words = WORDS[first : first + count]
+        self.given[run] += len(words)
+        items = [StreamItems((0, "text"), first, torch.tensor(words))] if words else []
+        self.engine.loops.allow(run, 0, 0, (), self.given[run] if words else self.frames, items)
+
+    def run(self) -> None:
+        while len(self.done) < len(RUNS):
+            act = self.dice.choice([self.step, self.step, self.hold, self.release, self.give])
+            act(self.dice.choice(RUNS))
+            for run, count in self.reached.items():
+                assert count <= self.given[run] or self.given[run] == len(WORDS), "a loop waits for its words"
+
+
+def with_items(call: LoopCall) -> LoopCall:
+    """The same loop, whose words come from a stream."""
+    talker, *rest = body_of(call)
+    ports = tuple(LoopInput("text", "item") if one.port == "text" else one for one in talker.inputs)
+    outputs = (*call.spec.outputs, LoopOutput("each", 1, "codes", "each"))
+    return rewritten(call, body=(replace(talker, inputs=ports), *rest), outputs=outputs, grain=1, allowed=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_words_that_come_one_by_one_are_spoken_as_if_they_had_all_been_there(engine: Engine, seed: int) -> None:
+    trickle = Trickle(engine, seed, frames=12)
+    wanted = {run: codes_of(spoken(engine, [run], WORDS, 12)[run]) for run in RUNS}
+    for run in RUNS:
+        engine.add_loop(with_items(entry(run, listened(engine, run), WORDS, 12)))
+    trickle.run()
+    for run in RUNS:
+        assert trickle.done[run].error is None
+        assert (trickle.done[run].outputs or {})["codes"].flatten(0, 1).tolist() == wanted[run]
+        trickle.release(run)
+        engine.drop(run)
 
 
 # ── the end ──

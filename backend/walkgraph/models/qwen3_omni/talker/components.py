@@ -78,6 +78,7 @@ COMPONENTS: tuple[Component, ...] = (
         ),
         cost="memory",
         resident=True,
+        itemwise=("text",),
     ),
     _component(
         "qwen3_omni.code_predictor",
