@@ -17,6 +17,7 @@ from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import StateKey
 from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.allocator import PAGE
 from walkgraph.engine.loops.loop_runs import LoopDone
 from walkgraph.engine.loops.spec import Items as ItemsOut
 from walkgraph.engine.loops.spec import LoopCall, LoopOutput, StreamItems
@@ -48,6 +49,13 @@ EOS, CODES = TALKER_TINY.codec.eos, TALKER_TINY.predictor.vocab
 @pytest.fixture(scope="module")
 def engine() -> Engine:
     return engine_of(plan_of(NODES, source=SOURCE, kv_bytes=1 << 21, family="qwen3_omni"))
+
+
+def context() -> LoadContext:
+    cpu = torch.device("cpu")
+    return LoadContext(
+        device=cpu, dtype=torch.float32, folder=None, shared={}, options={}, random=("qwen3-omni-tiny", 3)
+    )
 
 
 def seeds(run: str) -> tuple[int, int]:
@@ -163,10 +171,8 @@ def test_a_device_loop_speaks_what_calls_speak_alone_and_together(engine: Engine
 
 def test_a_frame_is_the_sum_of_its_codes_embeddings(engine: Engine) -> None:
     [frame, *_] = spoken(engine, ["a"], WORDS, 1)["a"]
-    context = LoadContext(
-        device=torch.device("cpu"), dtype=torch.float32, folder=None, shared={}, options={}, random=(SOURCE[7:-2], 3)
-    )
-    predictor, first = weights.predictor_of(context), weights.first_codes_of(context)
+    here = context()
+    predictor, first = weights.predictor_of(here), weights.first_codes_of(here)
     codes = frame["codes"][0].tolist()
     tables = [first, *(embedding.weight for embedding in predictor.model.codec_embedding)]
     wanted = sum(table[code] for table, code in zip(tables, codes, strict=True))
@@ -193,10 +199,8 @@ class Naive:
 
 @torch.inference_mode()
 def test_passes_with_a_cache_are_passes_without() -> None:
-    context = LoadContext(
-        device=torch.device("cpu"), dtype=torch.float32, folder=None, shared={}, options={}, random=(SOURCE[7:-2], 3)
-    )
-    network, first = weights.predictor_of(context), weights.first_codes_of(context)
+    here = context()
+    network, first = weights.predictor_of(here), weights.first_codes_of(here)
     generator = torch.Generator().manual_seed(4)
     hidden = torch.randn(3, TALKER_TINY.stack.width, generator=generator)
     code = torch.tensor([5, 9, 5])
@@ -319,16 +323,7 @@ def test_the_code_that_ends_speech_stops_it(engine: Engine, monkeypatch: pytest.
 def test_words_then_the_end_then_padding_are_heard(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the rows that the talker's layers get, without the frames."""
     rows: list[Tensor] = []
-    talker = operators.Talker.load(
-        LoadContext(
-            device=torch.device("cpu"),
-            dtype=torch.float32,
-            folder=None,
-            shared={},
-            options={},
-            random=(SOURCE[7:-2], 3),
-        )
-    )
+    talker = operators.Talker.load(context())
     heard = torch.zeros(1, 2, dtype=torch.int64)
     for word in (*WORDS[:2], -1, -1, -1):
         rows.append(talker._said(torch.tensor([word]), heard, torch.tensor([0])))
@@ -357,6 +352,56 @@ def test_fractions_of_a_video_keep_all_distances() -> None:
     distances = place.positions - place.positions[0]
     assert distances[:, 0].tolist() == [0, 1, 9.75, 10.75, 11.75, 12.75]
     assert float(place.next - place.positions[-1, 0]) == 1.0
+
+
+PICTURE = torch.tensor([256, 259, 10, 264, *[266] * 4, 265, *b"so", 257, 10])
+PLACED = torch.tensor(
+    [*((n,) * 3 for n in range(4)), (4, 4, 5), (4, 5, 4), (4, 5, 5), *((n,) * 3 for n in range(6, 12))]
+)
+
+
+@pytest.mark.parametrize("turn", ["text", "picture"])
+@pytest.mark.parametrize("most", [1, 4, 100])
+def test_a_prompt_read_in_parts_is_the_prompt(engine: Engine, turn: str, most: int) -> None:
+    given: dict[str, Any] = {"ids": TURN}
+    if turn == "picture":
+        media = torch.randn(4, TALKER_TINY.stack.width, generator=torch.Generator().manual_seed(1))
+        given = {"ids": PICTURE, "positions": PLACED.float(), "media": media}
+    asked = {**HOW, "speaker": "aiden"}
+    whole = call("talker", given, run="whole", states=STATES, **asked)
+    outputs(engine, whole)
+    talker = operators.Talker.load(context())
+    parts = talker.split(call("talker", given, run="parts", states=STATES, **asked), most)
+    assert sum(map(talker.rows, parts)) == talker.rows(whole) == len(given["ids"]) + 8
+    assert max(map(talker.rows, parts)) <= most
+    for one in parts:
+        [made] = outputs(engine, one)
+    assert made["begin"].shape == (1, TALKER_TINY.stack.width)
+    wanted, got = (engine.transfers.export(StateKey(run, "spoken")) for run in ("whole", "parts"))
+    assert torch.equal(got["counters"], wanted["counters"])
+    torch.testing.assert_close(got["kv.0"], wanted["kv.0"], atol=1e-5, rtol=0)
+    for run in ("whole", "parts"):
+        engine.drop(run)
+
+
+def test_turns_that_were_read_before_are_not_read_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    keep = Talker.keep
+
+    def counted(self: Talker, x: Tensor, *rest: Any) -> None:
+        kept.append(len(x))
+        keep(self, x, *rest)
+
+    monkeypatch.setattr(Talker, "keep", counted)
+    turn = torch.tensor([256, 259, 10, *b"the first turn of two", 257, 10])
+    both = torch.cat([turn, torch.tensor([256, 259, 10, *b"and the second", 257, 10])])
+    for run, ids in (("one", turn), ("again", turn), ("two", both), ("other", turn)):
+        listened(engine, run, ids, speaker="chelsie" if run == "other" else "ethan")
+        engine.drop(run)
+    assert kept[0] == len(turn) + 8
+    assert len(kept) == 3, "nothing is left to read of the same turn"
+    assert kept[1] <= len(both) + 8 - PAGE, "the first turn's whole pages are there"
+    assert kept[2] <= 8, "the voice differs"
 
 
 @pytest.mark.parametrize("speaker", ["Nobody", "", "eth an"])

@@ -105,7 +105,10 @@ class Talker(Operator):
         return _is_prompt(call)
 
     def rows(self, call: Call) -> int:
-        return len(call.inputs["ids"]) + len(self._prompts.prefix(call).words) if _is_prompt(call) else 1
+        return len(self._prompts.part(call)) if _is_prompt(call) else 1
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        return self._prompts.split(call, rows) if _is_prompt(call) else (call,)
 
     def examples(self) -> Sequence[Example]:
         speaker = next(iter(self._config.speakers), "")
@@ -122,23 +125,41 @@ class Talker(Operator):
     # ── the prompt ──
 
     def _listen(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        rows, places = [self._prompts.rows(call) for call in calls], [self._prompts.placed(call) for call in calls]
-        lengths = [len(one) for one in rows]
-        parts = torch.arange(sum(lengths), device=self._device).split(lengths)
-        first = [states.position(call.states["kv"]) for call in calls]
-        attend = states.attend(
-            [
-                Segment(state=call.states["kv"], rows=mine, mode="causal", advance=place.next)
-                for call, mine, place in zip(calls, parts, places, strict=True)
-            ]
-        )
-        positions = torch.cat([place.positions + begin for place, begin in zip(places, first, strict=True)])
-        self._network.keep(torch.cat(rows), self._on_device(positions), attend.placed())
-        states.commit(attend)
+        parts = [self._prompts.part(call) for call in calls]
+        names = [self._prompts.names(call, part) for call, part in zip(calls, parts, strict=True)]
+        keys = [call.states["kv"] for call in calls]
+        found = [
+            0 if tokens is None else states.reuse(key, tokens, answered=False)
+            for key, tokens in zip(keys, names, strict=True)
+        ]
+        asked = [at for at, part in enumerate(parts) if found[at] < len(part)]
+        if asked:
+            self._append([(calls[at], parts[at][found[at] :], names[at]) for at in asked], states)
         for call in calls:
             for slot, row in self._tensors.items():
                 states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
         return [{"begin": self._begin} for _ in calls]
+
+    def _append(self, asked: Sequence[tuple[Call, range, Sequence[int] | None]], states: States) -> None:
+        """Append rows of prompts, given with their names where they have any."""
+        rows, positions, segments = list[Tensor](), list[Tensor](), list[Segment]()
+        numbers = torch.arange(sum(len(part) for _, part, _ in asked), device=self._device)
+        for (call, part, names), mine in zip(asked, numbers.split([len(part) for _, part, _ in asked]), strict=True):
+            key, place = call.states["kv"], self._prompts.placed(call)
+            rows.append(self._prompts.rows(call)[part.start : part.stop])
+            here = place.positions[part.start : part.stop]
+            if names is None:
+                # The counter moves with the last part, as rows of pictures share positions.
+                moves = place.next if part.stop == len(place.positions) else 0
+                positions.append(here + states.position(key))
+            else:
+                moves = len(part)
+                positions.append(here - here[:1] + states.position(key))
+                names = names[len(names) - len(part) :]
+            segments.append(Segment(state=key, rows=mine, mode="causal", advance=moves, tokens=names))
+        attend = states.attend(segments)
+        self._network.keep(torch.cat(rows), self._on_device(torch.cat(positions)), attend.placed())
+        states.commit(attend)
 
     # ── frames ──
 
@@ -179,7 +200,7 @@ class Talker(Operator):
         return ({"frame": self._begin, "text": torch.zeros(1, dtype=torch.int64)},)
 
     def step(self, batch: StepBatch) -> StepOutputs:
-        slot, rows, text = batch.paged["kv"], batch.rows.long(), batch.inputs.get("text")
+        slot, rows, text = batch.paged["kv"], batch.rows, batch.inputs.get("text")
         text = self._none.expand(len(rows)) if text is None else text[:, 0]
         heard, seen = batch.tensors["heard"], batch.tensors["seen"]
         x = self._said(text, heard, rows) + batch.inputs["frame"][:, 0]
@@ -192,7 +213,8 @@ class Talker(Operator):
     def _said(self, text: Tensor, heard: Tensor, rows: Tensor) -> Tensor:
         """Words int64 `[B]`, -1 for none -> their rows `[B, W]`; after the last one the end of the answer once, then
         padding. Counts them in the table `heard`."""
-        spoken, kept = self._config.spoken, heard[rows]
+        spoken, rows = self._config.spoken, rows.long()
+        kept = heard[rows]
         silent = text < 0
         end = torch.where(kept[:, 1] > 0, spoken.pad, spoken.eos)
         heard[rows] = torch.stack([kept[:, 0] + ~silent, kept[:, 1] | silent], 1)
@@ -212,7 +234,7 @@ class Talker(Operator):
         `heard`, `seen`: tables, of whose `rows` these are."""
         token = sample(logits.masked_fill(self._barred, -torch.inf), sampling, seen, rows)
         count(seen, rows, token)
-        words, ended = heard[rows].unbind(1)
+        words, ended = heard[rows.long()].unbind(1)
         allowed, frame = guard
         derailed = (allowed > 0) & (ended > 0) & (words > 0) & (frame >= allowed * words + _AFTER)
         return {

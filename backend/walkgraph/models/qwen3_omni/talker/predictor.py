@@ -19,10 +19,13 @@ from walkgraph.architectures.language.model import decoder_layer
 from walkgraph.checkpoints.language import LanguageConfig
 from walkgraph.layers.attention.step_attention import step_attention
 from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.packed import UNPACKED
 from walkgraph.layers.linear.step_linear import linear
 from walkgraph.layers.norm.rms_norm import RMSNorm
 from walkgraph.layers.rope import NeoxRope
 
+_FRAMES = 512
+"""Frames that constants are made for ahead."""
 Choose = Callable[[int, Tensor], Tensor]
 """(index of a further code, its logits `[B, V]`) -> the codes, int64 `[B]`."""
 
@@ -62,11 +65,13 @@ class CodePredictor(nn.Module):
         self.config, self.groups = config, groups
         self.model = PredictorStack(config, groups)
         self.lm_head = nn.ModuleList(nn.Linear(config.width, config.vocab, bias=False) for _ in range(groups - 1))
+        self._places: _Places | None = None
 
     def pack(self) -> Self:
         """Lay out the loaded weights for `frames`; this freezes them."""
         for layer in self.model.layers:
             cast(DecoderLayer, layer).pack()
+        self._places = _Places.of(_FRAMES, self.groups, self.model.norm.weight.device)
         return self
 
     def frames(self, hidden: Tensor, first: Tensor, code: Tensor, choose: Choose) -> Frames:
@@ -117,13 +122,32 @@ class CodePredictor(nn.Module):
         return layer.attended(heads, x)
 
     def _caches(self, like: Tensor) -> "_Caches":
-        batch, device, config = len(like), like.device, self.config
-        rows = torch.arange(batch, dtype=torch.int32, device=device)
+        batch, device, config, places = len(like), like.device, self.config, self._places
+        if places is None:
+            raise RuntimeError(UNPACKED)
+        if batch > len(places.frames):
+            places = _Places.of(batch, self.groups, device)
         shape = (config.layers, batch * self.groups, config.kv_heads, config.head_dim)
-        k, v = (torch.zeros(shape, dtype=like.dtype, device=device) for _ in range(2))
-        counts = torch.arange(self.groups, dtype=torch.int32, device=device)[:, None].expand(-1, batch).contiguous()
-        at = [_Rows(rows, rows[:, None], mine, mine) for mine in counts]
-        return _Caches(k.unbind(), v.unbind(), at, self.model.rope.frequencies(device))
+        k, v = (torch.empty(shape, dtype=like.dtype, device=device) for _ in range(2))
+        return _Caches(k.unbind(), v.unbind(), places.rows(batch), self.model.rope.frequencies(device))
+
+
+class _Places(NamedTuple):
+    """Constants that are made once, as every frame reads them."""
+
+    frames: Tensor
+    """int32 `[B]`: 0, 1, 2, ..."""
+    filled: Tensor
+    """int32 `[C, B]`: the positions that are filled, equal in a row."""
+
+    @classmethod
+    def of(cls, batch: int, groups: int, device: torch.device) -> Self:
+        frames, filled = (torch.arange(n, dtype=torch.int32, device=device) for n in (batch, groups))
+        return cls(frames, filled[:, None].expand(-1, batch).contiguous())
+
+    def rows(self, batch: int) -> list[_Rows]:
+        frames = self.frames[:batch]
+        return [_Rows(frames, frames[:, None], mine, mine) for mine in self.filled[:, :batch]]
 
 
 class _Caches(NamedTuple):

@@ -7,6 +7,8 @@ system's and earlier answers) is not read.
 Shape letters: M rows of the user's turns, W width.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -15,6 +17,9 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
 from walkgraph.models.qwen3_omni.talker.model import Talker
+
+_FROM, _TO = "@from", "@to"
+"""Parameters of a call for a part of a prompt: its rows."""
 
 
 class Prefix(NamedTuple):
@@ -72,6 +77,31 @@ class Prompts:
                 f"there is no speaker `{asked[:40]}`; choose one of {', '.join(sorted(known))}", code="invalid_input"
             )
         return prefix_of(self._config, known[asked])
+
+    def part(self, call: Call) -> range:
+        """The rows of a prompt that a call appends: all of them, or those of its part."""
+        whole = len(call.inputs["ids"]) + len(self.prefix(call).words)
+        return range(int(call.params.get(_FROM, 0)), int(call.params.get(_TO, whole)))
+
+    def split(self, call: Call, rows: int) -> Sequence[Call]:
+        """Calls for parts of at most this many rows."""
+        part = self.part(call)
+        return [
+            replace(call, params={**call.params, _FROM: at, _TO: min(at + rows, part.stop)})
+            for at in range(part.start, part.stop, rows)
+        ]
+
+    def names(self, call: Call, part: range) -> Sequence[int] | None:
+        """Numbers that determine the keys and values of these rows, with those before them; None for a prompt with
+        media, or whose ids the host doesn't have."""
+        ids, prefix = call.numbers("ids"), self.prefix(call)
+        if ids is None or not set(self._config.spoken.media).isdisjoint(ids):
+            return None
+        plain = len(prefix.words) - len(prefix.codes)
+        codes = (*[-1] * (len(ids) + plain), *prefix.codes)
+        return [word + (code + 1 << 32) for word, code in zip((*ids, *prefix.words), codes, strict=True)][
+            part.start : part.stop
+        ]
 
     def rows(self, call: Call) -> Tensor:
         """`[M + 8, W]`. Raises CallFailed for inputs that don't fit together."""
