@@ -1,4 +1,4 @@
-"""Measures how soon what is drawn runs: from the request that Ctrl+Enter sends to the first node that runs.
+"""Measures how soon what is drawn runs: from Ctrl+Enter, and from the request that it sends, to the first node.
 
     ./dev env && ./dev bench drawn [--rounds 10] [--out FILE] [--check]
 
@@ -8,19 +8,25 @@ The starter `shapes` on two cores, with the service, its processes and the clien
               request until that serves and its first node has begun
     request   the scratch deployment takes up the changed graph: from the request until its first node has begun, by the
               telemetry socket
+    key       the same edits by hand in Chromium, rendered in software on the same cores: from Ctrl+Enter, pressed as
+              soon as an edit is made, until the page's canvas shows a node that runs or has run; and until the page has
+              sent its first request, has the answer to it, has asked for the run, and has the first frame of a node
 """
 
 import argparse
 import json
 import os
+import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from _common import spread
 from _service import home, is_ready, report, service, when
+from playwright.sync_api import Page, expect, sync_playwright
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -41,6 +47,7 @@ def main() -> None:
         for name, seconds in (
             ("switch", switched(found.client, given.rounds)),
             *((f"request, {edit.__name__}", requested(found.client, given.rounds, edit)) for edit in EDITS),
+            *pressed(found.client, given.rounds),
         ):
             figures |= {f"{name}: {key}, s": value for key, value in spread(seconds).items()}
             print(name, *(f"{one:.3f}" for one in seconds))
@@ -113,6 +120,114 @@ def requested(client: Client, rounds: int, edit: Callable[[Graph, int], None]) -
             seconds.append(begins.first() - began)
     client.end_scratch("page")
     return seconds
+
+
+# ── in a browser ────────────────────────────────────────────────────────────────────────────────
+
+FLAGS = "--no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync".split()
+WATCH = """() => {
+  const w = window;
+  w.at_ = null;
+  const note = (name) => w.at_ && (w.at_[name] ??= performance.now());
+  w.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && event.ctrlKey) w.at_ = { key: performance.now() };
+  }, true);
+  const fetched = w.fetch;
+  w.fetch = async (asked, ...rest) => {
+    const scratch = String(asked).includes('/scratch/');
+    if (scratch) note('asked');
+    else if (String(asked).endsWith('/api/v1/runs')) note('run asked');
+    const answer = await fetched(asked, ...rest);
+    if (scratch) note('taken up');
+    return answer;
+  };
+  const Socket = w.WebSocket;
+  w.WebSocket = class extends Socket {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener('message', ({ data }) => {
+        if (typeof data === 'string' && /"type":\\s*"(activity|began|looping|forward)"/.test(data)) note('frame');
+      });
+    }
+  };
+  w.watch_ = (root) => new MutationObserver(() => {
+    if (root.querySelector('[data-activity]:not([data-activity="idle"])')) note('shown');
+  }).observe(root, { subtree: true, attributes: true, childList: true });
+}"""
+"""Notes when the things of interest first happen after the key."""
+MARKS = ("asked", "taken up", "run asked", "frame", "shown")
+
+
+def pressed(client: Client, rounds: int) -> Iterator[tuple[str, list[float]]]:
+    """Each kind of edit, and of each what was waited for."""
+    expect.set_options(timeout=60_000)
+    with drawn(client) as page:
+        for edit in (changed_field, added_by_hand):
+            seconds = [since_the_key(page, edit, number) for number in range(rounds)]
+            for mark in MARKS:
+                yield f"key, {edit.__name__}, {mark}", [found[mark] for found in seconds]
+
+
+@contextmanager
+def drawn(client: Client) -> Iterator[Page]:
+    """The canvas of components of the starter's graph, which has run once."""
+    client.put_document("graph", "drawn", {**client.graph("shapes"), "name": "drawn"})
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.set_default_timeout(60_000)
+        page.add_init_script(f"({WATCH})()")
+        page.goto(client.studio_address())
+        page.goto(f"{client.url}/studio/editor?graph=drawn")
+        page.locator(".react-flow").wait_for()
+        page.keyboard.press("Control+Enter")
+        is_done(page)
+        # The form of what was served.
+        page.get_by_role("tab", name="Play").click()
+        page.get_by_label("Prompt", exact=True).fill(REQUEST["inputs"]["prompt"])
+        page.get_by_label("Steps", exact=True).fill(str(REQUEST["params"]["steps"]))
+        page.get_by_role("tab", name="Graph").click()
+        page.get_by_role("tab", name="Components").click()
+        page.locator(".react-flow").evaluate("found => window.watch_(found)")
+        page.keyboard.press("Control+Enter")
+        is_done(page)
+        yield page
+        browser.close()
+
+
+def since_the_key(page: Page, edit: Callable[[Page, int], None], number: int) -> dict[str, float]:
+    edit(page, number)
+    page.keyboard.press("Control+Enter")
+    is_done(page)
+    at: dict[str, float] = page.evaluate("() => window.at_")
+    return {mark: (at[mark] - at["key"]) / 1000 for mark in MARKS}
+
+
+def is_done(page: Page) -> None:
+    told = page.get_by_text("its results are in Play")
+    expect(told).to_be_visible()
+    expect(told).to_be_hidden()
+
+
+def changed_field(page: Page, number: int) -> None:
+    node = page.locator('.react-flow__node[data-id="node:combine_cfg"]')
+    box = node.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] * 0.7, box["y"] + 6)
+    field = page.get_by_role("textbox", name="text_scale")
+    field.fill(f"cfg_text_scale + {number + 1}")
+    field.press("Enter")
+
+
+def added_by_hand(page: Page, number: int) -> None:
+    page.locator(".react-flow__pane").dblclick(position={"x": 20 + number % 8 * 100, "y": 40 + number // 8 * 70})
+    search = page.get_by_role("combobox", name="Add", exact=True)
+    search.fill("synthetic.range")
+    search.press("Enter")
+    expect(search).to_have_count(0)
+
+
+# ── the socket ──────────────────────────────────────────────────────────────────────────────────
 
 
 class Begins:

@@ -8,6 +8,8 @@ from playwright.sync_api import expect
 
 from tests.browser.person import Person
 
+LIGHTNESS = """found => getComputedStyle(found).backgroundColor.match(/[\\d.]+/g).slice(0, 3)
+  .reduce((sum, channel) => sum + Number(channel) / 3, 0)"""
 DARK = 90
 """Mean of the channels of a dark page's background, at most."""
 
@@ -65,6 +67,40 @@ def test_the_theme_holds_for_all_pages_and_all_their_parts(person: Person) -> No
     person.look("light")
 
 
+def test_a_theme_is_shown_at_once_in_all_tabs_and_nothing_open_is_lost(person: Person) -> None:
+    page = person.page
+    person.copied("synthetic_loops", "themed")
+    person.open("themed")
+    person.canvas("Components")
+    page.evaluate("window.stays = true")
+    person.add("range", (60, 60))
+    drawn = page.locator(".react-flow__node")
+    count = drawn.count()
+    settings = person.another()
+    settings.go("settings")
+    expect(settings.page.get_by_label("As the system")).to_be_checked()
+    settings.page.get_by_label("Dark").check()
+    dark(settings)
+    dark(person)
+    person.look("dark")
+    expect(drawn).to_have_count(count)
+    person.press("Control+z")
+    expect(drawn).to_have_count(count - 1)
+    person.tab("Trace")
+    dark(person)
+    person.press("Control+k")
+    page.keyboard.type("Theme: L")
+    page.keyboard.press("Enter")
+    light(person)
+    light(settings)
+    expect(settings.page.get_by_label("Light")).to_be_checked()
+    settings.page.get_by_role("link", name="Library").click()
+    expect(settings.page.get_by_text("Library").last).to_be_visible()
+    light(settings)
+    assert page.evaluate("window.stays")
+    person.look("light")
+
+
 def dark(person: Person) -> None:
     """The component and Streamlit's page around it are dark."""
     person.page.wait_for_function(
@@ -77,9 +113,14 @@ def dark(person: Person) -> None:
         expect(root).to_have_class(re.compile(r"\bdark\b"))
 
 
+def light(person: Person) -> None:
+    expect(person.page.locator(".wg-root.dark")).to_have_count(0)
+    page = person.page
+    page.wait_for_function(f"() => ({LIGHTNESS})(document.querySelector('[data-testid=\"stApp\"]')) > 165")
+
+
 def lightness(person: Person) -> float:
     """Mean of the channels of Streamlit's background."""
     person.page.locator('[data-testid="stApp"]').wait_for()
-    color = person.page.eval_on_selector('[data-testid="stApp"]', "found => getComputedStyle(found).backgroundColor")
-    channels = [float(one) for one in re.findall(r"[\d.]+", color)[:3]]
-    return sum(channels) / 3
+    found: float = person.page.eval_on_selector('[data-testid="stApp"]', LIGHTNESS)
+    return found

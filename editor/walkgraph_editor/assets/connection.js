@@ -1,17 +1,46 @@
-// Runs in Streamlit's HTML page. It shows a banner when the service doesn't answer or this browser is signed out.
-// Streamlit's own dialog names an internet connection and a command that don't apply here.
+// Runs in Streamlit's HTML page. It shows a banner when the service doesn't answer or this browser is signed out, as
+// Streamlit's own dialog names an internet connection and a command that don't apply here. And it gives Streamlit the
+// theme that this browser has chosen.
 (() => {
-  const { command, port } = document.currentScript.dataset;
-  window.__streamlit = { HOST_CONFIG: { blockErrorDialogs: true } };
+  const { command, port, themes } = document.currentScript.dataset;
+  // The page may send itself the messages that Streamlit takes from a page around it.
+  window.__streamlit = { HOST_CONFIG: { blockErrorDialogs: true, allowedOrigins: [location.origin] } };
 
-  // The theme that this browser has chosen, where Streamlit looks for it: it keeps one for each path. `theme.ts` of the
-  // frontend writes the choice.
+  // ── the theme ───────────────────────────────────────────────────────────────────────────────────
+
+  // `theme.ts` of the frontend writes the choice, and tells of it by an event of the same name.
+  const THEME = "walkgraph:theme";
+  const LOOKS = JSON.parse(themes);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  function chosen() {
+    try {
+      return localStorage.getItem(THEME) ?? "System";
+    } catch {
+      return "System";
+    }
+  }
+
+  // Where Streamlit looks when a page is loaded: it keeps one for each path.
   try {
-    const theme = localStorage.getItem("walkgraph:theme");
-    if (theme) localStorage.setItem(`stActiveTheme-${location.pathname}-v2`, JSON.stringify(theme));
+    localStorage.setItem(`stActiveTheme-${location.pathname}-v2`, JSON.stringify(chosen()));
   } catch {
     // A browser that keeps nothing has the system's theme.
   }
+
+  function show() {
+    const theme = chosen();
+    const themeName = theme === "System" ? (dark.matches ? "Dark" : "Light") : theme;
+    const message = { stCommVersion: 1, type: "SET_CUSTOM_THEME_CONFIG", themeName, themeInfo: LOOKS[themeName] };
+    window.postMessage(message, location.origin);
+  }
+
+  addEventListener(THEME, show);
+  // Chosen in another tab.
+  addEventListener("storage", ({ key }) => key === THEME && show());
+  dark.addEventListener("change", () => chosen() === "System" && show());
+
+  // ── the connection ──────────────────────────────────────────────────────────────────────────────
 
   // A reconnection that is faster than this isn't reported.
   const PATIENCE_MS = 1500;

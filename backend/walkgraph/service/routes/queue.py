@@ -44,9 +44,11 @@ async def move(services: ServicesDep, request: Request, run: AnyRun, body: MoveR
         raise NotFound(f"you have no run `{run}` that waits")
     own = _own(services, caller, live.deployment)
     wanted = Move(run=live.part, among=tuple(one.part for one in own), up=body.direction == "up")
-    told = await services.deployments.get(live.deployment).serving.questions.queue(wanted)
+    deployment = services.deployments.get(live.deployment)
+    told = await deployment.serving.questions.queue(wanted)
     if not told.moved:
         raise Conflict(_why(live, told, body.direction))
+    deployment.announce()
     return _shown(live.deployment, own, told)
 
 

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEve
 import { addWalk, duplicateWalk, moveWalk, removeWalk, renameWalk, setWalkLabel } from "../document/edits/walks";
 import { factsOf, ancestry } from "../document/routes";
 import { useEditor, useEditorState } from "../store/react";
+import { isModified } from "../ui/keys";
 import { IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { attempt } from "./gestures/attempt";
 import { Located, worst } from "./model/problems";
@@ -117,7 +118,7 @@ export function Strip() {
                 onFocus={(event) => event.target.select()}
                 onBlur={(event) => rename(event.target.value.trim())}
                 onKeyDown={(event) => {
-                  event.stopPropagation();
+                  if (!isModified(event)) event.stopPropagation();
                   if (event.key === "Enter") event.currentTarget.blur();
                   if (event.key === "Escape") setRenaming(null);
                 }}

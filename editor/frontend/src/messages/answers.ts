@@ -222,7 +222,8 @@ export interface RunShown {
   id: string;
   deployment: string;
   task: string;
-  state: "running" | "done" | "cancelled" | "failed";
+  /** `waiting`: for a person. */
+  state: "running" | "waiting" | "done" | "cancelled" | "failed";
   created_at: number;
   seconds: number | null;
   queued: number | null;

@@ -1,7 +1,9 @@
 // The history: runs of this browser, and those of other clients that the service remembers.
 import { Cloud, Columns2, History as HistoryIcon, RotateCw, Trash2, Undo2 } from "lucide-react";
 import { useEffect, useMemo, useState, type ReactNode } from "react";
-import type { RunShown } from "../messages/answers";
+import type { QueueShown, RunShown } from "../messages/answers";
+import { StandingMark } from "../session/StandingMark";
+import { standingOf } from "../session/queue";
 import { Badge, Button, Empty, IconButton, Menu, type MenuEntry } from "../ui/kit";
 import { showSeconds, ago } from "../ui/words";
 import type { Head } from "./runs/history";
@@ -13,6 +15,8 @@ interface Props {
   deployment: string;
   heads: readonly Head[];
   rows: readonly RunShown[];
+  /** Of this client's runs that have not ended. */
+  queue: QueueShown;
   shown: string | null;
   comparing: string | null;
   labels: Readonly<Record<string, string>>;
@@ -30,6 +34,7 @@ export function HistoryPane({
   deployment,
   heads,
   rows,
+  queue,
   shown,
   comparing,
   labels,
@@ -73,7 +78,7 @@ export function HistoryPane({
                   <span className="wrote">{aboutOf(line, labels)}</span>
                   <span className="when">
                     {!line.own && <Cloud size={12} aria-label={strings.play.runByAnotherClient} />}
-                    {line.state !== "done" && <Mark state={line.state} />}
+                    <Mark line={line} queue={queue} />
                     {ago(line.at / 1000, now / 1000)}
                     {line.seconds !== null && ` · ${showSeconds(line.seconds)}`}
                   </span>
@@ -86,7 +91,7 @@ export function HistoryPane({
                 <IconButton label={strings.play.runAgainWithTheSame} onClick={() => onAgain(line.id)}>
                   <RotateCw size={13} />
                 </IconButton>
-                {line.state !== "running" && (
+                {line.over && (
                   <IconButton
                     label={strings.play.replayInTheService}
                     aria-haspopup="menu"
@@ -157,14 +162,19 @@ function Thumb({ line }: { line: Line }) {
   );
 }
 
-function Mark({ state }: { state: string }) {
-  const words: Record<string, [string, string]> = {
-    failed: ["bad", "failed"],
-    cancelled: ["warn", "stopped"],
-    running: ["busy", "running"],
-  };
-  const [kind, text] = words[state] ?? ["", state];
-  return <Badge kind={kind}>{text}</Badge>;
+const MARKS: Record<Exclude<Line["state"], "done">, [kind: string, words: string]> = {
+  failed: ["bad", strings.play.failed],
+  cancelled: ["warn", strings.play.stopped],
+  running: ["busy", strings.play.running],
+  waiting: ["warn", strings.play.waitsForAPerson],
+};
+
+function Mark({ line, queue }: { line: Line; queue: QueueShown }) {
+  const standing = line.state === "running" ? standingOf(queue, line.id) : null;
+  if (standing) return <StandingMark standing={standing} />;
+  if (line.state === "done") return null;
+  const [kind, words] = MARKS[line.state];
+  return <Badge kind={kind}>{words.toLowerCase()}</Badge>;
 }
 
 function useNow(): number {

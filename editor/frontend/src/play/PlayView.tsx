@@ -8,6 +8,8 @@ import type { DeploymentShown } from "../messages/answers";
 import { replayEntries } from "../debug/model/replay";
 import { debuggingOf, useDebugging } from "../debug/model/state";
 import { UpTo } from "../debug/UpTo";
+import { standingOf } from "../session/queue";
+import { useQueue } from "../session/react";
 import type { Editor } from "../store/editor";
 import { useDeploymentShown, useEditor, useEditorState } from "../store/react";
 import { focusRun, showRun } from "../telemetry/activity";
@@ -207,6 +209,11 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
   const given = state.forms[key] ?? fresh(task);
   const last = state.results[key] ?? null;
   const [calling, setCalling] = useState(false);
+  const { queue, told } = useQueue(deployment.id);
+  const run = last?.result.run ?? null;
+  useEffect(() => {
+    if (run !== null) queue.loadSoon();
+  }, [queue, run]);
   const upTo = useDebugging((now) => now.upTo);
   const serving = deployment.state === "ready" || deployment.state === "degraded";
   const labels = useMemo(
@@ -265,6 +272,7 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           <ResultPane
             task={task}
             result={last.result}
+            standing={standingOf(told, run)}
             muted={state.muted}
             onMute={(muted) => play.mute(muted)}
             onSave={(output, made) => attempt(save(last.result, output, made))}
@@ -289,7 +297,8 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           deployment={deployment.id}
           heads={state.heads}
           rows={state.rows}
-          shown={last?.result.run ?? null}
+          queue={told}
+          shown={run}
           comparing={state.comparing}
           labels={labels}
           onOpen={(id) => attempt(play.open(id))}
@@ -304,7 +313,8 @@ function Table({ task, deployment, play, state, listed, alone }: TableProps) {
           }
         >
           <QueuePane
-            deployment={deployment.id}
+            queue={queue}
+            told={told}
             labels={labels}
             onRefused={({ message }) => editor.say(message, "error")}
           />

@@ -1,34 +1,23 @@
 // The queue: this client's runs that go on or wait for their turn, to be cancelled and put in order.
 import { ArrowDown, ArrowUp, X } from "lucide-react";
-import { useEffect, useMemo, useState } from "react";
-import { useStore } from "zustand";
-import type { QueuedShown } from "../messages/answers";
-import { Badge, Button, IconButton } from "../ui/kit";
+import { useState } from "react";
+import type { QueueShown } from "../messages/answers";
+import { standingOf, type Queue } from "../session/queue";
+import { StandingMark } from "../session/StandingMark";
+import { Button, IconButton } from "../ui/kit";
 import { labelOf } from "./model/form";
-import { Queue } from "./runs/queue";
 import { strings } from "../strings";
 
 interface Props {
-  deployment: string;
+  queue: Queue;
+  told: QueueShown;
   /** Task -> its name for people. */
   labels: Readonly<Record<string, string>>;
   onRefused: (error: Error) => void;
 }
 
-const KINDS: Record<QueuedShown["state"], string> = {
-  running: "busy",
-  paused: "warn",
-  suspended: "warn",
-  waiting: "",
-};
-
-export function QueuePane({ deployment, labels, onRefused }: Props) {
-  const queue = useMemo(() => new Queue(deployment), [deployment]);
-  const { runs, waiting } = useStore(queue.store);
-  useEffect(() => {
-    void queue.load();
-    return queue.watch();
-  }, [queue]);
+export function QueuePane({ queue, told, labels, onRefused }: Props) {
+  const { runs } = told;
   if (runs.length === 0) return null;
   const attempt = (doing: Promise<void>) => void doing.catch(onRefused);
   return (
@@ -45,8 +34,7 @@ export function QueuePane({ deployment, labels, onRefused }: Props) {
                 {run.said || labels[run.task] || labelOf(run.task)}
               </span>
               <span className="when">
-                <Badge kind={KINDS[run.state]}>{strings.play.queued[run.state]}</Badge>
-                {run.place !== null && strings.play.placeOf(run.place, waiting)}
+                <StandingMark standing={standingOf(told, run.run)} />
               </span>
             </span>
             {run.state === "waiting" && runs.length > 1 && (

@@ -3,9 +3,10 @@ import { ChartGantt, Crosshair, RotateCw, TriangleAlert } from "lucide-react";
 import { useEffect, useState, type ReactNode } from "react";
 import { FailedInputs } from "../debug/FailedInputs";
 import { RunMark } from "../debug/marks";
+import type { Standing } from "../session/queue";
 import { Badge, Button, Prose } from "../ui/kit";
 import { Table } from "../ui/Table";
-import { useLatest, useQueueGauge } from "../telemetry/activity";
+import { useLatest } from "../telemetry/activity";
 import { insideWords, showSeconds } from "../ui/words";
 import { ApprovalForm } from "./outputs/ApprovalForm";
 import { Facts, isFact } from "./outputs/Facts";
@@ -19,6 +20,8 @@ import { strings } from "../strings";
 interface Props {
   task: TaskShown | null;
   result: Result;
+  /** In the queue; null: it isn't known there, as where it is over. */
+  standing: Standing | null;
   muted: boolean;
   onMute: (muted: boolean) => void;
   onSave: (output: OutputShown, made: Made) => void;
@@ -34,7 +37,7 @@ interface Props {
   onNode: ((node: string) => void) | null;
 }
 
-export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }: Props) {
+export function ResultPane({ task, result, standing, muted, onMute, onSave, uses, ...on }: Props) {
   const { onSameSeed, onRecord, onCanvas, onTrace, onNode } = on;
   const over = isOver(result);
   const outputs = ordered(task, result);
@@ -47,8 +50,8 @@ export function ResultPane({ task, result, muted, onMute, onSave, uses, ...on }:
   return (
     <div className="wg-play-result">
       <div className="status" role="status">
-        <State result={result} />
-        <Figures result={result} />
+        <State result={result} standing={standing} />
+        <Figures result={result} standing={standing} />
         {!over && <Now run={result.run} />}
         {!over && result.run !== null && <RunMark deployment={result.deployment} run={result.run} />}
         <div className="doing">
@@ -130,19 +133,22 @@ const STATES: Record<Result["state"], [kind: string, words: string]> = {
   failed: ["bad", strings.play.failed],
 };
 
-function State({ result }: { result: Result }) {
-  const queue = useQueueGauge();
-  // Before its first output, a run is at work once nothing waits.
-  const [kind, words] = STATES[result.state === "waiting" && queue?.waiting === 0 ? "running" : result.state];
+interface Stands {
+  result: Result;
+  standing: Standing | null;
+}
+
+function State({ result, standing }: Stands) {
+  // Before its first output, a run is at work unless the queue has it.
+  const waits = result.state === "waiting" && standing?.state === "waiting";
+  const [kind, words] = STATES[result.state === "waiting" && !waits ? "running" : result.state];
   return <Badge kind={kind}>{words}</Badge>;
 }
 
-function Figures({ result }: { result: Result }) {
-  const queue = useQueueGauge();
+function Figures({ result, standing }: Stands) {
   const over = isOver(result);
-  const waiting = result.state === "waiting" && queue && queue.waiting > 0 ? queue.waiting : 0;
   const figures: [string, ReactNode][] = [];
-  if (waiting > 0) figures.push(["waiting", strings.play.inTheQueue(waiting)]);
+  if (!over && standing?.place) figures.push([strings.play.queue.toLowerCase(), standing.place]);
   figures.push([
     "time",
     over ? result.seconds === null ? "–" : showSeconds(result.seconds) : <Elapsed key="t" from={result.startedAt} />,

@@ -16,6 +16,7 @@ import { KeySheet } from "./dialogs/KeySheet";
 import { useKeys } from "../store/preferences";
 import { Toasts } from "./frame/Toasts";
 import { TopBar } from "./bar/TopBar";
+import { useChosenTheme } from "./host/theme";
 import { VersionDialog } from "./dialogs/VersionDialog";
 import type { Editor } from "../store/editor";
 import { useEditor, useEditorState } from "../store/react";
@@ -50,9 +51,10 @@ export function App({ toggleFocus }: AppProps) {
     () => commandsOf(editor, { show, toggleFocus, original }),
     [editor, toggleFocus, original],
   );
+  const theme = useChosenTheme();
   const more = useMemo(
-    () => [...listed(commands, overrides), ...debugCommands(editor, overrides)],
-    [editor, commands, overrides],
+    () => [...listed(commands, overrides, theme), ...debugCommands(editor, overrides)],
+    [editor, commands, overrides, theme],
   );
   useConflict(show);
   const root = useRef<HTMLDivElement>(null);

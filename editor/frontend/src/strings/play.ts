@@ -35,8 +35,6 @@ export const play = {
   runByAnotherClient: "Run by another client",
   // QueuePane.tsx
   queue: "Queue",
-  queued: { running: "running", paused: "paused", suspended: "suspended", waiting: "waiting" },
-  placeOf: (place: number, waiting: number) => `place ${place} of ${waiting}`,
   moveRunUp: "Move up, past your run before it",
   moveRunDown: "Move down, past your run behind it",
   cancelThisRun: "Cancel this run",
@@ -96,7 +94,6 @@ export const play = {
   done: "Done",
   stopped: "Stopped",
   failed: "Failed",
-  inTheQueue: (waiting: number) => `${waiting} in the queue`,
   firstOutput: "first output",
   open: (node: string) => `Open ${node}`,
   whereTheTimeWent: "Where the time went",

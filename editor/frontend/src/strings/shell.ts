@@ -34,6 +34,9 @@ export const shell = {
   offlineKeptInThisBrowser: "Offline, kept in this browser",
   signedOutKeptInThis: "Signed out, kept in this browser: open Walkgraph from its printed address again",
   notSavedKeptInThis: (message: string) => `Not saved, kept in this browser: ${message}`,
+  // queue.ts
+  queued: { running: "running", paused: "paused", suspended: "suspended", waiting: "waiting" },
+  placeOf: (place: number, waiting: number) => `place ${place} of ${waiting}`,
   // session.ts
   restoreUnsavedChanges: "Restore unsaved changes",
   // tabs.ts
@@ -145,7 +148,7 @@ export const shell = {
   // SettingsPage.tsx
   settings: "Settings",
   appearance: "Appearance",
-  keptByThisBrowser: "This browser keeps these. Another theme loads the page again; open documents are saved before.",
+  keptByThisBrowser: "This browser keeps these, for every page and tab.",
   theme: "Theme",
   themes: { System: "As the system", Light: "Light", Dark: "Dark" },
   useTheme: (theme: string) => `Theme: ${theme}`,

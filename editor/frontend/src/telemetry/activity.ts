@@ -5,7 +5,7 @@ import { toBytes } from "../api/base64";
 import { ApiError, call, send } from "../api/client";
 import type { RunEvent, RunShown, ValueShown } from "../messages/answers";
 import type { GraphDocument } from "../document/types";
-import type { QueueGauge, RankGauge } from "../messages/frames";
+import type { RankGauge } from "../messages/frames";
 import { FlowStore } from "./flows";
 import { useKey } from "./calls";
 import type { Clock } from "./flush";
@@ -18,7 +18,7 @@ import { eventsOf } from "../api/sse";
 import { isMap, loopsAround, standingFor, loopTimes, paramsOf, stepsOf } from "./steps";
 
 export type { Activity, BranchState, Latest, LoopActivity, NodeState, Preview } from "./shown";
-export type { QueueGauge, RankGauge } from "../messages/frames";
+export type { RankGauge } from "../messages/frames";
 
 const clock: Clock = {
   now: () => performance.now(),
@@ -213,10 +213,6 @@ export function useFocus(): string | null {
 
 export function useAnyRunning(): boolean {
   return useSyncExternalStore(store.gauges.watch, store.anyRunning);
-}
-
-export function useQueueGauge(): QueueGauge | null {
-  return useSyncExternalStore(store.gauges.watch, store.gauges.queue);
 }
 
 // ── inside ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,10 +1,9 @@
 // The newest gauges of a deployment, and the last call that was told of. No React, no browser.
-import type { QueueGauge, RankGauge } from "../messages/frames";
+import type { RankGauge } from "../messages/frames";
 import type { Latest } from "./shown";
 
 export class Gauges {
   private readonly listeners = new Set<() => void>();
-  private waiting: QueueGauge | null = null;
   private ofRanks: ReadonlyMap<number, RankGauge> = new Map();
   private newest: Latest | null = null;
   private shown: Latest | null = null;
@@ -12,7 +11,6 @@ export class Gauges {
 
   /** The last call that was told of. */
   readonly latest = (): Latest | null => this.shown;
-  readonly queue = (): QueueGauge | null => this.waiting;
   /** The newest of each rank. */
   readonly ranks = (): ReadonlyMap<number, RankGauge> => this.ofRanks;
 
@@ -22,9 +20,8 @@ export class Gauges {
     return () => this.listeners.delete(changed);
   };
 
-  take(event: QueueGauge | RankGauge): void {
-    if (event.type === "queue") this.waiting = event;
-    else this.ofRanks = new Map(this.ofRanks).set(event.rank, event);
+  take(event: RankGauge): void {
+    this.ofRanks = new Map(this.ofRanks).set(event.rank, event);
     this.touch();
   }
 
@@ -33,7 +30,6 @@ export class Gauges {
   }
 
   clear(): void {
-    this.waiting = null;
     this.ofRanks = new Map();
     this.touch();
   }

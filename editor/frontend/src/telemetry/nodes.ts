@@ -208,10 +208,9 @@ export class NodeStore {
         case "run":
           this.phase(event);
           break;
-        case "queue":
         case "rank":
           this.gauges.take(event);
-          if (event.type === "rank" && !this.frozen)
+          if (!this.frozen)
             for (const one of event.figures ?? [])
               for (const node of one.nodes) this.touch(this.live(node).figure(event.rank, one));
           break;

@@ -2,6 +2,9 @@
 import { Columns2, Ellipsis, Radio } from "lucide-react";
 import { useState } from "react";
 import { replayEntries } from "../debug/model/replay";
+import { standingOf, type Standing } from "../session/queue";
+import { useQueue } from "../session/react";
+import { StandingMark } from "../session/StandingMark";
 import type { Editor } from "../store/editor";
 import { Badge, IconButton, Menu } from "../ui/kit";
 import { ago, plural, showSeconds } from "../ui/words";
@@ -26,14 +29,23 @@ interface Line {
   title: string;
 }
 
-const MARKS: Partial<Record<RunState, [string, string]>> = {
+const MARKS: Record<Exclude<RunState, "done">, [kind: string, words: string]> = {
   failed: ["bad", "failed"],
   cancelled: ["warn", "stopped"],
   running: ["busy", "running"],
+  waiting: ["warn", "waits for approval"],
 };
+
+function Mark({ state, standing }: { state: RunState; standing: Standing | null }) {
+  if (state === "done") return null;
+  if (state === "running" && standing) return <StandingMark standing={standing} />;
+  const [kind, words] = MARKS[state];
+  return <Badge kind={kind}>{words}</Badge>;
+}
 
 export function RunsPane({ session, state, deployment, editor }: Props) {
   const [menu, setMenu] = useState<{ run: string; x: number; y: number } | null>(null);
+  const { told } = useQueue(deployment);
   const lines = linesOf(state);
   const other = state.other?.trace.run ?? null;
   return (
@@ -65,7 +77,7 @@ export function RunsPane({ session, state, deployment, editor }: Props) {
               <span className="task">{line.task}</span>
               <code>{line.run.slice(0, 8)}</code>
               <span className="when">
-                {MARKS[line.state] && <Badge kind={MARKS[line.state]![0]}>{MARKS[line.state]![1]}</Badge>}
+                <Mark state={line.state} standing={standingOf(told, line.run)} />
                 {ago(line.at, Date.now() / 1000)}
                 {line.seconds !== null && ` · ${showSeconds(line.seconds)}`}
                 {line.about && ` · ${line.about}`}

@@ -125,6 +125,11 @@ export function taken(chord: string, action: Action, overrides: Overrides): Bind
   return others.find((binding) => (overrides[binding.action] ?? binding.keys).includes(chord)) ?? null;
 }
 
+/** Ctrl or Cmd is held: a field enters what it has at Enter, and leaves the key to the page. */
+export function isModified({ ctrlKey, metaKey }: { ctrlKey: boolean; metaKey: boolean }): boolean {
+  return ctrlKey || metaKey;
+}
+
 /** True if the event comes from a text field. */
 export function isTyping(path: readonly EventTarget[]): boolean {
   const target = path[0];

@@ -3,6 +3,7 @@ import { flushSync as act } from "react-dom";
 import { createRoot, type Root } from "react-dom/client";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { NumberField, TextField } from "../../src/panels/inspector/fields/fields";
+import { ParamField } from "../../src/panels/inspector/fields/ParamField";
 
 let root: Root;
 let home: HTMLElement;
@@ -27,8 +28,8 @@ function type(text: string) {
   });
 }
 
-function press(key: string) {
-  act(() => void input().dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })));
+function press(key: string, held: { ctrlKey?: boolean } = {}) {
+  act(() => void input().dispatchEvent(new KeyboardEvent("keydown", { key, ...held, bubbles: true })));
 }
 
 describe("a field", () => {
@@ -44,6 +45,32 @@ describe("a field", () => {
     type("7");
     press("Enter");
     expect(onNumber).toHaveBeenCalledExactlyOnceWith(7);
+  });
+
+  it("enters at Ctrl+Enter and leaves the key to the page, unless the text is refused", () => {
+    const onNumber = vi.fn(() => null);
+    const heard = vi.fn();
+    const field = <NumberField label="n" value={4} max={8} onNumber={onNumber} />;
+    act(() => root.render(<div onKeyDown={({ key, ctrlKey }) => heard(key, ctrlKey)}>{field}</div>));
+    type("9");
+    press("Enter", { ctrlKey: true });
+    expect(heard).not.toHaveBeenCalled();
+    type("7");
+    press("Enter", { ctrlKey: true });
+    expect(onNumber).toHaveBeenCalledExactlyOnceWith(7);
+    expect(heard).toHaveBeenCalledExactlyOnceWith("Enter", true);
+  });
+
+  it("takes an expression with or without the sign that stands before the field", () => {
+    const onEnter = vi.fn(() => null);
+    const declared = { type: "number", default: 1, choices: [], min: null, max: null, description: "" };
+    const shared = { name: "scale", scope: [], problems: [], onEnter };
+    act(() => root.render(<ParamField {...shared} declared={declared as never} value="=steps" />));
+    for (const text of ["= steps + 1", "steps + 2", "=="]) {
+      type(text);
+      press("Enter");
+    }
+    expect(onEnter.mock.calls).toEqual([["=steps + 1"], ["=steps + 2"], ["==="]]);
   });
 
   it("takes what was typed when it goes away, once", () => {

@@ -9,12 +9,12 @@ test("a browser that has chosen nothing has the system's theme", () => {
   expect(chosenTheme()).toBe("System");
 });
 
-test("a choice is kept, and the page is loaded again", () => {
-  const reload = vi.fn();
-  chooseTheme("Dark", reload);
-  expect(reload).toHaveBeenCalledOnce();
-  expect(chosenTheme()).toBe("Dark");
-  chooseTheme("Light", reload);
+test("a choice is kept, and told to the page's script once it is", () => {
+  const heard = vi.fn(() => expect(chosenTheme()).toBe("Dark"));
+  addEventListener("walkgraph:theme", heard, { once: true });
+  chooseTheme("Dark");
+  expect(heard).toHaveBeenCalledOnce();
+  chooseTheme("Light");
   expect(chosenTheme()).toBe("Light");
 });
 

@@ -29,7 +29,8 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
   const flow = useStoreApi();
   useEffect(() => {
     const still = matchMedia("(prefers-reduced-motion: reduce)");
-    const colors = new Map<string, string>();
+    let colors = new Map<string, string>();
+    let theme: string | undefined;
     let frame = 0;
     let drawn = 0;
     let many = false;
@@ -52,6 +53,8 @@ export function TokenLayer({ tokens }: { tokens: Tokens }) {
         return;
       }
       frame = requestAnimationFrame(draw);
+      const shown = sheet.closest(".wg")?.className;
+      if (shown !== theme) [theme, colors] = [shown, new Map()];
       const dense = place(sheet, transform, width, height);
       paint(sheet, transform, dense, dots, (color) => resolved(sheet, color, colors));
     };
@@ -117,7 +120,7 @@ function paint(
   }
 }
 
-/** A colour of the theme as a canvas takes it; kept for as long as the layer is mounted. */
+/** A colour of the theme as a canvas takes it; kept for as long as the theme stays. */
 function resolved(sheet: HTMLCanvasElement, color: string, known: Map<string, string>): string {
   let found = known.get(color);
   if (found === undefined) {

@@ -1,3 +1,4 @@
+import { isModified } from "../../ui/keys";
 import { useRef } from "react";
 
 interface Props {
@@ -29,7 +30,7 @@ export function InPlace({ label, value, onChange, className = "", placeholder }:
         dropped.current = false;
       }}
       onKeyDown={(event) => {
-        event.stopPropagation();
+        if (!isModified(event)) event.stopPropagation();
         dropped.current = event.key === "Escape";
         if (event.key === "Enter" || event.key === "Escape") event.currentTarget.blur();
       }}

@@ -9,6 +9,7 @@ import { boundaryTop } from "../shapes/geometry";
 import { worst } from "../model/problems";
 import type { BoundaryData, CanvasNode, ForkData, FrameData, NoteData } from "../shapes/types";
 import { Ports, Problems, When } from "./parts";
+import { isModified } from "../../ui/keys";
 import { strings } from "../../strings";
 
 export const ForkNode = memo(function ForkNode({ data }: NodeProps<CanvasNode>) {
@@ -80,8 +81,8 @@ export const NoteNode = memo(function NoteNode({ data, selected }: NodeProps<Can
           placeholder={strings.canvas.sayWhatThisPart}
           onBlur={(event) => change(event.target.value)}
           onKeyDown={(event) => {
-            event.stopPropagation();
-            if (event.key === "Escape") event.currentTarget.blur();
+            if (!isModified(event)) event.stopPropagation();
+            if (event.key === "Escape" || (event.key === "Enter" && isModified(event))) event.currentTarget.blur();
           }}
         />
       ) : (
@@ -110,7 +111,7 @@ export const FrameNode = memo(function FrameNode({ data, selected }: NodeProps<C
         placeholder={strings.canvas.untitledFrame}
         onBlur={(event) => rename(event.target.value)}
         onKeyDown={(event) => {
-          event.stopPropagation();
+          if (!isModified(event)) event.stopPropagation();
           if (event.key === "Enter" || event.key === "Escape") event.currentTarget.blur();
         }}
       />

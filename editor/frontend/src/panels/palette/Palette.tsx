@@ -5,6 +5,7 @@ import { ComponentIcon } from "../../catalogue/ComponentIcon";
 import { CATEGORY_ICONS, iconOfGroup, toneOf } from "../../catalogue/icons";
 import { addAtCentre, startDrag } from "../../canvas/gestures/dragging";
 import { useEditor, useEditorState } from "../../store/react";
+import { isModified } from "../../ui/keys";
 import { IconButton, Prose } from "../../ui/kit";
 import { Glyph, UNAVAILABLE } from "../common/bits";
 import { ComponentCard } from "./ComponentCard";
@@ -54,7 +55,7 @@ export function Palette() {
       const element = row(next.key);
       element?.scrollIntoView({ block: "nearest" });
       show(next, element);
-    } else if (event.key === "Enter") {
+    } else if (event.key === "Enter" && !isModified(event)) {
       const chosen = entries[Math.max(at, 0)];
       if (chosen) add(chosen);
     } else if (event.key === "Escape") {

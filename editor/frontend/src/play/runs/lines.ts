@@ -3,7 +3,12 @@ import type { RunShown } from "../../messages/answers";
 import { isOver } from "../model/results";
 import type { Head } from "./history";
 
-export type Line = Omit<Head, "state" | "size"> & { own: boolean; state: string };
+export interface Line extends Omit<Head, "state" | "size"> {
+  state: RunShown["state"];
+  /** The browser keeps it. */
+  own: boolean;
+  over: boolean;
+}
 
 /** Newest first; a run that both know stands once, as the browser kept it. */
 export function linesOf(deployment: string, heads: readonly Head[], rows: readonly RunShown[]): Line[] {
@@ -11,7 +16,7 @@ export function linesOf(deployment: string, heads: readonly Head[], rows: readon
   const ids = new Set(own.map((head) => head.id));
   const others = rows.filter((row) => row.deployment === deployment && !ids.has(row.id));
   const lines: Line[] = [
-    ...own.map((head) => ({ ...head, state: isOver(head) ? head.state : "running", own: true })),
+    ...own.map((head) => ({ ...head, state: stateOf(head), own: true, over: isOver(head) })),
     ...others.map(({ id, task, seed, seconds, state, created_at, glimpse }) => ({
       id,
       at: created_at * 1000,
@@ -20,13 +25,25 @@ export function linesOf(deployment: string, heads: readonly Head[], rows: readon
       state,
       seed,
       seconds,
-      thumb: glimpse?.pictured && state !== "running" ? thumbnailOf(id) : null,
+      thumb: glimpse?.pictured && isOver({ state }) ? thumbnailOf(id) : null,
       said: glimpse?.said ?? "",
       wrote: glimpse?.wrote ?? "",
       own: false,
+      over: isOver({ state }),
     })),
   ];
   return lines.sort((a, b) => b.at - a.at);
+}
+
+function stateOf(head: Head): Line["state"] {
+  switch (head.state) {
+    case "done":
+    case "cancelled":
+    case "failed":
+      return head.state;
+    default:
+      return "running";
+  }
 }
 
 /** Where the service has a run's picture, small. */

@@ -9,7 +9,7 @@ import { download } from "../../ui/handing";
 import { drawnOf } from "../../play/runs/drawn";
 import { pretty } from "../../versions/pretty";
 import { hint, type Action, type Overrides } from "../../ui/keys";
-import { chooseTheme, chosenTheme, THEMES } from "../host/theme";
+import { chooseTheme, THEMES, type Theme } from "../host/theme";
 import { strings } from "../../strings";
 
 /** The note of the version that the first draft over a bundled graph leaves; the service's word. */
@@ -56,7 +56,7 @@ export function commandsOf(editor: Editor, { show, toggleFocus, original }: Shel
 }
 
 /** The shell's commands in the command palette. */
-export function listed(commands: Commands, overrides: Overrides): Command[] {
+export function listed(commands: Commands, overrides: Overrides, theme: Theme): Command[] {
   const entry = (name: string, run: () => void, keys = ""): Command => ({
     name,
     run,
@@ -69,8 +69,8 @@ export function listed(commands: Commands, overrides: Overrides): Command[] {
     ...(commands.restoreOriginal ? [entry(strings.shell.restoreTheOriginal, commands.restoreOriginal)] : []),
     entry(strings.shell.focusModeShowOnly, commands.focus, hint("focus", overrides)),
     entry(strings.shell.keyboardListOfKeys, commands.sheet, hint("sheet", overrides)),
-    ...THEMES.filter((theme) => theme !== chosenTheme()).map((theme) =>
-      entry(strings.shell.useTheme(strings.shell.themes[theme]), () => chooseTheme(theme)),
+    ...THEMES.filter((other) => other !== theme).map((other) =>
+      entry(strings.shell.useTheme(strings.shell.themes[other]), () => chooseTheme(other)),
     ),
   ];
 }

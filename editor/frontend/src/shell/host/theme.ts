@@ -1,11 +1,12 @@
-// Dark or light: what this browser has chosen, and what Streamlit's theme shows. The page's script puts the choice where
-// Streamlit looks for it, whichever page is loaded.
+// Dark or light: what this browser has chosen, and what Streamlit's theme shows. The page's script gives Streamlit the
+// choice, at once and whichever page is loaded.
+import { useSyncExternalStore } from "react";
 
 /** Streamlit's names. */
 export const THEMES = ["System", "Light", "Dark"] as const;
 export type Theme = (typeof THEMES)[number];
 
-/** Also read by `walkgraph_editor/assets/connection.js`. */
+/** Also read by `walkgraph_editor/assets/connection.js`, which an event of this name tells of another choice. */
 const KEY = "walkgraph:theme";
 
 export function chosenTheme(): Theme {
@@ -16,10 +17,21 @@ export function chosenTheme(): Theme {
   }
 }
 
-/** Streamlit reads its theme once, so the page is loaded again; open documents are saved before, as at every leave. */
-export function chooseTheme(theme: Theme, reload = () => location.reload()): void {
+/** Every page and tab of this browser shows it at once; what is open stays as it is. */
+export function chooseTheme(theme: Theme): void {
   localStorage.setItem(KEY, theme);
-  reload();
+  dispatchEvent(new Event(KEY));
+}
+
+export function useChosenTheme(): Theme {
+  return useSyncExternalStore(watchChoice, chosenTheme);
+}
+
+/** Chosen here, or in another tab. */
+function watchChoice(changed: () => void): () => void {
+  const types = [KEY, "storage"];
+  types.forEach((type) => addEventListener(type, changed));
+  return () => types.forEach((type) => removeEventListener(type, changed));
 }
 
 export function isDark(element: Element): boolean {

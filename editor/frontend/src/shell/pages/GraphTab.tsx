@@ -23,6 +23,7 @@ import { VersionsView } from "../../versions/VersionsView";
 import { Boundary } from "../frame/Boundary";
 import { setPanes, usePanes, type Panes } from "../../store/preferences";
 import { Splitter } from "../frame/Splitter";
+import { isModified } from "../../ui/keys";
 import { strings } from "../../strings";
 
 const LEFT = [
@@ -64,7 +65,7 @@ function Opened({ blueprint }: { blueprint: string }) {
             defaultValue={blueprint}
             onBlur={(event) => rename(event.target.value.trim())}
             onKeyDown={(event) => {
-              event.stopPropagation();
+              if (!isModified(event)) event.stopPropagation();
               if (event.key === "Enter") event.currentTarget.blur();
             }}
           />

@@ -5,7 +5,7 @@ import type { EnvironmentShown } from "../../messages/answers";
 import { setDensity, useDensity, type Density } from "../../store/preferences";
 import { Badge } from "../../ui/kit";
 import { KeyList } from "../frame/KeyList";
-import { chooseTheme, chosenTheme, THEMES } from "../host/theme";
+import { chooseTheme, THEMES, useChosenTheme } from "../host/theme";
 import { strings } from "../../strings";
 
 const DENSITIES: readonly Density[] = ["comfortable", "compact"];
@@ -27,6 +27,7 @@ export function SettingsPage() {
 
 function Appearance() {
   const density = useDensity();
+  const theme = useChosenTheme();
   return (
     <section aria-labelledby="wg-settings-look">
       <h2 id="wg-settings-look">{strings.shell.appearance}</h2>
@@ -35,8 +36,8 @@ function Appearance() {
         label={strings.shell.theme}
         options={THEMES}
         names={strings.shell.themes}
-        value={chosenTheme()}
-        onChange={(theme) => chooseTheme(theme)}
+        value={theme}
+        onChange={chooseTheme}
       />
       <Choice
         label={strings.shell.density}

@@ -2,6 +2,7 @@
 import { TriangleAlert } from "lucide-react";
 import { useEffect, useState, type ChangeEvent, type KeyboardEvent } from "react";
 import type { Problem } from "../../messages/answers";
+import { isModified } from "../../ui/keys";
 import { Prose } from "../../ui/kit";
 import { color, glyph, modalityOf } from "../../ui/modality";
 import { strings } from "../../strings";
@@ -27,11 +28,11 @@ export function TextCell({ label, value, onCommit, placeholder, mono, live, inva
   };
   const keys = (event: KeyboardEvent) => {
     if (event.key === "Enter") {
-      event.preventDefault();
+      if (!isModified(event)) event.preventDefault();
       commit();
     }
     if (event.key === "Escape") setTyped(value);
-    if (event.key !== "Tab" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
+    if (event.key !== "Tab" && !isModified(event)) event.stopPropagation();
   };
   const field = {
     className: `wg-input ${mono ? "wg-mono" : ""} ${grows ? "wg-tasks-grow" : ""}`,
@@ -103,7 +104,7 @@ export function NumberCell({
       onKeyDown={(event) => {
         if (event.key === "Enter") commit();
         if (event.key === "Escape") setTyped(shown);
-        if (event.key !== "Tab" && !event.ctrlKey && !event.metaKey) event.stopPropagation();
+        if (event.key !== "Tab" && !isModified(event)) event.stopPropagation();
       }}
     />
   );

@@ -106,7 +106,8 @@ export interface KeptShown {
   at: number;
 }
 
-export type RunState = "running" | "done" | "cancelled" | "failed";
+/** `waiting`: for a person. */
+export type RunState = "running" | "waiting" | "done" | "cancelled" | "failed";
 
 /** Steps that the run's ranks got at once, some of them in loops of steps. */
 export interface PassesShown {

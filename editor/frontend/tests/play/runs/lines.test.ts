@@ -62,6 +62,12 @@ test("there is no picture where none was made, while one is being made, or once 
   ]);
 });
 
+test("a run that waits for a person is not over, and has no picture yet", () => {
+  const [line] = linesOf("shapes", [], [row("asks", 1, { state: "waiting" })]);
+  expect(line).toMatchObject({ state: "waiting", over: false, thumb: null });
+  expect(linesOf("shapes", [HEAD], [])[0]?.over).toBe(true);
+});
+
 test("the browser's own run that has not ended goes on", () => {
   expect(linesOf("shapes", [{ ...HEAD, state: "waiting" }], [])[0]?.state).toBe("running");
 });

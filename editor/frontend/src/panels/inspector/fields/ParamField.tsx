@@ -52,7 +52,11 @@ export function ParamField({ name, declared, value, scope, problems, onEnter }: 
   const shared = { label, aside, hint, problems };
   if (expression) {
     const text = computed ? value.slice(1) : "";
-    const entering = (typed: string) => enter(typed === "" ? undefined : `=${typed}`);
+    // The sign stands before the field; a pasted expression may bring its own.
+    const entering = (typed: string) => {
+      const written = typed.replace(/^=(?!=)\s*/, "");
+      return enter(written === "" ? undefined : `=${written}`);
+    };
     return <ExpressionField {...shared} sign="=" value={text} scope={scope} onEnter={entering} />;
   }
   return <LiteralField {...shared} declared={declared} value={computed ? undefined : value} onEnter={enter} />;

@@ -8,8 +8,8 @@ export interface Draft {
   text: string;
   error: string | null;
   type: (text: string) => void;
-  /** Enter what was typed. */
-  settle: () => void;
+  /** Enter what was typed. False: it was refused. */
+  settle: () => boolean;
   /** Back to what the document has. */
   discard: () => void;
 }
@@ -30,6 +30,7 @@ export function useDraft(value: string, enter: Enter, live = false): Draft {
     setError(refused);
     setTyped(refused === null ? null : text);
     latest.current = { ...latest.current, typed: null };
+    return refused === null;
   };
   useEffect(
     () => () => {
@@ -42,13 +43,11 @@ export function useDraft(value: string, enter: Enter, live = false): Draft {
     text: typed ?? value,
     error,
     type: (text) => {
-      if (live) return take(text);
+      if (live) return void take(text);
       setTyped(text);
       setError(null);
     },
-    settle: () => {
-      if (typed !== null) take(typed);
-    },
+    settle: () => typed === null || take(typed),
     discard: () => {
       setTyped(null);
       setError(null);

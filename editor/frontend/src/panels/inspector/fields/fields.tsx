@@ -13,6 +13,7 @@ import {
 } from "react";
 import type { Problem } from "../../../messages/answers";
 import { isName } from "../../../document/names";
+import { isModified } from "../../../ui/keys";
 import { Field, IconButton, Select } from "../../../ui/kit";
 import { ProblemLines } from "../../common/bits";
 import { completed, completions, wordBefore } from "../../../document/expressions";
@@ -54,7 +55,9 @@ export function TextField(props: TextProps) {
     if (event.key === "Tab" && !event.shiftKey && first && first.name !== word) {
       event.preventDefault();
       insert(first.name);
-    } else if (event.key === "Enter" && (lines === 1 || event.ctrlKey || event.metaKey)) draft.settle();
+    } else if (event.key === "Enter" && isModified(event)) {
+      if (draft.settle()) return;
+    } else if (event.key === "Enter" && lines === 1) draft.settle();
     else if (event.key === "Escape") draft.discard();
     else return;
     event.stopPropagation();
@@ -85,7 +88,7 @@ export function TextField(props: TextProps) {
     className: `wg-input${props.mono ? " mono" : ""}`,
     value: draft.text,
     placeholder,
-    onBlur: draft.settle,
+    onBlur: () => void draft.settle(),
     onKeyDown,
     onSelect: (event: SyntheticEvent<HTMLInputElement | HTMLTextAreaElement>) =>
       setCaret(event.currentTarget.selectionStart ?? draft.text.length),

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { Queue } from "../../../src/play/runs/queue";
-import type { QueueShown } from "../../../src/messages/answers";
+import { Queue, standingOf } from "../../src/session/queue";
+import type { QueueShown } from "../../src/messages/answers";
 
 type Heard = (frame: Record<string, unknown>) => void;
 const listeners = vi.hoisted(() => new Set<Heard>());
-vi.mock("../../../src/api/socket", () => ({
+vi.mock("../../src/api/socket", () => ({
   subscribe: (listener: Heard) => {
     listeners.add(listener);
     return () => listeners.delete(listener);
@@ -61,6 +61,31 @@ test("an answer that comes late doesn't undo a move", async () => {
   late(shown("a", "b"));
   await loading;
   expect(order(queue)).toEqual(["b", "a"]);
+});
+
+test("a question that was sent after a move, and answered before it, is asked again", async () => {
+  let moved: (value: QueueShown) => void = () => undefined;
+  answers[GET] = shown("a", "b");
+  answers['POST /api/v1/queue/b/move {"direction":"up"}'] = () => new Promise((resolve) => (moved = resolve));
+  const queue = new Queue("shapes");
+  const moving = queue.move("b", "up");
+  await queue.load();
+  answers[GET] = shown("b", "a");
+  moved(shown("b", "a"));
+  await moving;
+  await vi.runAllTimersAsync();
+  expect(order(queue)).toEqual(["b", "a"]);
+});
+
+test("a run that waits has a place, one that goes on has none, and another client's isn't known", () => {
+  const told = shown("a", "b");
+  told.runs.unshift({ ...RUN, run: "first", state: "running", place: null });
+  expect(["first", "b", "other"].map((run) => standingOf(told, run))).toEqual([
+    { state: "running", kind: "busy", words: "running", place: "" },
+    { state: "waiting", kind: "", words: "waiting", place: "place 2 of 2" },
+    null,
+  ]);
+  expect(standingOf(told, null)).toBeNull();
 });
 
 test("frames of this deployment ask again, many of them once, and nobody is asked after it was left", async () => {

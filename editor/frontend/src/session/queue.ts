@@ -1,8 +1,9 @@
 // The runs of this client that wait for their turn or go on, on one deployment: what the service tells, and their moves.
 import { createStore, type StoreApi } from "zustand/vanilla";
-import { call } from "../../api/client";
-import { subscribe } from "../../api/socket";
-import type { QueueShown } from "../../messages/answers";
+import { call } from "../api/client";
+import { subscribe } from "../api/socket";
+import type { QueuedShown, QueueShown } from "../messages/answers";
+import { strings } from "../strings";
 
 /** Many runs may come, begin and end at once. */
 const SOON_MS = 250;
@@ -73,7 +74,35 @@ export class Queue {
     const asked = (this.asked += 1);
     const { value } = await call<QueueShown>(path, body === undefined ? { method } : { method, body });
     if (asked === this.asked) this.store.setState(value);
+    // A question that was sent after the move may have been answered before it.
+    else if (method === "POST") this.loadSoon();
   }
+}
+
+/** How an unfinished run of this client stands, in words. */
+export interface Standing {
+  state: QueuedShown["state"];
+  /** Of a badge. */
+  kind: string;
+  words: string;
+  /** `place 2 of 5`; empty: it isn't in the queue. */
+  place: string;
+}
+
+const KINDS: Record<QueuedShown["state"], string> = {
+  running: "busy",
+  paused: "warn",
+  suspended: "warn",
+  waiting: "",
+};
+
+/** null: the queue doesn't tell of this run; it is over, or another client's. */
+export function standingOf({ runs, waiting }: QueueShown, run: string | null): Standing | null {
+  const found = runs.find((one) => one.run === run);
+  if (!found) return null;
+  const { state, place } = found;
+  const at = place === null ? "" : strings.shell.placeOf(place, waiting);
+  return { state, kind: KINDS[state], words: strings.shell.queued[state], place: at };
 }
 
 /** Frames after which the queue may be another one. */
