@@ -80,6 +80,8 @@ class Call:
     """Gives the digest of an input, if it is known without waiting for a device: equal digests, equal values."""
     content: bytes | None = field(default=None, init=False)
     """Digest of everything that its outputs follow from; the engine fills this in where they are to be kept."""
+    copies: Outputs | None = field(default=None, init=False)
+    """Its outputs in host memory, to be kept, where a device has them; complete when its batch is."""
 
     def numbers(self, port: str) -> list[int] | None:
         """The integers `[n]` of an input, if reading them doesn't wait for a device; None if it would."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import torch
 
 from tests.unit.engine.plans import call, engine_of, ids, plan_of, serve
 from walkgraph.abi.calls import ChunkInfo
-from walkgraph.engine.calls.memo import Memo
+from walkgraph.engine.calls.memo import KeptCalls, Memo, Sharing
 from walkgraph.engine.engine import Engine, Forwarded
 from walkgraph.engine.load import KeptOperators
+from walkgraph.engine.loops.body import Loaded
 from walkgraph.graph.conversation import Conversation, Turn, TurnPart
 
 NUMBERS = "walkgraph.models.numbers.operators"
@@ -118,6 +120,58 @@ def test_texts_lists_and_conversations_are_contents_too() -> None:
     ]
     assert [told(value) for value in values] == [False] * len(values)
     assert [told(value) for value in values] == [True] * len(values)
+
+
+def test_what_is_found_has_the_digest_that_it_had_when_it_was_computed() -> None:
+    """Pages of a cache are found by the digests of what was appended, whether that was kept or computed."""
+    engine = adding(Memo(MIB))
+    digests: list[bytes | None] = []
+    for numbers in ((1, 2), (1, 2), (1, 3)):
+        [done] = serve(engine, add(ids(*numbers), ids(3, 4)))
+        assert done.outputs is not None
+        reader = call("add", {"a": done.outputs["result"]})
+        engine._parts.calls._runner.digests.watch([reader])
+        digests.append(reader.digest("a"))
+    assert digests[0] == digests[1] != digests[2]
+    assert None not in digests
+
+
+# ── of a device ─────────────────────────────────────────────────────────────────────────────────
+
+
+def of_device(device: str, sharing: Mapping[str, Sharing], *, every: bool = False) -> tuple[KeptCalls, Loaded]:
+    host = adding(None)._parts.nodes["add"]
+    return KeptCalls(Memo(MIB, every=every), lambda run: "me", sharing), host._replace(device=torch.device(device))
+
+
+def test_a_node_on_a_device_is_kept_if_it_says_so_and_reads_host_memory() -> None:
+    calls, loaded = of_device("cuda", {"add": "own"})
+    first = add(ids(1, 2), ids(3, 4))
+    assert calls.find(loaded, first) is None
+    first.copies = {"result": ids(4, 6)}
+    calls.note(first, {"result": torch.empty(2, device="meta")})
+    found = calls.find(loaded, add(ids(1, 2), ids(3, 4)))
+    assert found is not None
+    assert found["result"].tolist() == [4, 6]
+    there = add(torch.empty(2, device="meta"), ids(3, 4))
+    assert calls.find(loaded, there) is None
+    assert there.content is None
+
+
+def test_values_of_a_device_without_copies_are_not_kept() -> None:
+    calls, loaded = of_device("cuda", {"add": "own"})
+    first = add(ids(1, 2), ids(3, 4))
+    assert calls.find(loaded, first) is None
+    calls.note(first, {"result": torch.empty(2, device="meta")})
+    assert calls.find(loaded, add(ids(1, 2), ids(3, 4))) is None
+
+
+@pytest.mark.parametrize(("device", "kept_there"), [("cpu", True), ("cuda", False)])
+def test_a_memo_for_every_node_is_for_those_on_the_host(device: str, kept_there: bool) -> None:
+    calls, loaded = of_device(device, {}, every=True)
+    one = add(ids(1), ids(2))
+    calls.find(loaded, one)
+    assert (one.content is not None) == kept_there
 
 
 # ── what never is ───────────────────────────────────────────────────────────────────────────────

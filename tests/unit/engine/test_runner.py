@@ -187,3 +187,41 @@ def test_an_error_of_a_loop_names_all_that_may_be_at_fault() -> None:
     assert error.given == {"first.x": "float32 [4]", "first.xs": "list of 2"}
     assert "another rank" in failures.unsound(loop, 4, spans=True).message
     assert failures.of(loop, KeyError()).iteration == (7,)
+
+
+class Beside:
+    """Copies of a device whose work goes on while the host does: complete at the mark."""
+
+    asynchronous = True
+
+    def __init__(self) -> None:
+        self.begun: list[torch.Tensor] = []
+
+    def to_host(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        self.begun.append(torch.zeros_like(value))
+        return self.begun[-1]
+
+    def mark(self) -> None:
+        return None
+
+
+class Pure(Each):
+    pure = True
+
+
+@pytest.mark.parametrize("operator", [Pure, Each])
+def test_outputs_that_are_to_be_kept_are_copied_from_a_device_beside_its_work(operator: type[Each]) -> None:
+    runner, copies = Runner(StateTable(KVPools({}), AttentionBackends()), 0), Beside()
+    runner._copies = lambda device: copies  # type: ignore[assignment, return-value]
+    keeping, other = (call("node", {"value": 3}, run=name) for name in ("keeping", "other"))
+    keeping.content = b"its content"
+    made = runner.launch(operator(lambda value: torch.full((2,), float(value))), CPU, [keeping, other])
+    assert [one["out"].tolist() for one in made.outputs if one] == [[3.0, 3.0]] * 2
+    assert other.copies is None
+    if operator is Pure:
+        assert keeping.copies is not None
+        assert any(keeping.copies["out"] is one for one in copies.begun)
+    else:
+        assert keeping.copies is None

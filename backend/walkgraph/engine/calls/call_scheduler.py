@@ -74,7 +74,8 @@ class CallScheduler:
         self.in_flight.fence(call.run)
         loaded = self._nodes[call.node]
         outputs = None if self._kept is None else self._kept.find(loaded, call)
-        if outputs is not None:
+        if outputs is not None and call.content is not None:
+            self._runner.digests.note(call.content, outputs)
             self._unlaunched.append(Done(call, outputs, None, 0.0, 0.0, 1, kept=True))
             return
         try:

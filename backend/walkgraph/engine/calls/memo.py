@@ -3,10 +3,12 @@
     call ──> key ──> kept: its outputs at once
                 └──> not kept: a batch ──> outputs, kept under the key
 
-A call has a key if its node says `kept`, or the memo is for every node, its operator is `pure` and runs on the host's
-processor, it has no states, and nothing that it reads is part of a stream. The key is a digest of its inputs, its
-parameters, its operator with its weights, and the owner of its run unless the node is `shared`; it holds no identity of
-an object, so that another plan finds what an earlier one has made.
+A call has a key if its node says `kept`, or the memo is for every node and this one runs on the host's processor, its
+operator is `pure`, it has no states, its inputs are in host memory, and nothing that it reads is part of a stream. The
+key is a digest of its inputs, its parameters, its operator with its weights, and the owner of its run unless the node
+is `shared`; it holds no identity of an object, so that another plan finds what an earlier one has made.
+
+Outputs are kept in host memory. A device's are copied there beside its other work, and sent back when they are found.
 """
 
 from collections import OrderedDict
@@ -68,7 +70,7 @@ class KeptCalls:
 
     def __init__(self, memo: Memo, owner: Callable[[str], str], sharing: Mapping[str, Sharing]) -> None:
         """`owner`: gives the owner of a run. `sharing`: by node; those without an entry are `own` where the memo is for
-        every node, and otherwise aren't kept."""
+        every node and they run on the host's processor, and otherwise aren't kept."""
         self._memo, self._owner, self._sharing = memo, owner, sharing
 
     def find(self, loaded: Loaded, call: Call) -> Outputs | None:
@@ -77,15 +79,17 @@ class KeptCalls:
         return None if call.content is None else self._memo.find(call.content)
 
     def note(self, call: Call, outputs: Outputs) -> None:
+        """Keep the outputs of a call whose batch is done."""
         if call.content is not None:
-            self._memo.keep(call.content, outputs)
+            self._memo.keep(call.content, outputs if call.copies is None else call.copies)
 
     def _key(self, loaded: Loaded, call: Call) -> bytes | None:
-        sharing = self._sharing.get(call.node, "own" if self._memo.every else None)
+        every = self._memo.every and loaded.device.type == "cpu"
+        sharing = self._sharing.get(call.node, "own" if every else None)
         if sharing is None:
             return None
         deterministic = loaded.operator.pure and not call.states and not call.chunks
-        if not deterministic or loaded.device.type != "cpu" or call.run == WARM_UP:
+        if not deterministic or call.run == WARM_UP:
             return None
         params = sorted((name, value) for name, value in call.params.items() if name != "seed")
         owner = self._owner(call.run) if sharing == "own" else None

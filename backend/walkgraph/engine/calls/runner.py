@@ -99,10 +99,7 @@ class Runner:
                 bad = FiniteCheck(outputs, copies)
                 given = [self._given(call, ports, copies) for call, ports in zip(calls, outputs, strict=True)]
                 for call, ports in zip(calls, given, strict=True) if operator.pure else ():
-                    if any(isinstance(value, Tensor) for value in ports.values()):
-                        digest = self.digests.of_call(operator, call)
-                        if digest is not None:
-                            self.digests.note(digest, ports)
+                    self._note(operator, call, ports, copies)
         except Exception as raised:  # noqa: BLE001 (whatever a forward raises ends that run, never the rank)
             transaction.rollback()
             if len(calls) == 1:
@@ -124,6 +121,15 @@ class Runner:
             return Result(given[index], None, took, len(calls), read[index])
 
         return [InFlightCall(one, partial(result, index)) for index, one in enumerate(given)]
+
+    def _note(self, operator: Operator, call: Call, outputs: Outputs, copies: HostCopies) -> None:
+        """Note what the outputs of a deterministic call follow from, and begin to copy those that are to be kept."""
+        if any(isinstance(value, Tensor) for value in outputs.values()):
+            digest = self.digests.of_call(operator, call) if call.content is None else call.content
+            if digest is not None:
+                self.digests.note(digest, outputs)
+        if call.content is not None and copies.asynchronous:
+            call.copies = {port: copies.to_host(value) for port, value in outputs.items()}
 
     def _given(self, call: Call, ports: Outputs, copies: HostCopies) -> Outputs:
         wanted = self._host_ports(call)
