@@ -88,6 +88,20 @@ def when(client: Client, deployment: str, holds: Callable[[Mapping[str, Any]], b
     raise RuntimeError(f"`{deployment}` is gone")
 
 
+def _children(pid: int) -> list[int]:
+    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for found in lists for child in found]
+
+
+def conductor_and_worker(service: int) -> tuple[int, int]:
+    """The process ids of a service's only deployment, which has one rank."""
+    forks, conductor = sorted(
+        _children(service), key=lambda pid: b"conductor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    (worker,) = _children(forks)
+    return conductor, worker
+
+
 def report(command: str, figures: Mapping[str, Any], out: Path | None) -> None:
     """Print the figures, and write them with what they were measured on; nowhere where `out` is None."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}

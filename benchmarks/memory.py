@@ -27,7 +27,7 @@ from typing import Any
 
 import rest
 from _common import ROOT, Row, fitted, show, write
-from _service import Service, home, is_ready, service, when
+from _service import Service, conductor_and_worker, home, is_ready, service, when
 
 from walkgraph.client import Client, ClientError, read_address
 from walkgraph.settings import Settings
@@ -97,8 +97,7 @@ class Here:
     def __init__(self, folder: Path, server: Service) -> None:
         address = read_address(Settings(home=folder))
         assert address is not None
-        (conductor,) = _children(address.pid)
-        worker = min(_children(conductor))  # a spare one may have started after it
+        conductor, worker = conductor_and_worker(address.pid)
         self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
         self._settings = Settings(home=folder)
         self._begun = self._refused = 0
@@ -172,11 +171,6 @@ def _ended(client: Client, run: str) -> None:
     with contextlib.suppress(ClientError):
         for _ in client.follow_run(run):
             pass
-
-
-def _children(pid: int) -> list[int]:
-    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for found in lists for child in found]
 
 
 def _resident(pid: int) -> float:

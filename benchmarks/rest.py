@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from _common import ROOT, Row, show, spread, write
-from _service import home, is_ready, service, when
+from _service import conductor_and_worker, home, is_ready, service, when
 
 from walkgraph.client import read_address
 from walkgraph.settings import Settings
@@ -147,8 +147,7 @@ class Here:
         address = read_address(Settings(home=folder))
         assert address is not None
         self._url, self._token = urlsplit(url), (folder / "token").read_text().strip()
-        (conductor,) = _children(address.pid)
-        (worker,) = _children(conductor)
+        conductor, worker = conductor_and_worker(address.pid)
         self._processes = {"service": address.pid, "conductor": conductor, "worker": worker}
 
     def load(
@@ -179,11 +178,6 @@ class Here:
             f"POST /v1/tasks/{NAME}/{task} HTTP/1.1\r\nHost: {self._url.netloc}\r\nAuthorization: Bearer {self._token}"
             f"\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}"
         )
-
-
-def _children(pid: int) -> list[int]:
-    lists = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for found in lists for child in found]
 
 
 def _used(pid: int) -> float:

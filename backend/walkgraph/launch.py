@@ -13,6 +13,7 @@ import ssl
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -26,6 +27,7 @@ from walkgraph import logs
 from walkgraph.client import Address
 from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess
+from walkgraph.conductor.fork_server import ForkServerProcess
 from walkgraph.errors import Refused, WalkgraphError
 from walkgraph.service.app import create_app
 from walkgraph.service.deployments.judging import resolve
@@ -81,13 +83,15 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
         store = Store.open(settings.database)
         first = store.read_now(queries.is_new)
         studio = _studio(settings)
+        processes = settings.home / "d"
+        fork_server = ForkServerProcess(processes)
         app = create_app(
             settings,
             token=token,
             store=store,
-            spawn=DeploymentProcess.start,
+            spawn=partial(DeploymentProcess.start, fork_server),
             studio=studio,
-            collector=Collector(settings.home / "d"),
+            collector=Collector(processes),
         )
         services: Services = app.state.services
         with _listen(settings) as listener:
@@ -111,9 +115,16 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                 )
 
             server = _Server(_configuration(app, settings), services, settings.drain_timeout, begin)
+
+            async def run() -> None:
+                try:
+                    await server.serve(sockets=[listener])
+                finally:
+                    await fork_server.close()
+
             try:
                 with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                    runner.run(server.serve(sockets=[listener]))
+                    runner.run(run())
                     if server.force_exit:
                         _leave(settings)
             finally:

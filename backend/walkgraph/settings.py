@@ -94,9 +94,6 @@ class Settings(BaseSettings):
     """Time that a deployment may take to load."""
     queue_limit: int = Field(default=256, ge=1, le=10_000)
     """The most unfinished runs of one deployment; further ones are answered with 503."""
-    spare_workers: bool = True
-    """Keep a spare worker process beside each deployment, except scratch ones: a killed worker is then replaced without
-    the seconds that imports take. A spare holds some 170 MB of memory, and none of a GPU."""
     kept_results: int = Field(default=256 * 2**20, ge=0, le=2**40)
     """Bytes of results that each rank keeps of deterministic nodes: with the same inputs and parameters they are then
     not run again. Scratch deployments keep those of all such nodes, others of nodes that say `kept`. 0 keeps none."""
@@ -334,8 +331,10 @@ def worker_environment() -> dict[str, str]:
     GPUs are numbered as the driver's tools number them, which is how plans name them. OpenMP threads that wait spin for
     some 10 us and then sleep: unbounded spinning beside another process on the same two cores made a step 30 times
     slower; no spinning at all makes one on idle cores twice as slow. libgomp reads it once, when torch is imported.
+    NumPy's OpenBLAS would make threads when it is imported, which a process that workers are forked from can't have.
     """
-    return {**os.environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "20000"}
+    chosen = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "GOMP_SPINCOUNT": "20000", "OPENBLAS_NUM_THREADS": "1"}
+    return {**os.environ, **chosen}
 
 
 def visible_gpus() -> tuple[str, ...] | None:

@@ -23,7 +23,7 @@ import pytest
 import pytest_asyncio
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.deployment import Deployment, children, deployed, plan_named
+from tests.support.deployment import Deployment, deployed, plan_named, workers_of
 from tests.support.serving import Service
 from tests.support.yardstick import patience
 from tests.unit.service.conftest import Running
@@ -139,7 +139,7 @@ def failed(http: httpx.Client) -> str:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_signals_in_the_middle_of_calls_change_nothing(streams: Deployment, scale: Scale, figure: Figure) -> None:
     chance, signals, answers = random.Random(19), scale(300, 5000), set[str]()
-    pids = [streams.process.pid, *children(streams.process.pid)]
+    pids = [streams.process.pid, *workers_of(streams.process.pid)]
     runs = [streams.submit("all", {"items": 20, "seed": 1}) for _ in range(8)]
     for number in range(signals):
         os.kill(chance.choice(pids), chance.choice(HARMLESS))
@@ -157,7 +157,7 @@ async def test_signals_in_the_middle_of_calls_change_nothing(streams: Deployment
 @pytest.mark.asyncio(loop_scope="module")
 async def test_processes_that_were_stopped_go_on(streams: Deployment, scale: Scale) -> None:
     """To them the clock has jumped: nobody is taken for dead, and no run is lost."""
-    pids = [streams.process.pid, *children(streams.process.pid)]
+    pids = [streams.process.pid, *workers_of(streams.process.pid)]
     run = streams.submit("all", {"items": 200, "seed": 1})
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -1,6 +1,7 @@
 """A real deployment in tests: processes on CPU ranks, and their messages."""
 
 import asyncio
+import contextlib
 import json
 import os
 import tempfile
@@ -14,8 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tests.support.fork_server import shared_forks
 from walkgraph.components import catalogue
-from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
+from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, ForkServing, Limits
 from walkgraph.graph import codec
 from walkgraph.graph.document import Graph
 from walkgraph.ids import RunId
@@ -131,8 +133,14 @@ def plain(value: m.Value) -> Any:
 
 @asynccontextmanager
 async def deployed(
-    graph: Graph, plan: Plan, limits: Limits | None = None, telemetry: str | None = None, ready: bool = True
+    graph: Graph,
+    plan: Plan,
+    limits: Limits | None = None,
+    telemetry: str | None = None,
+    ready: bool = True,
+    forks: ForkServing | None = None,
 ) -> AsyncIterator[Deployment]:
+    """`forks`: what its workers are forked from, if not from the server that tests share."""
     deployment = Deployment()
     with tempfile.TemporaryDirectory(prefix="wg") as folder:
         spec = DeploymentSpec(
@@ -144,7 +152,9 @@ async def deployed(
         )
         deployment.directory = Path(folder) / "d"
         start = DeploymentProcess.start
-        deployment.process = await start(deployment.directory, spec, deployment.take, deployment.exited)
+        deployment.process = await start(
+            forks or shared_forks(), deployment.directory, spec, deployment.take, deployment.exited
+        )
         try:
             if ready:
                 await deployment.ready()
@@ -176,6 +186,24 @@ class Standing:
         found = self._there[name, kv_bytes]
         await found.ready()
         return found
+
+
+def workers_of(conductor: int) -> list[int]:
+    """The processes that were forked for a conductor: they hold the other end of its pipe."""
+    pipes = _pipes(conductor)
+    return [pid for pid in children(shared_forks().pid) if pipes & _pipes(pid)]
+
+
+def _pipes(pid: int) -> set[str]:
+    """Names of the pipes that a process has, less its standard files; none of one that has ended."""
+    found = set[str]()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                name = str(file.readlink())
+                if int(file.name) > 2 and name.startswith("pipe:"):
+                    found.add(name)
+    return found
 
 
 def children(pid: int) -> list[int]:

@@ -29,8 +29,9 @@ import zmq
 
 from tests.support.deployment import children, is_gone, shared_memory
 from tests.support.failing_cases import CASES, Case
-from tests.support.forked import Child, ForkingLoop, fork
+from tests.support.forked import Child, OwnForks, fork
 from walkgraph.conductor.core import Conductor
+from walkgraph.conductor.loop import ConductorLoop
 from walkgraph.graph import codec as graphs
 from walkgraph.ids import RunId
 from walkgraph.telemetry import events as t
@@ -60,7 +61,7 @@ def conduct(directory: Path) -> None:
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ForkingLoop(directory, False, core, service, workers, Off(), time.monotonic, faults).run()
+    ConductorLoop(directory, core, service, workers, Off(), OwnForks(), faults=faults).run()
     context.destroy(linger=1000)
 
 

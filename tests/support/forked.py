@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import zmq
@@ -24,7 +23,6 @@ from tests.support.deployment import KV_BYTES, Still, children, graph_named
 from walkgraph.components import catalogue
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import ConductorLoop
-from walkgraph.conductor.processes import Processes, WorkerProcess
 from walkgraph.conductor.runs import stalls
 from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec as graphs
@@ -35,7 +33,7 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.telemetry.emit import Off
-from walkgraph.wire import codec, sockets
+from walkgraph.wire import codec, forks, sockets
 from walkgraph.wire import messages as m
 from walkgraph.wire.process import die_with
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec, write_spec
@@ -85,8 +83,6 @@ def fork(work: Callable[[], None], *, keep: int = 2) -> int:
 
 
 class Child:
-    """As much of `subprocess.Popen` as a conductor asks for."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._code: int | None = None
@@ -96,9 +92,6 @@ class Child:
             pid, status = os.waitpid(self.pid, options)
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
-
-    def wait(self) -> None:
-        self.poll(0)
 
 
 class Losing(Links):
@@ -116,28 +109,36 @@ class Losing(Links):
                 yield one
 
 
-class Forks(Processes):
-    losing = False
-    """The workers lose a message."""
+class OwnForks:
+    """Forks workers from the conductor, in place of a fork server."""
 
-    def spawn(self, rank: Rank, start: int) -> int:
+    def __init__(self, *, losing: bool = False) -> None:
+        """`losing`: the workers lose a message."""
+        self._losing = losing
+        self._told: list[tuple[forks.FromForkServer, int | None]] = []
+        self._alive: dict[tuple[Rank, int], Child] = {}
+
+    def ask(self, directory: Path, rank: Rank, start: int) -> None:
         def work() -> None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if self.losing:
+            if self._losing:
                 serve.Links = Losing  # type: ignore[misc]  (in this process alone)
-            serve.serve(self._directory, rank, start)
+            serve.serve(directory, rank, start)
 
-        process: Any = Child(fork(work))
-        self.alive[rank] = WorkerProcess(process, os.pidfd_open(process.pid), start)
-        return process.pid
+        child = self._alive[rank, start] = Child(fork(work))
+        self._told.append((forks.Forked(rank, start, child.pid), os.pidfd_open(child.pid)))
 
+    def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
+        for (rank, start), child in list(self._alive.items()):
+            code = child.poll()
+            if code is not None:
+                del self._alive[rank, start]
+                self._told.append((forks.Exited(rank, start, code), None))
+        while self._told:
+            yield self._told.pop(0)
 
-class ForkingLoop(ConductorLoop):
-    def __init__(self, directory: Path, losing: bool, *others: Any) -> None:
-        super().__init__(directory, *others)
-        self._processes = Forks(directory)
-        self._processes.losing = losing
-        self._workers = self._processes.alive
+    def files(self) -> tuple[int, ...]:
+        return ()
 
 
 def conduct(directory: Path, losing: bool) -> None:
@@ -148,7 +149,7 @@ def conduct(directory: Path, losing: bool) -> None:
     context: sockets.Context = zmq.Context()
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    ForkingLoop(directory, losing, core, service, workers, Off()).run()
+    ConductorLoop(directory, core, service, workers, Off(), OwnForks(losing=losing)).run()
     context.destroy(linger=1000)
 
 

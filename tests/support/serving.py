@@ -90,9 +90,8 @@ class Service:
 
 @contextmanager
 def service(home: Path, **environment: str) -> Iterator[Service]:
-    """`environment`: settings by name. Spare workers, of which a test would have to know, are off unless it asks."""
-    settings = {"spare_workers": "false", **environment}
-    found = Service(home, {f"WALKGRAPH_{key.upper()}": value for key, value in settings.items()})
+    """`environment`: settings by name."""
+    found = Service(home, {f"WALKGRAPH_{key.upper()}": value for key, value in environment.items()})
     try:
         yield found
     finally:

@@ -15,9 +15,20 @@ import pytest_asyncio
 import zmq
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.deployment import Deployment, Standing, children, deployed, is_gone, plan_named, shared_memory
+from tests.support.deployment import (
+    Deployment,
+    Standing,
+    children,
+    deployed,
+    is_gone,
+    plan_named,
+    shared_memory,
+    workers_of,
+)
+from tests.support.fork_server import shared_forks
 from tests.support.yardstick import patience
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
+from walkgraph.conductor.fork_server import ForkServerProcess
 from walkgraph.graph import codec
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m
@@ -198,47 +209,51 @@ async def test_a_killed_worker_ends_its_runs_at_once_and_serves_again(
         assert time.monotonic() - began < patience(5.0), "it must serve again soon"
         await whole(loops)
         assert loops.status.ranks[rank].restarts == restarts + round_number + 1
-        assert len(children(loops.process.pid)) == 2
+        assert len(workers_of(loops.process.pid)) == 2
     assert shared_memory() == before
 
 
-async def spare_of(deployment: Deployment) -> int:
-    """The process without a rank, once there is one."""
-    ranks = {status.pid for status in deployment.status.ranks}
-    await soon(lambda: len(set(children(deployment.process.pid)) - ranks) == 1, 100.0)
-    (pid,) = set(children(deployment.process.pid)) - ranks
-    return pid
-
-
 @pytest.mark.safety("R1")
-async def test_a_spare_worker_takes_the_place_of_one_that_died() -> None:
-    async with deployed(*plan_named("synthetic_loops"), Limits(keep_spare=True)) as deployment:
-        spare = await spare_of(deployment)
-        os.kill(deployment.pid(1), signal.SIGKILL)
-        await deployment.until(lambda: deployment.status.state == "degraded", patience(1.0))
-        await deployment.ready()
-        assert deployment.pid(1) == spare
-        await whole(deployment)
-        # The next spare is dead when it is wanted: a worker is started as if there were none.
-        os.kill(await spare_of(deployment), signal.SIGKILL)
-        os.kill(deployment.pid(0), signal.SIGKILL)
-        await deployment.until(lambda: deployment.status.state == "degraded", patience(1.0))
-        await deployment.ready()
-        await whole(deployment)
-        await spare_of(deployment)
-        family = children(deployment.process.pid)
-        assert len(family) == 3
-        await deployment.process.stop(0)
-        assert all(map(is_gone, family))
+async def test_workers_outlive_the_fork_server_and_are_replaced_by_the_next_one(tmp_path: Path) -> None:
+    forks = ForkServerProcess(tmp_path / "forks")
+    try:
+        async with deployed(*plan_named("synthetic_loops"), forks=forks) as deployment:
+            first = forks.pid
+            assert first is not None
+            run = deployment.submit("spin", {"times": 3000})
+            await deployment.until(lambda: deployment.status.running == 1)
+            os.kill(first, signal.SIGKILL)
+            await soon(lambda: is_gone(first), 1.0)
+            assert (await deployment.end(run)).error is None
+            # Nobody knows its exit code, and the next server is still to be started.
+            os.kill(deployment.pid(1), signal.SIGKILL)
+            await deployment.until(lambda: deployment.status.state == "degraded", patience(1.0))
+            await deployment.ready()
+            await whole(deployment)
+            assert forks.pid not in (None, first)
+            family = [deployment.pid(0), deployment.pid(1)]
+            await deployment.process.stop(0)
+            assert all(map(is_gone, family))
+    finally:
+        await forks.close()
 
 
 @pytest.mark.safety("R3")
-async def test_a_killed_conductor_takes_its_spare_worker_along() -> None:
-    async with deployed(*plan_named("synthetic_loops", 1), Limits(keep_spare=True)) as deployment:
-        spare = await spare_of(deployment)
-        os.kill(deployment.process.pid, signal.SIGKILL)
-        await soon(lambda: is_gone(spare), 1.0)
-        await deployment.until(lambda: deployment.exit_code is not None)
+async def test_a_worker_that_is_asked_for_while_the_fork_server_hangs_is_given_up(tmp_path: Path) -> None:
+    forks = ForkServerProcess(tmp_path / "forks")
+    try:
+        async with deployed(*plan_named("synthetic_loops"), forks=forks) as deployment:
+            assert forks.pid is not None
+            os.kill(forks.pid, signal.SIGSTOP)
+            os.kill(deployment.pid(1), signal.SIGKILL)
+            await deployment.until(lambda: deployment.status.state == "degraded")
+            await deployment.process.stop(0)
+            assert deployment.exit_code == 0
+            # It is forked for nobody now.
+            os.kill(forks.pid, signal.SIGCONT)
+            await soon(lambda: not children(forks.pid or 0), 5.0)
+    finally:
+        await forks.close()
 
 
 @pytest.mark.safety("R1")
@@ -288,7 +303,7 @@ async def test_stop_ends_everything_with_a_word_for_every_run() -> None:
     async with deployed(*plan_named("synthetic_loops")) as deployment:
         runs = [deployment.submit("spin", FOREVER) for _ in range(3)]
         await deployment.until(lambda: deployment.status.running == 3)
-        pids = [deployment.process.pid, *children(deployment.process.pid)]
+        pids = [deployment.process.pid, *workers_of(deployment.process.pid)]
         await deployment.process.stop(0)
         assert deployment.exit_code == 0
         assert all(map(is_gone, pids))
@@ -303,7 +318,7 @@ async def test_a_terminated_conductor_ends_as_if_it_was_told_to_stop() -> None:
     async with deployed(*plan_named("synthetic_loops", 1)) as deployment:
         run = deployment.submit("spin", FOREVER)
         await deployment.until(lambda: deployment.status.running == 1)
-        workers = children(deployment.process.pid)
+        workers = workers_of(deployment.process.pid)
         os.kill(deployment.process.pid, signal.SIGINT)  # Ctrl-C in the terminal is the service's to answer
         os.kill(deployment.process.pid, signal.SIGTERM)
         error = (await deployment.end(run)).error
@@ -326,7 +341,7 @@ async def test_stop_with_grace_lets_runs_finish() -> None:
 @pytest.mark.safety("R3")
 async def test_a_killed_conductor_takes_its_workers_along() -> None:
     async with deployed(*plan_named("synthetic_loops")) as deployment:
-        workers = children(deployment.process.pid)
+        workers = workers_of(deployment.process.pid)
         assert len(workers) == 2
         os.kill(deployment.process.pid, signal.SIGKILL)
         await soon(lambda: all(map(is_gone, workers)), 1.0)
@@ -337,10 +352,10 @@ async def test_a_killed_conductor_takes_its_workers_along() -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from tests.support.deployment import deployed, plan_named
+from tests.support.deployment import deployed, plan_named, workers_of
 async def main():
     async with deployed(*plan_named("synthetic_loops")) as deployment:
-        print(deployment.process.pid, flush=True)
+        print(deployment.process.pid, *workers_of(deployment.process.pid), flush=True)
         await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -352,8 +367,7 @@ async def test_a_killed_parent_takes_everything_along(repository: Path) -> None:
         sys.executable, "-c", PARENT, cwd=repository, stdout=asyncio.subprocess.PIPE
     )
     assert parent.stdout is not None
-    conductor = int(await parent.stdout.readline())
-    pids = [conductor, *children(conductor)]
+    pids = [int(pid) for pid in (await parent.stdout.readline()).split()]
     assert len(pids) == 3
     parent.kill()
     await soon(lambda: all(map(is_gone, pids)), 1.0)
@@ -376,9 +390,10 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
     telemetry = context.socket(zmq.PULL)
     telemetry.bind(f"ipc://{tmp_path}/t")
     spec = DeploymentSpec(name="garbage", graph=codec.dump(graph), plan=plan, telemetry_address=f"ipc://{tmp_path}/t")
-    process = await DeploymentProcess.start(tmp_path / "d", spec, messages.append, lambda code: ended.set())
+    start = DeploymentProcess.start
+    process = await start(shared_forks(), tmp_path / "d", spec, messages.append, lambda code: ended.set())
     await soon(lambda: process.status is not None and process.status.state == "ready", 30)
-    workers = children(process.pid)
+    workers = workers_of(process.pid)
     marker = tmp_path / "executed"
     pickled = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
     chance, frames = random.Random(1), scale(300, 1000)
@@ -400,7 +415,7 @@ async def test_garbage_on_every_socket_is_counted_and_harms_nothing(
         if any(isinstance(e, t.RankGauge) and e.rejected >= frames for p in packets for e in p.events):
             break
     assert not marker.exists()
-    assert children(process.pid) == workers
+    assert workers_of(process.pid) == workers
     process.send(m.Submit(run=m.RunId("a"), task="climb", params={}, inputs={}))
     await soon(lambda: any(isinstance(message, m.Finished) for message in messages), 10)
     await process.stop(0)
@@ -450,7 +465,8 @@ async def test_files_of_a_deployment_are_its_owners_alone(tmp_path: Path) -> Non
     graph, plan = plan_named("synthetic_loops", ranks=1)
     spec = DeploymentSpec(name="modes", graph=codec.dump(graph), plan=plan)
     ended = asyncio.Event()
-    process = await DeploymentProcess.start(tmp_path / "d", spec, lambda message: None, lambda code: ended.set())
+    start = DeploymentProcess.start
+    process = await start(shared_forks(), tmp_path / "d", spec, lambda message: None, lambda code: ended.set())
     assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "d" / "spec.json").stat().st_mode & 0o777 == 0o600
     await process.stop(0)

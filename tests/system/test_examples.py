@@ -41,7 +41,7 @@ def server() -> Iterator[Recording]:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, server: Recording) -> Iterator[Service]:
     home = tmp_path_factory.mktemp("examples") / "home"
-    with service(home, studio="false", spare_workers="true", call_hosts=f'["{server.origin}"]') as found:
+    with service(home, studio="false", call_hosts=f'["{server.origin}"]') as found:
         found.up()
         found.wait_ready("shapes")
         yield found

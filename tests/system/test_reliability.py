@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.safety.plugin import Figure, Scale
-from tests.support.deployment import Deployment, children, deployed, is_gone, plan_named, shared_memory
+from tests.support.deployment import Deployment, deployed, is_gone, plan_named, shared_memory, workers_of
 from tests.support.hearing import Hearing
 from tests.support.sampling import Held, growth, of_process
 from tests.support.yardstick import patience
@@ -45,7 +45,7 @@ async def test_a_storm_of_cancels_leaves_nothing(watched: Watched, scale: Scale,
     """The first storms grow the heaps of the processes, by less each time; those after them leave no memory."""
     deployment, gauges = watched
     chance, number = random.Random(4), scale(75, 1000)
-    processes = [deployment.process.pid, *sorted(children(deployment.process.pid))]
+    processes = [deployment.process.pid, *sorted(workers_of(deployment.process.pid))]
     after, took = list[Held](), list[float]()
     for _ in range(scale(4, STORMS)):
         began = time.monotonic()
@@ -109,7 +109,7 @@ async def test_kills_under_load_touch_one_deployment_and_leave_nothing(watched: 
             assert (await other.end(bystander)).error is None
             assert time.monotonic() - killed < patience(30)
             await gauges.all_free(2)
-        assert len(children(deployment.process.pid)) == 2
+        assert len(workers_of(deployment.process.pid)) == 2
         assert [status.restarts for status in other.status.ranks] == [0]
     assert shared_memory() == before
 

@@ -14,6 +14,7 @@ from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import zmq
 
@@ -48,6 +49,14 @@ def _check_files() -> None:
         raise OSError(errno.EMFILE, f"a deployment needs {_FILES} files that can be opened")
 
 
+class ForkServing(Protocol):
+    """What workers are forked from: `ForkServerProcess`."""
+
+    async def running(self) -> Path:
+        """Its socket. Raises OSError if it can't be started."""
+        ...
+
+
 class DeploymentProcess:
     """A conductor with its workers. Start it with `await DeploymentProcess.start(...)` on the main thread's loop: the
     child dies with the thread that started it."""
@@ -61,25 +70,28 @@ class DeploymentProcess:
     @classmethod
     async def start(
         cls,
+        fork_server: ForkServing,
         directory: Path,
         spec: DeploymentSpec,
         on_message: Callable[[m.FromConductor], None],
         on_exit: Callable[[int], None],
     ) -> "DeploymentProcess":
         """Writes the spec into `directory` (mode 0700, with a short path, since sockets lie in it) and starts the
-        conductor.
+        conductor. Its workers are forked from `fork_server`.
 
         `on_message` and `on_exit` (with the exit code) are called on this loop, one at a time, in the order of events;
         nothing follows `on_exit`. Runs that are unfinished then are lost: the caller must tell their clients.
         Raises InvalidInput if the path is too long for a socket, OSError if no process can be started.
         """
         _check_files()
+        forks = await fork_server.running()
         write_spec(directory, spec)
         bind = sockets.address(directory, SERVICE_SOCKET)
         with (directory / LOG).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-m", "walkgraph.conductor.process", "--dir", str(directory), "--parent", str(os.getpid())),
+                *("-m", "walkgraph.conductor.process", "--dir", str(directory), "--forks", str(forks)),
+                *("--parent", str(os.getpid())),
                 stdin=asyncio.subprocess.DEVNULL,
                 env=worker_environment(),
                 stdout=log,

@@ -31,8 +31,8 @@ class Spawned:
 class Died:
     rank: Rank
     start: int
-    code: int
-    """Exit status; negative for a signal."""
+    code: int | None
+    """Exit status; negative for a signal. None if nobody knows it."""
 
 
 @dataclass(frozen=True, slots=True)

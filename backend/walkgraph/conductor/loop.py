@@ -1,7 +1,7 @@
 """The loop of a deployment process: it passes messages and exits of workers to the core, and performs its commands.
 
-It waits in one place for messages of the service and workers, for a worker's exit (by its pidfd), for a signal, and for
-the time at which the core is due.
+It waits in one place for messages of the service, the workers and the fork server, for a worker's exit (by its pidfd),
+for a signal, and for the time at which the core is due.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import zmq
 
 from walkgraph.conductor import events as e
 from walkgraph.conductor.core import Conductor
-from walkgraph.conductor.processes import Processes
+from walkgraph.conductor.processes import Forking, Processes
 from walkgraph.ids import Rank
 from walkgraph.telemetry.emit import INTERVAL, Emitter
 from walkgraph.wire import codec, sockets
@@ -44,16 +44,14 @@ class ConductorLoop:
         service: sockets.Socket,
         workers: sockets.Socket,
         emitter: Emitter,
+        forking: Forking,
         clock: Callable[[], float] = time.monotonic,
         faults: FaultPoints | None = None,
-        *,
-        keep_spare: bool = False,
     ) -> None:
-        """`keep_spare`: keep a spare worker, which the next restart takes."""
         self._core, self._emitter, self._clock = core, emitter, clock
         self._from_service = sockets.Reader(service, codec.to_conductor)
         self._from_workers = sockets.Reader(workers, codec.from_worker, frames=2)
-        self._faults, self._processes = faults, Processes(directory, keep_spare=keep_spare)
+        self._faults, self._processes = faults, Processes(directory, forking)
         self._workers = self._processes.alive
         self._to_service: deque[bytes] = deque()
         self._over = False
@@ -62,7 +60,7 @@ class ConductorLoop:
         self._wakeup.setblocking(False)
 
     def run(self) -> None:
-        """Runs until the core's `Exit`. Call it on the main thread: workers die with the thread that starts them."""
+        """Runs until the core's `Exit`. Call it on the main thread, which gets signals."""
         signal.set_wakeup_fd(self._wakeup.fileno())
         signal.signal(signal.SIGTERM, lambda number, frame: None)
         self._perform(self._core.begin(self._clock()))
@@ -76,7 +74,6 @@ class ConductorLoop:
         self._perform(self._core.handle_all(self._heard(), self._clock()))
         if punctual and self._clock() >= self._core.due():
             self._handle(e.Tick())
-        self._processes.attend(self._clock())
         self._flush()
         self._emitter.flush(self._clock())
 
@@ -89,12 +86,14 @@ class ConductorLoop:
         if len(self._to_service) < MOST_WAITING:
             poller.register(self._from_workers.socket, zmq.POLLIN)
         poller.register(self._signals.fileno(), zmq.POLLIN)
-        for worker in self._workers.values():
-            poller.register(worker.pidfd, zmq.POLLIN)
+        for file in self._processes.files():
+            poller.register(file, zmq.POLLIN)
         before = self._clock()
-        seconds = min(max(0.0, min(self._core.due(), self._processes.due()) - before), LONGEST_WAIT)
+        seconds = min(max(0.0, self._core.due() - before), LONGEST_WAIT)
         if any(worker.waiting for worker in self._workers.values()):
             seconds = min(seconds, INTERVAL)  # a ROUTER socket doesn't signal when a peer can take more
+        if self._processes.has_events:
+            seconds = 0.0
         told = self._emitter.wait(before)
         poller.poll(round(1000 * (seconds if told is None else min(seconds, told))) + 1)
         return self._clock() - before < seconds + LATE_SECONDS
@@ -111,9 +110,7 @@ class ConductorLoop:
                     yield e.FromRank(Rank(int(rank)), int(start), message)
                 else:
                     self._from_workers.rejected += 1
-        for rank, start, code in self._processes.buried():
-            self._processes.changed(self._clock())
-            yield e.Died(rank, start, code)
+        yield from self._processes.events()
         for _, message in self._from_service.drain():
             if isinstance(message, m.Watch):
                 self._emitter.set_level(message.level)
@@ -144,18 +141,15 @@ class ConductorLoop:
                     self._over = True
 
     def _spawn(self, rank: Rank, start: int) -> None:
-        """Starts a worker. One that can't be started counts as one that has died, and is tried again after a pause."""
+        """Has a worker started. One that can't be started counts as one that has died, and is tried again after a
+        pause."""
         try:
             if self._faults is not None and self._faults.due("open.process"):
                 raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            pid = self._processes.spawn(rank, start)
-            self._processes.changed(self._clock())
+            self._processes.spawn(rank, start)
         except OSError as error:
             _log.exception("the worker of rank %d could not be started", rank)
-            self._handle(e.Spawned(rank, start, 0))
             self._handle(e.Died(rank, start, error.errno or 1))
-        else:
-            self._handle(e.Spawned(rank, start, pid))
 
     def _flush(self) -> None:
         for rank, worker in self._workers.items():

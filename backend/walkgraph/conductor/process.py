@@ -1,4 +1,4 @@
-"""`python -m walkgraph.conductor.process --dir D --parent P`: the process of one deployment.
+"""`python -m walkgraph.conductor.process --dir D --forks F --parent P`: the process of one deployment.
 
 It dies with its parent, however that ends. `die_with` is called before the slow imports for that reason.
 """
@@ -12,6 +12,7 @@ from walkgraph.wire.process import die_with, one_heap
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--dir", type=Path, required=True)
+    arguments.add_argument("--forks", type=Path, required=True)
     arguments.add_argument("--parent", type=int, required=True)
     given = arguments.parse_args()
     die_with(given.parent)
@@ -19,7 +20,7 @@ def main() -> None:
 
     from walkgraph.conductor.serve import serve
 
-    serve(given.dir)
+    serve(given.dir, given.forks)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,35 @@
-"""Starts, kills and reaps the worker processes of a deployment.
+"""Starts, kills and buries the worker processes of a deployment, which are forked from the service's fork server.
 
-Torch takes most of a worker's start to import. So a *spare worker*, which has imported all it needs and has no rank
-yet, can be kept beside the deployment: the next start of a rank takes it.
+A worker dies with this process: it holds one end of a pipe, the *lifeline*, whose other end only this process has.
 """
 
 import contextlib
+import errno
 import os
+import select
 import signal
-import subprocess
-import sys
+import socket
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from walkgraph.conductor.events import Died, Spawned
 from walkgraph.ids import Rank
+from walkgraph.wire import forks
 
-SPARE_SECONDS = 10.0
-"""A spare worker is started so long after the last start or death of a worker: its imports must not slow a restart."""
+EXIT_SECONDS = 1.0
+"""Time that the fork server has to tell the exit code of a worker that is seen to be dead."""
 
 
 @dataclass(slots=True)
 class WorkerProcess:
-    process: "subprocess.Popen[bytes]"
-    pidfd: int
     start: int
     """Number of this start of its rank."""
+    pidfd: int | None = None
+    """None until it has been forked."""
     waiting: deque[bytes] = field(default_factory=deque[bytes])
     """Encoded messages that wait to be sent to it."""
 
@@ -33,90 +37,176 @@ class WorkerProcess:
         return f"{rank}.{self.start}".encode()
 
 
+class Forking(Protocol):
+    """Forks workers."""
+
+    def ask(self, directory: Path, rank: Rank, start: int) -> None:
+        """Asks for a worker, which is told later. Raises OSError."""
+        ...
+
+    def told(self) -> "Iterator[tuple[forks.FromForkServer, int | None]]":
+        """What has happened since the last call; a worker that was forked comes with its pidfd. Raises ConnectionError
+        if no more will be told of the workers that were asked for."""
+        ...
+
+    def files(self) -> tuple[int, ...]:
+        """Files that can be read when there is more to tell."""
+        ...
+
+
+class ForkLink:
+    """A conductor's connection to the fork server, made when a worker is first asked for."""
+
+    def __init__(self, server: Path) -> None:
+        """`server`: the socket of the fork server."""
+        self._server = server
+        self._connection: socket.socket | None = None
+        self._lifeline, self._held = os.pipe()
+
+    def ask(self, directory: Path, rank: Rank, start: int) -> None:
+        if self._connection is None:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            connection.setblocking(False)
+            try:
+                connection.connect(str(self._server))
+            except OSError:
+                connection.close()
+                raise
+            self._connection = connection
+        forks.send(self._connection, forks.Fork(str(directory), rank, start), self._lifeline, 1)
+
+    def told(self) -> Iterator[tuple[forks.FromForkServer, int | None]]:
+        while self._connection is not None:
+            try:
+                heard = forks.receive_answer(self._connection)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                heard = None
+            if heard is None:
+                self._connection.close()
+                self._connection = None
+                raise ConnectionResetError(errno.ECONNRESET, "the fork server is gone")
+            message, files = heard
+            yield message, files[0] if files else None
+
+    def close(self) -> None:
+        """Ends all its workers."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        os.close(self._held)
+        os.close(self._lifeline)
+
+    def files(self) -> tuple[int, ...]:
+        return () if self._connection is None else (self._connection.fileno(),)
+
+
 class Processes:
-    """Use it on the main thread only: workers die with the thread that starts them."""
-
-    def __init__(self, directory: Path, *, keep_spare: bool = False) -> None:
+    def __init__(self, directory: Path, forking: Forking) -> None:
         """`directory`: the folder of the deployment's sockets."""
-        self._directory = directory
+        self._directory, self._forking = directory, forking
         self.alive: dict[Rank, WorkerProcess] = {}
-        """Workers that were not reaped yet."""
-        self._keep_spare = keep_spare
-        self._spare: subprocess.Popen[bytes] | None = None
-        self._changed = float("inf")
-        """Time of the last start or death of a worker."""
+        """Workers that were asked for and have not died."""
+        self._events: deque[Spawned | Died] = deque()
 
-    def spawn(self, rank: Rank, start: int) -> int:
-        """Starts a worker, from the spare one if there is one; returns its process id."""
-        spare, self._spare = self._spare, None
-        process = spare if spare is not None and spare.poll() is None else self._start()
-        _assign(process, rank, start)
-        self.alive[rank] = WorkerProcess(process, os.pidfd_open(process.pid), start)
-        return process.pid
+    def spawn(self, rank: Rank, start: int) -> None:
+        """Asks for a worker. Raises OSError if none can be asked for now."""
+        self._forking.ask(self._directory, rank, start)
+        self.alive[rank] = WorkerProcess(start)
 
-    def buried(self) -> Iterator[tuple[Rank, int, int]]:
-        """Reaps workers that have died: rank, start and exit code of each."""
-        for rank, worker in list(self.alive.items()):
-            code = worker.process.poll()
-            if code is not None:
-                del self.alive[rank]
-                os.close(worker.pidfd)
-                (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
-                yield rank, worker.start, code
+    def files(self) -> Iterator[int]:
+        """Files that can be read when there may be events."""
+        yield from self._forking.files()
+        yield from (worker.pidfd for worker in self.alive.values() if worker.pidfd is not None)
+
+    @property
+    def has_events(self) -> bool:
+        """True if `events` has some that no file tells of."""
+        return bool(self._events)
+
+    def events(self) -> Iterator[Spawned | Died]:
+        """Starts and deaths since the last call."""
+        self._listen()
+        exited = [rank for rank, worker in self.alive.items() if worker.pidfd is not None and _ready(worker.pidfd)]
+        end = time.monotonic() + EXIT_SECONDS
+        while any(rank in self.alive for rank in exited):
+            self._listen()
+            files, left = self._forking.files(), end - time.monotonic()
+            if not files or left <= 0:
+                break
+            if any(rank in self.alive for rank in exited):
+                _ready(*files, seconds=left)
+        for rank in exited:
+            self._bury(rank, None)
+        while self._events:
+            yield self._events.popleft()
 
     def kill(self, rank: Rank) -> None:
         """Kills a worker; does nothing if it is dead."""
         worker = self.alive.get(rank)
-        if worker is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(worker.pidfd, signal.SIGKILL)
+        if worker is None:
+            return
+        if worker.pidfd is None:
+            # It dies once it is there.
+            self._bury(rank, -signal.SIGKILL)
+        else:
+            _kill(worker.pidfd)
 
     def end(self) -> None:
         """Kills all workers and waits for their exit."""
-        for rank, worker in self.alive.items():
+        for rank, worker in list(self.alive.items()):
             self.kill(rank)
-            worker.process.wait()
-        self._end_spare()
+            if worker.pidfd is not None:
+                _ready(worker.pidfd, seconds=None)
 
-    # ── the spare worker ──
+    def _listen(self) -> None:
+        try:
+            for message, pidfd in self._forking.told():
+                self._take(message, pidfd)
+        except ConnectionError:
+            # Those that run go on. Those that don't run yet never will.
+            for rank in [rank for rank, worker in self.alive.items() if worker.pidfd is None]:
+                self._bury(rank, None)
 
-    def changed(self, now: float) -> None:
-        """Notes that a worker has started or died."""
-        self._changed = now
+    def _take(self, message: forks.FromForkServer, pidfd: int | None) -> None:
+        rank = Rank(message.rank)
+        worker = self.alive.get(rank)
+        expected = worker is not None and worker.start == message.start
+        match message:
+            case forks.Exited(code=code):
+                if expected:
+                    self._bury(rank, code)
+            case forks.Forked(pid=pid, error=error) if worker is not None and expected:
+                worker.pidfd = pidfd
+                if pidfd is None:
+                    self._bury(rank, error)
+                else:
+                    self._events.append(Spawned(rank, message.start, pid))
+            case forks.Forked() if pidfd is not None:
+                _kill(pidfd)
+                os.close(pidfd)
+            case _:
+                pass
 
-    def due(self) -> float:
-        """Time at which `attend` must be called."""
-        wanted = bool(self.alive)
-        missing = wanted != (self._spare is not None)
-        return self._changed + SPARE_SECONDS if self._keep_spare and missing else float("inf")
-
-    def attend(self, now: float) -> None:
-        """Starts a spare worker where one is due, or ends it where no rank is left that it could replace."""
-        if now < self.due():
+    def _bury(self, rank: Rank, code: int | None) -> None:
+        worker = self.alive.pop(rank, None)
+        if worker is None:
             return
-        self._changed = now
-        if not self.alive:
-            self._end_spare()
-            return
-        # Without a spare worker a restart only takes longer.
-        with contextlib.suppress(OSError):
-            self._spare = self._start()
-
-    def _end_spare(self) -> None:
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            with spare:
-                spare.kill()
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        """Starts a worker process, which imports what it needs and then waits for its rank."""
-        command = ("-m", "walkgraph.worker.process", "--dir", str(self._directory), "--parent", str(os.getpid()))
-        # Unbuffered, so that nothing is left to write when the pipe of a dead process is closed.
-        return subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, bufsize=0)
+        if worker.pidfd is not None:
+            os.close(worker.pidfd)
+        (self._directory / f"rank{rank}.{worker.start}").unlink(missing_ok=True)
+        self._events.append(Died(rank, worker.start, code))
 
 
-def _assign(process: "subprocess.Popen[bytes]", rank: Rank, start: int) -> None:
-    """Gives a waiting process its rank. One that has just died is found as any worker that dies."""
-    if process.stdin is not None:
-        with process.stdin as pipe, contextlib.suppress(BrokenPipeError):
-            pipe.write(f"{rank} {start}\n".encode())
+def _kill(pidfd: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
+def _ready(*files: int, seconds: float | None = 0.0) -> bool:
+    """Whether one of them can be read, at the latest after so many seconds; None: however long it takes."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else 1000 * seconds))

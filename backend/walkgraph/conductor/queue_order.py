@@ -22,11 +22,13 @@ def exchanged(queue: Sequence[QueuedRun], move: Move) -> tuple[RunId, RunId] | N
 
 def exchangeable(queue: Sequence[QueuedRun], own: Collection[RunId]) -> list[tuple[RunId, RunId]]:
     """The pairs of an owner's runs that may exchange their places."""
-    waiting = [one for one in queue if one.run in own and not one.suspended]
-    return [(one.run, other.run) for one, other in pairwise(waiting) if _alike(one, other)]
+    waiting = [at for at, one in enumerate(queue) if one.run in own and not one.suspended]
+    return [(queue[i].run, queue[j].run) for i, j in pairwise(waiting) if _alike(queue[i : j + 1])]
 
 
-def _alike(one: QueuedRun, other: QueuedRun) -> bool:
-    """True if nothing but their arrival decides which of the two is admitted first."""
-    same_session = one.session is not None and one.session == other.session
-    return (one.priority, one.depth) == (other.priority, other.depth) and not same_session
+def _alike(stretch: Sequence[QueuedRun]) -> bool:
+    """True if nothing but their arrival decides which of the first and the last run is admitted first."""
+    one, other = stretch[0], stretch[-1]
+    sessions = [run.session for run in stretch if run.session is not None and not run.suspended]
+    once = all(sessions.count(end.session) == 1 for end in (one, other) if end.session is not None)
+    return (one.priority, one.depth) == (other.priority, other.depth) and once

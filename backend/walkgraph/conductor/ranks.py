@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from walkgraph.conductor.events import Command, Spawn, ToRank
-from walkgraph.conductor.watchdog import CONNECT, RankRecord, Watchdog
+from walkgraph.conductor.watchdog import CONNECT, STARTING, RankRecord, Watchdog
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.wire import messages as m
@@ -83,7 +83,7 @@ class Ranks:
                 state=w.state,
                 phase=w.phase,
                 fraction=w.fraction,
-                pid=w.pid,
+                pid=w.pid or None,
                 restarts=w.restarts,
                 reason=w.reason,
             )
@@ -145,13 +145,12 @@ class Ranks:
                 pass
         return []
 
-    def died(self, rank: Rank, start: int, code: int, now: float) -> bool:
+    def died(self, rank: Rank, start: int, code: int | None, now: float) -> bool:
         """Handles a worker's exit. Returns False if the start had ended already."""
         worker = self._workers[rank]
         if worker.start != start or worker.pid is None:
             return False
-        end = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        worker.reason = worker.fault or f"the worker of rank {rank} {end}"
+        worker.reason = worker.fault or f"the worker of rank {rank} {_end(code)}"
         worker.pid, worker.peer, worker.asked = None, None, None
         worker.state, worker.phase, worker.fraction = "lost", "", 0.0
         worker.loaded, worker.connected = None, {}
@@ -199,7 +198,7 @@ class Ranks:
 
     def _spawn(self, worker: RankRecord, now: float) -> Command:
         self._starts += 1
-        worker.start, worker.heard, worker.retry = self._starts, now, None
+        worker.start, worker.pid, worker.heard, worker.retry = self._starts, STARTING, now, None
         worker.state, worker.fault = "starting", None
         worker.served = worker.hopeless = worker.killed = False
         return Spawn(worker.rank, self._starts)
@@ -215,3 +214,9 @@ class Ranks:
             if worker.state != "ready" and all(worker.reaches(other) for other in loaded):
                 worker.state, worker.phase, worker.fraction, worker.reason = "ready", "", 1.0, None
         self.were_ready = self.were_ready or self.all_ready
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "ended"
+    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"

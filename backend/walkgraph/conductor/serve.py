@@ -1,10 +1,12 @@
 """Runs a deployment from `spec.json` in its folder: opens the sockets, builds the core, and runs the loop."""
 
 import secrets
+from contextlib import closing
 from pathlib import Path
 
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.loop import ConductorLoop
+from walkgraph.conductor.processes import ForkLink
 from walkgraph.graph import codec
 from walkgraph.telemetry.emit import Buffered, Emitter, Off
 from walkgraph.wire import sockets
@@ -17,7 +19,8 @@ _LAST_WORDS = 1000
 """Milliseconds for unsent messages at exit."""
 
 
-def serve(directory: Path) -> None:
+def serve(directory: Path, fork_server: Path) -> None:
+    """`fork_server`: the socket of the process that workers are forked from."""
     spec = read_spec(directory)
     name = spec.telemetry_name or spec.name
     core = Conductor(codec.load(spec.graph), spec.plan, spec.limits, lambda: secrets.randbits(SEED_BITS), name)
@@ -25,8 +28,8 @@ def serve(directory: Path) -> None:
     context = sockets.context(faults)
     service = sockets.pair(context, sockets.address(directory, SERVICE_SOCKET))
     workers = sockets.router(context, sockets.address(directory, WORKERS_SOCKET))
-    emitter, keep_spare = _emitter(spec, context), spec.limits.keep_spare
-    ConductorLoop(directory, core, service, workers, emitter, faults=faults, keep_spare=keep_spare).run()
+    with closing(ForkLink(fork_server)) as forking:
+        ConductorLoop(directory, core, service, workers, _emitter(spec, context), forking, faults=faults).run()
     context.destroy(linger=_LAST_WORDS)
 
 

@@ -16,6 +16,9 @@ CONNECT = "connect"
 CONNECT_DEADLINES = 3
 """Deadline for connecting, in multiples of `step_deadline`: peers read greetings and answers only between steps."""
 
+STARTING = 0
+"""Process id of a worker that was asked for and is not known to exist yet."""
+
 State = Literal["starting", "loading", "warming", "ready", "lost", "failed"]
 
 
@@ -25,6 +28,7 @@ class RankRecord:
     state: State = "starting"
     start: int = 0
     pid: int | None = None
+    """`STARTING` at first; None if there is no process."""
     peer: m.Peer | None = None
     phase: str = ""
     fraction: float = 0.0

@@ -2,7 +2,9 @@
 leave Ctrl-C to it."""
 
 import ctypes
+import fcntl
 import os
+import select
 import signal
 import sys
 
@@ -16,6 +18,20 @@ def die_with(parent: int) -> None:
     if os.getppid() != parent:
         sys.exit("the parent is gone")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def die_at_end_of(pipe: int) -> None:
+    """Have the kernel kill this process when the other end of a pipe is closed, which is when the process that has it
+    ends; exits if that has already happened."""
+    # The kernel signals one process for each opening of a file, and others may have this one.
+    lifeline = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    ended = select.poll()
+    ended.register(lifeline, 0)  # a hang-up is always told
+    if ended.poll(0):
+        sys.exit("the parent is gone")
 
 
 def one_heap() -> None:

@@ -31,10 +31,15 @@ Context = zmq.Context[Socket]
 
 def address(directory: Path, name: str) -> str:
     """The `ipc://` address of a socket in a deployment's directory."""
-    path = str(directory / name)
-    if len(path.encode()) > _LONGEST_PATH:
+    return f"ipc://{socket_path(directory, name)}"
+
+
+def socket_path(directory: Path, name: str) -> Path:
+    """The path of a Unix socket. Raises InvalidInput if it is too long for one."""
+    path = directory / name
+    if len(str(path).encode()) > _LONGEST_PATH:
         raise InvalidInput(f"the socket path is longer than {_LONGEST_PATH} bytes; choose a shorter state directory")
-    return f"ipc://{path}"
+    return path
 
 
 def configure(socket: "zmq.Socket[Any]") -> None:

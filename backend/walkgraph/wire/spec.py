@@ -41,8 +41,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     restart_window: float = 60.0
     backoff_first: float = 0.5
     backoff_last: float = 8.0
-    keep_spare: bool = False
-    """Keep a worker process without a rank, which has imported all it needs: a restart takes it."""
     arena_bytes: int = 512 * 1024 * 1024
     """Shared memory for tensors that leave one worker; pages are used only as they are written."""
     kept_bytes: int = 0

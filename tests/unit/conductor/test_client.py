@@ -122,8 +122,13 @@ async def test_no_process_is_started_that_could_use_up_the_files(
     opened = open_files()
     monkeypatch.setattr(resource, "getrlimit", lambda what: (opened + 20, opened + 20))
     with pytest.raises(OSError, match="a deployment needs") as refused:
-        await DeploymentProcess.start(tmp_path, SPEC, lambda message: None, lambda code: None)
+        await DeploymentProcess.start(Forks(), tmp_path, SPEC, lambda message: None, lambda code: None)
     assert refused.value.errno == errno.EMFILE
+
+
+class Forks:
+    async def running(self) -> Path:
+        return Path("forks")
 
 
 @pytest.mark.asyncio
@@ -139,6 +144,6 @@ async def test_a_process_without_a_socket_is_ended(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
     monkeypatch.setattr(sockets, "pair_for", refuse)
     with pytest.raises(OSError, match="no socket") as refused:
-        await DeploymentProcess.start(tmp_path, SPEC, lambda message: None, lambda code: None)
+        await DeploymentProcess.start(Forks(), tmp_path, SPEC, lambda message: None, lambda code: None)
     assert refused.value.errno == errno.EMFILE
     assert lasting.over.is_set()

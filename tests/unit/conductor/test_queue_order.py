@@ -52,6 +52,8 @@ def special(
         (queue("a", special("b", suspended=True)), move("b", "a"), None),
         (queue(special("a", session="s"), special("b", session="s")), move("b", "a"), None),
         (queue(special("a", session="s"), special("b", session="t")), move("b", "a"), ("a", "b")),
+        (queue(special("a", session="s"), special("x", session="s"), "b"), move("b", "a"), None),
+        (queue(special("a", session="s"), special("x", session="t"), "b"), move("b", "a"), ("a", "b")),
     ],
 )
 def test_a_run_exchanges_places_with_the_next_of_its_owner(

@@ -135,10 +135,9 @@ async def test_its_ranks_take_up_plans_and_keep_results_of_all_nodes(service: Ru
     await service.deploy()
     page, clients = (found.spec for found in service.fleet.started)
     settings = service.services.settings
-    assert (page.changing, page.limits.kept_bytes, page.limits.keep_spare) == (True, settings.kept_results, False)
+    assert (page.changing, page.limits.kept_bytes) == (True, settings.kept_results)
     limits = clients.limits
     assert (clients.changing, limits.kept_bytes) == (False, settings.kept_results)
-    assert limits.keep_spare == settings.spare_workers
 
 
 async def test_clients_are_not_told_of_it(service: Running) -> None:

@@ -263,8 +263,6 @@ class Version:
             limits=Limits(
                 queue=settings.queue_limit,
                 load_deadline=settings.start_timeout,
-                # A spare one's imports would take the processor from who draws, and its memory for one page.
-                keep_spare=settings.spare_workers and not scratch,
                 kept_bytes=settings.kept_results,
             ),
         )

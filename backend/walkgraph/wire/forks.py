@@ -1,0 +1,76 @@
+"""Messages between a conductor and the fork server, whose processes are forked once the slow imports are done.
+
+They travel over a SEQPACKET socket, one message a packet, with files beside it:
+
+conductor -> fork server    Fork, with the files LIFELINE, OUTPUT
+fork server -> conductor    Forked, with the file PIDFD; Exited
+"""
+
+import array
+import socket
+
+import msgspec
+
+LIFELINE, OUTPUT = 0, 1
+"""Files of a `Fork`: a pipe whose other end only the conductor has, and what takes the standard outputs."""
+FILES = 2
+"""Most files of a message."""
+_BYTES = 16 * 1024
+"""Longest message."""
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork", forbid_unknown_fields=True):
+    """Start a worker."""
+
+    directory: str
+    """The deployment's folder."""
+    rank: int
+    start: int
+    """Number of this start of the rank."""
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked", forbid_unknown_fields=True):
+    """A worker was started, or could not be."""
+
+    rank: int
+    start: int
+    pid: int
+    """0 if it could not be started."""
+    error: int = 0
+    """The number of the system's error then."""
+
+
+class Exited(msgspec.Struct, frozen=True, tag="exited", forbid_unknown_fields=True):
+    rank: int
+    start: int
+    code: int
+    """Exit status; negative for a signal."""
+
+
+FromForkServer = Forked | Exited
+_encode = msgspec.msgpack.encode
+_to_server = msgspec.msgpack.Decoder(Fork)
+_from_server: msgspec.msgpack.Decoder[FromForkServer] = msgspec.msgpack.Decoder(FromForkServer)
+
+
+def send(to: socket.socket, message: Fork | FromForkServer, *files: int) -> None:
+    """Raises OSError, BlockingIOError among them."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+    to.sendmsg([_encode(message)], rights)
+
+
+def receive_fork(of: socket.socket) -> tuple[Fork, list[int]] | None:
+    """The next message and its files, or None at the end. Raises OSError, or msgspec.DecodeError."""
+    packet, files = _receive(of)
+    return (_to_server.decode(packet), files) if packet else None
+
+
+def receive_answer(of: socket.socket) -> tuple[FromForkServer, list[int]] | None:
+    """The next message and its files, or None at the end. Raises OSError, BlockingIOError among them."""
+    packet, files = _receive(of)
+    return (_from_server.decode(packet), files) if packet else None
+
+
+def _receive(of: socket.socket) -> tuple[bytes, list[int]]:
+    packet, files, _, _ = socket.recv_fds(of, _BYTES, FILES, socket.MSG_CMSG_CLOEXEC)
+    return packet, files

@@ -1,0 +1,159 @@
+"""`python -m walkgraph.worker.fork_server --listen F --parent P`: the process that workers are forked from.
+
+Imports take most of a worker's start. They happen once, here, and a worker is a fork of this process, which starts in
+some 20 ms and shares its memory. It serves the conductors that connect to the socket `F`. A worker dies with its
+conductor and not with this process, and this process dies with the service.
+
+Nothing here may start threads or touch a GPU: a fork has neither.
+"""
+
+import argparse
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from walkgraph.ids import Rank
+from walkgraph.wire import forks
+from walkgraph.wire.process import die_at_end_of, die_with
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    pid: int
+    rank: int
+    start: int
+    connection: socket.socket
+    """To the conductor that asked for it."""
+
+
+class ForkServer:
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._connections: dict[int, socket.socket] = {}
+        self._children: dict[int, _Child] = {}
+        """By pidfd."""
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
+
+    def serve(self) -> forks.Fork:
+        """Forks what conductors ask for. Returns in the new process, with its assignment."""
+        while True:
+            for file, _ in self._poll.poll():
+                if file in self._children:
+                    self._bury(file)
+                elif file in self._connections:
+                    assigned = self._hear(self._connections[file])
+                    if assigned is not None:
+                        return assigned
+                elif file == self._listener.fileno():
+                    self._accept()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._connections[connection.fileno()] = connection
+            self._poll.register(connection, select.POLLIN)
+
+    def _hear(self, connection: socket.socket) -> forks.Fork | None:
+        """Reads one message. Returns it in the process that it asked for."""
+        try:
+            heard = forks.receive_fork(connection)
+        except BlockingIOError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            heard = None
+        message, files = heard or (None, [])
+        try:
+            if message is None or len(files) != forks.FILES:
+                self._close(connection)
+                return None
+            return self._fork(message, files, connection)
+        finally:
+            for file in files:
+                os.close(file)
+
+    def _fork(self, message: forks.Fork, files: list[int], connection: socket.socket) -> forks.Fork | None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell(connection, forks.Forked(message.rank, message.start, 0, error.errno or 1))
+            return None
+        if not pid:
+            self._become(files[forks.LIFELINE], files[forks.OUTPUT])
+            return message
+        # It can't be reaped before this, so the number is still its own.
+        pidfd = os.pidfd_open(pid)
+        self._children[pidfd] = _Child(pid, message.rank, message.start, connection)
+        self._poll.register(pidfd, select.POLLIN)
+        self._tell(connection, forks.Forked(message.rank, message.start, pid), pidfd)
+        return None
+
+    def _become(self, lifeline: int, output: int) -> None:
+        """Turns this process, which has just been forked, into a worker: it keeps none of the server's files."""
+        self._listener.close()
+        for connection in self._connections.values():
+            connection.close()
+        for pidfd in self._children:
+            os.close(pidfd)
+        die_at_end_of(lifeline)
+        os.dup2(output, sys.stdout.fileno())
+        os.dup2(output, sys.stderr.fileno())
+
+    def _bury(self, pidfd: int) -> None:
+        child = self._children.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(child.pid, 0)
+        self._tell(child.connection, forks.Exited(child.rank, child.start, os.waitstatus_to_exitcode(status)))
+
+    def _tell(self, connection: socket.socket, message: forks.FromForkServer, *files: int) -> None:
+        """Sends a message. A conductor that doesn't read is no longer served."""
+        if connection.fileno() == -1:
+            return
+        try:
+            forks.send(connection, message, *files)
+        except OSError:
+            self._close(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        del self._connections[connection.fileno()]
+        self._poll.unregister(connection)
+        connection.close()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--listen", type=int, required=True)
+    arguments.add_argument("--parent", type=int, required=True)
+    given = arguments.parse_args()
+    # Before torch is imported, which takes seconds.
+    die_with(given.parent)
+    signal.signal(signal.SIGTERM, _leave)
+
+    # All that imports make stays: to look for garbage in it again and again takes a tenth of the time. Frozen objects
+    # are not written to, so forks share their memory.
+    gc.disable()
+    from walkgraph.worker.serve import serve
+
+    gc.freeze()
+    assigned = ForkServer(socket.socket(fileno=given.listen)).serve()
+    gc.enable()
+    serve(Path(assigned.directory), Rank(assigned.rank), assigned.start)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
