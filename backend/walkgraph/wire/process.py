@@ -9,6 +9,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _M_ARENA_MAX = -8
 
 
@@ -32,6 +33,11 @@ def die_at_end_of(pipe: int) -> None:
     ended.register(lifeline, 0)  # a hang-up is always told
     if ended.poll(0):
         sys.exit("the parent is gone")
+
+
+def named(name: str) -> None:
+    """Give this process a name that tools show; 15 bytes count."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 def one_heap() -> None:

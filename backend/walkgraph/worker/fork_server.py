@@ -23,7 +23,7 @@ import msgspec
 
 from walkgraph.ids import Rank
 from walkgraph.wire import forks
-from walkgraph.wire.process import die_at_end_of, die_with
+from walkgraph.wire.process import die_at_end_of, die_with, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,7 @@ class ForkServer:
             return None
         if not pid:
             self._become(files[forks.LIFELINE], files[forks.OUTPUT])
+            named(f"rank {message.rank}")
             return message
         # It can't be reaped before this, so the number is still its own.
         pidfd = os.pidfd_open(pid)
