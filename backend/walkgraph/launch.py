@@ -27,7 +27,7 @@ from walkgraph import logs
 from walkgraph.client import Address
 from walkgraph.components import catalogue
 from walkgraph.conductor.client import DeploymentProcess
-from walkgraph.conductor.fork_server import ForkServerProcess
+from walkgraph.conductor.fork_server_handle import ForkServerProcess
 from walkgraph.errors import Refused, WalkgraphError
 from walkgraph.service.app import create_app
 from walkgraph.service.deployments.judging import resolve
@@ -39,7 +39,7 @@ from walkgraph.service.observe.telemetry import Collector
 from walkgraph.settings import Settings, ensure_token, is_loopback, only_one, prepare_home, write_private
 from walkgraph.store import queries
 from walkgraph.store.session import Store
-from walkgraph.wire.process import one_heap
+from walkgraph.wire.processes.common import one_heap
 
 STARTER = "shapes"
 """The graph that the first start deploys."""
@@ -83,15 +83,14 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
         store = Store.open(settings.database)
         first = store.read_now(queries.is_new)
         studio = _studio(settings)
-        processes = settings.home / "d"
-        fork_server = ForkServerProcess(processes)
+        fork_server = ForkServerProcess(settings.home / "d")
         app = create_app(
             settings,
             token=token,
             store=store,
             spawn=partial(DeploymentProcess.start, fork_server),
             studio=studio,
-            collector=Collector(processes),
+            collector=Collector(settings.home / "d"),
         )
         services: Services = app.state.services
         with _listen(settings) as listener:
@@ -115,22 +114,22 @@ def serve(settings: Settings, *, starter: bool, announce: Callable[[Started], No
                 )
 
             server = _Server(_configuration(app, settings), services, settings.drain_timeout, begin)
-
-            async def run() -> None:
-                try:
-                    await server.serve(sockets=[listener])
-                finally:
-                    await fork_server.close()
-
             try:
                 with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-                    runner.run(run())
+                    runner.run(_run(server, listener, fork_server))
                     if server.force_exit:
                         _leave(settings)
             finally:
                 settings.address_file.unlink(missing_ok=True)
                 store.close()
     return 0 if server.started else 1
+
+
+async def _run(server: _Server, listener: socket.socket, fork_server: ForkServerProcess) -> None:
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        await fork_server.close()
 
 
 def _exempt_from_collections() -> None:

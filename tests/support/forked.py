@@ -33,9 +33,10 @@ from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
 from walkgraph.placement.tables import Plan
 from walkgraph.telemetry.emit import Off
-from walkgraph.wire import codec, forks, sockets
+from walkgraph.wire import codec, sockets
 from walkgraph.wire import messages as m
-from walkgraph.wire.process import die_with
+from walkgraph.wire.processes import forks
+from walkgraph.wire.processes.common import die_with
 from walkgraph.wire.spec import SERVICE_SOCKET, WORKERS_SOCKET, DeploymentSpec, read_spec, write_spec
 from walkgraph.worker import serve
 from walkgraph.worker.events import Arrived

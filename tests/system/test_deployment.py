@@ -28,7 +28,7 @@ from tests.support.deployment import (
 from tests.support.fork_server import shared_forks
 from tests.support.yardstick import patience
 from walkgraph.conductor.client import DeploymentProcess, DeploymentSpec, Limits
-from walkgraph.conductor.fork_server import ForkServerProcess
+from walkgraph.conductor.fork_server_handle import ForkServerProcess
 from walkgraph.graph import codec
 from walkgraph.telemetry import events as t
 from walkgraph.wire import messages as m

@@ -6,7 +6,7 @@ It dies with its parent, however that ends. `die_with` is called before the slow
 import argparse
 from pathlib import Path
 
-from walkgraph.wire.process import die_with, one_heap
+from walkgraph.wire.processes.common import die_with, one_heap
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from walkgraph.conductor.events import Died, Spawned
 from walkgraph.ids import Rank
-from walkgraph.wire import forks
+from walkgraph.wire.processes import forks
 
 EXIT_SECONDS = 1.0
 """Time that the fork server has to tell the exit code of a worker that is seen to be dead."""

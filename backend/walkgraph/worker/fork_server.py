@@ -22,8 +22,8 @@ from types import FrameType
 import msgspec
 
 from walkgraph.ids import Rank
-from walkgraph.wire import forks
-from walkgraph.wire.process import die_at_end_of, die_with, named
+from walkgraph.wire.processes import forks
+from walkgraph.wire.processes.common import die_at_end_of, die_with, named
 
 
 @dataclass(frozen=True, slots=True)

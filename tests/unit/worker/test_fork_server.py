@@ -20,11 +20,11 @@ from tests.support.yardstick import patience
 from walkgraph.conductor.events import Died, Spawned
 from walkgraph.conductor.processes import ForkLink, Processes
 from walkgraph.ids import Rank
-from walkgraph.wire import forks
+from walkgraph.wire.processes import forks
 
 WAITING = """
 import sys, signal
-from walkgraph.wire.process import die_at_end_of
+from walkgraph.wire.processes.common import die_at_end_of
 die_at_end_of(int(sys.argv[1]))
 print("bound", flush=True)
 while True:

@@ -10,7 +10,7 @@ import pytest
 THREADS = """
 import os, sys, threading
 from tests.support.sampling import thread_heaps
-from walkgraph.wire.process import one_heap
+from walkgraph.wire.processes.common import one_heap
 
 if sys.argv[1] == "one":
     one_heap()
