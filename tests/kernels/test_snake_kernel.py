@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.layers import snake as twin
-from walkgraph.layers.kernels.snake import place_noise, snake
+from walkgraph.layers.kernels.snake import place_noise, snake, snake_beta
 
 
 @pytest.mark.parametrize("places", [1, 57, 1100])
@@ -21,6 +21,24 @@ def test_sums_and_their_snakes_of_cut_places(places: int, given: tuple[str, ...]
     wanted = (x, twin.snake(x, alpha)) if more[0] is None else twin.add_snake(x, alpha, more[0], more[1], more[2])
     torch.testing.assert_close(kept.cpu(), wanted[0], rtol=0, atol=2e-6)
     torch.testing.assert_close(made.cpu(), wanted[1], rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("places", "channels"), [(1, 4), (70, 48), (33, 128)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_snakes_with_a_height_of_their_own(
+    places: int, channels: int, biased: bool, dtype: torch.dtype, device: str
+) -> None:
+    generator = torch.Generator().manual_seed(places)
+    x = torch.randn(3, places + 2, channels, generator=generator).to(dtype)[:, 2:]
+    alpha, beta, bias = torch.randn(3, channels, generator=generator).to(dtype)
+    wanted = twin.snake_beta(x, alpha, beta, bias if biased else None)
+    room = torch.zeros(3, places + 6, channels, dtype=dtype, device=device)
+    given = [one.to(device) for one in (alpha, beta)]
+    snake_beta(x.to(device), *given, bias.float().to(device) if biased else None, room[:, 6:])
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 2**-7, "atol": 1e-5}
+    torch.testing.assert_close(room[:, 6:].cpu(), wanted, **close)
+    assert not room[:, :6].any()
 
 
 def test_noise_is_the_twins_to_the_bit(device: str) -> None:

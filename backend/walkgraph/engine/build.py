@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -89,7 +89,7 @@ class EngineBuilder:
         pools = KVPools(prefix_cache=self._prefix_cache)
         limits = StateLimits(self._plan.states, pools.by_state, shared_pages=self._shared_pages)
         states = StateTable(pools, AttentionBackends(), limits)
-        ports, captured = host_ports(self._plan, self._here), cache(self._captured)
+        ports, captured = host_ports(self._plan, self._here), cache(partial(self._captured, states))
         runner = Runner(
             states,
             self._here.rank,
@@ -154,7 +154,8 @@ class EngineBuilder:
     def _capture_of(self, device: torch.device) -> Capture | None:
         return self._capturer(device) if self._capturer(device).enabled else None
 
-    def _captured(self, device: torch.device) -> CapturedSteps | None:
+    def _captured(self, states: StateTable, device: torch.device) -> CapturedSteps | None:
         capturer = Capturer(device, enabled=self._capture)
         most = 1 if self._invariant else None
-        return CapturedSteps(capturer, most=most, marks=self._watch.mark) if capturer.enabled else None
+        steps = CapturedSteps(capturer, most=most, marks=self._watch.mark, states=states)
+        return steps if capturer.enabled else None

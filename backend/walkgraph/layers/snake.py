@@ -37,6 +37,11 @@ def snake_beta(
     """s + sin(e^alpha s)^2 / (e^beta + 1e-9) with s = x + bias, computed in float32: x `[B, T, C]` with the channels
     last, alpha, beta, bias `[C]` -> `[B, T, C]` of x's type, or `out`."""
     out = torch.empty_like(x) if out is None else out
+    if x.is_cuda:
+        from walkgraph.layers.kernels import snake as kernels
+
+        kernels.snake_beta(x, alpha, beta, bias, out)
+        return out
     s = x.float() if bias is None else x.float() + bias.float()
     wave = (s * alpha.float().exp()).sin_().square_()
     return out.copy_(torch.addcmul(s, wave, (beta.float().exp() + _TINY).reciprocal()))

@@ -1,4 +1,4 @@
-"""Qwen3-Omni against Transformers, part by part: what it hears, and what it sees."""
+"""Qwen3-Omni against Transformers, part by part: what it hears and sees, and how its codes sound."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.golden.compare.table import SAME, Case
+from tests.golden.qwen3_omni import vocoder_cases
 from tests.unit.engine.plans import call
 from walkgraph.layers.pictures.patches import normalise
 from walkgraph.models.qwen3_omni.seeing.picture_operators import FramesFit
@@ -24,6 +25,7 @@ def cases(_code: Path | None) -> Iterator[Case]:
     import_torchvision()
     yield from _heard()
     yield from _seen()
+    yield from vocoder_cases.cases()
 
 
 def _heard() -> Iterator[Case]:

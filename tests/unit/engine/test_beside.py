@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.support.loop_calls import LoopInput, WrittenUse, written
 from tests.unit.engine.plans import call, plan_of
 from tests.unit.models.snac.test_operators import PUBLISHED, RAMP, stream, windows
-from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.states import States
 from walkgraph.abi.step import Row, StepBatch, StepOutputs, StepSpec
@@ -245,3 +246,75 @@ def test_what_a_later_batch_writes_changes_no_earlier_one() -> None:
     first = singles.serve(operator, [one], lambda call: ("y",))
     second = singles.serve(operator, [two], lambda call: ())
     assert [served.outputs[0]["y"].tolist() for served in (first, second)] == [[0.5, 0.5], [0.25, 0.25]]
+
+
+class Summed(Operator):
+    """The sum of a run's numbers so far, in a tensor state."""
+
+    def __init__(self) -> None:
+        self.steps, self.breaks_at = 0, 0
+
+    def step_inputs(self, call: Call) -> Mapping[str, Any] | None:
+        return call.inputs
+
+    def step_spec(self, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> StepSpec | None:
+        row = Row((2,), torch.float32)
+        return StepSpec(inputs={"x": row}, outputs={"y": row}, tensors={"sum": row}, sizes=(1, 2))
+
+    def step(self, batch: StepBatch) -> StepOutputs:
+        self.steps += 1
+        if self.steps == self.breaks_at:
+            raise RuntimeError("no")
+        rows = batch.rows.long()
+        made = batch.tensors["sum"].index_select(0, rows) + batch.inputs["x"]
+        batch.tensors["sum"].index_copy_(0, rows, made)
+        return StepOutputs({"y": made})
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        made: list[Tensor] = []
+        for one in calls:
+            before = states.tensor(one.states["sum"])
+            made.append(one.inputs["x"] if before is None else before + one.inputs["x"])
+            states.put(one.states["sum"], made[-1])
+        return [{"y": one} for one in made]
+
+
+def added(runner: Runner, captured: CapturedSteps, operator: Operator, **numbers: float) -> list[float]:
+    calls = [call("n", {"x": torch.full((2,), x)}, run=run, states={"sum": "s"}) for run, x in numbers.items()]
+    launched = runner.launch_beside(captured, operator, CPU, calls)
+    return [float((one.outputs or {})["y"][1]) for one in launched.results()]
+
+
+def test_a_step_beside_keeps_tensor_states_of_each_run_and_forward_goes_on_from_them() -> None:
+    states, operator = StateTable(KVPools({}), AttentionBackends()), Summed()
+    runner, captured = Runner(states, 0), CapturedSteps(Capturer(CPU), states=states)
+    assert added(runner, captured, operator, a=1, b=2, c=3) == [1, 2, 3]
+    first = states.tensors[StateKey("a", "s")]
+    assert added(runner, captured, operator, c=10, a=20) == [13, 21]
+    assert first.tolist() == [1, 1], "a fork may still hold what was there"
+    launched = runner.launch(operator, CPU, [call("n", {"x": torch.ones(2)}, run="a", states={"sum": "s"})])
+    assert [one.outputs["y"].tolist() for one in launched.results() if one.outputs] == [[22, 22]]
+    assert added(runner, captured, operator, a=100, b=100, d=100) == [122, 102, 100]
+    assert {key.run: value.tolist()[0] for key, value in states.tensors.items()} == {
+        "a": 122,
+        "b": 102,
+        "c": 13,
+        "d": 100,
+    }
+
+
+def test_if_a_part_of_a_batch_breaks_forward_serves_all_of_it_from_the_states_before() -> None:
+    states, operator = StateTable(KVPools({}), AttentionBackends()), Summed()
+    runner, captured = Runner(states, 0), CapturedSteps(Capturer(CPU), states=states)
+    assert added(runner, captured, operator, a=1, b=2, c=3) == [1, 2, 3]
+    operator.breaks_at = operator.steps + 2
+    assert added(runner, captured, operator, a=1, b=1, c=1) == [2, 3, 4]
+
+
+def test_steps_with_tensor_states_are_prepared_where_the_states_are_known() -> None:
+    operator, inputs = Summed(), {"x": torch.zeros(2)}
+    one = call("n", inputs, states={"sum": "s"})
+    for states, ready in (None, False), (StateTable(KVPools({}), AttentionBackends()), True):
+        captured = CapturedSteps(Capturer(CPU), states=states)
+        captured.prepare(operator, inputs, {})
+        assert (captured.key(operator, one) is not None) == ready

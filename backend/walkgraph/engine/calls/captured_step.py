@@ -1,5 +1,8 @@
-"""Captured steps of calls outside loops, one CUDA graph for each batch size: forwards of fixed shape that keep no
-state, such as a vocoder's window. They run beside the steps of loops, on a stream and in memory of their own."""
+"""Captured steps of calls outside loops, one CUDA graph for each batch size: forwards of fixed shape, such as a
+vocoder's chunk. They run beside the steps of loops, on a stream and in memory of their own.
+
+They may keep tensor states, which are copied into a graph's tables before it is replayed, and out of them behind it.
+"""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,13 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Call, Outputs, Scalar
+from walkgraph.abi.calls import Call, Outputs, Scalar, StateKey
 from walkgraph.abi.operator import Operator
 from walkgraph.abi.step import StepBatch, StepOutputs, StepSpec
 from walkgraph.engine.calls.finite import sound_rows
 from walkgraph.engine.device.capture import Capturer, bucket
 from walkgraph.engine.device.cuda_streams import Marks, SideStream, listed, stacked
 from walkgraph.engine.device.marks import Mark
+from walkgraph.engine.kv.states import StateTable
 
 SIZES = (1, 2, 4, 8, 16, 32)
 """Batch sizes that are captured if a step doesn't say."""
@@ -34,6 +38,7 @@ class _CapturedStep(NamedTuple):
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Tensor]
     seed: Tensor
+    tensors: Mapping[str, Tensor]
     made: "_StepResult"
     replay: Callable[[], None]
 
@@ -50,10 +55,18 @@ class _StepResult:
 
 
 class CapturedSteps:
-    def __init__(self, capturer: Capturer, *, most: int | None = None, marks: Marks | None = None) -> None:
+    def __init__(
+        self,
+        capturer: Capturer,
+        *,
+        most: int | None = None,
+        marks: Marks | None = None,
+        states: StateTable | None = None,
+    ) -> None:
         """`capturer`: used by nothing else, because its graphs run beside others. `most`: the most calls in a batch,
-        if fewer than the step allows. `marks`: makes the marks behind its launches."""
-        self._capturer, self._most = capturer, most
+        if fewer than the step allows. `marks`: makes the marks behind its launches. `states`: those of the calls; None
+        if no step keeps any."""
+        self._capturer, self._most, self._states = capturer, most, states
         self._stream = SideStream(capturer.device, marks)
         self._graphs: dict[Hashable, _CapturedStep] = {}
         self._ready: set[Hashable] = set()
@@ -67,9 +80,9 @@ class CapturedSteps:
         return spec.key
 
     def prepare(self, operator: Operator, inputs: Mapping[str, Any], params: Mapping[str, Scalar]) -> None:
-        """Capture all batch sizes of a step that keeps no state; do nothing for any other step."""
+        """Capture all batch sizes of a step that keeps no paged state; do nothing for any other step."""
         spec = operator.step_spec(inputs, params)
-        if spec is not None and not spec.tensors and not spec.appends:
+        if spec is not None and not spec.appends and (self._states is not None or not spec.tensors):
             for size in reversed(self._sizes(spec)):
                 self._graph(operator, spec, size)
             self._ready.add((id(operator), spec.key))
@@ -85,19 +98,42 @@ class CapturedSteps:
             return Served([self._nothing(spec) for _ in calls], [], port, None)
         outputs: list[Outputs] = []
         sound: list[Tensor] = []
-        most = self._sizes(spec)[-1]
-        with self._stream.opened(value for one in inputs for value in one.values() if isinstance(value, Tensor)):
+        kept: list[tuple[StateKey, Tensor]] = []
+        most, before = self._sizes(spec)[-1], [self._before(spec, call) for call in calls]
+        read = (value for one in (*inputs, *before) for value in one.values() if isinstance(value, Tensor))
+        with self._stream.opened(read):
             for start in range(0, len(calls), most):
                 part = slice(start, start + most)
                 graph = self._filled(operator, spec, calls[part], inputs[part])
+                _put(graph.tensors, before[part])
                 graph.replay()
                 outputs += self._taken(graph, spec, calls[part], host_ports)
+                kept += self._kept(graph, calls[part])
                 if graph.made.sound is not None:
                     sound.append(self._stream.to_host(graph.made.sound[: len(calls[part])]))
-            return Served(outputs, sound, port, self._stream.mark())
+            served = Served(outputs, sound, port, self._stream.mark())
+        # Only now: if a part can't be launched, `forward` serves all calls, from the states before.
+        if self._states is not None:
+            for key, value in kept:
+                self._states.set(key, value)
+        return served
 
     def _sizes(self, spec: StepSpec) -> tuple[int, ...]:
         return tuple(size for size in spec.sizes or SIZES if self._most is None or size <= self._most)
+
+    def _before(self, spec: StepSpec, call: Call) -> Mapping[str, Tensor | None]:
+        """The tensor states of a call, by slot; None for those that hold nothing yet."""
+        if self._states is None:
+            return {}
+        return {slot: self._states.tensors.get(call.states[slot]) for slot in spec.tensors}
+
+    def _kept(self, graph: _CapturedStep, calls: Sequence[Call]) -> list[tuple[StateKey, Tensor]]:
+        """Copies of what a graph's tables hold of the calls: each of its own, as they don't end together."""
+        return [
+            (call.states[slot], self._stream.kept(table[index]))
+            for slot, table in graph.tensors.items()
+            for index, call in enumerate(calls)
+        ]
 
     def _nothing(self, spec: StepSpec) -> Outputs:
         device = self._capturer.device
@@ -148,6 +184,7 @@ class CapturedSteps:
         device = self._capturer.device
         inputs = {n: torch.zeros(size, *row.shape, dtype=row.dtype, device=device) for n, row in spec.inputs.items()}
         params = {n: torch.zeros(size, dtype=dtype, device=device) for n, dtype in spec.params.items()}
+        tensors = {n: torch.zeros(size, *row.shape, dtype=row.dtype, device=device) for n, row in spec.tensors.items()}
         seed = torch.zeros(size, dtype=torch.int64, device=device)
         batch = StepBatch(
             rows=torch.arange(size, dtype=torch.int32, device=device),
@@ -155,14 +192,24 @@ class CapturedSteps:
             params=params,
             seed=seed,
             iteration=torch.zeros(size, dtype=torch.int64, device=device),
+            tensors=tensors,
             variant=spec.variant,
         )
         made = _StepResult()
         what = f"a step of {type(operator).__name__} at batch {size}"
-        return _CapturedStep(inputs, params, seed, made, self._capturer(lambda: made.take(operator.step(batch)), what))
+        replay = self._capturer(lambda: made.take(operator.step(batch)), what)
+        return _CapturedStep(inputs, params, seed, tensors, made, replay)
 
 
 def _empty(spec: StepSpec) -> bool:
     """True if its steps would make nothing, so that none needs to run."""
     keeps = spec.tensors or spec.appends
     return not keeps and all(0 in row.shape for row in spec.outputs.values())
+
+
+def _put(tables: Mapping[str, Tensor], before: Sequence[Mapping[str, Tensor | None]]) -> None:
+    """Copy the states of calls into the first rows of the tables; zeros where there is none yet."""
+    for slot, table in tables.items():
+        nothing = torch.zeros_like(table[0])
+        rows = [nothing if (held := one[slot]) is None else held for one in before]
+        torch.stack(rows, out=table[: len(rows)])

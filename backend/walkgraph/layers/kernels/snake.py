@@ -10,6 +10,8 @@ from torch import Tensor
 from walkgraph.layers.kernels.sampling_blocks import draw
 
 _BLOCK = 256
+_TILE = 2048
+"""Numbers of a program with the channels last."""
 _SIZES = ["x_row", "x_channel", "add_row", "add_channel", "scale_row", "channels", "places"]
 _POINTERS = ["x", "add", "bias", "scale", "alpha", "kept", "made"]
 """Pointers without specialization: a variant per alignment and stage size would take longer to compile than it
@@ -41,6 +43,20 @@ def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor
     return made
 
 
+def snake_beta(x: Tensor, alpha: Tensor, beta: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """x and out `[B, T, C]` with the channels last; the places of a row are contiguous, the rows need not be."""
+    batch, places, channels = x.shape
+    if x.stride()[1:] != (channels, 1) or out.stride()[1:] != (channels, 1):
+        raise ValueError("the places of a row must be contiguous, with the channels last")
+    columns = next((size for size in (128, 64) if channels % size == 0), 32)
+    rows = _TILE // columns
+    grid = triton.cdiv(places, rows), triton.cdiv(channels, columns), batch
+    snake_beta_kernel[grid](
+        x, alpha if bias is None else bias, alpha, beta, out, x.stride(0), out.stride(0), places, channels,
+        BIAS=bias is not None, ROWS=rows, COLUMNS=columns,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_POINTERS)
 def snake_kernel(
     x, add, bias, scale, alpha, kept, made, x_row, x_channel, add_row, add_channel, scale_row, channels, places,
@@ -65,6 +81,26 @@ def snake_kernel(
     if KEEP:
         tl.store(kept + out, total, mask=inside)
     tl.store(made + out, total + wave * wave / (a + 1e-9), mask=inside)
+
+
+@triton.jit(do_not_specialize=["x_row", "made_row", "places"])
+def snake_beta_kernel(
+    x, bias, alpha, beta, made, x_row, made_row, places, channels,
+    BIAS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(2).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    at = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    inside = column < channels
+    turns = tl.exp(tl.load(alpha + column, mask=inside, other=0.0).to(tl.float32))
+    height = 1 / (tl.exp(tl.load(beta + column, mask=inside, other=0.0).to(tl.float32)) + 1e-9)
+    places_of = at[:, None] * channels + column[None, :]
+    there = (at < places)[:, None] & inside[None, :]
+    total = tl.load(x + row * x_row + places_of, mask=there, other=0.0).to(tl.float32)
+    if BIAS:
+        total += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
+    wave = tl.sin(total * turns[None, :])
+    tl.store(made + row * made_row + places_of, total + wave * wave * height[None, :], mask=there)
 
 
 @triton.jit(do_not_specialize=["stream", "places"], do_not_specialize_on_alignment=["seed", "first", "made"])

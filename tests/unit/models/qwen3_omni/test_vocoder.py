@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,10 +15,17 @@ from tests.golden.qwen3_omni.vocoder import section
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
 from walkgraph.abi.calls import Call, ChunkInfo
 from walkgraph.abi.operator import LoadContext
+from walkgraph.abi.step import StepBatch
 from walkgraph.checkpoints.fields import Fields
 from walkgraph.chunking import fixed, left_context
 from walkgraph.chunking.base import Policy
+from walkgraph.engine.calls.captured_step import CapturedSteps
+from walkgraph.engine.calls.runner import Runner
+from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Engine
+from walkgraph.engine.kv.attention_backends import AttentionBackends
+from walkgraph.engine.kv.pool import KVPools
+from walkgraph.engine.kv.states import StateTable
 from walkgraph.errors import InvalidInput, Refused
 from walkgraph.layers.unset import unset
 from walkgraph.models.qwen3_omni.presets import OMNI
@@ -155,6 +163,58 @@ def test_long_streams_are_decoded_in_pieces_for_their_memory(model: Code2Wav, mo
         sound, _ = model.decode(both, torch.zeros(2, dtype=torch.int64), model.fresh(2), first=True)
     for row, one in zip(sound, both, strict=True):
         torch.testing.assert_close(row, whole(model, one), **CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_captured_steps_make_what_forward_makes_from_each_others_states(seed: int) -> None:
+    """Three streams: by steps, by forwards, and by either in turn."""
+    operator, dice = Code2wav(random_vocoder(TINY, 4, device=CPU, dtype=torch.float32)), random.Random(seed)
+    states = StateTable(KVPools({}), AttentionBackends())
+    runner, captured = Runner(states, 0), CapturedSteps(Capturer(CPU), states=states)
+    codes, taken, sounds = stream(17, seed), 0, {run: list[Tensor]() for run in ("steps", "forwards", "either")}
+    while taken < len(codes):
+        start, taken = taken, min(len(codes), taken + dice.randint(1, 6))
+        calls = {run: chunk(codes, start, taken, run) for run in sounds}
+        beside = ["steps", *(["either"] if dice.random() < 0.5 else [])]
+        for runs in beside, [run for run in sounds if run not in beside]:
+            given = [calls[run] for run in runs]
+            launch = partial(runner.launch_beside, captured) if runs == beside else runner.launch
+            for run, result in zip(runs, launch(operator, CPU, given).results(), strict=True):
+                assert result.outputs is not None
+                sounds[run].append(result.outputs["waveform"])
+    wanted = torch.cat(sounds["forwards"])
+    for run in ("steps", "either"):
+        torch.testing.assert_close(torch.cat(sounds[run]), wanted, **CLOSE)
+
+
+def test_chunks_of_the_bundled_stream_are_captured_and_its_rest_is_not() -> None:
+    operator = Code2wav(random_vocoder(TINY, 4, device=CPU, dtype=torch.float32))
+    captured = CapturedSteps(Capturer(CPU), states=StateTable(KVPools({}), AttentionBackends()))
+    for inputs in operator.step_examples():
+        captured.prepare(operator, inputs, {})
+    ready = [captured.key(operator, one) is not None for one in chunks(stream(60), BUNDLED)]
+    assert ready == [True, True, True, False]
+
+
+def test_codes_that_only_a_device_knows_are_not_read_and_fail_alone() -> None:
+    operator = Code2wav(random_vocoder(TINY, 4, device=CPU, dtype=torch.float32))
+    codes = torch.stack([stream(3), stream(3)])
+    codes[1, 2, 7] = 64
+    [first, _] = operator.step_examples()
+    spec = operator.step_spec({**first, "codes": codes[0]}, {})
+    assert spec is not None
+    tables = {slot: torch.zeros(3, *row.shape) for slot, row in spec.tensors.items()}
+    batch = StepBatch(
+        rows=torch.tensor([0, 1], dtype=torch.int32),
+        inputs={"codes": codes, "start": torch.zeros(2, dtype=torch.int64)},
+        params={},
+        seed=torch.zeros(2, dtype=torch.int64),
+        iteration=torch.zeros(2, dtype=torch.int64),
+        tensors=tables,
+        variant=spec.variant,
+    )
+    with torch.inference_mode():
+        assert operator.step(batch).finite.tolist() == [True, False]  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize(

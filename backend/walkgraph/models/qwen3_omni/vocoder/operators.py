@@ -16,7 +16,7 @@ from walkgraph.models.qwen3_omni.vocoder.weights import vocoder_of
 _SLOTS = StreamState._fields
 _FIRST, _FRAMES = 5, 25
 """Frames of the first chunk and of the others in the bundled graph."""
-_SIZES = (1, 2, 4, 8, 16, 32)
+_SIZES = (1, 2, 4, 8, 16)
 
 
 class _Chunk(NamedTuple):
