@@ -69,6 +69,32 @@ def chain(count: int) -> Document:
     return found
 
 
+def by_value(count: int) -> Document:
+    """Choices side by side, by one value."""
+    return _chosen(count, [])
+
+
+def by_merge(count: int) -> Document:
+    """Choices one after the other, each by what the one before has given."""
+    return _chosen(count, [f"@merge.m{i}" for i in range(count)])
+
+
+def _chosen(count: int, merged: list[str]) -> Document:
+    found = with_steps([{"walk": "long", "with": {"a": "@task.idea"}}])
+    given = ["@in.a", *(merged or ["@in.a"] * count)]
+    found["nodes"] |= {f"{side}{i}": {"component": "synthetic.add"} for i in range(count) for side in "yn"}
+    found["walks"]["long"] = {
+        "inputs": {"a": "scalar: int"},
+        "body": [{"choose": given[i], "cases": {"1": [f"y{i}"]}, "otherwise": [f"n{i}"]} for i in range(count)],
+        "merges": {f"m{i}": [f"y{i}.sum", f"n{i}.sum"] for i in range(count)},
+        "edges": [
+            *([given[i], f"{side}{i}.{port}"] for i in range(count) for side in "yn" for port in "ab"),
+            [f"@merge.m{count - 1}", "@out.picture"],
+        ],
+    }
+    return found
+
+
 def calls(value: Document) -> int:
     """Python functions called by check and plan."""
     count = 0
@@ -91,8 +117,9 @@ def calls(value: Document) -> int:
     return count
 
 
-@pytest.mark.parametrize("make", [steps, choices, firsts, uses, chain])
+@pytest.mark.parametrize("make", [steps, choices, firsts, uses, chain, by_value, by_merge])
 def test_twice_the_document_takes_about_twice_the_work(make: Callable[[int], Document]) -> None:
+    calls(make(1))  # what is imported and cached once
     least, some, twice = (calls(make(count)) for count in (1, 61, 121))
     assert (twice - least) / (some - least) < 2.4
 

@@ -98,11 +98,18 @@ class Assignment:
 
     def head_rank(self, entry: Entry, walk: WalkStructure) -> Rank:
         """A choice is made where its value comes from, or else where its first branch is; so with a map's list."""
-        head = next(one for one in (*walk.choices, *walk.maps) if one.entry is entry)
+        heads = self._heads[walk.name]
+        head = heads.at[entry.index]
         ends = (route.source.entry for route in head.routes)
         sources = [end for end in ends if end is not None]
-        inside = [one for one in walk.entries if _decided_by(head, one)]
-        return next((self.entry_ranks(one, walk)[0] for one in (*sources, *inside)), self.first)
+        inside = heads.first_of(head)
+        first = sources[0] if sources else inside
+        return self.entry_ranks(first, walk)[0] if first is not None else self.first
+
+    @cached_property
+    def _heads(self) -> Mapping[str, "_Heads"]:
+        """Walk -> its choices and maps."""
+        return {name: _Heads(walk) for name, walk in self.walks.items()}
 
     @cached_property
     def rests(self) -> Mapping[str, Rank]:
@@ -132,8 +139,20 @@ def holds(group: Group, node: str) -> bool:
     return node in named or ALL in named or (JOIN in node and any(outer in named for outer in nodes_around(node)))
 
 
-def _decided_by(head: ChoiceAt | MapAt, entry: Entry) -> bool:
-    """True if an entry is in a branch of a choice, or in the body of a map."""
-    if isinstance(head, ChoiceAt):
-        return any(number == head.index for number, _ in entry.cases)
-    return head.loop in entry.loop_indices
+class _Heads:
+    """The choices and maps of a Walk, each with the first entry inside. Found in one pass: there may be thousands."""
+
+    def __init__(self, walk: WalkStructure) -> None:
+        self.at: dict[int, ChoiceAt | MapAt] = {one.entry.index: one for one in (*walk.choices, *walk.maps)}
+        """Entry -> choice or map."""
+        self._in_choice: dict[int, Entry] = {}
+        self._in_loop: dict[int, Entry] = {}
+        for entry in walk.entries:
+            for choice, _ in entry.cases:
+                self._in_choice.setdefault(choice, entry)
+            for loop in entry.loop_indices:
+                self._in_loop.setdefault(loop, entry)
+
+    def first_of(self, head: ChoiceAt | MapAt) -> Entry | None:
+        """The first entry in a branch of a choice, or in the body of a map."""
+        return self._in_choice.get(head.index) if isinstance(head, ChoiceAt) else self._in_loop.get(head.loop)

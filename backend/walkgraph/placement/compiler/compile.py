@@ -191,19 +191,20 @@ class _Walk:
         self._add(_state_use(len(self.uses), f"{op}:{source}", op, rank, entry, ()), _Access({}))
 
     def choices(self) -> tuple[ChoicePlan, ...]:
-        found: list[ChoicePlan] = []
-        for choice in self.walk.choices:
-            ranks = {use.rank for use in self.uses if any(number == choice.index for number, _ in use.cases)}
-            found.append(
-                ChoicePlan(
-                    index=choice.index,
-                    use=self.at[choice.entry.index],
-                    by=choice.item.choose,
-                    cases=tuple(choice.item.cases),
-                    ranks=tuple(sorted(ranks)),
-                )
+        ranks: dict[int, set[Rank]] = {choice.index: set() for choice in self.walk.choices}
+        for use in self.uses:
+            for number, _ in use.cases:
+                ranks[number].add(use.rank)
+        return tuple(
+            ChoicePlan(
+                index=choice.index,
+                use=self.at[choice.entry.index],
+                by=choice.item.choose,
+                cases=tuple(choice.item.cases),
+                ranks=tuple(sorted(ranks[choice.index])),
             )
-        return tuple(found)
+            for choice in self.walk.choices
+        )
 
     def _fork(self, entry: Entry, fork: Fork) -> None:
         index = self.context.state_index
