@@ -6,6 +6,7 @@ with one of them. Values that enter stay in the walker around it, which they rea
 values that leave with `collect` leave the standing use.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -33,12 +34,13 @@ def with_maps(walk: WalkPlan, uses: Mapping[int, UseTable], heads: Mapping[int, 
         for choice, depth, _ in uses[use].cases
         if depth > len(around[inside[use]].plan.loops)
     }
+    in_loops, in_branches = _members(around)
     return WalkTable(
         plan=walk,
         uses=around,
         inside=Inside(inside, loops, choices),
-        loops=tuple(_loop_table(walk, loop, around) for loop in walk.loops),
-        branches=tuple(_in_branches(around, choice.index) for choice in walk.choices),
+        loops=tuple(_loop_table(walk, loop, tuple(in_loops.get(loop.index, ()))) for loop in walk.loops),
+        branches=tuple(tuple(in_branches.get(choice.index, ())) for choice in walk.choices),
         readers={},
         streaming=tuple(i for i, u in around.items() if u.streams or u.paced),
         stream_readers={},
@@ -50,7 +52,20 @@ def _beneath(loops: tuple[int, ...], standing: UseTable) -> tuple[int, ...]:
     return loops[len(standing.plan.loops) + 1 :]
 
 
-def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) -> LoopTable:
+def _members(uses: Mapping[int, UseTable]) -> tuple[Mapping[int, list[int]], Mapping[int, list[int]]]:
+    """(loop -> the uses in it, choice -> the uses in its branches)."""
+    in_loops: defaultdict[int, list[int]] = defaultdict(list)
+    in_branches: defaultdict[int, list[int]] = defaultdict(list)
+    for index, use in uses.items():
+        own = (use.map.plan.index,) if use.map is not None else ()
+        for loop in dict.fromkeys((*use.plan.loops, *own)):
+            in_loops[loop].append(index)
+        for choice in dict.fromkeys(number for number, _, _ in use.cases):
+            in_branches[choice].append(index)
+    return in_loops, in_branches
+
+
+def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: tuple[int, ...]) -> LoopTable:
     outer: tuple[str, ...] = ()
     parent = loop.parent
     while parent >= 0:
@@ -60,16 +75,8 @@ def _loop_table(walk: WalkPlan, loop: LoopPlan, uses: Mapping[int, UseTable]) ->
         plan=loop,
         times=evaluator(loop.times) if loop.times else None,
         outer=outer,
-        uses=tuple(
-            index
-            for index, use in uses.items()
-            if loop.index in use.plan.loops or (use.map is not None and use.map.plan.index == loop.index)
-        ),
+        uses=uses,
     )
-
-
-def _in_branches(uses: Mapping[int, UseTable], choice: int) -> tuple[int, ...]:
-    return tuple(index for index, use in uses.items() if any(number == choice for number, _, _ in use.cases))
 
 
 # ── one map ─────────────────────────────────────────────────────────────────────────────────────

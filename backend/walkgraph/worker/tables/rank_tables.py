@@ -8,6 +8,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
+from walkgraph.worker.tables.ends import Ends
 from walkgraph.worker.tables.map_tables import with_maps
 from walkgraph.worker.tables.walk_tables import (
     Conditions,
@@ -26,10 +27,11 @@ def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
 
 def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
     walk, loops_here = device_loops(plan, stepped, rank)
-    uses = {use.index: use_table(plan, walk, use) for use in walk.uses if use.rank == rank}
+    ends = Ends(walk)
+    uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
     for index, loop in loops_here.items():
         uses[index] = _standing(plan, stepped, uses[index], loop)
-    heads = {loop.index: use_table(plan, walk, walk.uses[loop.head]) for loop in walk.loops if loop.width}
+    heads = {loop.index: use_table(plan, walk, ends, walk.uses[loop.head]) for loop in walk.loops if loop.width}
     readers: dict[str, list[EdgePlan]] = defaultdict(list)
     for edge in walk.edges:
         if edge.source.kind == "input" and edge.target.use in uses:
@@ -54,7 +56,8 @@ def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) ->
 
 
 def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
-    uses = tuple(use_table(plan, stepped, use, loop.plan) for use in loop.uses)
+    ends = Ends(stepped)
+    uses = tuple(use_table(plan, stepped, ends, use, loop.plan) for use in loop.uses)
     return DeviceLoopTable(
         loop,
         Lowering(loop, [use.varying for use in uses]),

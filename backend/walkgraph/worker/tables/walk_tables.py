@@ -24,6 +24,7 @@ from walkgraph.placement.tables import (
     WalkPlan,
 )
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering
+from walkgraph.worker.tables.ends import Ends
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -179,13 +180,12 @@ def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
     return tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index)
 
 
-def use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
+def use_table(plan: Plan, walk: WalkPlan, ends: Ends, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
     """`loop`: the device loop that iterates it."""
     node = plan.nodes[use.node] if use.op == "call" else None
     ports: dict[str, list[EdgePlan]] = defaultdict(list)
-    for edge in walk.edges:
-        if edge.target.kind == "use" and edge.target.use == use.index:
-            ports[edge.target.port].append(edge)
+    for edge in ends.entering.get(use.index, ()):
+        ports[edge.target.port].append(edge)
     params = node.params if node else {}
     expressions = [
         (name, *_with_default(str(value)[1:], (node.defaults if node else {}).get(name)))
@@ -193,12 +193,8 @@ def use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = 
         if _is_expression(value)
     ]
     before = tuple((earlier, _shared(use, walk.uses[earlier])) for earlier in use.before)
-    after = tuple(
-        (later.index, _shared(use, later))
-        for later in walk.uses
-        if later.rank == use.rank and use.index in later.before
-    )
-    outputs = tuple(e for e in walk.edges if e.source.kind == "use" and e.source.use == use.index)
+    after = tuple((later.index, _shared(use, later)) for later in ends.followers.get(use.index, ()))
+    outputs = tuple(ends.leaving.get(use.index, ()))
     own = index_names(use, loop) if loop is not None else frozenset[str]()
     return UseTable(
         plan=use,
@@ -223,8 +219,8 @@ def use_table(plan: Plan, walk: WalkPlan, use: UsePlan, loop: LoopPlan | None = 
         asked=tuple(sorted({e.source.port for e in outputs if e.leave != "pieces"} | {port for _, port in judges})),
         pieces=tuple(sorted({e.source.port for e in outputs if e.leave == "pieces"})),
         cases=tuple((c, len(walk.uses[walk.choices[c].use].loops), branch) for c, branch in use.cases),
-        decides=next((choice for choice in walk.choices if choice.use == use.index), None),
-        counts=next((one for one in walk.loops if one.width and one.head == use.index), None),
+        decides=ends.decides.get(use.index),
+        counts=ends.counts.get(use.index),
         scoped=tuple(
             (plan.states[state].name, walk.state_scopes[state])
             for state in (node.states.values() if node else use.states)
