@@ -95,6 +95,49 @@ def test_markup_in_the_keys_of_a_draft_is_shown_as_text(person: Person) -> None:
     unharmed(person, dialogs)
 
 
+@pytest.mark.safety("S10")
+def test_markup_of_runs_and_blueprints_is_shown_as_text(person: Person) -> None:
+    """In the history and the queue of runs, their trace, the canvas and form of a blueprint, and the library."""
+    person.expected = ["404", "422", "400"]
+    document = person.copied("synthetic_states", "boxed")
+    document["blueprints"] = {
+        "box": {
+            "description": ATTACK + LINK,
+            "inputs": {"a": "scalar: int", "b": "scalar: int"},
+            "outputs": {"sum": "add.sum"},
+            "body": ["add"],
+            "nodes": {"add": {"component": "synthetic.add", "label": ATTACK}},
+            "edges": [["@in.a", "add.a"], ["@in.b", "add.b"]],
+        }
+    }
+    document["nodes"]["boxed"] = {"component": "blueprint.box", "label": LINK}
+    dialogs: list[str] = []
+    person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    with person.running.client() as client:
+        _, etag = client.document("graph", "boxed")
+        client.put_document("graph", "boxed", document, etag)
+        entry = client.entry(document, blueprint="box")
+        client.put_document("blueprint", "box", entry)
+        asked = {"inputs": {"prompt": ATTACK + LINK}, "params": {"steps": 2, "seed": 3}}
+        client.run("shapes", "text_to_image", asked)
+        waiting = client.start_run("shapes", "text_to_image", {**asked, "hold": True})["id"]
+    person.go("playground?deployment=shapes")
+    expect(person.page.get_by_text("<img src=x").locator("visible=true").first).to_be_visible()
+    unharmed(person, dialogs)
+    person.look("history")
+    person.go("trace?deployment=shapes")
+    unharmed(person, dialogs)
+    person.open("boxed")
+    person.page.get_by_role("tab", name="Palette").click()
+    expect(person.page.get_by_role("region", name="Library of blueprints")).to_contain_text("box")
+    unharmed(person, dialogs)
+    person.look("palette")
+    person.go("library")
+    unharmed(person, dialogs)
+    with person.running.client() as client:
+        client.cancel(waiting)
+
+
 def unharmed(person: Person, dialogs: list[str]) -> None:
     person.page.wait_for_timeout(300)
     assert person.page.title() != "run"

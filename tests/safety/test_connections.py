@@ -106,6 +106,77 @@ async def test_a_client_that_vanishes_is_found(running: Service, scale: Scale, f
         figure("a client that vanished is found", await until_under_way(address, 0), "s", at_most=20.0)
 
 
+def upload(address: Address, kind: str, path: str, start: bytes) -> bytes:
+    """The head of a request with a large body, and the start of the body."""
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+        f"Content-Type: {kind}\r\nContent-Length: {8 << 20}\r\n\r\n".encode()
+        + start
+    )
+
+
+def opening(address: Address, path: str) -> bytes:
+    return (
+        f"GET {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nAuthorization: Bearer {address.token}\r\n"
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+    )
+
+
+@pytest.mark.safety("R5")
+async def test_clients_that_vanish_in_an_upload_or_while_they_follow_are_found(
+    running: Service, figure: Figure
+) -> None:
+    """In the midst of a body, as JSON or as a form; and on sockets and streams on which nothing happens."""
+    assert running.process is not None
+    address, files = address_of(running), Path(f"/proc/{running.process.pid}/fd")
+    body = {"deployment": "synthetic_states", "task": "write", "request": {**LONG, "hold": True}}
+    run = json.loads((await ask(address, "POST", "/api/v1/runs", body)).body)["id"]
+    await ask(address, "GET", "/openapi.json")
+
+    def open_files() -> int:
+        return len(list(files.iterdir()))
+
+    baseline = open_files()
+    form = b'--b\r\nContent-Disposition: form-data; name="image"; filename="x.png"\r\n\r\n'
+    followed = f"/api/v1/runs/{run}/events"
+    asks = (
+        (upload(address, "application/json", TASK, b'{"params": {"prompt": 5'), None),
+        (upload(address, "multipart/form-data; boundary=b", TASK, form), None),
+        (upload(address, "multipart/form-data; boundary=b", "/v1/images/edits", form), None),
+        (request(address, "GET", followed, keep=True), b"event: accepted\n"),
+        (opening(address, f"/ws/v1/runs/{run}"), b"accepted"),
+        (opening(address, "/ws/v1/telemetry"), b"\r\n\r\n"),
+        (opening(address, f"/ws{TASK}"), b"\r\n\r\n"),
+        (opening(address, "/ws/v1/sessions/synthetic_states/remember"), b"\r\n\r\n"),
+    )
+    async with AsyncExitStack() as stack:
+        connections: list[Connection] = []
+        for sent, told in asks:
+            reader, writer = await stack.enter_async_context(connected(address))
+            writer.write(sent)
+            await writer.drain()
+            if told is not None:
+                await reader.readuntil(told)
+            connections.append((reader, writer))
+
+        async def all_there() -> bool:
+            return open_files() - baseline >= len(asks)
+
+        await until(all_there)
+        for _, writer in connections:
+            vanish(writer.get_extra_info("socket"))
+        began = time.monotonic()
+
+        async def gone() -> bool:
+            return open_files() <= baseline
+
+        took = await until(gone, 0.1) - began
+        figure("clients that vanished in uploads, streams and sockets are found", took, "s", at_most=20.0)
+    assert (await ask(address, "DELETE", f"/api/v1/runs/{run}")).status == 202
+    await until_under_way(address, 0)
+
+
 @contextlib.contextmanager
 def many_files() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

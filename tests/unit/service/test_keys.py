@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from types import FrameType
 from typing import Any
 
 import httpx
@@ -347,3 +351,62 @@ async def test_bad_keys_are_refused(service: Running, body: dict[str, Any]) -> N
 def test_the_form_of_a_key_is_what_is_made() -> None:
     assert keys._FORM.fullmatch(f"wg_0123abcd_{'a-Z_9' * 8}abc") is not None
     assert not TOKEN.startswith(keys.PREFIX)
+
+
+@pytest.mark.safety("S4")
+async def test_guesses_at_keys_do_the_same_work(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the id of a key is known or not, how much of the secret is right, and however many keys there are: one
+    hash and one comparison of whole digests, none of the texts of keys."""
+    known = [await make(service, f"key{number}", "infer") for number in range(5)]
+    right = known[2]["secret"]
+    guesses = {
+        "right": right,
+        "its last letter wrong": right[:-1] + ("A" if right[-1] != "A" else "B"),
+        "its first letter wrong": right[:12] + ("A" if right[12] != "A" else "B") + right[13:],
+        "no such id": f"wg_{'0' * 8}_{right[12:]}",
+        "another key's id": known[3]["secret"][:12] + right[12:],
+    }
+    work: dict[str, list[tuple[str, int, int]]] = {}
+    compare, sha256 = hmac.compare_digest, hashlib.sha256
+    for name, guess in guesses.items():
+        done = work.setdefault(name, [])
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                keys.hmac,
+                "compare_digest",
+                lambda a, b, to=done: to.append(("compare", len(a), len(b))) or compare(a, b),
+            )
+            patched.setattr(
+                keys.hashlib, "sha256", lambda data, to=done: to.append(("hash", len(data), 0)) or sha256(data)
+            )
+            found = service.services.keys.find(guess)
+        assert (found is not None) == (name == "right"), name
+    assert work["right"] == [("hash", len(right), 0), ("compare", 32, 32)]
+    assert all(done == work["right"] for done in work.values()), work
+
+
+async def test_no_request_is_compared_with_keys_one_after_the_other(service: Running) -> None:
+    """The lines that run are as many with a hundred keys as with one."""
+    right = (await make(service, "one", "infer"))["secret"]
+    guess = right[:-1] + ("A" if right[-1] != "A" else "B")
+    one = lines(lambda: service.services.keys.find(guess))
+    for number in range(100):
+        await make(service, f"more{number}", "infer")
+    assert lines(lambda: service.services.keys.find(guess)) == one
+
+
+def lines(act: Callable[[], object]) -> int:
+    count = 0
+
+    def on(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        nonlocal count
+        count += event == "line"
+        return on
+
+    before = sys.gettrace()
+    sys.settrace(on)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
