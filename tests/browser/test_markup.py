@@ -106,11 +106,10 @@ def test_markup_of_runs_and_blueprints_is_shown_as_text(person: Person) -> None:
             "inputs": {"a": "scalar: int", "b": "scalar: int"},
             "outputs": {"sum": "add.sum"},
             "body": ["add"],
-            "nodes": {"add": {"component": "synthetic.add", "label": ATTACK}},
+            "nodes": {"add": {"component": "synthetic.add"}},
             "edges": [["@in.a", "add.a"], ["@in.b", "add.b"]],
         }
     }
-    document["nodes"]["boxed"] = {"component": "blueprint.box", "label": LINK}
     dialogs: list[str] = []
     person.page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
     with person.running.client() as client:

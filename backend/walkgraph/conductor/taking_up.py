@@ -88,7 +88,8 @@ class TakingUp:
         if not self._ranks.orders.are_for(message):
             return []
         if isinstance(message, m.LoadFailed):
-            return self._give_up(message.error, now)
+            # Without a plan to go back to, a worker that has served another one would wait for an order.
+            return self._give_up(message.error, now) or [ToRank(rank, m.Stop())]
         self.served.pages.set_pools(rank, message.pools)
         watch = self.served.watching.watch
         return [ToRank(rank, watch)] if watch is not None else []
@@ -107,7 +108,6 @@ class TakingUp:
         """Returns to the former plan."""
         change = self._change
         if change is None or change.state == "ending":
-            # Without a plan to go back to, a worker that can't load ends.
             return []
         ended = self.served.runs.end_all("refused", now, "the graph that it runs could not be loaded")
         self._change = None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
+from walkgraph.simulation.page import NO_PAGE, Drawing, Page, Reordering, ended_by_a_change
 from walkgraph.simulation.reference.random_walks import plain
 from walkgraph.simulation.scenarios import Scenario, ScenarioRequest, decided
 from walkgraph.simulation.simulator import Simulator
@@ -50,6 +51,8 @@ SPREAD_SECONDS = 0.4
 """Time within which the runs of a world are submitted."""
 TWICE = 0.02
 """Share of runs that are submitted twice; the second message must be ignored."""
+CHANGING_SECONDS = 0.02
+"""Time after which a run is submitted that waits for another graph."""
 PATIENCE_SECONDS = 0.3
 """Longest time until the client steers a run that it has paused."""
 
@@ -79,6 +82,10 @@ class AskedRun:
     """The request, or its part behind the latest approval."""
     waits: bool = False
     """It waits for a person."""
+    changes: int = 0
+    """The changes of the graph before it was requested."""
+    changed: bool = False
+    """The graph was changed before it ended."""
     before: dict[str, int] = field(default_factory=dict[str, int])
     """Output -> the number of its values before the latest approval."""
     paused: m.Paused | None = None
@@ -112,6 +119,9 @@ class SimulatedPerson:
 
     def ask(self, run: AskedRun, message: m.Waits) -> None:
         """Checks what a person is shown, and plans the answer."""
+        if run.changed:
+            self.end(run, ended_by_a_change())
+            return
         approval = message.approval
         values_ = {one.name: one.value for one in approval.shown if not isinstance(one.value, m.Absent)}
         shown, wanted = {name: plain(values.unpack(value)) for name, value in values_.items()}, run.request.asked
@@ -150,7 +160,10 @@ class SimulatedClient:
         chances: Chances,
         simulator: Simulator,
         send: Callable[[m.ToConductor], None],
+        page: Page = NO_PAGE,
+        lost: Sequence[float] = (),
     ) -> None:
+        """`lost`: times at which ranks were lost."""
         self.runs: dict[str, AskedRun] = {}
         self.status: m.Status | None = None
         self.planned = 0
@@ -158,9 +171,11 @@ class SimulatedClient:
         self.stopping = False
         self.crowded = False
         """The deployment's queue is short, so that runs may be refused."""
-        self._scenario, self._chances, self._send = scenario, chances, send
+        self._chances, self._send, self._page, self._lost = chances, send, page, lost
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
         self.person = SimulatedPerson(self.runs, simulator, send, self._after)
+        self._drawing = Drawing(scenario, page.others, simulator, send)
+        self._reordering = Reordering(simulator, send)
 
     # ── acts ──
 
@@ -170,8 +185,14 @@ class SimulatedClient:
         if chance.random() < chances.breakpoint + chances.tap:
             self._after(0.0, self._watch)
         for number in range(1 + chance.randrange(chances.most_runs)):
-            request = chance.choice(self._scenario.requests)
+            # Where the graph is changed, what is requested depends on the one that is served then.
+            request = None if self._page.others else chance.choice(self._drawing.served.requests)
             self._after(chance.random() * SPREAD_SECONDS, lambda n=number, r=request: self._submit(n, r))
+        if self._page.others:
+            for _ in range(chance.choice((1, 1, 2, 3))):
+                self._after(chance.random() * SPREAD_SECONDS, self._change)
+        for _ in range(self._page.moves):
+            self._after(chance.random() * SPREAD_SECONDS, self._move)
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self.planned += 1
@@ -181,12 +202,35 @@ class SimulatedClient:
         self.planned -= 1
         act()
 
-    def _submit(self, number: int, request: ScenarioRequest, after: AskedRun | None = None) -> None:
-        """Submits a run. `after`: the previous run of its session."""
+    def _change(self) -> None:
+        """Draws another graph. The runs that go on are cancelled, and those that wait for a person end."""
+        if self._drawing.changing or self.stopping:
+            return
+        self._drawing.change()
+        for run in self.runs.values():
+            if not run.over:
+                run.changed = True
+            if run.waits:
+                self.person.end(run, ended_by_a_change())
+
+    def _move(self) -> None:
+        runs = [run.submit.run for run in self.runs.values() if run.submit is not None and not run.over]
+        if runs and not self._drawing.changing:
+            self._reordering.move(runs)
+
+    def _submit(self, number: int, request: ScenarioRequest | None = None, after: AskedRun | None = None) -> None:
+        """Submits a run, by default one of those that the graph is for. `after`: the previous run of its session."""
+        if self._drawing.changing:
+            self._after(CHANGING_SECONDS, lambda: self._submit(number, request, after))
+            return
+        if after is not None and after.changes != self._drawing.changes:
+            return  # its session ended with the former graph
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
+        request = request or chance.choice(self._drawing.served.requests)
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
         asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
+        asked.changes = self._drawing.changes
         asked.session = f"of {run}" if request.session else None
         asked.since = asked.at
         if after is not None:
@@ -257,7 +301,8 @@ class SimulatedClient:
 
     def _watch(self) -> None:
         """Sets a tap or a breakpoint at one use of a Walk, and plans its removal."""
-        walk = self._chance.choice(self._scenario.plan.walks)
+        plan = self._drawing.served.plan
+        walk = self._chance.choice(plan.walks)
         uses = [use.name for use in walk.uses if use.op == "call"]
         if not uses or walk.name.startswith("move:"):
             return
@@ -269,7 +314,7 @@ class SimulatedClient:
         else:
             self._counts["taps"] += 1
             node = next(one.node for one in walk.uses if one.name == use)
-            source = f"{use}.{self._chance.choice(sorted(self._scenario.plan.nodes[node].outputs))}"
+            source = f"{use}.{self._chance.choice(sorted(plan.nodes[node].outputs))}"
             watch = m.Watch(level=level, taps=(Tap(id="t", walk=walk.name, source=source, interval=0.0),))
         self._send(watch)
         self._after(SPREAD_SECONDS, lambda: self._send(m.Watch(level=level)))
@@ -292,7 +337,7 @@ class SimulatedClient:
 
     def take(self, message: m.FromConductor) -> None:
         if isinstance(message, m.Status | m.Answered):
-            self.status = message if isinstance(message, m.Status) else self.status
+            self._told(message)
             return
         run = self.person.asked(message.run)
         if run is None:
@@ -327,6 +372,18 @@ class SimulatedClient:
                 run.finished, run.finished_at, run.paused = message, self._simulator.now, None
                 self._leave(run)
 
+    def _told(self, message: m.Status | m.Answered) -> None:
+        match message:
+            case m.Status():
+                self.status = message
+            case m.TakenUp():
+                failed = self.state == "failed"
+                self._drawing.told(message, lost=self._lost, failed=failed, stopping=self.stopping)
+            case m.QueueTold():
+                self._reordering.told(message)
+            case m.SessionsTold():
+                pass
+
     def _once(self, run: AskedRun, *, accepted: bool) -> None:
         if accepted or run.rejected is not None:
             raise self._simulator.fail("it is accepted or rejected twice", run.id)
@@ -355,7 +412,7 @@ class SimulatedClient:
                 raise self._simulator.fail("it ends well though a node failed", run.id)
             return "done"
         fitting = {
-            "cancelled": run.aborted,
+            "cancelled": run.aborted or run.changed,
             "deadline_exceeded": run.deadline is not None and run.finished_at >= run.at + run.deadline,
             "worker_lost": any(at >= run.at for at in lost),
             "node_error": run.request.fails,

@@ -1,6 +1,6 @@
 """One deployment of a simulated world: the real conductor's core, and its processes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from walkgraph.conductor import events as c
 from walkgraph.ids import Rank
@@ -28,9 +28,10 @@ class SimulatedDeployment:
         parts: WorldParts,
         limits: Callable[[bool], Limits],
         tell: Callable[[m.FromConductor], None],
+        others: Sequence[Scenario] = (),
     ) -> None:
         """`limits`: gives its limits; called with True if the first death of a process fails it. `tell` takes what the
-        conductor sends to the service."""
+        conductor sends to the service. `others`: scenarios that it may be changed to."""
         self.exited = False
         self._simulator, self._scenario, self._tell = simulator, scenario, tell
         self._chance = simulator.chance
@@ -41,7 +42,7 @@ class SimulatedDeployment:
         """Events that the conductor has not read yet."""
         self._stopping = False
         self._failed = False
-        self.processes = SimulatedProcesses(simulator, scenario, chances, parts, self._heard, self._hear)
+        self.processes = SimulatedProcesses(simulator, scenario, others, chances, parts, self._heard, self._hear)
         self.conductor = parts.conductor(scenario.graph, scenario.plan, limits(self.processes.fragile), lambda: 7)
 
     def begin(self) -> None:

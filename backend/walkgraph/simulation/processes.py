@@ -1,6 +1,6 @@
 """The rank processes of a simulated deployment: its conductor starts and ends them, and the seed disturbs them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,8 +10,9 @@ from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
+from walkgraph.simulation.page import DIED_SECONDS
 from walkgraph.simulation.rank.carrier import Arenas
-from walkgraph.simulation.rank.device import SimulatedDevice
+from walkgraph.simulation.rank.device import SimulatedDevice, SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.rank.worker import SimulatedWorker, WorkerParts
@@ -25,8 +26,6 @@ from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.plan_variants import Variants
 
-DIED_SECONDS = 0.002
-"""Longest time from the death of a process until the conductor can see it."""
 STALL_SECONDS = 0.8
 """Longest stop of a process that goes on afterwards; the conductor must not take it for dead."""
 CRASHES = 0.3
@@ -55,16 +54,19 @@ class SimulatedProcesses:
         self,
         simulator: Simulator,
         scenario: Scenario,
+        others: Sequence[Scenario],
         chances: Chances,
         parts: WorldParts,
         heard: Callable[[Endpoint, Frames], None],
         died: Callable[[c.Died], None],
     ) -> None:
-        """`heard` and `died` are called once the conductor can read a message or a death."""
+        """`others`: those that it may be changed to. `heard` and `died` are called once the conductor can read a
+        message or a death."""
         self.workers: dict[Rank, SimulatedWorker] = {}
         self.lost: list[float] = []
         """Times at which ranks were killed or stopped for good."""
         self._simulator, self._scenario, self._chances, self._parts = simulator, scenario, chances, parts
+        self._of_plan = {one.plan.digest: one for one in (scenario, *others)}
         self._heard, self._died = heard, died
         self._chance, self._counts = simulator.chance, simulator.counts
         self.network = parts.network(simulator)
@@ -92,8 +94,7 @@ class SimulatedProcesses:
         scenario, parts, simulator = self._scenario, self._parts, self._simulator
         made = WorkerParts(
             core=self._core,
-            states=partial(parts.states, simulator, scenario.paged, scenario.pages),
-            engine=partial(parts.engine, simulator, scenario.functions, device=parts.device),
+            engine=self._engine,
             links=parts.links,
             loop=parts.loop,
             emitter=lambda: self._emitter(rank),
@@ -105,7 +106,12 @@ class SimulatedProcesses:
         self.workers[rank].ended = lambda code: self.end(here, code)
 
     def _core(self, plan: Plan, rank: Rank) -> CoreLike:
-        return self._parts.core(plan, rank, self._scenario.variants[rank])
+        return self._parts.core(plan, rank, self._of_plan[plan.digest].variants[rank])
+
+    def _engine(self, plan: Plan, queue: SimulatedQueue) -> SimulatedEngine:
+        scenario, parts = self._of_plan[plan.digest], self._parts
+        states = parts.states(self._simulator, scenario.paged, scenario.pages)
+        return parts.engine(self._simulator, queue, scenario.functions, states, device=parts.device)
 
     def _emitter(self, rank: Rank) -> Emitter:
         return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()

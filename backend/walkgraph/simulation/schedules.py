@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 
+from walkgraph.placement.succession import same_processes
 from walkgraph.simulation.client import Chances
+from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
@@ -22,16 +24,27 @@ CROWDED = Chances(most_runs=8, kill=0.05, hang=0.0)
 CALM = Chances(abort=0.0, deadline=0.0, hold=0.0, pause=0.0, breakpoint=0.0, kill=0.0, hang=0.0, stall=0.0, fail=0.0)
 MOODS = (Chances(), Chances(), Chances(), CROWDED, CALM)
 """Disturbances of worlds; most have the default ones."""
+CHANGING, OTHERS = 0.2, 4
+"""In this share of the worlds, graphs are changed: to those of so many scenarios, as far as they fit its processes."""
+MOVING, MOVES = 0.1, 8
+"""In this share, runs are moved in the queue so many times."""
 YOUNG = 100_000
 """Objects made and kept between two collections of garbage; a world makes some ten thousand."""
 MOST_FAULTS = 20
 """Most faults in a report's text."""
 
 
-def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS) -> World:
-    """The world of a seed: always the same scenario, disturbances and order of messages."""
+def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, *, page: Page | None = None) -> World:
+    """The world of a seed: always the same scenario, disturbances and order of messages. `page`: in place of the
+    seed's."""
     chance = random.Random(f"scenario {seed}")  # noqa: S311 - no secret
-    return World(chance.choice(known), seed, chances=chance.choice(MOODS), parts=parts)
+    scenario, mood = chance.choice(known), chance.choice(MOODS)
+    others = [chance.choice(known) for _ in range(OTHERS)] if chance.random() < CHANGING else []
+    fitting = tuple(other for other in others if same_processes(scenario.plan, other.plan))
+    own = Page(fitting, MOVES if chance.random() < MOVING else 0)
+    page = own if page is None else page
+    mood = mood._replace(most_runs=CROWDED.most_runs) if page.moves else mood
+    return World(scenario, seed, chances=mood, parts=parts, page=page)
 
 
 @dataclass

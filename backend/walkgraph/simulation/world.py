@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from walkgraph.simulation.client import AskedRun, Chances, SimulatedClient
 from walkgraph.simulation.deployment import SimulatedDeployment
-from walkgraph.simulation.processes import DIED_SECONDS, REAL_PARTS, WorldParts
+from walkgraph.simulation.page import DIED_SECONDS, NO_PAGE, Page
+from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
@@ -44,15 +45,23 @@ class Outcome(NamedTuple):
 
 class World:
     def __init__(
-        self, scenario: Scenario, seed: int, *, chances: Chances | None = None, parts: WorldParts = REAL_PARTS
+        self,
+        scenario: Scenario,
+        seed: int,
+        *,
+        chances: Chances | None = None,
+        parts: WorldParts = REAL_PARTS,
+        page: Page = NO_PAGE,
     ) -> None:
         self._chances = Chances() if chances is None else chances
         self._simulator = Simulator(scenario.name, seed)
         self._chance, self._counts = self._simulator.chance, self._simulator.counts
-        self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client)
+        self._page, lost = page, list[float]()
+        self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client, page, lost)
         self._deployment = SimulatedDeployment(
-            self._simulator, scenario, self._chances, parts, self._limits, self.client.take
+            self._simulator, scenario, self._chances, parts, self._limits, self.client.take, page.others
         )
+        self._deployment.processes.lost = lost
         self._conductor = self._deployment.conductor
 
     def run(self) -> Outcome:
@@ -86,7 +95,9 @@ class World:
         limits = LIMITS
         if fragile:
             limits = replace(limits, restarts=0)
-        if self._chances.most_runs > MANY and self._chance.random() < CROWDED:
+        if self._page.moves:
+            limits = replace(limits, running=1)
+        elif self._chances.most_runs > MANY and self._chance.random() < CROWDED:
             self.client.crowded = True
             limits = replace(limits, queue=1, running=3)
         return limits

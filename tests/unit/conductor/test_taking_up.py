@@ -84,6 +84,19 @@ def test_a_plan_that_one_rank_cannot_load_leaves_the_former_one() -> None:
     assert [taken.number for taken in w.taken if taken.error is None] == [2]
 
 
+def test_a_worker_that_can_load_neither_plan_is_told_to_end() -> None:
+    """It has served before, so by itself it would wait for an order that never comes."""
+    w = world()
+    w.workers[Rank(0)].bad.add("other")
+    w.workers[Rank(1)].bad.add(PLAN.digest)
+    take_up(w, other(PLAN), GRAPH)
+    w.settle()
+    assert [taken.error is None for taken in w.taken] == [False]
+    assert Rank(1) not in w.workers
+    assert w.state == "failed"
+    assert "a tensor is missing" in str(w.core.ranks.failure)
+
+
 def test_a_worker_that_dies_while_it_loads_comes_back_with_the_former_plan() -> None:
     w = world()
     take_up(w, other(PLAN), GRAPH)

@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from walkgraph.abi.calls import Call, StateKey
+from walkgraph.conductor import queue_order
 from walkgraph.conductor.core import Conductor
 from walkgraph.conductor.events import Command as Ordered
 from walkgraph.conductor.events import Event as Heard
-from walkgraph.conductor.events import FromService
+from walkgraph.conductor.events import FromService, ToRank, ToService
+from walkgraph.conductor.ranks import LoadOrders
 from walkgraph.conductor.runs.ordered_outputs import OrderedOutputs
+from walkgraph.conductor.runs.records import RunTable
+from walkgraph.conductor.taking_up import ServedPlan, TakingUp
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopRun
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
@@ -23,6 +27,7 @@ from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.wire import codec
 from walkgraph.wire import messages as m
+from walkgraph.wire.questions import QueuedRun
 from walkgraph.worker.core import Core
 from walkgraph.worker.events import Cancelled, Command, Event, Release, Report, Started
 from walkgraph.worker.io.links import Links
@@ -224,6 +229,37 @@ def _forget_events(self: Suspension, run: str) -> list[Event]:
     return []
 
 
+def _left_waiting(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A rank that can't go back to the former plan is left to wait for an order that never comes."""
+
+    def loaded(self: TakingUp, rank: Rank, message: m.Ready | m.LoadFailed, now: float) -> list[Ordered]:
+        commands: list[Ordered] = whole(self, rank, message, now)
+        return [] if commands == [ToRank(rank, m.Stop())] else commands
+
+    return loaded
+
+
+def _untold(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """A change of the graph that came about isn't answered."""
+
+    def go_on(self: TakingUp) -> list[Ordered]:
+        commands: list[Ordered] = whole(self)
+        return [one for one in commands if not (isinstance(one, ToService) and isinstance(one.message, m.TakenUp))]
+
+    return go_on
+
+
+def _judged_by_the_former(self: TakingUp, plan: ServedPlan) -> list[Ordered]:
+    """The processes load another plan, and requests are judged by the graph before."""
+    return self._ranks.load(plan.plan, plan.name)
+
+
+def _told_and_not_made(self: RunTable, asked: m.AskQueue) -> m.QueueTold:
+    """A move in the queue is told, and nothing is moved."""
+    runs = tuple(QueuedRun(run=run.id, priority=run.submit.priority, session=run.session) for run in self.queued())
+    return m.QueueTold(number=asked.number, runs=runs, moved=asked.move is not None)
+
+
 class Fault(NamedTuple):
     where: str
     """Scenarios whose names have this."""
@@ -232,6 +268,10 @@ class Fault(NamedTuple):
     parts: WorldParts = REAL_PARTS
     patches: Sequence[Patch] = ()
     chances: Chances = Chances()
+    draws: bool = False
+    """A page changes the graph."""
+    moves: int = 0
+    """Moves in the queue."""
 
 
 OFTEN = Chances(pause=0.8, hold=0.5, kill=0.6, deadline=0.6, most_runs=6)
@@ -278,5 +318,23 @@ FAULTS = {
     "a run that isn't released": Fault("loops", "", losing(m.Released)),
     "a lost output": Fault("loops", "by the book", losing(m.Emit)),
     "an output twice": Fault("loops", "by the book", WorldParts(network=Repeats)),
+    "a rank that waits for an order": Fault(
+        "task", "though it answers", patches=[Patch(TakingUp, "loaded", _left_waiting(TakingUp.loaded))], draws=True
+    ),
+    "news of a former plan's load": Fault(
+        "/3", "", patches=[Patch(LoadOrders, "are_for", lambda self, message: True)], draws=True
+    ),
+    "a change that isn't answered": Fault(
+        "task", "not all runs", patches=[Patch(TakingUp, "go_on", _untold(TakingUp.go_on))], draws=True
+    ),
+    "requests that are judged by the former graph": Fault(
+        "walk", "", patches=[Patch(TakingUp, "_load", _judged_by_the_former)], draws=True
+    ),
+    "a move past another priority": Fault(
+        "task", "by the book", patches=[Patch(queue_order, "_alike", lambda one, other: True)], chances=CROWD, moves=8
+    ),
+    "a move that is told and not made": Fault(
+        "task", "by the book", patches=[Patch(RunTable, "tell_queue", _told_and_not_made)], chances=CROWD, moves=8
+    ),
     "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

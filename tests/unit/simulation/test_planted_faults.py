@@ -5,6 +5,8 @@ from functools import cache
 import pytest
 
 from tests.unit.simulation.faults import FAULTS, Fault
+from walkgraph.placement.succession import same_processes
+from walkgraph.simulation.page import Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
 from walkgraph.simulation.scenarios import Scenario, scenarios
 from walkgraph.simulation.simulator import Violation
@@ -19,12 +21,19 @@ def known() -> tuple[Scenario, ...]:
     return tuple(scenarios())
 
 
+def others(scenario: Scenario) -> tuple[Scenario, ...]:
+    """Some that its processes can serve."""
+    return tuple(one for one in known()[::11] if one is not scenario and same_processes(scenario.plan, one.plan))
+
+
 def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | None:
     """The first seed in which a world is at fault, and what it says."""
     those = [one for one in known() if fault.where in one.name]
     for seed in seeds:
         try:
-            World(those[seed % len(those)], seed, chances=fault.chances, parts=parts).run()
+            scenario = those[seed % len(those)]
+            page = Page(others(scenario) if fault.draws else (), fault.moves)
+            World(scenario, seed, chances=fault.chances, parts=parts, page=page).run()
         except Violation as violation:
             return seed, str(violation)
     return None

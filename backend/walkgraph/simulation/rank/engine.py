@@ -36,12 +36,13 @@ class SimulatedEngine:
     def __init__(
         self,
         simulator: Simulator,
+        queue: SimulatedQueue,
         functions: Functions,
         states: StateStore,
         device: type[SimulatedDevice] = SimulatedDevice,
     ) -> None:
         self._simulator = simulator
-        self._queue = SimulatedQueue(simulator)
+        self._queue = queue
         self._watch = StepWatch()
         served = functions(states)
         self.states = self.transfers = self.pools = states
@@ -120,6 +121,10 @@ class SimulatedEngine:
         """Descriptions of leaks: things that are kept although nothing runs."""
         for batch in self.calls.in_flight.batches:
             yield f"a call in flight: {batch.done[0].call}"
+        yield from self.held()
+
+    def held(self) -> Iterable[str]:
+        """As `left`, without what the device does: it can't be called back."""
         if self.calls.waiting:
             yield f"{self.calls.waiting} calls that wait"
         yield from (f"run {run} suspended" for run in self.swap.runs)

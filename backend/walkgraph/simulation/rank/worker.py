@@ -1,11 +1,12 @@
 """A rank's process: the real loop, core and connections, over simulated sockets, a simulated transport and engine.
 
 boot ──> Hello ──Load──> loading ──> Ready ──> turn, turn, ...
+                            └── another Load ──┘
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank
@@ -13,9 +14,10 @@ from walkgraph.placement.tables import Plan
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
 from walkgraph.simulation.rank.carrier import Arenas, SimulatedCarrier
 from walkgraph.simulation.rank.checked_core import CheckedCore
+from walkgraph.simulation.rank.device import SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.sockets import SimulatedContext, SimulatedPoller, SimulatedSocket, address_of
-from walkgraph.simulation.rank.states import PAGE_TOKENS, StateStore
+from walkgraph.simulation.rank.states import PAGE_TOKENS
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.telemetry.emit import Emitter
 from walkgraph.telemetry.places import Places
@@ -28,16 +30,17 @@ BOOT_SECONDS = 0.1
 LOAD_SECONDS = 0.3
 """Longest load. Many are short, so that a rank may have loaded before others know of it."""
 TURN_SECONDS = 0.0002
+UNLOADABLE = 0.1
+"""Share of the later plans that a rank can't load."""
 COPYING_SECONDS = 0.0005
 """Time between two checks of copies under way."""
 
 
 class WorkerParts(NamedTuple):
-    """Factories of a worker's parts, called for each start."""
+    """Factories of a worker's parts, called for each plan that it loads."""
 
     core: Callable[[Plan, Rank], CoreLike]
-    states: Callable[[], StateStore]
-    engine: Callable[[StateStore], SimulatedEngine]
+    engine: Callable[[Plan, SimulatedQueue], SimulatedEngine]
     links: type[Links]
     loop: type[WorkerLoop]
     emitter: Callable[[], Emitter]
@@ -54,7 +57,8 @@ class SimulatedWorker:
         *,
         loads: bool = True,
     ) -> None:
-        """`post` sends (source, target, frames); it returns False if the target is gone. `loads`: loading succeeds."""
+        """`post` sends (source, target, frames); it returns False if the target is gone. `loads`: its first load
+        succeeds."""
         self.here, self.rank = here, Rank(here.rank)
         self.ended: Callable[[int], None] = lambda code: None
         """Called with the exit status when the process ends by itself."""
@@ -67,11 +71,14 @@ class SimulatedWorker:
         self._inbox = SimulatedSocket(simulator, lambda frames: False, self._wake)
         self._carrier = SimulatedCarrier(simulator, here, arenas)
         self._links = self._connected(parts.links, SimulatedContext(simulator, send, self._wake))
-        self._states = parts.states()
-        self._engine = parts.engine(self._states)
+        # It stays while plans change, and goes on with what the former one has launched.
+        self._device = SimulatedQueue(simulator)
+        self._engine: SimulatedEngine | None = None
         self._core: CheckedCore | None = None
         self._loop: WorkerLoop | None = None
         self._loading = False
+        self._before: Literal["nothing", "loaded", "failed"] = "nothing"
+        """The end of the load before."""
         self._next = float("inf")
         """Time of the planned turn."""
         self._free = 0.0
@@ -111,7 +118,11 @@ class SimulatedWorker:
         if self.stopped:
             return False
         read = not (self._conductor.inbox or self._inbox.inbox)
-        return read and self._engine.idle and self._next == float("inf")
+        return read and self._idle and self._next == float("inf")
+
+    @property
+    def _idle(self) -> bool:
+        return self._engine is None or self._engine.idle
 
     # ── turns ──
 
@@ -135,10 +146,10 @@ class SimulatedWorker:
             return
         self._loop.turn()
         if self._loop.stopping:
-            self.ended(0)
+            self._leave(self._loop.next)
             return
         self._free = self._simulator.now + TURN_SECONDS
-        if not self._engine.idle:
+        if self._engine is not None and not self._engine.idle:
             self._plan_turn(self._engine.due())
         if self._carrier.copying:
             self._plan_turn(self._simulator.now + COPYING_SECONDS)
@@ -163,45 +174,72 @@ class SimulatedWorker:
         self._links.conductor.flush()
 
     def _load(self) -> None:
+        """Reads until the order to load a plan. A rank that couldn't load a later plan ignores everything else."""
         for _, message in self._links.from_conductor.drain():
             match message:
-                case m.Load(plan=plan, peers=peers):
-                    self._links.set_peers(peers)
-                    seconds = LOAD_SECONDS * self._simulator.chance.random() ** 3
-                    self._loading = True
-                    self._simulator.after(seconds, partial(self._ready, plan))
+                case m.Load():
+                    self._begin(message)
                     return
                 case m.Stop():
                     self.ended(0)
                     return
+                case _ if self._before != "nothing":
+                    pass
                 case _:
                     raise self._simulator.fail(f"rank {self.rank} gets {message} before it has loaded")
 
-    def _ready(self, plan: Plan) -> None:
+    def _begin(self, order: m.Load) -> None:
+        self._links.set_peers(order.peers)
+        self._loading = True
+        if self._before != "nothing":
+            self._loads = self._simulator.chance.random() >= UNLOADABLE
+        seconds = LOAD_SECONDS * self._simulator.chance.random() ** 3
+        self._simulator.after(seconds, partial(self._ready, order))
+
+    def _leave(self, order: m.Load | None) -> None:
+        """Ends the loop: for another plan, or for good."""
+        if order is None:
+            self.ended(0)
+            return
+        # Messages for peers may still wait: they go on to wait under the next plan.
+        kept = [*self._kept(), *(self._engine.held() if self._engine is not None else ())]
+        if kept:
+            raise self._simulator.fail(f"rank {self.rank} leaves a plan while it keeps {'; '.join(kept)}")
+        self._loop, self._core, self._engine = None, None, None
+        self._begin(order)
+
+    def _ready(self, order: m.Load) -> None:
         if self.over:
             return
         if self.stopped:
-            self._simulator.after(LOAD_SECONDS, partial(self._ready, plan))
+            self._simulator.after(LOAD_SECONDS, partial(self._ready, order))
             return
         if not self._loads:
             error = ErrorInfo(code="out_of_memory", message="it can't load", rank=self.rank)
-            self._tell(m.LoadFailed(rank=self.rank, error=error))
-            self.ended(1)
+            self._tell(m.LoadFailed(rank=self.rank, error=error, number=order.number))
+            if self._before != "loaded":
+                self.ended(1)
+                return
+            self._simulator.counts["plans that can't be loaded"] += 1
+            self._loading, self._before = False, "failed"
+            self._wake()
             return
-        core = self._parts.core(plan, self.rank)
-        self._core = CheckedCore(self._simulator, self.rank, core, self._engine.calls)
+        core, engine = self._parts.core(order.plan, self.rank), self._parts.engine(order.plan, self._device)
+        self._engine, self._before = engine, "loaded"
+        self._core = CheckedCore(self._simulator, self.rank, core, engine.calls)
         emitter, clock = self._parts.emitter(), lambda: self._simulator.now
-        self._loop = self._parts.loop(self.rank, self._core, self._engine, self._links, emitter, clock)
-        _, total = self._states.pages()
-        pool = m.PoolSize(states=self._states.paged, pages=total, page_tokens=PAGE_TOKENS, page_bytes=1024)
-        self._tell(m.Ready(rank=self.rank, seconds=LOAD_SECONDS, pools=(pool,)))
+        self._loop = self._parts.loop(self.rank, self._core, engine, self._links, emitter, clock)
+        _, total = engine.states.pages()
+        pool = m.PoolSize(states=engine.states.paged, pages=total, page_tokens=PAGE_TOKENS, page_bytes=1024)
+        self._tell(m.Ready(rank=self.rank, seconds=LOAD_SECONDS, pools=(pool,), number=order.number))
         self._wake()
 
     # ── checks ──
 
     def left(self) -> Iterable[str]:
         """Descriptions of leaks: things that are kept although nothing runs."""
-        return (f"rank {self.rank} keeps {what}" for what in (*self._kept(), *self._engine.left()))
+        engine = self._engine.left() if self._engine is not None else ()
+        return (f"rank {self.rank} keeps {what}" for what in (*self._kept(), *self._unsent(), *engine))
 
     def _kept(self) -> Iterable[str]:
         if self._loop is None or self._core is None:
@@ -210,6 +248,10 @@ class SimulatedWorker:
         yield from (f"run {run} in suspension" for run in self._loop.suspension.runs)
         if self._core.in_flight:
             yield f"{len(self._core.in_flight)} calls in flight"
+
+    def _unsent(self) -> Iterable[str]:
+        if self._loop is None:
+            return
         if self._links.waiting:
             yield f"{self._links.waiting} messages for peers"
         if self._carrier.out:

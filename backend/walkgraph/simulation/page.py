@@ -1,0 +1,138 @@
+"""What a page does to a simulated deployment besides asking for runs: it draws another graph, and moves its runs in the
+queue."""
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from walkgraph.errors import ErrorInfo
+from walkgraph.graph import codec
+from walkgraph.ids import RunId
+from walkgraph.simulation.scenarios import Scenario
+from walkgraph.simulation.simulator import Simulator
+from walkgraph.wire import messages as m
+from walkgraph.wire.questions import Move, QueuedRun
+
+Pair = tuple[RunId, RunId]
+DIED_SECONDS = 0.002
+"""Longest time from the death of a process until the conductor can see it."""
+
+
+class Page(NamedTuple):
+    """What a page does in a world."""
+
+    others: tuple[Scenario, ...] = ()
+    """Scenarios with the same processes, whose graphs it draws."""
+    moves: int = 0
+    """How often it moves a run in the queue. One run is admitted at a time then."""
+
+
+NO_PAGE = Page()
+
+
+class Drawing:
+    """The graph that is drawn, and served. While another one is taken up, no run is requested."""
+
+    def __init__(
+        self,
+        first: Scenario,
+        others: Sequence[Scenario],
+        simulator: Simulator,
+        send: Callable[[m.ToConductor], None],
+    ) -> None:
+        self.served = first
+        self.changes = 0
+        """Counts the changes, also those that failed: sessions end with each."""
+        self._others, self._simulator, self._send = others, simulator, send
+        self._wanted: Scenario | None = None
+        self._since = 0.0
+
+    @property
+    def changing(self) -> bool:
+        return self._wanted is not None
+
+    def change(self) -> None:
+        """Draws another graph, and asks for it to be served."""
+        self._simulator.counts["changes of the graph asked"] += 1
+        self._wanted = wanted = self._simulator.chance.choice(self._others)
+        self._since = self._simulator.now
+        self.changes += 1
+        name = f"drawn {self.changes}"
+        self._send(m.TakeUp(number=self.changes, graph=codec.dump(wanted.graph), plan=wanted.plan, telemetry_name=name))
+
+    def told(self, message: m.TakenUp, *, lost: Sequence[float], failed: bool, stopping: bool) -> None:
+        """Checks the answer. `lost`: times at which ranks were lost; `failed`: the deployment has."""
+        wanted, self._wanted = self._wanted, None
+        if wanted is None or message.number != self.changes:
+            raise self._simulator.fail(f"change {message.number} is answered, which nobody waits for")
+        if message.error is None:
+            self._simulator.counts["changes of the graph"] += 1
+            self.served = wanted
+            return
+        counts = self._simulator.counts
+        unloadable = counts["plans that can't be loaded"] > 0
+        fitting = {
+            "worker_lost": unloadable
+            or counts["processes that can't load"] > 0
+            or any(at + DIED_SECONDS >= self._since for at in lost),
+            "out_of_memory": unloadable,
+            "refused": failed or stopping,
+        }
+        if not fitting.get(message.error.code, False):
+            raise self._simulator.fail(f"a change ends with `{message.error.code}`: {message.error.message}")
+        self._simulator.counts["changes of the graph taken back"] += 1
+
+
+class Reordering:
+    """Moves runs in the queue. It is told the queue before and after, between which nothing else happens."""
+
+    def __init__(self, simulator: Simulator, send: Callable[[m.ToConductor], None]) -> None:
+        self._simulator, self._send = simulator, send
+        self._numbers = 0
+        self._asked: dict[int, Move] = {}
+        self._before: m.QueueTold | None = None
+
+    def move(self, runs: Sequence[RunId]) -> None:
+        """Moves one of these runs, some of which belong to its owner."""
+        chance = self._simulator.chance
+        run = chance.choice(runs)
+        own = tuple(one for one in runs if one == run or chance.random() < 0.7)
+        self._numbers += 2
+        wanted = self._asked[self._numbers] = Move(run=run, among=own, up=chance.random() < 0.5)
+        self._send(m.AskQueue(number=self._numbers - 1))
+        self._send(m.AskQueue(number=self._numbers, move=wanted))
+
+    def told(self, message: m.QueueTold) -> None:
+        move = self._asked.pop(message.number, None)
+        if move is None:
+            self._before = message
+            return
+        before, self._before = self._before, None
+        if before is None or before.number != message.number - 1:
+            raise self._simulator.fail("the queue is told in another order than it was asked for", move.run)
+        pair = _by_the_book(before.runs, move)
+        queue = [one.run for one in before.runs]
+        if pair is not None:
+            first, second = map(queue.index, pair)
+            queue[first], queue[second] = queue[second], queue[first]
+            self._simulator.counts["runs moved in the queue"] += 1
+        found = [one.run for one in message.runs]
+        if (found, message.moved) != (queue, pair is not None):
+            raise self._simulator.fail(f"the queue is {found} after a move, by the book {queue}", move.run)
+
+
+def _by_the_book(queue: Sequence[QueuedRun], move: Move) -> Pair | None:
+    """The two that exchange their places: the run, and its owner's next one that waits, if the two are equals."""
+    own: Collection[str] = {move.run, *move.among}
+    waiting = [one for one in queue if one.run in own and not one.suspended]
+    for before, behind in pairwise(waiting):
+        if move.run == (behind if move.up else before).run:
+            equals = before.priority == behind.priority and before.depth == behind.depth
+            session = before.session is not None and before.session == behind.session
+            return (before.run, behind.run) if equals and not session else None
+    return None
+
+
+def ended_by_a_change() -> ErrorInfo:
+    """The end of a run that waits for a person while the graph is changed."""
+    return ErrorInfo(code="cancelled", message="the graph that it runs was changed")
