@@ -1,17 +1,15 @@
 """The client of a simulated world: sends requests, and checks what it receives."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
-
-from msgspec.structs import replace
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import RunId
-from walkgraph.simulation.page import NO_PAGE, Drawing, Page, Reordering, ended_by_a_change
+from walkgraph.simulation.asked_run import AskedRun
+from walkgraph.simulation.page import NO_PAGE, Page, SimulatedPage
+from walkgraph.simulation.person import PATIENCE_SECONDS, SimulatedPerson
 from walkgraph.simulation.reference.random_walks import plain
-from walkgraph.simulation.scenarios import Scenario, ScenarioRequest, decided
+from walkgraph.simulation.scenarios import Scenario, ScenarioRequest
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
 from walkgraph.wire.watching import Break, Level, Tap
@@ -53,104 +51,9 @@ TWICE = 0.02
 """Share of runs that are submitted twice; the second message must be ignored."""
 CHANGING_SECONDS = 0.02
 """Time after which a run is submitted that waits for another graph."""
-PATIENCE_SECONDS = 0.3
-"""Longest time until the client steers a run that it has paused."""
 
 
-@dataclass(slots=True)
-class AskedRun:
-    """The client's record of one run."""
-
-    id: RunId
-    request: ScenarioRequest
-    at: float
-    deadline: float | None
-    accepted: bool = False
-    rejected: ErrorInfo | None = None
-    finished: m.Finished | None = None
-    finished_at: float = 0.0
-    twice: bool = False
-    aborted: bool = False
-    wrong: bool = False
-    """It names an unknown task."""
-    session: str | None = None
-    since: float = 0.0
-    """Time at which the first run of its session was submitted."""
-    follows: bool = False
-    """It reads states that earlier runs of its session left."""
-    submit: m.Submit | None = None
-    """The request, or its part behind the latest approval."""
-    waits: bool = False
-    """It waits for a person."""
-    changes: int = 0
-    """The changes of the graph before it was requested."""
-    changed: bool = False
-    """The graph was changed before it ended."""
-    before: dict[str, int] = field(default_factory=dict[str, int])
-    """Output -> the number of its values before the latest approval."""
-    paused: m.Paused | None = None
-    was_paused: bool = False
-    outputs: dict[str, list[Any]] = field(default_factory=lambda: defaultdict[str, list[Any]](list))
-
-    @property
-    def over(self) -> bool:
-        return self.finished is not None or self.rejected is not None
-
-
-class SimulatedPerson:
-    """Answers the approvals of runs, after a while."""
-
-    def __init__(
-        self,
-        runs: Mapping[str, AskedRun],
-        simulator: Simulator,
-        send: Callable[[m.ToConductor], None],
-        after: Callable[[float, Callable[[], None]], None],
-    ) -> None:
-        """`after` plans an act in so many seconds."""
-        self._runs, self._send, self._after = runs, send, after
-        self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
-        self._parts: dict[str, AskedRun] = {}
-        """Parts of runs behind approvals."""
-
-    def asked(self, name: str) -> AskedRun | None:
-        """The run of this name, or of a part with it."""
-        return self._runs.get(name) or self._parts.get(name)
-
-    def ask(self, run: AskedRun, message: m.Waits) -> None:
-        """Checks what a person is shown, and plans the answer."""
-        if run.changed:
-            self.end(run, ended_by_a_change())
-            return
-        approval = message.approval
-        values_ = {one.name: one.value for one in approval.shown if not isinstance(one.value, m.Absent)}
-        shown, wanted = {name: plain(values.unpack(value)) for name, value in values_.items()}, run.request.asked
-        if approval.number >= len(wanted) or shown != wanted[approval.number]:
-            raise self._simulator.fail(f"approval {approval.number} shows {shown}, by the book {wanted}", run.id)
-        self._counts["waits for a person"] += 1
-        run.waits, run.paused = True, None
-        self._after(self._chance.random() * PATIENCE_SECONDS, lambda: self._answer(run, message))
-
-    def _answer(self, run: AskedRun, message: m.Waits) -> None:
-        """Lets a run that waits go on, under another name, or ends it."""
-        if not run.waits or run.submit is None:
-            return
-        decision = decided(message.approval.number)
-        if not (decision.approved or message.approval.goes_on):
-            self._counts["refusals"] += 1
-            self.end(run, None)
-            return
-        part = RunId(f"{run.id}.{message.approval.number + 1}")
-        resumed = replace(message.rest, answers=(*message.rest.answers, decision))
-        run.waits = run.accepted = run.twice = False
-        run.before = {name: len(given) for name, given in run.outputs.items()}
-        run.submit = replace(run.submit, run=part, resumed=resumed, hold=False)
-        self._parts[part] = run
-        self._send(run.submit)
-
-    def end(self, run: AskedRun, error: ErrorInfo | None) -> None:
-        run.waits, run.finished_at = False, self._simulator.now
-        run.finished = m.Finished(run=run.id, error=error)
+OfRun = m.Accepted | m.Rejected | m.Output | m.CallTask | m.Paused | m.Resumed | m.Waits | m.Finished
 
 
 class SimulatedClient:
@@ -163,7 +66,7 @@ class SimulatedClient:
         page: Page = NO_PAGE,
         lost: Sequence[float] = (),
     ) -> None:
-        """`lost`: times at which ranks were lost."""
+        """`page`: what a page does besides. `lost`: times at which ranks were lost."""
         self.runs: dict[str, AskedRun] = {}
         self.status: m.Status | None = None
         self.planned = 0
@@ -171,11 +74,10 @@ class SimulatedClient:
         self.stopping = False
         self.crowded = False
         """The deployment's queue is short, so that runs may be refused."""
-        self._chances, self._send, self._page, self._lost = chances, send, page, lost
+        self._chances, self._send = chances, send
         self._simulator, self._chance, self._counts = simulator, simulator.chance, simulator.counts
         self.person = SimulatedPerson(self.runs, simulator, send, self._after)
-        self._drawing = Drawing(scenario, page.others, simulator, send)
-        self._reordering = Reordering(simulator, send)
+        self.page = SimulatedPage(page, scenario, self.runs, self.person, simulator, send, lost)
 
     # ── acts ──
 
@@ -186,13 +88,10 @@ class SimulatedClient:
             self._after(0.0, self._watch)
         for number in range(1 + chance.randrange(chances.most_runs)):
             # Where the graph is changed, what is requested depends on the one that is served then.
-            request = None if self._page.others else chance.choice(self._drawing.served.requests)
+            request = None if self.page.does.others else chance.choice(self.page.drawing.served.requests)
             self._after(chance.random() * SPREAD_SECONDS, lambda n=number, r=request: self._submit(n, r))
-        if self._page.others:
-            for _ in range(chance.choice((1, 1, 2, 3))):
-                self._after(chance.random() * SPREAD_SECONDS, self._change)
-        for _ in range(self._page.moves):
-            self._after(chance.random() * SPREAD_SECONDS, self._move)
+        for act in self.page.acts():
+            self._after(chance.random() * SPREAD_SECONDS, act)
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self.planned += 1
@@ -202,35 +101,19 @@ class SimulatedClient:
         self.planned -= 1
         act()
 
-    def _change(self) -> None:
-        """Draws another graph. The runs that go on are cancelled, and those that wait for a person end."""
-        if self._drawing.changing or self.stopping:
-            return
-        self._drawing.change()
-        for run in self.runs.values():
-            if not run.over:
-                run.changed = True
-            if run.waits:
-                self.person.end(run, ended_by_a_change())
-
-    def _move(self) -> None:
-        runs = [run.submit.run for run in self.runs.values() if run.submit is not None and not run.over]
-        if runs and not self._drawing.changing:
-            self._reordering.move(runs)
-
     def _submit(self, number: int, request: ScenarioRequest | None = None, after: AskedRun | None = None) -> None:
         """Submits a run, by default one of those that the graph is for. `after`: the previous run of its session."""
-        if self._drawing.changing:
+        if self.page.drawing.changing:
             self._after(CHANGING_SECONDS, lambda: self._submit(number, request, after))
             return
-        if after is not None and after.changes != self._drawing.changes:
+        if after is not None and after.changes != self.page.drawing.changes:
             return  # its session ended with the former graph
         chance, chances, run = self._chance, self._chances, RunId(f"r{number}")
-        request = request or chance.choice(self._drawing.served.requests)
+        request = request or chance.choice(self.page.drawing.served.requests)
         deadline = 0.02 + chance.random() * 0.5 if chance.random() < chances.deadline else None
         hold = chance.random() < chances.hold
         asked = self.runs[run] = AskedRun(run, request, self._simulator.now, deadline)
-        asked.changes = self._drawing.changes
+        asked.changes = self.page.drawing.changes
         asked.session = f"of {run}" if request.session else None
         asked.since = asked.at
         if after is not None:
@@ -301,7 +184,7 @@ class SimulatedClient:
 
     def _watch(self) -> None:
         """Sets a tap or a breakpoint at one use of a Walk, and plans its removal."""
-        plan = self._drawing.served.plan
+        plan = self.page.drawing.served.plan
         walk = self._chance.choice(plan.walks)
         uses = [use.name for use in walk.uses if use.op == "call"]
         if not uses or walk.name.startswith("move:"):
@@ -335,9 +218,10 @@ class SimulatedClient:
 
     # ── messages ──
 
-    def take(self, message: m.FromConductor) -> None:
-        if isinstance(message, m.Status | m.Answered):
-            self._told(message)
+    def take(self, message: OfRun | m.Status) -> None:
+        """Takes a message on a run, or the deployment's status."""
+        if isinstance(message, m.Status):
+            self.status = message
             return
         run = self.person.asked(message.run)
         if run is None:
@@ -371,18 +255,6 @@ class SimulatedClient:
                 self._open(run, "ends")
                 run.finished, run.finished_at, run.paused = message, self._simulator.now, None
                 self._leave(run)
-
-    def _told(self, message: m.Status | m.Answered) -> None:
-        match message:
-            case m.Status():
-                self.status = message
-            case m.TakenUp():
-                failed = self.state == "failed"
-                self._drawing.told(message, lost=self._lost, failed=failed, stopping=self.stopping)
-            case m.QueueTold():
-                self._reordering.told(message)
-            case m.SessionsTold():
-                pass
 
     def _once(self, run: AskedRun, *, accepted: bool) -> None:
         if accepted or run.rejected is not None:

@@ -1,13 +1,14 @@
 """What a page does to a simulated deployment besides asking for runs: it draws another graph, and moves its runs in the
 queue."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from walkgraph.errors import ErrorInfo
 from walkgraph.graph import codec
 from walkgraph.ids import RunId
+from walkgraph.simulation.asked_run import AskedRun
+from walkgraph.simulation.person import SimulatedPerson, ended_by_a_change
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
 from walkgraph.wire import messages as m
@@ -133,6 +134,52 @@ def _by_the_book(queue: Sequence[QueuedRun], move: Move) -> Pair | None:
     return None
 
 
-def ended_by_a_change() -> ErrorInfo:
-    """The end of a run that waits for a person while the graph is changed."""
-    return ErrorInfo(code="cancelled", message="the graph that it runs was changed")
+class SimulatedPage:
+    """Draws and moves as it is told to."""
+
+    def __init__(
+        self,
+        does: Page,
+        first: Scenario,
+        runs: Mapping[str, AskedRun],
+        person: SimulatedPerson,
+        simulator: Simulator,
+        send: Callable[[m.ToConductor], None],
+        lost: Sequence[float],
+    ) -> None:
+        """`first`: the scenario that is served at the start. `lost`: times at which ranks were lost."""
+        self.does = does
+        self.drawing = Drawing(first, does.others, simulator, send)
+        self._reordering = Reordering(simulator, send)
+        self._runs, self._person, self._chance, self._lost = runs, person, simulator.chance, lost
+
+    def acts(self) -> list[Callable[[], None]]:
+        """What it does in a world, each at some time."""
+        changes = self._chance.choice((1, 1, 2, 3)) if self.does.others else 0
+        return [self._change] * changes + [self._move] * self.does.moves
+
+    def _change(self) -> None:
+        """Draws another graph. The runs that go on are cancelled, and those that wait for a person end."""
+        if self.drawing.changing:
+            return
+        self.drawing.change()
+        for run in self._runs.values():
+            if not run.over:
+                run.changed = True
+            if run.waits:
+                self._person.end(run, ended_by_a_change())
+
+    def _move(self) -> None:
+        runs = [run.submit.run for run in self._runs.values() if run.submit is not None and not run.over]
+        if runs and not self.drawing.changing:
+            self._reordering.move(runs)
+
+    def told(self, message: m.Answered, *, failed: bool, stopping: bool) -> None:
+        """Takes an answer. `failed`, `stopping`: the state of the deployment."""
+        match message:
+            case m.TakenUp():
+                self.drawing.told(message, lost=self._lost, failed=failed, stopping=stopping)
+            case m.QueueTold():
+                self._reordering.told(message)
+            case m.SessionsTold():
+                pass

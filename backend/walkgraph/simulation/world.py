@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from walkgraph.simulation.client import AskedRun, Chances, SimulatedClient
+from walkgraph.simulation.asked_run import AskedRun
+from walkgraph.simulation.client import Chances, SimulatedClient
 from walkgraph.simulation.deployment import SimulatedDeployment
 from walkgraph.simulation.page import DIED_SECONDS, NO_PAGE, Page
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
@@ -59,7 +60,7 @@ class World:
         self._page, lost = page, list[float]()
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client, page, lost)
         self._deployment = SimulatedDeployment(
-            self._simulator, scenario, self._chances, parts, self._limits, self.client.take, page.others
+            self._simulator, scenario, self._chances, parts, self._limits, self._told, page.others
         )
         self._deployment.processes.lost = lost
         self._conductor = self._deployment.conductor
@@ -101,6 +102,12 @@ class World:
             self.client.crowded = True
             limits = replace(limits, queue=1, running=3)
         return limits
+
+    def _told(self, message: m.FromConductor) -> None:
+        if isinstance(message, m.Answered):
+            self.client.page.told(message, failed=self.client.state == "failed", stopping=self.client.stopping)
+        else:
+            self.client.take(message)
 
     def _from_client(self, message: m.ToConductor) -> None:
         self._deployment.send(message)

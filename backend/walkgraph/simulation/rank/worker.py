@@ -118,11 +118,8 @@ class SimulatedWorker:
         if self.stopped:
             return False
         read = not (self._conductor.inbox or self._inbox.inbox)
-        return read and self._idle and self._next == float("inf")
-
-    @property
-    def _idle(self) -> bool:
-        return self._engine is None or self._engine.idle
+        idle = self._engine is None or self._engine.idle
+        return read and idle and self._next == float("inf")
 
     # ── turns ──
 
@@ -239,7 +236,10 @@ class SimulatedWorker:
     def left(self) -> Iterable[str]:
         """Descriptions of leaks: things that are kept although nothing runs."""
         engine = self._engine.left() if self._engine is not None else ()
-        return (f"rank {self.rank} keeps {what}" for what in (*self._kept(), *self._unsent(), *engine))
+        unsent = [f"{self._links.waiting} messages for peers"] if self._links.waiting else []
+        out = [f"{self._carrier.out} values in the arena"] if self._carrier.out else []
+        whole = (*self._kept(), *unsent, *out, *engine) if self.loaded else ()
+        return (f"rank {self.rank} keeps {what}" for what in whole)
 
     def _kept(self) -> Iterable[str]:
         if self._loop is None or self._core is None:
@@ -248,11 +248,3 @@ class SimulatedWorker:
         yield from (f"run {run} in suspension" for run in self._loop.suspension.runs)
         if self._core.in_flight:
             yield f"{len(self._core.in_flight)} calls in flight"
-
-    def _unsent(self) -> Iterable[str]:
-        if self._loop is None:
-            return
-        if self._links.waiting:
-            yield f"{self._links.waiting} messages for peers"
-        if self._carrier.out:
-            yield f"{self._carrier.out} values in the arena"

@@ -8,8 +8,8 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
-from walkgraph.worker.tables.ends import Ends
 from walkgraph.worker.tables.map_tables import with_maps
+from walkgraph.worker.tables.use_ends import UseEnds
 from walkgraph.worker.tables.walk_tables import (
     Conditions,
     DeviceLoopTable,
@@ -27,7 +27,7 @@ def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
 
 def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
     walk, loops_here = device_loops(plan, stepped, rank)
-    ends = Ends(walk)
+    ends = UseEnds(walk)
     uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
     for index, loop in loops_here.items():
         uses[index] = _standing(plan, stepped, uses[index], loop)
@@ -56,7 +56,7 @@ def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) ->
 
 
 def _device_loop_table(plan: Plan, stepped: WalkPlan, loop: DeviceLoop) -> DeviceLoopTable:
-    ends = Ends(stepped)
+    ends = UseEnds(stepped)
     uses = tuple(use_table(plan, stepped, ends, use, loop.plan) for use in loop.uses)
     return DeviceLoopTable(
         loop,

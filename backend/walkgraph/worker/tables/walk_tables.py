@@ -24,7 +24,7 @@ from walkgraph.placement.tables import (
     WalkPlan,
 )
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering
-from walkgraph.worker.tables.ends import Ends
+from walkgraph.worker.tables.use_ends import UseEnds
 
 Params = Mapping[str, Scalar]
 Indices = Mapping[str, int]
@@ -180,7 +180,7 @@ def _judged(walk: WalkPlan, use: UsePlan) -> tuple[tuple[LoopPlan, str], ...]:
     return tuple((walk.loops[i], port) for i in use.loops for by, port in walk.loops[i].endings if by == use.index)
 
 
-def use_table(plan: Plan, walk: WalkPlan, ends: Ends, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
+def use_table(plan: Plan, walk: WalkPlan, ends: UseEnds, use: UsePlan, loop: LoopPlan | None = None) -> UseTable:
     """`loop`: the device loop that iterates it."""
     node = plan.nodes[use.node] if use.op == "call" else None
     ports: dict[str, list[EdgePlan]] = defaultdict(list)

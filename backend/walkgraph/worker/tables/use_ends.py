@@ -5,7 +5,7 @@ from collections import defaultdict
 from walkgraph.placement.tables import ChoicePlan, EdgePlan, LoopPlan, UsePlan, WalkPlan
 
 
-class Ends:
+class UseEnds:
     """Edges, later uses, choices and maps of a Walk by use. A use that has none is not in the mapping."""
 
     def __init__(self, walk: WalkPlan) -> None:
