@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +12,15 @@ from torch import Tensor
 
 from tests.golden.qwen3_omni.hearing import sound
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
+from walkgraph.architectures.drawn import drawn
 from walkgraph.checkpoints.fields import Fields
 from walkgraph.engine.engine import Engine
 from walkgraph.errors import InvalidInput
 from walkgraph.layers.attention.packed_blocks import PackedBlocks
 from walkgraph.layers.unset import unset
+from walkgraph.models.qwen3_omni.hearing import captured, spectra
 from walkgraph.models.qwen3_omni.hearing import model as hearing
-from walkgraph.models.qwen3_omni.hearing import spectra
+from walkgraph.models.qwen3_omni.hearing.captured import CapturedWindows
 from walkgraph.models.qwen3_omni.hearing.config import AUDIO, AUDIO_TINY, AudioConfig, halved
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder, places
 from walkgraph.models.qwen3_omni.hearing.spectra import HOP, LEAST, RATE, Spectra, mel_filters
@@ -128,10 +132,52 @@ def test_windows_are_attended_as_the_packed_form_does() -> None:
     """GPUs attend all windows in one launch, whose bounds are on the device."""
     torch.manual_seed(0)
     model = AudioEncoder(AUDIO_TINY)
-    attend = model._windows([5, 104, 230], torch.zeros(1))
+    attend = model._attend([5, 104, 104, 104, 22], torch.zeros(1))
     q, k, v = (torch.randn(339, 4, 8) for _ in range(3))
     bounds = torch.tensor([0, 5, 109, 213, 317, 339], dtype=torch.int32)
     torch.testing.assert_close(attend(0, q, k, v), PackedBlocks(bounds, 104, 4)(q, k, v), rtol=1e-5, atol=1e-5)
+
+
+class Recording:
+    """A capture that runs the work once, and again at every replay, and tells which graphs were replayed."""
+
+    def __init__(self) -> None:
+        self.captured: list[str] = []
+        self.replayed: list[str] = []
+
+    def __call__(self, work: Callable[[], None], what: str) -> Callable[[], None]:
+        self.captured.append(what)
+        work()
+
+        def replay() -> None:
+            self.replayed.append(what)
+            work()
+
+        return replay
+
+
+@torch.inference_mode()
+def test_captured_layers_give_what_plain_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One graph for batches of different sounds; what an earlier one left there doesn't count."""
+    monkeypatch.setattr(captured, "SIZES", (64, 128))
+    on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32}
+    model, capture = drawn(lambda: AudioEncoder(AUDIO_TINY), 3, **on).pack(), Recording()
+    short, spectra_of = CapturedWindows(model, capture), Spectra(AUDIO_TINY.mels)
+    for seconds, graph in (
+        ((9.0,), 128),
+        ((0.4, 0.9), 64),
+        ((0.1,) * 8, 64),
+        ((0.1,) * 9, 128),  # more windows than the smaller graph has room for
+        ((8.0, 1.0), 128),
+        ((9.0, 2.0), None),
+    ):
+        given = spectra_of([torch.from_numpy(sound(one)) for one in seconds])
+        capture.replayed.clear()
+        for found, wanted in zip(model(given, short), model(given), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+        assert capture.replayed == ([] if graph is None else [f"{graph} embeddings of sound"])
+    assert capture.captured == ["128 embeddings of sound", "64 embeddings of sound"]
+    assert CapturedWindows(model, None)(torch.zeros(3, AUDIO_TINY.width), [3]) is None
 
 
 def test_places_turn_at_rates_from_one_down() -> None:

@@ -42,6 +42,11 @@ class AudioConfig:
         """Bands after the convolutions."""
         return halved(self.mels)
 
+    @property
+    def reach(self) -> int:
+        """Embeddings of a whole window."""
+        return self.window * halved(self.chunk)
+
     def tokens(self, frames: int) -> int:
         """Embeddings of a sound with so many frames."""
         return frames // self.chunk * halved(self.chunk) + halved(frames % self.chunk)

@@ -11,7 +11,8 @@ sounds), W width.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Self, cast
 
 import torch
@@ -28,6 +29,8 @@ from walkgraph.models.qwen3_omni.hearing.config import AudioConfig, halved
 _CHUNKS = 64
 """The most chunks that are convolved at once; each takes 6 MB in float32."""
 _PERIOD = 10_000.0
+Short = Callable[[Tensor, Sequence[int]], Tensor | None]
+"""Rows `[R, W]` in windows of these lengths -> `[R, out]`, or None."""
 
 
 class AudioLayer(nn.Module):
@@ -74,16 +77,24 @@ class AudioEncoder(nn.Module):
             cast(AudioLayer, layer).self_attn.pack()
         return self
 
-    def forward(self, spectra: Sequence[Tensor]) -> list[Tensor]:
-        """Spectra float32 `[L, M]` -> `[n, out]` each."""
+    def forward(self, spectra: Sequence[Tensor], short: Short | None = None) -> list[Tensor]:
+        """Spectra float32 `[L, M]` -> `[n, out]` each. `short`: encodes rows of windows, if they are few."""
         counts = [self.config.tokens(len(spectrum)) for spectrum in spectra]
-        rows = EncoderRows(self._embedded(spectra))
-        attend = self._windows(counts, rows.x)
+        reach = self.config.reach
+        lengths = [min(reach, count - start) for count in counts for start in range(0, count, reach)]
+        x = self._embedded(spectra)
+        made = None if short is None else short(x, lengths)
+        if made is None:
+            made = self.encoded(x, self._attend(lengths, x))
+        return list(made.split(counts))
+
+    def encoded(self, x: Tensor, attend: Attend) -> Tensor:
+        """`[R, W]` -> `[R, out]`."""
+        rows = EncoderRows(x)
         for index, layer in enumerate(self.layers):
             rows = rows.layer(index, cast(AudioLayer, layer).weights(), attend, None)
-        normed = rows.normed(self.ln_post)
-        hidden = product(normed, self.proj1.weight, self.proj1.bias, activation="gelu")
-        return list(product(hidden, self.proj2.weight, self.proj2.bias).split(counts))
+        hidden = product(rows.normed(self.ln_post), self.proj1.weight, self.proj1.bias, activation="gelu")
+        return product(hidden, self.proj2.weight, self.proj2.bias)
 
     def _embedded(self, spectra: Sequence[Tensor]) -> Tensor:
         """Spectra `[L, M]` -> `[R, W]`: chunks of one length are convolved together."""
@@ -125,12 +136,10 @@ class AudioEncoder(nn.Module):
             self._places[device] = places(halved(self.config.chunk), self.config.width).to(device)
         return self._places[device]
 
-    def _windows(self, counts: Sequence[int], rows: Tensor) -> Attend:
-        """Attention within the windows of sounds with so many embeddings."""
-        window = self.config.window * halved(self.config.chunk)
-        lengths = [min(window, count - start) for count in counts for start in range(0, count, window)]
+    def _attend(self, lengths: Sequence[int], rows: Tensor) -> Attend:
+        """Attention within windows of these lengths."""
         if rows.is_cuda and rows.dtype != torch.float32:
-            ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+            ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, pin_memory=True)
             blocks = PackedBlocks(ends.to(rows.device, non_blocking=True), max(lengths), self.config.heads)
             return lambda layer, q, k, v: blocks(q, k, v)
         return BlockAttend(lengths)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed, Outputs
-from walkgraph.abi.operator import Example, LoadContext, Operator
+from walkgraph.abi.operator import Capture, Example, LoadContext, Operator
 from walkgraph.abi.states import States
 from walkgraph.architectures.sounds import waveform_of
+from walkgraph.models.qwen3_omni.hearing.captured import CapturedWindows
 from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder as Model
 from walkgraph.models.qwen3_omni.hearing.spectra import LEAST, RATE, Spectra, frames_of
 from walkgraph.models.qwen3_omni.hearing.weights import audio_encoder_of
@@ -22,12 +23,14 @@ class AudioEncoder(Operator):
 
     pure: ClassVar[bool] = True
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, capture: Capture | None) -> None:
         self._model, self._spectra = model, Spectra(model.config.mels)
+        self._short = CapturedWindows(model, capture)
 
     @classmethod
     def load(cls, context: LoadContext) -> Self:
-        return cls(audio_encoder_of(context))
+        # In float32, attention by bounds on the device computes all pairs of rows: a plain forward is faster.
+        return cls(audio_encoder_of(context), None if context.dtype == torch.float32 else context.capture)
 
     def rows(self, call: Call) -> int:
         return self._model.config.tokens(frames_of(len(_sound(call))))
@@ -37,7 +40,7 @@ class AudioEncoder(Operator):
         return tuple(Example(inputs={_PORT: torch.zeros(samples)}) for samples in (RATE // 2, 20 * RATE + RATE // 2))
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        embedded = self._model(self._spectra([_sound(call) for call in calls]))
+        embedded = self._model(self._spectra([_sound(call) for call in calls]), self._short)
         return [{"embeddings": embeddings} for embeddings in embedded]
 
 

@@ -1,0 +1,71 @@
+"""Captured layers of the audio encoder for some seconds of sound: hundreds of small launches become one.
+
+One CUDA graph per number of rows serves sounds of any lengths, as the bounds of their windows are on the device.
+
+Shape letters: R rows of a graph, M windows of a graph, n rows of sounds, W width.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from walkgraph.abi.operator import Capture
+from walkgraph.architectures.captured_prompts import padded
+from walkgraph.layers.attention.packed_blocks import PackedBlocks
+from walkgraph.models.qwen3_omni.hearing.model import AudioEncoder
+
+SIZES = (64, 128, 256, 512, 1024)
+"""Rows of a graph. More of them keep a GPU busy with plain launches."""
+ROOM = 8
+"""A graph has room for a window per so many of its rows."""
+
+
+class _Graph(NamedTuple):
+    rows: Tensor
+    """`[R, W]`"""
+    bounds: Tensor
+    """int32 `[M + 1]`"""
+    made: list[Tensor]
+    """One tensor `[R, out]`, which the next replay overwrites."""
+    replay: Callable[[], None]
+
+
+class CapturedWindows:
+    def __init__(self, model: AudioEncoder, capture: Capture | None) -> None:
+        self._model, self._capture = model, capture
+        self._graphs: dict[int, _Graph] = {}
+
+    def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor | None:
+        """Rows `[n, W]` in windows of these lengths -> `[n, out]`; None if a plain forward must serve them."""
+        count = len(x)
+        size = next((size for size in SIZES if size >= count and size // ROOM >= len(lengths)), None)
+        if self._capture is None or size is None:
+            return None
+        if not self._graphs:
+            # All graphs are captured at the first sound, which is the warm-up's, so no request waits for it.
+            self._graphs = {one: self._captured(one, x, self._capture) for one in reversed(SIZES)}
+        rows, bounds, made, replay = self._graphs[size]
+        rows[:count].copy_(x)
+        rows[count:].zero_()
+        # Windows without rows follow the last one. From pinned memory, the copy doesn't wait for the work before it.
+        ends = padded([0, *accumulate(lengths)], len(bounds), count)
+        bounds.copy_(torch.tensor(ends, dtype=torch.int32, pin_memory=bounds.is_cuda), non_blocking=True)
+        replay()
+        return made[0][:count].clone()
+
+    def _captured(self, size: int, like: Tensor, capture: Capture) -> _Graph:
+        model, config = self._model, self._model.config
+        rows = torch.zeros(size, like.shape[1], dtype=like.dtype, device=like.device)
+        # Before the first replay all windows but as many as hold the rows are empty.
+        starts = [min(index * config.reach, size) for index in range(size // ROOM + 1)]
+        bounds = torch.tensor(starts, dtype=torch.int32, device=like.device)
+        made: list[Tensor] = []
+
+        def work() -> None:
+            blocks = PackedBlocks(bounds, config.reach, config.heads)
+            made[:] = [model.encoded(rows, lambda layer, q, k, v: blocks(q, k, v))]
+
+        return _Graph(rows, bounds, made, capture(work, f"{size} embeddings of sound"))
