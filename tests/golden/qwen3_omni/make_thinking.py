@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tests.golden.qwen3_omni import thinking as tiny
+from tests.golden.qwen3_omni.speaking import CONFIG
 from walkgraph.models.qwen3_omni.positions import film_order
 
 
@@ -26,7 +27,7 @@ def reference() -> Any:
         Qwen3OmniMoeThinkerForConditionalGeneration,
     )
 
-    config = Qwen3OmniMoeThinkerConfig(**tiny.CONFIG["thinker_config"])
+    config = Qwen3OmniMoeThinkerConfig(**CONFIG["thinker_config"])
     config._attn_implementation = config.text_config._attn_implementation = "eager"
     model: Any = Qwen3OmniMoeThinkerForConditionalGeneration(config).eval()
     found = dict(tiny.weights())

@@ -9,88 +9,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests.golden.qwen3_omni.speaking import CONFIG
 from walkgraph.checkpoints.fields import Fields
-from walkgraph.models.qwen3_omni.thinker.config import ThinkerConfig
+from walkgraph.models.qwen3_omni.thinker.config import TINY, ThinkerConfig
 
 SEED = 20261128
 ANSWERS = Path(__file__).parent / "thinking.npz"
 STEPS = 12
 """Tokens that are generated, and as many that are given."""
-WIDTH, DEEPSTACK = 64, 3
-_TEXT: Mapping[str, Any] = {
-    "model_type": "qwen3_omni_moe_text",
-    "hidden_act": "silu",
-    "hidden_size": WIDTH,
-    "intermediate_size": 32,
-    "num_hidden_layers": 5,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "vocab_size": 288,
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "rope_scaling": {"interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default", "type": "default"},
-    "num_experts": 8,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "norm_topk_prob": True,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "tie_word_embeddings": False,
-}
-_THINKER: Mapping[str, Any] = {
-    "model_type": "qwen3_omni_moe_thinker",
-    "text_config": _TEXT,
-    "vision_config": {
-        "model_type": "qwen3_omni_moe_vision_encoder",
-        "depth": 4,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_heads": 2,
-        "out_hidden_size": WIDTH,
-        "num_position_embeddings": 16,
-        "deepstack_visual_indexes": [0, 1, 2],
-    },
-    "audio_config": {
-        "model_type": "qwen3_omni_moe_audio_encoder",
-        "num_mel_bins": 128,
-        "encoder_layers": 1,
-        "encoder_attention_heads": 2,
-        "encoder_ffn_dim": 32,
-        "d_model": 32,
-        "downsample_hidden_size": 8,
-        "output_dim": WIDTH,
-    },
-    "position_id_per_seconds": 13,
-    "audio_start_token_id": 261,
-    "audio_end_token_id": 262,
-    "audio_token_id": 263,
-    "vision_start_token_id": 264,
-    "vision_end_token_id": 265,
-    "image_token_id": 266,
-    "video_token_id": 267,
-    "user_token_id": 259,
-}
-CONFIG: Mapping[str, Any] = {
-    "model_type": "qwen3_omni_moe",
-    "enable_audio_output": True,
-    "im_start_token_id": 256,
-    "im_end_token_id": 257,
-    "system_token_id": 258,
-    "user_token_id": 259,
-    "assistant_token_id": 260,
-    "thinker_config": _THINKER,
-    "talker_config": {"accept_hidden_layer": 4},
-}
-"""What the thinker reads of a published `config.json`."""
+WIDTH, DEEPSTACK = TINY.llm.width, TINY.deepstack
 
 
 def config() -> ThinkerConfig:

@@ -41,6 +41,8 @@ TOO_LARGE = {
     },
 }
 """GPU -> graph whose least need is more than it has -> what takes most."""
+TIGHT = {("H100", "qwen3_omni_one_gpu")}
+"""GPUs and placements that leave little for caches beside the weights."""
 
 
 def host(gpus: int, card: str = "H200") -> Hardware:
@@ -132,7 +134,8 @@ def test_a_placement_fits_any_gpu_that_holds_the_least_it_needs(card: str, name:
     result = planned(name, host(gpus=4, card=card))
     largest = TOO_LARGE.get(card, {}).get(str(placement_of(name).graph))
     if largest is None:
-        assert {problem.code for problem in result.problems} <= NOTES
+        tight = {"small_cache"} if (card, name) in TIGHT else set[str]()
+        assert {problem.code for problem in result.problems} <= NOTES | tight
         return
     assert result.plan is None
     told = {problem.code: problem.message for problem in result.problems if problem.severity == "error"}

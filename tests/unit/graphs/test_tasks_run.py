@@ -136,12 +136,14 @@ def test_reading_and_writing_take_the_time_of_clean_data() -> None:
     assert quiet == {0.0}
 
 
-def test_a_frame_begins_with_the_first_head_of_the_code_predictor() -> None:
+def test_a_frame_of_speech_takes_one_call_of_the_talker_and_one_of_the_code_predictor() -> None:
     _, cluster, _ = run("qwen3_omni_two_gpus", "chat", 0)
-    first = [call for call in calls_of(cluster, "code_predictor") if call.iteration[:1] == (0,)]
-    assert [call.params["group"] for call in first] == list(range(15))
-    assert len({call.states["kv"] for call in first}) == 1
-    assert len({call.states["kv"] for call in calls_of(cluster, "code_predictor")}) == FEW
+    frames = [call for call in cluster.calls if call.walk == "speak"]
+    assert [(call.node, call.iteration) for call in frames] == [
+        (node, (frame,)) for frame in range(FEW) for node in ("talker", "code_predictor")
+    ]
+    (listening,) = (call for call in calls_of(cluster, "talker") if call.walk == "listen")
+    assert {call.states["kv"] for call in frames if call.node == "talker"} == {listening.states["kv"]}
 
 
 def test_planning_starts_each_round_from_one_context() -> None:

@@ -130,8 +130,8 @@ def test_what_is_not_known_is_not_found(source: str) -> None:
         ("orpheus:random:orpheus-3b:0", 6.6, {"orpheus.backbone": 114_688}),
         (
             "qwen3_omni:random:qwen3-omni-30b-a3b:0",
-            70.5,
-            {"qwen3_omni.thinker": 98_304, "qwen3_omni.talker": 20_480, "qwen3_omni.code_predictor": 20_480},
+            71.1,
+            {"qwen3_omni.thinker": 98_304, "qwen3_omni.talker": 20_480},
         ),
         ("llm:random:qwen3-0.6b:0", 1.19, {"llm.backbone": 114_688}),
         ("llm:random:qwen3-8b:0", 16.38, {"llm.backbone": 147_456}),

@@ -131,7 +131,11 @@ class LanguageBackbone(Operator):
 
     def ends(self, token: Tensor, fed: Tensor) -> Tensor:
         """bool `[K]`: true for a token that ends the text, and for one that follows such a token."""
-        return ((token[:, None] == self._stops) | (fed[:, None] == self._stops)).any(1)
+        return self.is_end(token) | self.is_end(fed)
+
+    def is_end(self, token: Tensor) -> Tensor:
+        """int64 `[K]` -> bool `[K]`"""
+        return (token[:, None] == self._stops).any(1)
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         fed = [self.fed(call) for call in calls]

@@ -10,6 +10,7 @@ from functools import partial
 STEM = "model"
 AUDIO, VISION, THINKER = "audio", "vision", "thinker"
 TALKER, PROJECTION, CODE_PREDICTOR, CODE2WAV = "talker", "projection", "code_predictor", "code2wav"
+_WORDS = "thinker.model.embed_tokens.weight"
 _NESTED: Mapping[str, str] = {
     "thinker.model.language_model.": "thinker.model.",
     "thinker.model.audio_tower.": "thinker.audio_tower.",
@@ -51,6 +52,11 @@ def own_name(part: str) -> Callable[[str], str | None]:
 def reads(part: str) -> Callable[[str], bool]:
     """True for tensors of the part, by their names in the files."""
     return partial(_reads, part)
+
+
+def is_word(filed: str) -> bool:
+    """True for the thinker's table of words."""
+    return published_name(filed) == _WORDS
 
 
 def _own_name(part: str, filed: str) -> str | None:

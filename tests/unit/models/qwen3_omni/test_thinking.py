@@ -4,7 +4,7 @@ folder in the published layout, through the engine: alone, together, in parts an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,14 @@ import torch
 from torch import Tensor
 
 from tests.golden.qwen3_omni import thinking
-from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
-from walkgraph.abi.calls import Call
+from tests.support.thinking import appended, loaded, read
+from tests.unit.engine.plans import outputs, serve
 from walkgraph.abi.operator import LoadContext
 from walkgraph.engine.engine import Engine
 from walkgraph.models.qwen3_omni.thinker.operators import Thinker
 
 torch.set_num_threads(1)
 BAR = 5e-5
-NODES = {"thinker": ("walkgraph.models.qwen3_omni.thinker.operators:Thinker", {"kv": "main", "seen": "seen"})}
-GREEDY: Mapping[str, Any] = {
-    "temperature": 0.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "repetition_penalty": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "logits": True,
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +37,6 @@ def engine(folders: Path) -> Engine:
     return loaded(folders, "published")
 
 
-def loaded(root: Path, name: str) -> Engine:
-    return engine_of(plan_of(NODES, source=f"checkpoint:{name}", kv_bytes=1 << 23), weights_roots=(root,))
-
-
 def operator() -> Thinker:
     drawn = ("qwen3-omni-tiny", 1)
     on: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float32, "folder": None}
@@ -62,28 +47,6 @@ def wanted(talk: str) -> dict[str, Tensor]:
     with np.load(thinking.ANSWERS) as answers:
         keys = ("hidden", "logits", "ids", "positions", "delta")
         return {key: torch.from_numpy(answers[f"{talk}/{key}"]) for key in keys}
-
-
-def appended(inputs: Mapping[str, Tensor], run: str, at: int = 0) -> Call:
-    return call("thinker", inputs, run=run, states={"kv": "main", "seen": "seen"}, iteration=(at,), **GREEDY)
-
-
-def pieces(talk: str) -> list[Mapping[str, Tensor]]:
-    return [
-        {"ids": torch.tensor(thinking.ids_of(one))} if isinstance(one, str) else thinking.rows(talk, index, one)
-        for index, one in enumerate(thinking.TALKS[talk])
-    ]
-
-
-def read(engine: Engine, talks: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Append the talks, of runs and their names, beside each other, piece by piece."""
-    left = {run: pieces(talk) for run, talk in talks.items()}
-    found: dict[str, list[dict[str, Any]]] = {run: [] for run in talks}
-    while any(left.values()):
-        calls = [appended(mine.pop(0), run) for run, mine in left.items() if mine]
-        for one, given in zip(calls, outputs(engine, *calls), strict=True):
-            found[one.run].append(given)
-    return found
 
 
 def off(got: Tensor, want: Tensor) -> float:

@@ -51,6 +51,7 @@ class Marks:
             system=id_of(whole, "system", cls.system),
             user=id_of(whole, "user", id_of(thinker, "user", cls.user)),
             assistant=id_of(whole, "assistant", cls.assistant),
+            newline=id_of(whole, "newline", cls.newline),
             audio_start=audio_start,
             audio_end=id_of(thinker, "audio_end", audio_start + 1),
             audio=id_of(thinker, "audio"),

@@ -3,12 +3,13 @@
 Rows of media pass the same layers as text, at positions on three axes. A conversation's counter of positions moves as
 far as the piece reaches, so a text after it, and every generated token, has the counter as its one position.
 
-The talker reads of a piece what was appended, the rows of media after some of the layers, and the positions.
+The talker reads of a piece what was appended, the rows of media after some of the layers, and the positions. Of the
+answer it reads the tokens that were appended, as they come: the last one that is generated never is.
 
 Shape letters: m rows of a piece, n rows of its media, W width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from walkgraph.abi.calls import Call, Outputs
 from walkgraph.abi.operator import Capture, Example, LoadContext
 from walkgraph.abi.states import States
+from walkgraph.abi.step import Row
 from walkgraph.architectures.drawn import drawn
 from walkgraph.architectures.language.backbone import LanguageBackbone, Unread, fed_ids, segments
 from walkgraph.architectures.language.model import LanguageModel
@@ -38,6 +40,7 @@ _WHOLE = "@ids"
 class Thinker(LanguageBackbone):
     options: ClassVar[tuple[str, ...]] = (PRECISION,)
     tells_logits: ClassVar[bool] = True
+    outputs: ClassVar[Mapping[str, Row]] = {**LanguageBackbone.outputs, "said": Row((1,), torch.int64)}
 
     def __init__(
         self,
@@ -76,6 +79,9 @@ class Thinker(LanguageBackbone):
         deepstack = rows.expand(self._config.deepstack, -1, -1)
         picture = {"image": rows, "grid": torch.tensor([1, 2, 2]), "deepstack": deepstack}
         return (*texts, *(Example(inputs=media, params=texts[-1].params) for media in ({"audio": rows}, picture)))
+
+    def answers(self, token: Tensor, fed: Tensor) -> dict[str, Tensor]:
+        return {**super().answers(token, fed), "said": fed.masked_fill(self.is_end(fed), -1)[:, None]}
 
     def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
         outputs = super().forward(calls, states)
