@@ -39,8 +39,8 @@ async def test_graphs_are_shown_with_what_they_take_and_give(service: Running) -
         "orpheus",
         "pi05",
     ]
-    assert not any(found[name]["needs_gpu"] for name in ("shapes", "reach", "world", "qwen3_omni"))
-    for name in ("bagel", "llm"):
+    assert not any(found[name]["needs_gpu"] for name in ("shapes", "reach", "world"))
+    for name in ("bagel", "llm", "qwen3_omni"):
         assert found[name]["needs_gpu"] == (not found[name]["deployable"])
 
 

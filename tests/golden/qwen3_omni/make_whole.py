@@ -1,0 +1,126 @@
+"""Writes what `transformers`, which is no requirement of ours, answers in the talks of `whole.py`:
+
+    PYTHONPATH=.:backend:FOLDER python tests/golden/qwen3_omni/make_whole.py
+
+`whole.npz` then holds for every talk the tokens of the answer, the codes of its speech and every fifth sample, all
+chosen greedily; and the least distance between the two likeliest tokens and codes, for judging what rounding may
+change.
+"""
+
+import importlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.golden.qwen3_omni import make_hearing, make_seeing, whole
+from tests.golden.qwen3_omni.make_speaking import drawn
+from walkgraph.models.qwen3_omni.parts import CODE2WAV, part_of
+from walkgraph.models.qwen3_omni.thinker.config import TINY
+
+_MARKS = TINY.marks
+
+
+def published() -> Any:
+    """The published code's model, with our numbers."""
+    models = importlib.import_module("transformers.models.qwen3_omni_moe")
+    config = models.configuration_qwen3_omni_moe.Qwen3OmniMoeConfig(**whole.CONFIG, attn_implementation="eager")
+    model = models.modeling_qwen3_omni_moe.Qwen3OmniMoeForConditionalGeneration(config).eval()
+    # Without this the published talker fails on a prompt with sound and pictures.
+    model.talker.config.audio_config = model.thinker.config.audio_config
+    spoken = {name: one for name, one in whole.tensors().items() if part_of(name) == CODE2WAV}
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    model.load_state_dict({name: drawn(name, shape) for name, shape in shapes.items() if name not in spoken} | spoken)
+    return model
+
+
+class Prompt:
+    """A talk as the published code takes it."""
+
+    def __init__(self, talk: list[whole.Turn], processors: make_seeing.Processors) -> None:
+        self._processors = processors
+        self.ids: list[int] = []
+        self.spectra: list[Tensor] = []
+        self.pictures: list[Any] = []
+        for turn in talk:
+            self.ids += [_MARKS.im_start, vars(_MARKS)[turn.role], _MARKS.newline]
+            for part in turn.parts:
+                self._append(part)
+            self.ids += [_MARKS.im_end, _MARKS.newline]
+        self.ids += [_MARKS.im_start, _MARKS.assistant, _MARKS.newline]
+
+    def _append(self, part: str | int | tuple[int, int]) -> None:
+        if isinstance(part, str):
+            self.ids += part.encode()
+        elif isinstance(part, int):
+            spectrum = make_hearing.spectrum(whole.samples(part).astype(np.float32) / 32768)
+            self.spectra.append(spectrum)
+            tokens = whole.AUDIO_TINY.tokens(spectrum.shape[1])
+            self.ids += [_MARKS.audio_start, *[_MARKS.audio] * tokens, _MARKS.audio_end]
+        else:
+            patches = self._processors.picture(whole.seeing.levels(*part))
+            self.pictures.append(patches)
+            tokens = int(patches.grid.prod()) // 4
+            self.ids += [_MARKS.vision_start, *[_MARKS.image] * tokens, _MARKS.vision_end]
+
+    def given(self) -> dict[str, Any]:
+        ids = torch.tensor([self.ids])
+        found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if self.spectra:
+            longest = max(one.shape[1] for one in self.spectra)
+            padded = [torch.nn.functional.pad(one, (0, longest - one.shape[1])) for one in self.spectra]
+            lengths = torch.tensor([one.shape[1] for one in self.spectra])
+            found["input_features"] = torch.stack(padded)
+            found["feature_attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
+        if self.pictures:
+            found["pixel_values"] = torch.cat([one.rows for one in self.pictures])
+            found["image_grid_thw"] = torch.cat([one.grid for one in self.pictures])
+        return found
+
+
+def answered(model: Any, prompt: Prompt) -> dict[str, np.ndarray]:
+    heads: list[Tensor] = []
+    watched = [model.thinker.lm_head, model.talker.codec_head, *model.talker.code_predictor.lm_head]
+    hooks = [one.register_forward_hook(lambda _, given, made: heads.append(made[0, -1])) for one in watched]
+    codes: list[Tensor] = []
+    decode = model.code2wav.chunked_decode
+
+    def chunked(given: Tensor, **named: Any) -> Tensor:
+        codes.append(given)
+        return decode(given, **named)
+
+    model.code2wav.chunked_decode = chunked
+    ids, waveform = model.generate(
+        **prompt.given(),
+        speaker="ethan",
+        thinker_max_new_tokens=whole.TOKENS,
+        talker_max_new_tokens=whole.FRAMES + 1,
+        talker_do_sample=False,
+    )
+    model.code2wav.chunked_decode = decode
+    for hook in hooks:
+        hook.remove()
+    close = min(float(top[0] - top[1]) for top in (one.topk(2).values for one in heads))
+    return {
+        "ids": ids[0, len(prompt.ids) :].numpy(),
+        "codes": codes[0][0].T.numpy(),
+        "waveform": waveform.flatten()[:: whole.KEPT].numpy(),
+        "samples": np.array(waveform.numel()),
+        "close": np.array(close),
+    }
+
+
+@torch.no_grad()
+def main() -> None:
+    processors = make_seeing.Processors()
+    model, found = published(), dict[str, Any]()
+    for name, talk in whole.TALKS.items():
+        answer = answered(model, Prompt(list(talk), processors))
+        print(name, answer["ids"], answer["codes"].shape, answer["samples"], answer["close"])
+        found |= {f"{name}: {key}": value for key, value in answer.items()}
+    np.savez_compressed(whole.ANSWERS, **found)
+
+
+if __name__ == "__main__":
+    main()
