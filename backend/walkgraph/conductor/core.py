@@ -244,10 +244,11 @@ class Conductor:
         """Puts a changed status before the other commands, so that a rank is reported ready before its runs start."""
         if any(isinstance(command, Exit) for command in commands):
             return commands
-        reason = self._failed or next((rank.reason for rank in self.ranks.status() if rank.state == "lost"), None)
+        ranks = self.ranks.status()
+        reason = self._failed or next((rank.reason for rank in ranks if rank.state == "lost"), None)
         status = m.Status(
             state=self._state(),
-            ranks=self.ranks.status(),
+            ranks=ranks,
             running=self.runs.table.running,
             waiting=self.runs.table.waiting,
             reason=reason,

@@ -1,11 +1,12 @@
 """One deployment of a simulated world: the real conductor's core, and its processes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from walkgraph.conductor import events as c
 from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames
+from walkgraph.simulation.page import NO_PAGE, Page
 from walkgraph.simulation.processes import SimulatedProcesses, WorldParts
 from walkgraph.simulation.scenarios import Scenario
 from walkgraph.simulation.simulator import Simulator
@@ -28,10 +29,10 @@ class SimulatedDeployment:
         parts: WorldParts,
         limits: Callable[[bool], Limits],
         tell: Callable[[m.FromConductor], None],
-        others: Sequence[Scenario] = (),
+        page: Page = NO_PAGE,
     ) -> None:
         """`limits`: gives its limits; called with True if the first death of a process fails it. `tell` takes what the
-        conductor sends to the service. `others`: scenarios that it may be changed to."""
+        conductor sends to the service. `page`: what a page does with it."""
         self.exited = False
         self._simulator, self._scenario, self._tell = simulator, scenario, tell
         self._chance = simulator.chance
@@ -42,7 +43,7 @@ class SimulatedDeployment:
         """Events that the conductor has not read yet."""
         self._stopping = False
         self._failed = False
-        self.processes = SimulatedProcesses(simulator, scenario, others, chances, parts, self._heard, self._hear)
+        self.processes = SimulatedProcesses(simulator, scenario, page, chances, parts, self._heard, self._hear)
         self.conductor = parts.conductor(scenario.graph, scenario.plan, limits(self.processes.fragile), lambda: 7)
 
     def begin(self) -> None:

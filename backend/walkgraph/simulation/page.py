@@ -24,6 +24,8 @@ class Page(NamedTuple):
 
     others: tuple[Scenario, ...] = ()
     """Scenarios with the same processes, whose graphs it draws."""
+    keeps: bool = False
+    """The processes keep the outputs of calls, as those of a scratch deployment do."""
     moves: int = 0
     """How often it moves a run in the queue. One run is admitted at a time then."""
 

@@ -1,6 +1,6 @@
 """The rank processes of a simulated deployment: its conductor starts and ends them, and the seed disturbs them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.tables import Plan
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
-from walkgraph.simulation.page import DIED_SECONDS
+from walkgraph.simulation.page import DIED_SECONDS, Page
 from walkgraph.simulation.rank.carrier import Arenas
 from walkgraph.simulation.rank.device import SimulatedDevice, SimulatedQueue
 from walkgraph.simulation.rank.engine import SimulatedEngine
@@ -54,19 +54,19 @@ class SimulatedProcesses:
         self,
         simulator: Simulator,
         scenario: Scenario,
-        others: Sequence[Scenario],
+        page: Page,
         chances: Chances,
         parts: WorldParts,
         heard: Callable[[Endpoint, Frames], None],
         died: Callable[[c.Died], None],
     ) -> None:
-        """`others`: those that it may be changed to. `heard` and `died` are called once the conductor can read a
-        message or a death."""
+        """`heard` and `died` are called once the conductor can read a message or a death."""
         self.workers: dict[Rank, SimulatedWorker] = {}
         self.lost: list[float] = []
         """Times at which ranks were killed or stopped for good."""
         self._simulator, self._scenario, self._chances, self._parts = simulator, scenario, chances, parts
-        self._of_plan = {one.plan.digest: one for one in (scenario, *others)}
+        self._of_plan = {one.plan.digest: one for one in (scenario, *page.others)}
+        self._keeps = page.keeps
         self._heard, self._died = heard, died
         self._chance, self._counts = simulator.chance, simulator.counts
         self.network = parts.network(simulator)
@@ -111,7 +111,7 @@ class SimulatedProcesses:
     def _engine(self, plan: Plan, queue: SimulatedQueue) -> SimulatedEngine:
         scenario, parts = self._of_plan[plan.digest], self._parts
         states = parts.states(self._simulator, scenario.paged, scenario.pages)
-        return parts.engine(self._simulator, queue, scenario.functions, states, device=parts.device)
+        return parts.engine(self._simulator, queue, scenario.functions, states, parts.device, keeps=self._keeps)
 
     def _emitter(self, rank: Rank) -> Emitter:
         return Buffered("simulated", f"rank {rank}", self._level, self._told) if self._tells else Off()

@@ -28,6 +28,8 @@ CHANGING, OTHERS = 0.2, 4
 """In this share of the worlds, graphs are changed: to those of so many scenarios, as far as they fit its processes."""
 MOVING, MOVES = 0.1, 8
 """In this share, runs are moved in the queue so many times."""
+KEEPING = 0.2
+"""In this share, outputs of calls are kept."""
 YOUNG = 100_000
 """Objects made and kept between two collections of garbage; a world makes some ten thousand."""
 MOST_FAULTS = 20
@@ -41,7 +43,8 @@ def world(known: Sequence[Scenario], seed: int, parts: WorldParts = REAL_PARTS, 
     scenario, mood = chance.choice(known), chance.choice(MOODS)
     others = [chance.choice(known) for _ in range(OTHERS)] if chance.random() < CHANGING else []
     fitting = tuple(other for other in others if same_processes(scenario.plan, other.plan))
-    own = Page(fitting, MOVES if chance.random() < MOVING else 0)
+    moves, keeps = MOVES if chance.random() < MOVING else 0, chance.random() < KEEPING
+    own = Page(fitting, keeps, moves)
     page = own if page is None else page
     mood = mood._replace(most_runs=CROWDED.most_runs) if page.moves else mood
     return World(scenario, seed, chances=mood, parts=parts, page=page)

@@ -60,7 +60,7 @@ class World:
         self._page, lost = page, list[float]()
         self.client = SimulatedClient(scenario, self._chances, self._simulator, self._from_client, page, lost)
         self._deployment = SimulatedDeployment(
-            self._simulator, scenario, self._chances, parts, self._limits, self._told, page.others
+            self._simulator, scenario, self._chances, parts, self._limits, self._told, page
         )
         self._deployment.processes.lost = lost
         self._conductor = self._deployment.conductor

@@ -22,6 +22,7 @@ from walkgraph.ids import Rank
 from walkgraph.simulation.client import Chances
 from walkgraph.simulation.network import CONDUCTOR, Endpoint, Frames, Network
 from walkgraph.simulation.processes import REAL_PARTS, WorldParts
+from walkgraph.simulation.rank import calls
 from walkgraph.simulation.rank.device import SimulatedDevice
 from walkgraph.simulation.rank.engine import SimulatedEngine
 from walkgraph.simulation.rank.states import StateStore
@@ -270,6 +271,8 @@ class Fault(NamedTuple):
     chances: Chances = Chances()
     draws: bool = False
     """A page changes the graph."""
+    keeps: bool = False
+    """Outputs of calls are kept."""
     moves: int = 0
     """Moves in the queue."""
 
@@ -335,6 +338,15 @@ FAULTS = {
     ),
     "a move that is told and not made": Fault(
         "task", "by the book", patches=[Patch(RunTable, "tell_queue", _told_and_not_made)], chances=CROWD, moves=8
+    ),
+    "a kept call that is one of another iteration": Fault(
+        "walk",
+        "by the book",
+        patches=[Patch(calls, "_content", lambda call: repr((call.node, len(call.inputs))))],
+        keeps=True,
+    ),
+    "kept outputs of a suspended run that are lost": Fault(
+        "states", "", patches=[Patch(Suspension, "end", _forget_events)], chances=CROWD, keeps=True
     ),
     "a call that is never made": Fault("loops", "", WorldParts(engine=LosesCalls)),
 }

@@ -32,7 +32,7 @@ def found(fault: Fault, parts: WorldParts, seeds: range) -> tuple[int, str] | No
     for seed in seeds:
         try:
             scenario = those[seed % len(those)]
-            page = Page(others(scenario) if fault.draws else (), fault.moves)
+            page = Page(others(scenario) if fault.draws else (), fault.keeps, fault.moves)
             World(scenario, seed, chances=fault.chances, parts=parts, page=page).run()
         except Violation as violation:
             return seed, str(violation)

@@ -25,6 +25,7 @@ HAPPENED = {
     "full arenas",
     "full sockets",
     "iterations asked",
+    "kept calls",
     "late messages",
     "messages",
     "packets of telemetry",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from walkgraph.abi.calls import Call, CallFailed
 from walkgraph.engine.device.marks import Mark
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopRun
-from walkgraph.engine.loops.spec import LoopCall
+from walkgraph.engine.loops.spec import LoopCall, StreamItems
 from walkgraph.errors import ErrorInfo
 from walkgraph.simulation.rank.states import StateStore
 from walkgraph.simulation.reference.plain_loop import PlainLoop
@@ -141,6 +141,9 @@ class SimulatedSlots:
         return EnteredSlot(run.call.times, "", IterationForms(run.call))
 
     def link(self, slot: int, links: Sequence[int]) -> None: ...
+
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        raise NotImplementedError("no scenario has a device loop that reads a stream item by item")
 
     def leave(self, run: LoopRun) -> dict[Any, Any]:
         return {"contents": self.cells.pop(run.slot)}

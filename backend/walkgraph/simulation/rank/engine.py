@@ -40,14 +40,17 @@ class SimulatedEngine:
         functions: Functions,
         states: StateStore,
         device: type[SimulatedDevice] = SimulatedDevice,
+        *,
+        keeps: bool = False,
     ) -> None:
+        """`keeps`: a call that was made before gives the same outputs at once."""
         self._simulator = simulator
         self._queue = queue
         self._watch = StepWatch()
         served = functions(states)
         self.states = self.transfers = self.pools = states
         self.limits = SimulatedLimits()
-        self.calls = SimulatedCalls(simulator, self._queue, served)
+        self.calls = SimulatedCalls(simulator, self._queue, served, keeps=keeps)
         self.loops = LoopScheduler(
             device(simulator, self._queue, served, states),
             watch=self._watch,
