@@ -125,14 +125,19 @@ class Reordering:
 
 
 def _by_the_book(queue: Sequence[QueuedRun], move: Move) -> Pair | None:
-    """The two that exchange their places: the run, and its owner's next one that waits, if the two are equals."""
+    """The two that exchange their places: the run, and its owner's next one that waits. Only equals do, and none passes
+    a run of its session."""
     own: Collection[str] = {move.run, *move.among}
     waiting = [one for one in queue if one.run in own and not one.suspended]
     for before, behind in pairwise(waiting):
         if move.run == (behind if move.up else before).run:
             equals = before.priority == behind.priority and before.depth == behind.depth
-            session = before.session is not None and before.session == behind.session
-            return (before.run, behind.run) if equals and not session else None
+            between = queue[queue.index(before) : queue.index(behind) + 1]
+            others = [one for one in between if one.session is not None and not one.suspended]
+            passes = any(
+                one.session == end.session and one.run != end.run for end in (before, behind) for one in others
+            )
+            return (before.run, behind.run) if equals and not passes else None
     return None
 
 

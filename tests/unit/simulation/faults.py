@@ -334,7 +334,7 @@ FAULTS = {
         "walk", "", patches=[Patch(TakingUp, "_load", _judged_by_the_former)], draws=True
     ),
     "a move past another priority": Fault(
-        "task", "by the book", patches=[Patch(queue_order, "_alike", lambda one, other: True)], chances=CROWD, moves=8
+        "task", "by the book", patches=[Patch(queue_order, "_alike", lambda stretch: True)], chances=CROWD, moves=8
     ),
     "a move that is told and not made": Fault(
         "task", "by the book", patches=[Patch(RunTable, "tell_queue", _told_and_not_made)], chances=CROWD, moves=8
