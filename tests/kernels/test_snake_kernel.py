@@ -1,11 +1,30 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
 
 from walkgraph.layers import snake as twin
 from walkgraph.layers.kernels.snake import place_noise, snake, snake_beta
+
+COMPILES = """
+import triton
+from triton.backends.compiler import GPUTarget
+from walkgraph.layers.kernels.snake import snake_beta_kernel as kernel
+
+for biased in True, False:
+    constants = {"BIAS": biased, "ROWS": 32, "COLUMNS": 64}
+    types = dict.fromkeys(("x", "alpha", "beta", "made"), "*bf16") | {"bias": "*fp32"}
+    types |= dict.fromkeys(("x_row", "made_row", "places", "channels"), "i32")
+    signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
+    source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    print(biased)
+"""
 
 
 @pytest.mark.parametrize("places", [1, 57, 1100])
@@ -46,3 +65,11 @@ def test_noise_is_the_twins_to_the_bit(device: str) -> None:
     for stage in range(4):
         made = place_noise(seed.to(device), stage, first.to(device), 1100)
         assert torch.equal(made.cpu(), twin.place_noise(seed, stage, first, 1100))
+
+
+def test_snakes_with_a_height_compile_for_hopper() -> None:
+    """In a process of its own: in this one, kernels are interpreted."""
+    outside = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", COMPILES], env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["True", "False"]

@@ -12,28 +12,32 @@ from torch import Tensor
 
 from walkgraph.layers.attention.dense_attention import dense_attention
 
+_ALIGNED = 16
+"""Multiple of a row's length that the library's kernels take without a copy of the mask."""
+
 
 class WindowAttend:
-    """`Attend` for the layers of one forward; rows are stream by stream. Afterwards `after` is the next past."""
+    """`Attend` for the layers of one forward; rows are stream by stream."""
 
     def __init__(self, before: Tensor, start: Tensor, frames: int) -> None:
         """before `[B, L, 2, P, G, D]`: keys and values; start int64 `[B]`: frames of each stream before these."""
-        self._before, self._frames = before, frames
-        self.after = torch.empty_like(before)
-        past = before.shape[3]
-        at = torch.arange(past + frames, device=before.device)
+        batch, layers, two, past, *head = before.shape
+        self._frames, self._past = frames, past
+        self._held = before.new_empty(batch, layers, two, past + frames, *head)
+        self._held[:, :, :, :past] = before
+        at = torch.arange(-(-(past + frames) // _ALIGNED) * _ALIGNED, device=before.device)
         query, key = at[:frames, None], at
-        seen = (key >= query) & (key <= query + past)
-        held = key >= past - start[:, None, None]
-        self._mask = (seen & held)[:, None]
+        seen = (key >= query) & (key <= query + past) & (key >= past - start[:, None, None])
+        mask = torch.zeros(seen.shape, dtype=before.dtype, device=before.device).masked_fill_(~seen, -torch.inf)
+        self._mask = mask[:, None, :, : past + frames]
+
+    @property
+    def after(self) -> Tensor:
+        """The next past, a view."""
+        return self._held[:, :, :, self._frames :]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k, v = (part.unflatten(0, (-1, self._frames)) for part in (q, k, v))
-        k, v = (self._extended(layer, index, part) for index, part in enumerate((k, v)))
-        return dense_attention(q, k, v, self._mask).flatten(0, 1)
-
-    def _extended(self, layer: int, index: int, new: Tensor) -> Tensor:
-        before = self._before[:, layer, index]
-        whole = torch.cat([before, new], 1)
-        self.after[:, layer, index] = whole[:, -before.shape[1] :]
-        return whole
+        keys, values = self._held[:, layer].unbind(1)
+        keys[:, self._past :], values[:, self._past :] = k, v
+        return dense_attention(q, keys, values, self._mask).flatten(0, 1)

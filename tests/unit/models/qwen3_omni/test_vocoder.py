@@ -27,6 +27,7 @@ from walkgraph.engine.kv.attention_backends import AttentionBackends
 from walkgraph.engine.kv.pool import KVPools
 from walkgraph.engine.kv.states import StateTable
 from walkgraph.errors import InvalidInput, Refused
+from walkgraph.layers.causal_conv import packed
 from walkgraph.layers.unset import unset
 from walkgraph.models.qwen3_omni.presets import OMNI
 from walkgraph.models.qwen3_omni.vocoder.components import NUMBERS
@@ -215,6 +216,23 @@ def test_codes_that_only_a_device_knows_are_not_read_and_fail_alone() -> None:
     )
     with torch.inference_mode():
         assert operator.step(batch).finite.tolist() == [True, False]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_in_sixteen_bits_it_stays_near_and_chunks_stay_nearer() -> None:
+    model = random_vocoder(TINY, 4, device=CPU, dtype=torch.bfloat16)
+    exact = random_vocoder(TINY, 4, device=CPU, dtype=torch.float32)
+    exact.load_state_dict({name: tensor.float() for name, tensor in model.state_dict().items()})
+    packed(exact)
+    codes, state, parts = stream(12), model.fresh(1), list[Tensor]()
+    assert {one.dtype for one in state} == {torch.bfloat16}
+    with torch.inference_mode():
+        for start in range(0, 12, 4):
+            sound, state = model.decode(codes[None, start : start + 4], torch.tensor([start]), state, first=start == 0)
+            parts.append(sound[0])
+    wanted, rounded, cut = whole(exact, codes), whole(model, codes), torch.cat(parts)
+    assert rounded.dtype == torch.float32
+    assert (rounded - wanted).norm() < 0.03 * wanted.norm()
+    assert (cut - rounded).norm() < 0.02 * wanted.norm()
 
 
 @pytest.mark.parametrize(

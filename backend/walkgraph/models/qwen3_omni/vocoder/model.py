@@ -21,8 +21,10 @@ from torch.nn import functional as F
 from walkgraph.layers.attention.sliding_window import WindowAttend
 from walkgraph.layers.causal_conv import CausalConv, Tails, Upsample
 from walkgraph.layers.decoder import DecoderLayer
+from walkgraph.layers.linear.packed import Packable
+from walkgraph.layers.linear.step_linear import STREAMED
 from walkgraph.layers.norm.rms_norm import RMSNorm
-from walkgraph.layers.rope import NeoxRope
+from walkgraph.layers.rope import NeoxRope, Rotation, rotate
 from walkgraph.layers.snake import snake_beta
 from walkgraph.models.qwen3_omni.vocoder.config import VocoderConfig
 
@@ -85,13 +87,15 @@ class ResidualUnit(nn.Module):
         return x
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(Packable):
     """One stage: upsampling and three residual units."""
 
     def __init__(self, width: int, rate: int) -> None:
         super().__init__()
         units = [ResidualUnit(width // 2, dilation) for dilation in _DILATIONS]
         self.block = nn.ModuleList([Snake(width), Upsample(width, width // 2, rate, 2), *units])
+        self._shifts: tuple[Tensor, ...] = ()
+        """The biases that x lacks before each unit, and behind the last one: float32."""
 
     def forward(self, x: Tensor, shift: Tensor, tails: Tails, *, first: bool) -> tuple[Tensor, Tensor]:
         """x `[B, T, C]` and the sum of the biases that it lacks -> the same of the next stage."""
@@ -100,11 +104,18 @@ class DecoderBlock(nn.Module):
         self.block[0](x, shift, room[:, upsample.places :])
         tails.keep(room, upsample.places)
         x = upsample(room[:, upsample.places :] if first else room)
-        shift = upsample.bias.float()
-        for unit in units:
-            x = unit(x, shift, tails)
-            shift = shift + unit.conv2.bias
-        return x, shift
+        for unit, lacking in zip(units, self._shifts, strict=False):
+            x = unit(x, lacking, tails)
+        return x, self._shifts[-1]
+
+    def pack(self) -> None:
+        upsample, units = cast("Upsample", self.block[1]), cast("Iterable[ResidualUnit]", self.block[2:])
+        biases = [upsample.bias, *(unit.conv2.bias for unit in units)]
+        self._shifts = tuple(torch.stack(biases).float().cumsum(0).unbind())
+
+    @property
+    def is_packed(self) -> bool:
+        return bool(self._shifts)
 
 
 class Transformer(nn.Module):
@@ -120,9 +131,19 @@ class Transformer(nn.Module):
         batch, frames = x.shape[:2]
         positions = start[:, None] + torch.arange(frames, device=x.device)
         rotation, rows = self.rope(positions.flatten()), x.flatten(0, 1)
-        for index, layer in enumerate(self.layers):
-            rows = layer(index, {"": rows}, rotation, attend)[""]
+        few = rows.shape[0] <= STREAMED
+        for index, layer in enumerate(cast("Iterable[DecoderLayer]", self.layers)):
+            rows = _few(index, layer, rows, rotation, attend) if few else layer(index, {"": rows}, rotation, attend)[""]
         return self.norm(rows).unflatten(0, (batch, frames))
+
+
+def _few(index: int, layer: DecoderLayer, x: Tensor, rotation: Rotation, attend: WindowAttend) -> Tensor:
+    """The layer for few rows: its norms and sums are parts of its products."""
+    attention, norm = layer.self_attn, cast("RMSNorm", layer.get_submodule("input_layernorm"))
+    turned, kv_heads = attention.shape.heads + attention.shape.kv_heads, attention.shape.kv_heads
+    qkv = attention.few_qkv(x, norm, "").unflatten(1, (-1, attention.shape.head_dim))
+    q, k = rotate(qkv[:, :turned], rotation).split([turned - kv_heads, kv_heads], 1)
+    return layer.attended(attend(index, q, k, qkv[:, turned:]).flatten(1), x)
 
 
 class Code2Wav(nn.Module):
@@ -175,9 +196,9 @@ class Code2Wav(nn.Module):
         x = self.pre_transformer(self.code_embedding(codes + offsets).mean(2), start, attend)
         for upsample, block in cast("Iterable[tuple[Upsample, ConvNeXt]]", self.upsample):
             x = block(upsample(x) + upsample.bias, tails)
-        return self._waveform(x, tails, first=first), StreamState(attend.after, tails.after)
+        return self.waveform(x, tails, first=first), StreamState(attend.after, tails.after)
 
-    def _waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
+    def waveform(self, x: Tensor, tails: Tails, *, first: bool) -> Tensor:
         """x `[B, T, C]` -> `[B, s]`"""
         enter, leave = cast("CausalConv", self.decoder[0]), cast("CausalConv", self.decoder[-1])
         x, shift = enter(tails.behind(x, enter.places)), enter.bias.float()
