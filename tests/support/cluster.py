@@ -297,7 +297,9 @@ class Cluster:
         if loop is None:  # it has ended meanwhile
             return
         assert loop.allowed is not None
-        assert command.upto > loop.allowed
+        assert command.upto > loop.allowed or command.items
+        for items in command.items:
+            loop.put_items(items)
         loop.allowed = command.upto
         self._work[rank].extend(loop for where, loop in self._blocked if where == rank and loop.ref == command.ref)
         self._blocked = [(where, loop) for where, loop in self._blocked if loop.ref != command.ref]

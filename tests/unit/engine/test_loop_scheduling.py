@@ -17,7 +17,7 @@ from walkgraph.engine.loops.launch import DEPTH
 from walkgraph.engine.loops.loop_runs import BatchGroup, LoopDone, LoopKey, LoopRun, Stepped
 from walkgraph.engine.loops.scheduler import LoopScheduler
 from walkgraph.engine.loops.slot_admission import MOST_GROUPS, NoPeers
-from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput
+from walkgraph.engine.loops.spec import Items, LoopCall, LoopOutput, StreamItems
 from walkgraph.errors import ErrorInfo
 
 SLOTS = 4
@@ -120,6 +120,9 @@ class Slots:
         self.cells[slot] = {"run": run.call.run, "count": 0, "live": True} if run.cells is None else dict(run.cells)
         assert self.cells[slot]["count"] == run.done
         return Entered(min(run.call.times, plan.room), "its states are full", Forms(plan))
+
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        raise AssertionError("these loops read no streams")
 
     def link(self, slot: int, links: Sequence[int]) -> None:
         assert links == (1, 2)

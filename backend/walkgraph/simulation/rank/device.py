@@ -138,7 +138,13 @@ class SimulatedSlots:
 
     def enter(self, run: LoopRun, slot: int) -> EnteredSlot:
         self.cells[slot] = SlotContents(self.begin(run.call)) if run.cells is None else run.cells["contents"]
+        for items in run.items:
+            self.put_items(slot, items)
+        run.items.clear()
         return EnteredSlot(run.call.times, "", IterationForms(run.call))
+
+    def put_items(self, slot: int, items: StreamItems) -> None:
+        self.cells[slot].loop.put_items(items)
 
     def link(self, slot: int, links: Sequence[int]) -> None: ...
 

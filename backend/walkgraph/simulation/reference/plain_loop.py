@@ -1,10 +1,20 @@
 """Reference implementation of a device loop: iteration by iteration, use by use, on plain values."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from walkgraph.abi.calls import Call
-from walkgraph.engine.loops.spec import Channel, Items, LoopCall, LoopOutput, LoopSource, LoopUse, LoopUseSpec
+from walkgraph.engine.loops.spec import (
+    Channel,
+    Items,
+    LoopCall,
+    LoopOutput,
+    LoopSource,
+    LoopUse,
+    LoopUseSpec,
+    Place,
+    StreamItems,
+)
 from walkgraph.errors import ErrorInfo
 from walkgraph.worker.events import CallDone, Ref
 from walkgraph.worker.walk import shaping
@@ -40,6 +50,14 @@ class PlainLoop:
         """Iterations whose items were handed out."""
         self.before: list[dict[str, Any]] = []
         self.kept: dict[str, list[Any]] = {out.key: [] for out in call.spec.outputs}
+        self.items_of: dict[Place, list[Any]] = {}
+        """What streams have brought so far, by the port that reads it."""
+
+    def put_items(self, items: StreamItems) -> None:
+        there, values = self.items_of.setdefault(items.place, []), cast(Any, items.values)
+        if len(there) != items.first:
+            raise RuntimeError(f"items from {items.first} on come after {len(there)}")
+        there += list(values.split(1))
 
     @property
     def blocked(self) -> bool:
@@ -108,7 +126,10 @@ class PlainLoop:
             if own.active is not None and not own.active[self.done]:
                 now.append({})
                 continue
-            found = {port: self.value(source, now) for port, source in use.sources.items()}
+            found = {
+                port: self.item((place, port)) if source.kind == "item" else self.value(source, now)
+                for port, source in use.sources.items()
+            }
             if _LATER in found.values():
                 return False
             given = {port: value for port, value in found.items() if value is not _NOTHING}
@@ -152,6 +173,11 @@ class PlainLoop:
         if source.first is not None:
             return self.value(source.first, now)
         return self.entering(source) if source.enters else self.given(source, now)
+
+    def item(self, place: Place) -> Any:
+        """The stream's item of this iteration. One that has not come never comes: no iteration is allowed before."""
+        there = self.items_of.get(place, ())
+        return there[self.done] if self.done < len(there) else _NOTHING
 
     def entering(self, source: LoopSource) -> Any:
         value = source.given(self.call.values)
