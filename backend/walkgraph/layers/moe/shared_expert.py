@@ -6,6 +6,7 @@ Shape letters: R rows, B rows of a step, W model width, F hidden width of the sh
 """
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from walkgraph.checkpoints.language import ExpertSizes
 from walkgraph.layers.linear.mlp import SwiGLU
@@ -31,12 +32,21 @@ class SharedExpertMLP(SparseMLP):
         if shared.gate_up is None:
             raise RuntimeError(UNPACKED)
         inner = linear(x, shared.gate_up.weight, norm=norm.weight, eps=norm.eps, gated=True)
-        share = linear(x, self.shared_expert_gate.weight, norm=norm.weight, eps=norm.eps, exact=True).sigmoid()
         # The gate scales the narrower rows, and the experts' sum adds these rows as it adds any residual.
-        both = linear(inner * share.to(inner.dtype), shared.down_proj.weight, residual=residual)
-        return super().step(x, norm, both)
+        inner = gated_rows(inner, x, self.shared_expert_gate.weight, norm.weight, norm.eps)
+        return super().step(x, norm, linear(inner, shared.down_proj.weight, residual=residual))
 
     def pack(self) -> None:
         """Lay the experts' weights one after the other, and the shared MLP's side by side; this freezes them."""
         super().pack()
         self.shared_expert.pack()
+
+
+def gated_rows(inner: Tensor, x: Tensor, gate: Tensor, norm: Tensor, eps: float) -> Tensor:
+    """inner `[R, F]`, x `[R, W]`, not yet normed, gate `[1, W]`, norm `[W]` -> inner * sigmoid(norm(x) @ gate.T)."""
+    if x.is_cuda:
+        from walkgraph.layers.kernels import shared_gate as kernels
+
+        return kernels.gated_rows(inner, x, gate, norm, eps)
+    share = (F.rms_norm(x.float(), (x.shape[1],), norm.float(), eps) * gate.float()).sum(1, keepdim=True)
+    return (inner.float() * share.sigmoid()).to(inner.dtype)
