@@ -1,9 +1,10 @@
-"""Qwen3-Omni against Transformers, part by part: what it hears and sees, and how its codes sound."""
+"""Qwen3-Omni against Transformers, part by part: what it hears and sees, which codes it speaks, and how these sound."""
 
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ def cases(_code: Path | None) -> Iterator[Case]:
     import_torchvision()
     yield from _heard()
     yield from _seen()
+    yield from _spoken()
     yield from vocoder_cases.cases()
 
 
@@ -91,3 +93,25 @@ def _fitted(frames: np.ndarray, least: int, most: int) -> Tensor:
     given = [normalise(torch.from_numpy(one)) for one in frames]
     [made] = FramesFit().forward([call("fit", {"frames": given}, min_pixels=least, max_pixels=most)], states)
     return torch.stack(made["frames"])
+
+
+def _spoken() -> Iterator[Case]:
+    """Frames whose codes are given, prompts alone: what is left to compare are the logits of every code."""
+    from tests.golden.qwen3_omni import make_speaking as published
+    from tests.golden.qwen3_omni import speaking as tiny
+    from tests.unit.models.qwen3_omni import test_speaking_parity as ours
+    from walkgraph.models.qwen3_omni.talker import operators
+
+    with tempfile.TemporaryDirectory() as root:
+        engine = ours.engine_at(tiny.folder(Path(root)))
+    for name, prompt in tiny.PROMPTS.items():
+        wanted = tiny.Answer(**tiny.read(published.asked(prompt)))
+        with mock.patch.object(tiny, "answer", lambda _, found=wanted: found):
+            forced = ours.Forced([name])
+            with mock.patch.object(operators, "sample", forced):
+                list(ours.speak(engine, [name], ours.listen(engine, [name])))
+        ours.done(engine, [name])
+        first, further = torch.stack(forced.first, 1)[0], torch.stack(forced.further, 1)[0]
+        there = first.isfinite()
+        yield Case(f"{name}: first codes", first[there], wanted.first[there])
+        yield Case(f"{name}: further codes", further.view(wanted.further.shape), wanted.further)

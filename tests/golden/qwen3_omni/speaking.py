@@ -251,12 +251,13 @@ class Answer:
 @cache
 def answer(name: str) -> Answer:
     with np.load(ANSWERS) as kept:
-        found = {
-            key.removeprefix(f"{name}: "): torch.from_numpy(kept[key])
-            for key in kept.files
-            if key.startswith(f"{name}: ")
-        }
-    return Answer(**{**found, "words": tuple(found["words"].tolist())})
+        mine = [key for key in kept.files if key.startswith(f"{name}: ")]
+        return Answer(**read({key.removeprefix(f"{name}: "): kept[key] for key in mine}))
+
+
+def read(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The fields of an answer."""
+    return {**{key: torch.from_numpy(one) for key, one in found.items()}, "words": tuple(found["words"].tolist())}
 
 
 def images(count: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,10 @@ APART = 1e-4
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    folder = speaking.folder(tmp_path_factory.mktemp("roots"))
+    return engine_at(speaking.folder(tmp_path_factory.mktemp("roots")))
+
+
+def engine_at(folder: Path) -> Engine:
     plan = plan_of(NODES, source=f"checkpoint:{folder.name}", family="qwen3_omni")
     return engine_of(plan, weights_roots=[folder.parent])
 

@@ -125,41 +125,11 @@ class Talker(Operator):
     # ── the prompt ──
 
     def _listen(self, calls: Sequence[Call], states: States) -> list[Outputs]:
-        parts = [self._prompts.part(call) for call in calls]
-        names = [self._prompts.names(call, part) for call, part in zip(calls, parts, strict=True)]
-        keys = [call.states["kv"] for call in calls]
-        found = [
-            0 if tokens is None else states.reuse(key, tokens, answered=False)
-            for key, tokens in zip(keys, names, strict=True)
-        ]
-        asked = [at for at, part in enumerate(parts) if found[at] < len(part)]
-        if asked:
-            self._append([(calls[at], parts[at][found[at] :], names[at]) for at in asked], states)
+        self._prompts.read(calls, states)
         for call in calls:
             for slot, row in self._tensors.items():
                 states.put(call.states[slot], torch.zeros(row.shape, dtype=row.dtype, device=self._device))
         return [{"begin": self._begin} for _ in calls]
-
-    def _append(self, asked: Sequence[tuple[Call, range, Sequence[int] | None]], states: States) -> None:
-        """Append rows of prompts, given with their names where they have any."""
-        rows, positions, segments = list[Tensor](), list[Tensor](), list[Segment]()
-        numbers = torch.arange(sum(len(part) for _, part, _ in asked), device=self._device)
-        for (call, part, names), mine in zip(asked, numbers.split([len(part) for _, part, _ in asked]), strict=True):
-            key, place = call.states["kv"], self._prompts.placed(call)
-            rows.append(self._prompts.rows(call)[part.start : part.stop])
-            here = place.positions[part.start : part.stop]
-            if names is None:
-                # The counter moves with the last part, as rows of pictures share positions.
-                moves = place.next if part.stop == len(place.positions) else 0
-                positions.append(here + states.position(key))
-            else:
-                moves = len(part)
-                positions.append(here - here[:1] + states.position(key))
-                names = names[len(names) - len(part) :]
-            segments.append(Segment(state=key, rows=mine, mode="causal", advance=moves, tokens=names))
-        attend = states.attend(segments)
-        self._network.keep(torch.cat(rows), self._on_device(torch.cat(positions)), attend.placed())
-        states.commit(attend)
 
     # ── frames ──
 

@@ -100,25 +100,28 @@ class CodePredictor(nn.Module):
         """Like `DecoderLayer.step`, but the two rows of a frame share the reads of all weights."""
         attention, shape = layer.self_attn, layer.self_attn.shape
         qkv = attention.few_qkv(x, cast(RMSNorm, layer.get_submodule("input_layernorm")), "")
-        norms = (cast(RMSNorm, attention.get_submodule(f"{name}_norm")).weight for name in "qk")
-        q_norm, k_norm = norms
+        q_norm, k_norm = (cast(RMSNorm, attention.get_submodule(f"{name}_norm")).weight for name in "qk")
+
+        def attended(part: Tensor, rows: _Rows) -> Tensor:
+            return step_attention(
+                part,
+                caches.k[number],
+                caches.v[number],
+                rows,
+                caches.frequencies,
+                shape.heads,
+                q_norm=q_norm,
+                k_norm=k_norm,
+                eps=shape.norm_eps,
+                page=self.groups,
+            )
+
+        if len(at) == 1:
+            return layer.attended(attended(qkv, at[0]), x)
         heads = x.new_empty(len(x), shape.heads * shape.head_dim)
         for part, out, rows in zip(qkv.chunk(len(at)), heads.chunk(len(at)), at, strict=True):
             # The copy also keeps two launches over one cache from overlapping, as `step_attention` demands.
-            out.copy_(
-                step_attention(
-                    part,
-                    caches.k[number],
-                    caches.v[number],
-                    rows,
-                    caches.frequencies,
-                    shape.heads,
-                    q_norm=q_norm,
-                    k_norm=k_norm,
-                    eps=shape.norm_eps,
-                    page=self.groups,
-                )
-            )
+            out.copy_(attended(part, rows))
         return layer.attended(heads, x)
 
     def _caches(self, like: Tensor) -> "_Caches":

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from walkgraph.abi.calls import Call, CallFailed
+from walkgraph.abi.states import Segment, States
 from walkgraph.models.qwen3_omni.talker.config import TalkerConfig
 from walkgraph.models.qwen3_omni.talker.model import Talker
 
@@ -62,7 +63,7 @@ def placed(positions: Tensor, extra: int) -> Placement:
 
 
 class Prompts:
-    """The rows and positions of prompts, from the inputs of calls."""
+    """Reads prompts: the rows and positions that follow from the inputs of calls are appended to their states."""
 
     def __init__(self, network: Talker, words: Tensor, device: torch.device) -> None:
         """`words` `[N, W]`: the row of every word."""
@@ -77,6 +78,38 @@ class Prompts:
                 f"there is no speaker `{asked[:40]}`; choose one of {', '.join(sorted(known))}", code="invalid_input"
             )
         return prefix_of(self._config, known[asked])
+
+    def read(self, calls: Sequence[Call], states: States) -> None:
+        """Append the prompts of calls, without the rows that others have computed."""
+        asked: list[tuple[Call, range, Sequence[int] | None]] = []
+        for call in calls:
+            part = self.part(call)
+            names = self.names(call, part)
+            found = 0 if names is None else states.reuse(call.states["kv"], names, answered=False)
+            if found < len(part):
+                asked.append((call, part[found:], None if names is None else names[found:]))
+        if asked:
+            self._append(asked, states)
+
+    def _append(self, asked: Sequence[tuple[Call, range, Sequence[int] | None]], states: States) -> None:
+        """Append rows of prompts, given with their names where they have any."""
+        rows, positions, segments = list[Tensor](), list[Tensor](), list[Segment]()
+        numbers = torch.arange(sum(len(part) for _, part, _ in asked), device=self._device)
+        for (call, part, names), mine in zip(asked, numbers.split([len(part) for _, part, _ in asked]), strict=True):
+            key, place = call.states["kv"], self.placed(call)
+            rows.append(self.rows(call)[part.start : part.stop])
+            here = place.positions[part.start : part.stop]
+            if names is None:
+                # The counter moves with the last part, as rows of pictures share positions.
+                moves = place.next if part.stop == len(place.positions) else 0
+                positions.append(here + states.position(key))
+            else:
+                moves = len(part)
+                positions.append(here - here[:1] + states.position(key))
+            segments.append(Segment(state=key, rows=mine, mode="causal", advance=moves, tokens=names))
+        attend = states.attend(segments)
+        self._network.keep(torch.cat(rows), self._on_device(torch.cat(positions)), attend.placed())
+        states.commit(attend)
 
     def part(self, call: Call) -> range:
         """The rows of a prompt that a call appends: all of them, or those of its part."""
