@@ -40,6 +40,7 @@ from walkgraph.worker.events import (
 )
 from walkgraph.worker.interfaces import called
 from walkgraph.worker.io import moving
+from walkgraph.worker.plan_variants import Variants
 
 RANK = Rank(0)
 
@@ -91,10 +92,13 @@ class Phases:
 
 
 class InProcess:
-    def __init__(self, graph: Graph, plan: Plan, *, capture: bool = True, threads: int | None = None) -> None:
-        """Loads, and makes loops ready, as a rank does."""
+    def __init__(
+        self, graph: Graph, plan: Plan, *, capture: bool = True, threads: int | None = None, fused: bool = True
+    ) -> None:
+        """Loads, and makes loops ready, as a rank does. `fused`: chains of small nodes are one call."""
         self._graph, self._plan = graph, plan
-        self.core, self.engine = Core(plan, RANK), Engine(plan, RANK, capture=capture, threads=threads)
+        self.core = Core(plan, RANK, Variants(plan, RANK, fused=fused))
+        self.engine = Engine(plan, RANK, capture=capture, threads=threads)
         self.phases = Phases()
         self.engine.load(self.phases)
         for loop in self.core.loops():

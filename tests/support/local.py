@@ -43,6 +43,7 @@ from walkgraph.worker.events import (
     Started,
 )
 from walkgraph.worker.interfaces import called
+from walkgraph.worker.plan_variants import Variants
 
 
 class LocalDeployment:
@@ -57,14 +58,18 @@ class LocalDeployment:
         roots: Sequence[Path] = (),
         *,
         resident: bool = True,
+        fused: bool = False,
         **engine: Any,
     ) -> None:
         """`roots`: folders of weights that `checkpoint:` sources name. `resident` false: every loop is stepped.
-        `engine`: options of the engines."""
+        `fused`: chains of small nodes are one call. `engine`: options of the engines."""
         self.graph = graph
         tables = assemble(Assignment(graph, placement), catalogue(), resident=resident)
         self.plan = replace(tables, ranks=tuple(replace(rank, kv_bytes=kv_bytes) for rank in tables.ranks))
-        self.cores = {rank.rank: Core(self.plan, rank.rank) for rank in self.plan.ranks}
+        self.cores = {
+            rank.rank: Core(self.plan, rank.rank, Variants(self.plan, rank.rank, fused=fused))
+            for rank in self.plan.ranks
+        }
         self.engines = {
             rank.rank: self.engine_type(self.plan, rank.rank, threads=threads, weights_roots=roots, **engine)
             for rank in self.plan.ranks

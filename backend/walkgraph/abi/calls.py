@@ -47,6 +47,28 @@ def _unknown(port: str) -> bytes | None:
     return None
 
 
+class Link(NamedTuple):
+    """One call of a chain, whose calls are made one after the other."""
+
+    node: str
+    use: int
+    name: str
+    """Name of the use in its Walk."""
+    entering: Mapping[str, str]
+    """Port -> the input of the chain that enters there."""
+    passed: Mapping[str, str]
+    """Port -> the output of the call before."""
+    required: tuple[str, ...]
+    """Ports that must have a value."""
+
+
+class Given(NamedTuple):
+    """What a call is given besides its inputs."""
+
+    params: Mapping[str, Scalar]
+    seed: int
+
+
 @dataclass(slots=True)
 class Call:
     """One use of a node at one iteration of one run. Tensors have no batch axis and live on the operator's device."""
@@ -70,6 +92,10 @@ class Call:
     """Monotonic seconds, for queueing statistics."""
     name: str = ""
     """Name of the use in its Walk, for observers."""
+    links: tuple[Link, ...] = ()
+    """Where it is a chain: its calls, of which this is the last one. Its inputs are those of the chain."""
+    given: tuple[Given, ...] = ()
+    """What each link is given."""
     host: dict[str, Tensor] = field(default_factory=dict[str, "Tensor"], init=False)
     """Integer inputs `[n]` that came from host memory, kept there too; the engine fills this in when it copies them to
     the device."""
@@ -112,6 +138,11 @@ Outputs = dict[str, Any]
 FINITE = "@finite"
 """Not a port: under this name a forward may return a bool tensor `[]`, false if the call's numbers are not all finite,
 where its integer outputs can't show it. Such a call fails like one with NaN outputs."""
+
+
+def lacks(node: str, port: str) -> str:
+    """The message where a port that must have a value has none."""
+    return f"input `{port}` of `{node}` holds no value here; connect it or make it optional"
 
 
 class CallFailed(Exception):

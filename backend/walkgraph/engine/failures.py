@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from walkgraph.abi.calls import Call, CallFailed, StateKey
+from walkgraph.abi.calls import Call, CallFailed, StateKey, lacks
 from walkgraph.engine.kv.allocator import OutOfPages
 from walkgraph.engine.kv.paged_state import CacheSummary
 from walkgraph.engine.kv.states import StateTable
@@ -41,6 +41,10 @@ class Failures:
         _log.error("node `%s` failed in run %s at %s", node, call.run, call.iteration, exc_info=raised)
         where = f"see the log of rank {self._rank} under this run's id"
         return self._error(call, "node_error", f"`{node}` failed; {where}")
+
+    def lacking(self, call: Call, port: str) -> ErrorInfo:
+        """The error of a call in a chain whose port has no value, though it must."""
+        return self._error(call, "node_error", lacks(call.node, port), port)
 
     def numeric(self, call: Call, port: str) -> ErrorInfo:
         """The error of a call whose output at this port has NaN or infinite numbers."""

@@ -51,7 +51,8 @@ class Break(Message, frozen=True, tag="break"):
 
 class Watch(Message, frozen=True, tag="watch"):
     """All taps, breakpoints and the level from now on, replacing the earlier ones. A tap or breakpoint inside a
-    resident loop applies to runs that start from now on: their loops are stepped."""
+    resident loop, or a chain of small nodes that is one call, applies to runs that start from now on: they are
+    stepped."""
 
     level: Level = "summary"
     taps: tuple[Tap, ...] = ()

@@ -81,7 +81,8 @@ class Core:
     def _start(self, event: Started) -> list[Command]:
         if event.run in self._runs or event.run in self._ended:
             return []
-        run = LocalRun(*self._walked.of(event), self.rank, event, self._watch)
+        watched = bool(self._watch.taps or self._watch.breaks)
+        run = LocalRun(*self._walked.of(event, watched=watched), self.rank, event, self._watch)
         self._runs[event.run] = run
         return run.begin(self._early.pop(event.run, []))
 

@@ -103,6 +103,8 @@ class CallDone:
     """How many of these tokens were found in pages of earlier runs."""
     kept: bool = False
     """The call was not made: its outputs are those of an earlier one."""
+    links: tuple[float, ...] = ()
+    """Of a chain: the seconds of each of its calls that was made."""
 
 
 @dataclass(frozen=True, slots=True)

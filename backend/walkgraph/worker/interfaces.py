@@ -133,5 +133,6 @@ def called(done: Begun | Done | LoopDone) -> CallBegun | CallDone:
         return CallBegun(ref, done.outputs)
     if isinstance(done, Done):
         read, found = done.read.tokens, done.read.found
-        return CallDone(ref, done.outputs, done.error, done.busy, done.queued, read=read, found=found, kept=done.kept)
+        how = done.outputs, done.error, done.busy, done.queued
+        return CallDone(ref, *how, read=read, found=found, kept=done.kept, links=done.links)
     return CallDone(ref, done.outputs, done.error, done.busy, done.queued, done.iterations, done.stopped)

@@ -1,7 +1,8 @@
 """Variants of the plan that runs may follow: loops on the device as planned, all loops stepped, or loops on the device
 but not unrolled.
 
-All ranks of a run choose the same variant, because they read the same plan, itinerary and parameters.
+All ranks of a run choose the same variant, because they read the same plan, itinerary and parameters. Chains of small
+nodes are one call only in the first one, and only for runs that nobody watches; that is each rank's own affair.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,9 +37,11 @@ class _Nest:
 
 
 class Variants:
-    def __init__(self, plan: Plan, rank: Rank) -> None:
+    def __init__(self, plan: Plan, rank: Rank, *, fused: bool = False) -> None:
+        """`fused`: chains of small nodes may be one call."""
         self.plan, self._rank = plan, rank
         self.tables = walk_tables(plan, rank)
+        self._fused = walk_tables(plan, rank, fused=True) if fused else self.tables
         self._others: dict[Callable[[Plan], Plan], Walked] = {}
         """The other variants, made when a run first needs one."""
         self._nests = [
@@ -46,14 +49,14 @@ class Variants:
         ]
         """Nested device loops, for each Walk."""
 
-    def of(self, event: Started) -> Walked:
-        """The variant for a run that begins."""
+    def of(self, event: Started, *, watched: bool = False) -> Walked:
+        """The variant for a run that begins. `watched`: there are taps or breakpoints."""
         if event.stepped:
             return self._other(stepped)
         nests = (nest for walk in event.itinerary.walks for nest in self._nests[walk])
         if not all(nest.unrolls(event.params) for nest in nests):
             return self._other(apart)
-        return self.plan, self.tables
+        return self.plan, self.tables if watched else self._fused
 
     def _other(self, change: Callable[[Plan], Plan]) -> Walked:
         if change not in self._others:

@@ -34,6 +34,7 @@ from walkgraph.worker.io.carrier import Carrier, shared_memory
 from walkgraph.worker.io.links import Links
 from walkgraph.worker.loop import WorkerLoop
 from walkgraph.worker.loops.parts import spanning_parts
+from walkgraph.worker.plan_variants import Variants
 
 _PROGRESS_SECONDS = 0.1
 _BESIDE_A_GPU = 4
@@ -125,7 +126,8 @@ class _Process:
             kept=self.operators,
             memo=self.memo,
         )
-        core = Core(plan, rank)
+        # What is drawn is watched, and its nodes are kept one by one.
+        core = Core(plan, rank, Variants(plan, rank, fused=not spec.changing))
         # On a CPU loops are made ready when runs come: nothing is captured.
         ready = here.device != "cpu" or not again
         if not _load(engine, core.loops() if ready else (), order, rank, links.conductor.socket):

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from walkgraph.abi.calls import Call
+from walkgraph.engine.calls.call_chains import ChainRunner, LaunchedChain
 from walkgraph.engine.calls.captured_step import CapturedSteps
 from walkgraph.engine.calls.chunked_prefill import Begun, Done, Forwarded, SplitCalls
 from walkgraph.engine.calls.inflight import InFlightBatch, InFlightBatches, Launched, Result
@@ -27,6 +28,8 @@ from walkgraph.engine.loops.body import Loaded
 TURNS = 4
 """The most batches in flight that alternate with steps of loops. More than one, so that a run's next batch is launched
 behind the one it depends on."""
+CHAIN = -1
+"""In place of an operator, for chains."""
 BESIDE = 2
 """The most batches of captured steps in flight. Calls that come meanwhile form the next batch together."""
 
@@ -60,6 +63,7 @@ class CallScheduler:
         self._kept = kept
         self._nodes, self._runner, self._captured, self._mix = nodes, runner, captured, mix
         self.chained, self._device, self._watch, self._clock = chained, device, watch, clock
+        self._chains = ChainRunner(nodes, runner, clock)
         self._schedule, self._split = Schedule(), SplitCalls()
         self.in_flight = InFlightBatches()
         self._unlaunched: list[Done] = []
@@ -109,6 +113,9 @@ class CallScheduler:
         return not (self._unlaunched or self.in_flight.over or self.in_flight.any or self.waiting)
 
     def _ready(self, loaded: Loaded, call: Call) -> ReadyCall:
+        if call.links:
+            place = "host" if self._device.type != "cpu" else "turn"
+            return ReadyCall(call, BatchKey(place, CHAIN, (call.walk, call.use)), 1)
         operator, captured = loaded.operator, self._captured(loaded.device)
         key = None if captured is None else captured.key(operator, call)
         if key is not None:
@@ -130,9 +137,14 @@ class CallScheduler:
         if batch is None:
             return False
         loaded, began = self._nodes[batch.calls[0].node], self._clock()
-        launched = self._runner.launch(loaded.operator, loaded.device, batch.calls)
+        launched = self._launched(loaded, batch.calls)
         self._note(self.in_flight.turns, batch.calls, launched, began, loaded.device)
         return True
+
+    def _launched(self, loaded: Loaded, calls: Sequence[Call]) -> Launched:
+        if calls[0].links:
+            return self._chains.run(calls, timed=self._watch.on)
+        return self._runner.launch(loaded.operator, loaded.device, calls)
 
     def launch_beside(self) -> bool:
         """Launch what needs no turn: a batch of captured steps, then one of an operator that runs on the host."""
@@ -147,7 +159,7 @@ class CallScheduler:
                 if place == "beside" and captured is not None:
                     launched = self._runner.launch_beside(captured, loaded.operator, loaded.device, batch.calls)
                 else:
-                    launched = self._runner.launch(loaded.operator, loaded.device, batch.calls)
+                    launched = self._launched(loaded, batch.calls)
                 self._note(self.in_flight.beside, batch.calls, launched, began, loaded.device)
                 some = True
         return some
@@ -197,12 +209,14 @@ class CallScheduler:
     def _settled(self, batch: InFlightBatch) -> list[Done | Forwarded]:
         events: list[Done | Forwarded] = []
         results = batch.launched.results()
-        if self._watch.on:
+        if isinstance(batch.launched, LaunchedChain):
+            events += batch.launched.forwarded
+        elif self._watch.on:
             events.append(self._forwarded(batch, results))
         for call, result in zip(batch.calls, results, strict=True):
             self._schedule.settle(call, failed=result.error is not None)
             queued = max(0.0, batch.began - call.ready_at)
-            part = Done(call, result.outputs, result.error, result.busy, queued, result.batch, result.read)
+            part = Done(call, *result[:3], queued, result.batch, result.read, links=result.links)
             whole, rest = self._split.settle(part)
             self._schedule.remove(rest)
             if whole is not None:

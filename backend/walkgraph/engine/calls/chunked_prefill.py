@@ -30,6 +30,8 @@ class Done(NamedTuple):
     read: TokensRead = NOTHING
     kept: bool = False
     """It was not made: its outputs are those of an earlier call."""
+    links: tuple[float, ...] = ()
+    """Of a chain: the seconds of the forwards of each call that was made."""
 
 
 class Begun(NamedTuple):

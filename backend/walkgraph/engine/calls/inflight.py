@@ -23,6 +23,8 @@ class Result(NamedTuple):
     batch: int
     """Calls in that forward."""
     read: TokensRead = NOTHING
+    links: tuple[float, ...] = ()
+    """Of a chain: the seconds of each of its forwards."""
 
 
 class InFlightCall(NamedTuple):

@@ -106,7 +106,8 @@ def held_values(plan: Plan, steps: Sequence[StepPlan], command: RunCall | RunLoo
         known = _node(plan, use).inputs
         where = RunId(call.run), walk.name, call.step
         for port, value in inputs.items():
-            yield Observe("held", *where, f"{use.name}.{port}", call.iteration, known.get(port, ""), value)
+            name = port if "." in port else f"{use.name}.{port}"  # those of a chain have the names of its uses
+            yield Observe("held", *where, name, call.iteration, known.get(port, ""), value)
         for slot, key in states.items():
             yield Observe("held", *where, f"{use.name}.{slot}", call.iteration, kinds.get(key.state, ""), key)
 

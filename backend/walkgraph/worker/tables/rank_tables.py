@@ -1,13 +1,16 @@
 """A plan's tables prepared for one rank. Made once, when the plan is loaded."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
+from walkgraph.abi.calls import Link
 from walkgraph.graph.language.expressions import parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
+from walkgraph.worker.tables.chains import Chain, chains, entrance, folded, is_inside
 from walkgraph.worker.tables.map_tables import with_maps
 from walkgraph.worker.tables.use_ends import UseEnds
 from walkgraph.worker.tables.walk_tables import (
@@ -21,14 +24,20 @@ from walkgraph.worker.tables.walk_tables import (
 )
 
 
-def walk_tables(plan: Plan, rank: Rank) -> tuple[WalkTable, ...]:
-    return tuple(_walk_table(plan, walk, rank) for walk in plan.walks)
+def walk_tables(plan: Plan, rank: Rank, *, fused: bool = False) -> tuple[WalkTable, ...]:
+    """`fused`: chains of small nodes are one call."""
+    return tuple(_walk_table(plan, walk, rank, fused=fused) for walk in plan.walks)
 
 
-def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
+def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, *, fused: bool) -> WalkTable:
     walk, loops_here = device_loops(plan, stepped, rank)
+    found = {chain[-1]: chain for chain in (chains(plan, walk, rank) if fused else ())}
+    plain, walk = walk, folded(walk, found)
     ends = UseEnds(walk)
     uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
+    before = UseEnds(plain)
+    for index, chain in found.items():
+        uses[index] = replace(uses[index], links=tuple(_links(plan, plain, before, chain)))
     for index, loop in loops_here.items():
         uses[index] = _standing(plan, stepped, uses[index], loop)
     heads = {loop.index: use_table(plan, walk, ends, walk.uses[loop.head]) for loop in walk.loops if loop.width}
@@ -43,6 +52,16 @@ def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank) -> WalkTable:
         readers={name: tuple(edges) for name, edges in readers.items()},
         stream_readers=Counter(stream for stream, _ in reading),
     )
+
+
+def _links(plan: Plan, walk: WalkPlan, ends: UseEnds, chain: Chain) -> Iterator[tuple[Link, UseTable]]:
+    for index in chain:
+        use = use_table(plan, walk, ends, walk.uses[index])
+        node = plan.nodes[use.plan.node]
+        edges = [(port, edge) for port, edges in use.inputs for edge in edges]
+        passed = {port: edge.source.port for port, edge in edges if is_inside(edge, chain)}
+        entering = {port: entrance(walk, edge) for port, edge in edges if port not in passed}
+        yield Link(node.name, index, use.plan.name, entering, passed, node.required), use
 
 
 def _standing(plan: Plan, stepped: WalkPlan, use: UseTable, loop: DeviceLoop) -> UseTable:

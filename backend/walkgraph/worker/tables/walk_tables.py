@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from walkgraph.abi.calls import Link
 from walkgraph.graph.language.expressions import ExpressionError, evaluate, parse
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
@@ -85,6 +86,8 @@ class UseTable:
     """Its ports whose values leave as a called task sends them."""
     counts: LoopPlan | None = None
     """The map whose items this use counts."""
+    links: "tuple[tuple[Link, UseTable], ...]" = ()
+    """The calls of the chain that the use stands for, which ends with it."""
     device_loop: "DeviceLoopTable | None" = None
     """The device loop to run instead of a call, if the use stands for one."""
     map: "MapTable | None" = None

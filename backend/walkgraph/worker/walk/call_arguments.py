@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from walkgraph.abi.calls import Call, ChunkInfo, Scalar, StateKey
+from walkgraph.abi.calls import Call, ChunkInfo, Given, Scalar, StateKey, lacks
 from walkgraph.errors import ErrorInfo
 from walkgraph.ids import Rank, RunId
 from walkgraph.placement.tables import Plan
@@ -54,6 +54,7 @@ class Calls:
         missing = self.missing(use, inputs)
         if missing:
             return self.lacks(use, missing[0], at)
+        links = tuple([link for link, _ in use.links])
         return RunCall(
             Call(
                 run=self.run,
@@ -69,12 +70,17 @@ class Calls:
                 chunks=chunks,
                 priority=self.priority,
                 name=use.plan.name,
+                links=links,
+                given=self._given(walker, use, at) if links else (),
                 answered=bool(use.outputs or use.judges or use.decides),
             ),
             use.node.task,
             use.asked,
             use.pieces,
         )
+
+    def _given(self, walker: WalkStep, use: UseTable, at: Vector) -> tuple[Given, ...]:
+        return tuple([Given(self.params(walker, one, at), self.seed(link.node)) for link, one in use.links])
 
     def _move(self, walker: WalkStep, use: UseTable, at: Vector, inputs: Mapping[str, Any]) -> MoveState:
         ref = Ref(self.run, walker.step, use.plan.index, at)
@@ -122,15 +128,14 @@ class Calls:
         return StateKey(self.run, plan.name)
 
     def missing(self, use: UseTable, given: Mapping[str, Any]) -> Sequence[str]:
-        """Required ports without a value."""
-        return [port for port in use.node.required if port not in given] if use.node else ()
+        """Required ports without a value. Those of a chain are looked for when its calls are made."""
+        return [port for port in use.node.required if port not in given] if use.node and not use.links else ()
 
     def lacks(self, use: UseTable, port: str, at: Vector) -> Lacking:
         name = use.node.name if use.node else use.plan.name
-        message = f"input `{port}` of `{name}` holds no value here; connect it or make it optional"
         error = ErrorInfo(
             code="node_error",
-            message=message,
+            message=lacks(name, port),
             node=name,
             use=use.plan.name,
             port=port,

@@ -51,11 +51,16 @@ class Times:
         self._ends: dict[tuple[str, str], _End] = defaultdict(_End)
 
     def add(self, walk: str, use: UseTable, done: CallDone) -> None:
-        node = self._nodes[_name(use)]
-        node.calls += 1
-        node.busy += done.busy
+        for (link, _), busy in zip(use.links, done.links, strict=False):
+            of_link = self._nodes[link.node]
+            of_link.calls += 1
+            of_link.busy += busy
+        node = self._nodes[use.links[0][0].node if use.links else _name(use)]
         node.queued += done.queued
-        node.kept += done.kept
+        if not use.links:
+            node.calls += 1
+            node.busy += done.busy
+            node.kept += done.kept
         outputs: Mapping[str, Any] = done.outputs or {}
         for loop, port in use.judges:
             self._ended(walk, loop, 1, stopped=bool(outputs.get(port)))
