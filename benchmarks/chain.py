@@ -3,8 +3,10 @@
     python benchmarks/chain.py [--device cpu] [--lengths 8 32 128] [--rounds 15] [--no-http] [--out FILE] [--check]
 
 A Walk has a chain of nodes, each of which takes the value of the one before. T is the time of one run, fitted by
-T = a + b * K over chains of K nodes; `us/node` is b. `run only` is the same for the operators' forwards alone, called
-one after another. In one process there are only the worker's core and the engine; over HTTP there is a whole server.
+T = a + b * K over chains of K nodes; `us/node` is b. `one by one` is b where every node is a call, as for runs that are
+watched; otherwise a rank makes one call of up to 16 of them. `run only` is the same for the operators' forwards alone,
+called one after another. In one process there are only the worker's core and the engine; over HTTP there is a whole
+server.
 Times are of the processor, over HTTP of the worker's process; `client` is the client's clock, the shortest of the
 rounds. `together`: runs that start at once, whose calls share batches. `--check` is for tests.
 """
@@ -105,15 +107,17 @@ def per_node(seconds: Callable[[int], float], lengths: Sequence[int]) -> float:
 
 def in_process(kind: str, device: str, lengths: Sequence[int], rounds: int) -> list[Row]:
     graph = codec.load(document(kind, lengths))
-    here = InProcess(graph, placed(graph, device), threads=1)
+    fused, stepped = (InProcess(graph, placed(graph, device), threads=1, fused=fused) for fused in (True, False))
     value = START[kind].to(device) if isinstance(START[kind], torch.Tensor) else START[kind]
 
     def together(runs: int) -> Row:
-        def taken(length: int) -> float:
-            return statistics.median([_run(here, length, runs, value) for _ in range(rounds + 1)][1:])
+        def taken(here: InProcess) -> Callable[[int], float]:
+            times = {length: [_run(here, length, runs, value) for _ in range(rounds + 1)][1:] for length in lengths}
+            return lambda length: statistics.median(times[length])
 
-        cost = per_node(taken, lengths)
-        return {"chain": kind, "device": device, "together": runs, "us/node": cost, "us/node of a run": cost / runs}
+        cost, apart = per_node(taken(fused), lengths), per_node(taken(stepped), lengths)
+        row = {"chain": kind, "device": device, "together": runs, "us/node": cost, "us/node of a run": cost / runs}
+        return {**row, "one by one": apart / runs}
 
     alone = per_node(lambda length: _alone(LINKS[kind], length, rounds, value), lengths)
     return [{**together(1), "run only": alone}, together(16)]

@@ -253,7 +253,8 @@ class Pipeline:
         return {"text": [expected(node["component"], node["params"], {**given, "text": one})["text"] for one in items]}
 
 
-def random_pipeline(draw: Draw, most: int = 10) -> Pipeline:
+def random_pipeline(draw: Draw, most: int = 10, *, deep: bool = False) -> Pipeline:
+    """`deep`: nodes mostly read what was made last."""
     made = Pipeline()
     pool = [Source(f"@in.{name}", _kind(kind)) for name, kind in INPUTS.items()]
     for index in range(draw.integer(1, most)):
@@ -263,7 +264,7 @@ def random_pipeline(draw: Draw, most: int = 10) -> Pipeline:
         elif what == 1:
             pool.append(_loop(made, draw, pool, f"n{index}"))
         else:
-            pool += _node(made, draw, pool, f"n{index}")
+            pool += _node(made, draw, pool, f"n{index}", deep=deep)
     for source in pool:
         if not source.end.startswith("@in"):
             to = f"@out.o{len(made.outputs)}"
@@ -276,21 +277,22 @@ def _kind(type: str) -> str:  # noqa: A002 (a port's)
     return "number" if type.startswith("scalar") else type
 
 
-def _node(made: Pipeline, draw: Draw, pool: Sequence[Source], name: str) -> list[Source]:
+def _node(made: Pipeline, draw: Draw, pool: Sequence[Source], name: str, *, deep: bool) -> list[Source]:
     def of(rule: Rule, port: str) -> list[Source]:
         wanted = rule.takes[port]
         kinds = {wanted, "json"} if wanted == "text" else {wanted}
         return [one for one in pool if one.kind in kinds and (port in rule.optional or not one.absent)]
 
     possible = [rule for rule in RULES if all(of(rule, port) or port in rule.optional for port in rule.takes)]
-    rule = draw.one(possible)
+    near = [rule for rule in possible if any(pool[-1] in of(rule, port) for port in rule.takes)] if deep else []
+    rule = draw.one(near or possible)
     made.nodes[name] = {"component": rule.component, "params": rule.params(draw)}
     made.body.append(name)
     for port in rule.takes:
         sources = of(rule, port)
         if port in rule.optional and (not sources or draw.flag()):
             continue
-        source = draw.one(sources)
+        source = sources[-1] if deep and draw.integer(0, 3) else draw.one(sources)
         made.edges.append({"from": source.end, "to": f"{name}.{port}", **source.how})
     return [Source(f"{name}.{port}", kind, port in rule.absent) for port, kind in rule.gives.items()]
 
