@@ -17,15 +17,19 @@ from walkgraph.abi.calls import Call
 from walkgraph.components import catalogue
 from walkgraph.engine.engine import Forwarded
 from walkgraph.graph import codec
+from walkgraph.graph.catalogue import is_task
 from walkgraph.graph.check import check
 from walkgraph.graph.document import Graph
 from walkgraph.ids import Rank
 from walkgraph.placement.compiler.assemble import assemble
 from walkgraph.placement.compiler.assignment import Assignment
 from walkgraph.placement.document import Group, Placement, RankDevice
+from walkgraph.resources import bundled
 from walkgraph.wire.watching import Break, Tap, Watch
 from walkgraph.worker.events import Watched
 from walkgraph.worker.tables.chains import MOST, chains
+from walkgraph.worker.tables.rank_tables import walk_tables
+from walkgraph.worker.tables.use_ends import UseEnds
 
 ADD = {"component": "numbers.arithmetic", "params": {"number": 1}}
 Document = dict[str, Any]
@@ -65,7 +69,11 @@ def found(graph: Graph, *, device: str = "cpu", ranks: dict[str, int] | None = N
     )
     plan = assemble(Assignment(graph, placement), catalogue())
     walk = plan.walks[0]
-    return [[walk.uses[use].name for use in chain] for r in range(count) for chain in chains(plan, walk, Rank(r))]
+    return [
+        [walk.uses[use].name for use in chain]
+        for r in range(count)
+        for chain in chains(plan, walk, UseEnds(walk), Rank(r))
+    ]
 
 
 def edge(source: str, target: str) -> Callable[[Document], None]:
@@ -115,6 +123,22 @@ def test_a_chain_is_on_one_rank_and_on_its_processor() -> None:
     assert found(drawn(), ranks={"n2": 1}) == [["n0", "n1"]]
     assert found(drawn(), ranks={"n2": 1, "n3": 1}) == [["n0", "n1"], ["n2", "n3"]]
     assert found(drawn(), device="cuda:0") == [], "they would run on the device"
+
+
+@pytest.mark.parametrize("name", sorted(bundled("graphs")))
+def test_chains_of_bundled_graphs_hold_nothing_that_keeps_or_waits(name: str) -> None:
+    graph = codec.load(bundled("graphs")[name].read_bytes())
+    if any(is_task(node.component) for node in graph.nodes.values()):
+        pytest.skip("its tasks are other graphs'")
+    devices = (RankDevice(rank=Rank(0), device="cpu"),)
+    placement = Placement(name="p", groups=(Group(nodes=("*",), ranks=(Rank(0),)),), ranks=devices)
+    plan = assemble(Assignment(graph, placement), catalogue())
+    plain, fused = walk_tables(plan, Rank(0)), walk_tables(plan, Rank(0), fused=True)
+    for one, other in zip(plain, fused, strict=True):
+        links = [use for table in other.uses.values() for _, use in table.links]
+        assert not any(use.plan.states or use.plan.writes or use.plan.when for use in links)
+        standing = sum(1 for table in other.uses.values() if table.links)
+        assert len(other.uses) == len(one.uses) - len(links) + standing
 
 
 def test_a_long_chain_is_several_calls() -> None:
@@ -172,7 +196,9 @@ def test_random_pipelines_give_the_same_with_chains(request: pytest.FixtureReque
             for fused in (True, False)
         )
         plan = one.plan
-        lengths.extend(len(chain) for r in (0, 1) for chain in chains(plan, plan.walks[0], Rank(r)))
+        lengths.extend(
+            len(chain) for r in (0, 1) for chain in chains(plan, plan.walks[0], UseEnds(plan.walks[0]), Rank(r))
+        )
         for run, values in enumerate(inputs):
             _, failing = pipeline.run(values)
             found, error = told(one, str(run), values)

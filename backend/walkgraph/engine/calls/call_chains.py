@@ -25,7 +25,7 @@ class LaunchedChain(Launched):
         """The forwards of the links; empty unless they were timed."""
 
 
-class _Progress:
+class _ChainProgress:
     """One chain under way."""
 
     def __init__(self, chain: Call) -> None:
@@ -67,7 +67,7 @@ class ChainRunner:
 
     def run(self, chains: Sequence[Call], *, timed: bool) -> LaunchedChain:
         """Make the calls of chains of one kind. `timed`: report their forwards."""
-        under_way = [_Progress(chain) for chain in chains]
+        under_way = [_ChainProgress(chain) for chain in chains]
         forwarded: list[Forwarded] = []
         for index, link in enumerate(chains[0].links):
             loaded = self._nodes[link.node]
@@ -78,10 +78,10 @@ class ChainRunner:
         return LaunchedChain([one.result() for one in under_way], forwarded)
 
     def _batches(
-        self, loaded: Loaded, required: Sequence[str], under_way: Sequence[_Progress], index: int
-    ) -> list[list[tuple[_Progress, Call]]]:
+        self, loaded: Loaded, required: Sequence[str], under_way: Sequence[_ChainProgress], index: int
+    ) -> list[list[tuple[_ChainProgress, Call]]]:
         """The calls of a link, by bucket. One that lacks an input or that its operator can't sort fails its chain."""
-        batches: dict[Hashable, list[tuple[_Progress, Call]]] = {}
+        batches: dict[Hashable, list[tuple[_ChainProgress, Call]]] = {}
         for one in under_way:
             if one.error is not None:
                 continue
@@ -98,7 +98,7 @@ class ChainRunner:
             batches.setdefault(bucket, []).append((one, call))
         return list(batches.values())
 
-    def _forward(self, loaded: Loaded, batch: Sequence[tuple[_Progress, Call]]) -> Forwarded:
+    def _forward(self, loaded: Loaded, batch: Sequence[tuple[_ChainProgress, Call]]) -> Forwarded:
         calls, began = [call for _, call in batch], self._clock()
         results = self._runner.launch(loaded.operator, loaded.device, calls).results()
         ended = self._clock()

@@ -1,4 +1,4 @@
-"""Folds chains of small nodes into one call: each of them gives its values to the next one alone, and all run on the
+"""Joins chains of small nodes to one call: each of them gives its values to the next one alone, and all run on the
 host's processor.
 
 The last use of a chain stands for it: it waits for all that enters the chain from outside, under the names `use.port`.
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from walkgraph.ids import Rank
 from walkgraph.placement.tables import EdgePlan, EdgeSource, Plan, Target, UsePlan, WalkPlan
+from walkgraph.worker.tables.use_ends import UseEnds
 
 MOST = 16
 """The most calls in one, so that other work of the rank doesn't wait for long."""
@@ -22,37 +23,27 @@ Chain = tuple[int, ...]
 """Its uses, in order."""
 
 
-def chains(plan: Plan, walk: WalkPlan, rank: Rank) -> Iterator[Chain]:
+def chains(plan: Plan, walk: WalkPlan, ends: UseEnds, rank: Rank) -> Iterator[Chain]:
     """The chains of two and more uses on a rank."""
     if walk.chunked:
         return
-    leaving: dict[int, list[EdgePlan]] = {use.index: [] for use in walk.uses}
-    entering: dict[int, list[EdgePlan]] = {use.index: [] for use in walk.uses}
-    for edge in walk.edges:
-        if edge.source.kind == "use":
-            leaving[edge.source.use].append(edge)
-        if edge.target.kind == "use":
-            entering[edge.target.use].append(edge)
     judging = {use for loop in walk.loops for use, _ in loop.endings}
     device = next(one.device for one in plan.ranks if one.rank == rank)
-    edges = {index: (*leaving[index], *entering[index]) for index in leaving}
-    small = {use.index for use in walk.uses if _is_small(plan, use, rank, device, edges[use.index])}
-    taken: set[int] = set()
-    for head in sorted(small):
-        if head in taken:
-            continue
-        chain = [head]
+    small = {use.index: None for use in walk.uses if _is_small(plan, use, ends, rank, device)}
+    while small:
+        chain = [next(iter(small))]
+        del small[chain[0]]
         while len(chain) < MOST and chain[-1] not in judging:
-            after = _next(walk, chain[-1], leaving[chain[-1]], entering, small - taken)
-            if after is None:
+            after = _next(walk, chain[-1], ends)
+            if after not in small:
                 break
+            del small[after]
             chain.append(after)
         if len(chain) > 1:
-            taken.update(chain)
             yield tuple(chain)
 
 
-def folded(walk: WalkPlan, found: Mapping[int, Chain]) -> WalkPlan:
+def joined(walk: WalkPlan, found: Mapping[int, Chain]) -> WalkPlan:
     """The Walk as walkers see it. `found`: chains by their last use."""
     last = {use: end for end, chain in found.items() for use in chain}
 
@@ -66,7 +57,7 @@ def folded(walk: WalkPlan, found: Mapping[int, Chain]) -> WalkPlan:
         return replace(edge, target=target)
 
     uses = (use if last.get(use.index, use.index) == use.index else replace(use, rank=_NO_RANK) for use in walk.uses)
-    return replace(walk, uses=tuple(uses), edges=tuple(map(changed, walk.edges)))
+    return replace(walk, uses=tuple(uses), edges=tuple(map(changed, walk.edges))) if found else walk
 
 
 def is_inside(edge: EdgePlan, chain: Chain) -> bool:
@@ -80,26 +71,28 @@ def entrance(walk: WalkPlan, edge: EdgePlan) -> str:
     return f"{walk.uses[edge.target.use].name}.{edge.target.port}"
 
 
-def _is_small(plan: Plan, use: UsePlan, rank: Rank, device: str, edges: tuple[EdgePlan, ...]) -> bool:
+def _is_small(plan: Plan, use: UsePlan, ends: UseEnds, rank: Rank, device: str) -> bool:
     if use.rank != rank or use.op != "call" or use.when:
         return False
     node = plan.nodes[use.node]
+    if node.cost != "launch" or not node.network or not (node.host or device == "cpu"):
+        return False
+    edges = (*ends.entering.get(use.index, ()), *ends.leaving.get(use.index, ()))
     streamed = any("stream" in (edge.source.kind, edge.target.kind) for edge in edges)
-    cheap = node.cost == "launch" and (node.host or device == "cpu")
-    return cheap and bool(node.network) and not (node.task or node.states or node.kept or streamed)
+    return not (node.task or node.states or node.kept or streamed)
 
 
-def _next(
-    walk: WalkPlan, use: int, leaving: list[EdgePlan], entering: Mapping[int, list[EdgePlan]], small: set[int]
-) -> int | None:
-    """The use that alone takes what a use gives, if nothing that it reads comes later than the chain's beginning."""
-    targets = {edge.target.use if edge.target.kind == "use" else -1 for edge in leaving}
+def _next(walk: WalkPlan, use: int, ends: UseEnds) -> int:
+    """The use that alone takes what a use gives, if all else that it reads is there from the beginning; otherwise
+    -1."""
+    targets = {edge.target.use if edge.target.kind == "use" else -1 for edge in ends.leaving.get(use, ())}
     after = targets.pop() if len(targets) == 1 else -1
-    if after not in small or after <= use:
-        return None
+    if after <= use:
+        return -1
     one, other = walk.uses[use], walk.uses[after]
     alike = (one.loops, one.cases) == (other.loops, other.cases)
-    return after if alike and all(_is_plain(edge, use, len(one.loops)) for edge in entering[after]) else None
+    plain = alike and all(_is_plain(edge, use, len(one.loops)) for edge in ends.entering.get(after, ()))
+    return after if plain else -1
 
 
 def _is_plain(edge: EdgePlan, use: int, depth: int) -> bool:

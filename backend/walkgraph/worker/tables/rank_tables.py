@@ -10,7 +10,7 @@ from walkgraph.ids import Rank
 from walkgraph.placement.compiler.loop_contents import index_names
 from walkgraph.placement.tables import EdgePlan, LoopPlan, Plan, UsePlan, WalkPlan
 from walkgraph.worker.loops.lowering import DeviceLoop, Lowering, device_loops
-from walkgraph.worker.tables.chains import Chain, chains, entrance, folded, is_inside
+from walkgraph.worker.tables.chains import Chain, chains, entrance, is_inside, joined
 from walkgraph.worker.tables.map_tables import with_maps
 from walkgraph.worker.tables.use_ends import UseEnds
 from walkgraph.worker.tables.walk_tables import (
@@ -31,11 +31,11 @@ def walk_tables(plan: Plan, rank: Rank, *, fused: bool = False) -> tuple[WalkTab
 
 def _walk_table(plan: Plan, stepped: WalkPlan, rank: Rank, *, fused: bool) -> WalkTable:
     walk, loops_here = device_loops(plan, stepped, rank)
-    found = {chain[-1]: chain for chain in (chains(plan, walk, rank) if fused else ())}
-    plain, walk = walk, folded(walk, found)
-    ends = UseEnds(walk)
+    before = UseEnds(walk)
+    found = {chain[-1]: chain for chain in (chains(plan, walk, before, rank) if fused else ())}
+    plain, walk = walk, joined(walk, found)
+    ends = UseEnds(walk) if found else before
     uses = {use.index: use_table(plan, walk, ends, use) for use in walk.uses if use.rank == rank}
-    before = UseEnds(plain)
     for index, chain in found.items():
         uses[index] = replace(uses[index], links=tuple(_links(plan, plain, before, chain)))
     for index, loop in loops_here.items():
