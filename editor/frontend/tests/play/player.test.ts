@@ -7,13 +7,25 @@ let now = 0;
 /** Start in seconds, and length in samples, of each piece that was given to the loudspeaker. */
 let played: [at: number, length: number][] = [];
 
+/** Made, and whether they are connected to the loudspeaker. */
+let contexts = 0;
+let gains: boolean[] = [];
+
 class FakeAudio {
   destination = {};
+  constructor() {
+    contexts += 1;
+  }
   get currentTime() {
     return now;
   }
   createGain() {
-    return { gain: { value: 1 }, connect: () => undefined };
+    const at = gains.push(false) - 1;
+    return {
+      gain: { value: 1 },
+      connect: () => (gains[at] = true),
+      disconnect: () => (gains[at] = false),
+    };
   }
   createBuffer(_: number, length: number, rate: number) {
     if (length < 1) throw new DOMException("no samples", "NotSupportedError");
@@ -28,12 +40,14 @@ class FakeAudio {
     return source;
   }
   resume = () => Promise.resolve();
-  close = () => Promise.resolve();
+  suspend = () => Promise.resolve();
 }
 
 beforeEach(() => {
   now = 0;
   played = [];
+  contexts = 0;
+  gains = [];
   vi.stubGlobal("AudioContext", FakeAudio);
 });
 afterEach(() => vi.unstubAllGlobals());
@@ -69,6 +83,16 @@ it("nothing sounds once it was stopped, until it is readied anew", () => {
   player.ready();
   player.add(piece(2400));
   expect(played).toEqual([[0.06, 2400]]);
+});
+
+it("the device is opened once, and what sounded before a stop is cut from it", () => {
+  const player = new Player();
+  for (let run = 0; run < 3; run += 1) {
+    player.stop();
+    player.ready();
+  }
+  expect(contexts).toBe(1);
+  expect(gains).toEqual([false, false, true]);
 });
 
 it("a whole sound is all pieces, empty ones at any place", () => {

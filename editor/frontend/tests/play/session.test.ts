@@ -27,9 +27,9 @@ class TabStorage {
 }
 
 class FakeAudio {
-  createGain = () => ({ gain: { value: 1 }, connect: () => undefined });
+  createGain = () => ({ gain: { value: 1 }, connect: () => undefined, disconnect: () => undefined });
   resume = () => Promise.resolve();
-  close = () => Promise.resolve();
+  suspend = () => Promise.resolve();
 }
 
 class FakeSocket {

@@ -140,7 +140,9 @@ const AHEAD = 0.06;
 
 /** Plays pieces of a sound one after the other, as they come, without a gap where one comes in time. */
 export class Player {
+  /** One for the page: to open the device takes longer than a run needs to begin. */
   private context: AudioContext | null = null;
+  /** What is being played passes through it; null: stopped. */
   private gain: GainNode | null = null;
   private upTo = 0;
 
@@ -175,8 +177,9 @@ export class Player {
   }
 
   stop(): void {
-    void this.context?.close();
-    this.context = this.gain = null;
+    this.gain?.disconnect();
+    this.gain = null;
+    void this.context?.suspend();
     this.upTo = 0;
   }
 }
