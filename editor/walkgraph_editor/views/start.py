@@ -165,7 +165,7 @@ def _card(client: Client, entry: GalleryEntry, deployment: Deployment | None, ta
 
 def _reached(client: Client, deployment: Deployment, routes: list[str]) -> None:
     """Show the address of the tasks to copy, and which OpenAI routes work."""
-    st.code(f"{session.origin(client)}/v1/tasks/{deployment['id']}", language=None)
+    st.code(f"{session.origin(client)}/v1/tasks/{deployment['id']}", language=None, wrap_lines=True)
     if routes:
         st.caption(f"Also over the OpenAI API: {', '.join(ROUTES.get(route, route) for route in routes)}")
 
