@@ -55,6 +55,16 @@ def test_the_key_runs_what_is_drawn_and_again_after_an_edit(person: Person) -> N
     person.look("after_the_edit")
 
     person.tab("Graph")
+    person.canvas("Components")
+    person.select("node:numbers")
+    page.get_by_label("n", exact=True).fill("7")
+    person.press(KEYS)
+    expect(page.get_by_label("n", exact=True)).to_have_value("7")
+    person.tab("Play")
+    expect(result.get_by_text("21", exact=True)).to_be_visible()
+
+    person.tab("Graph")
+    person.press("Control+z")
     person.press("Control+z")
     person.tab("Placement")
     person.press(KEYS)

@@ -6,6 +6,12 @@ import { familyOf } from "./catalogue";
 
 /** As a component's weights: those of any family. */
 const ANY = "any";
+
+/** The families of components that are parts of models. */
+export function modelFamilies(components: readonly Component[]): ReadonlySet<string> {
+  return new Set(components.filter(({ weights }) => weights && weights !== ANY).map(familyOf));
+}
+
 const FREE = 0.97;
 const FOREIGN = 0.85;
 
@@ -16,9 +22,7 @@ export function suiting(graph: GraphDocument, catalogue: Catalogue): (component:
     ...Object.values(graph.weights ?? {}).map((weights) => weights.family),
     ...[...used].flatMap((name) => (name === undefined ? [] : familyOf(name))),
   ]);
-  const models = new Set(
-    Object.values(catalogue).flatMap((one) => (one.weights && one.weights !== ANY ? familyOf(one) : [])),
-  );
+  const models = modelFamilies(Object.values(catalogue));
   return (component) => {
     if (used.has(component.name)) return 1;
     const family = familyOf(component);

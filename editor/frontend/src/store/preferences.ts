@@ -52,6 +52,11 @@ preferences.subscribe((state) => {
   }
 });
 
+// Another tab has written others: what is written here next must not undo them.
+globalThis.window?.addEventListener("storage", ({ key }) => {
+  if (key === KEY) preferences.setState(load());
+});
+
 export function usePanes(): Panes {
   return useStore(preferences, (state) => state.panes);
 }

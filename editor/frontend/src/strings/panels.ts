@@ -172,6 +172,7 @@ export const panels = {
   sendIt: (name: string) => `Send ${name}`,
   addATaskOf: (walk: string) => `Add a task that runs ${walk}`,
   // Problems.tsx
+  checked: "Checked.",
   checking: "checking…",
   filterTheProblems: "Filter the problems",
   filter2: "Filter",

@@ -55,6 +55,23 @@ describe("repairs", () => {
     expect(labels["a spare node with things of its own"]).toEqual(["Remove spare and what only it uses"]);
   });
 
+  it("give two slots of a node a state each", () => {
+    const slot = (name: string) => ({ slot: name, kind: "random", optional: false });
+    const component = { ...Object.values(catalogue)[0]!, name: "two.slots", states: [slot("one"), slot("other")] };
+    const graph = {
+      format: "walkgraph/graph@1",
+      name: "two",
+      nodes: { node: { component: "two.slots" } },
+      states: { chance: { kind: "random" } },
+    } as unknown as GraphDocument;
+    const problem = { code: "missing_state", pointer: "/nodes/node", message: "", severity: "error" as const };
+    const [repair, ...others] = repairsOf(graph, { "two.slots": component as never }, problem);
+    expect(others).toEqual([]);
+    const { nodes, states } = repair!.edit(graph);
+    expect(nodes!.node!.states).toEqual({ one: "chance", other: "node" });
+    expect(Object.keys(states!)).toEqual(["chance", "node"]);
+  });
+
   it("are none where two things fit", () => {
     const { graph } = broken["a cache isn't bound"]!;
     const two = { ...graph, states: { ...graph.states, other: { kind: "paged_kv" as const, capacity: "8" } } };

@@ -2,7 +2,7 @@
 import type { Catalogue, Component, DocumentEntry, Port } from "../../messages/answers";
 import { calledGraph, familyOf, groupOf, title } from "../../catalogue/catalogue";
 import { byOrder } from "../../catalogue/icons";
-import { suiting } from "../../catalogue/suits";
+import { modelFamilies, suiting } from "../../catalogue/suits";
 import type { Blueprint, GraphDocument } from "../../document/types";
 import { itemOf, modalityOf } from "../../ui/modality";
 import { ranked, type Searched } from "../../ui/search";
@@ -44,8 +44,6 @@ export const FLOW = strings.panels.flow;
 export const AGAIN = strings.panels.useAgain;
 export const STREAMS = strings.panels.streams;
 const CANVAS = strings.panels.onTheCanvas;
-/** As a component's weights: those of any family. */
-const ANY = "any";
 
 const FLOWS: {
   container: Flow;
@@ -109,7 +107,7 @@ function again(catalogue: Catalogue, graph: GraphDocument): PaletteEntry[] {
 function components(catalogue: Catalogue, suits: (component: Component) => number): PaletteEntry[] {
   const all = Object.values(catalogue);
   const groups = groupBy(all, groupOf);
-  const models = new Set(all.filter(({ weights }) => weights && weights !== ANY).map(familyOf));
+  const models = modelFamilies(all);
   const ofModel = (component: Component) => Number(models.has(familyOf(component)));
   const runs = (members: Component[]) => members.some((component) => component.available);
   return [...groups]

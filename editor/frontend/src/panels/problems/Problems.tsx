@@ -46,7 +46,7 @@ export function Problems() {
               <LoaderCircle size={13} className="wg-turning" aria-hidden="true" /> {strings.panels.checking}
             </>
           ) : (
-            problemCount(errors, problems.length - errors) || "Checked."
+            problemCount(errors, problems.length - errors) || strings.panels.checked
           )}
         </p>
         {problems.length > 4 && (

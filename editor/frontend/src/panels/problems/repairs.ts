@@ -155,7 +155,10 @@ function stateFor({ graph, catalogue, path: [, name = ""] }: Place, slot: string
     const all = Object.entries(graph.states ?? {}).flatMap(([state, own]) => (own.kind === kind ? state : []));
     const free = all.filter((state) => !bound.has(state));
     // A cache may be shared on purpose; what else a node keeps is its own.
-    return { key, kind, fitting: free.length === 1 || kind !== "paged_kv" ? free : all };
+    const fitting = free.length === 1 || kind !== "paged_kv" ? free : all;
+    // Another slot of the node doesn't get the same one.
+    if (fitting.length === 1) bound.add(fitting[0]!);
+    return { key, kind, fitting };
   });
   if (found.some(({ fitting }) => fitting.length > 1)) return null;
   const known = found.flatMap(({ fitting }) => fitting);
@@ -194,9 +197,8 @@ function weightsFor({ graph, catalogue, path: [, name = ""] }: Place): Repair | 
     );
   const [family, ...others] = component?.families ?? [];
   if (family === undefined || others.length) return null;
-  const named = graph.nodes?.[name]?.weights;
   const taken = Object.keys(graph.weights ?? {});
-  const key = named && !taken.includes(named) ? named : freshName(family, taken);
+  const key = former && !taken.includes(former) ? former : freshName(family, taken);
   return repair(words.addTheWeights(key), (now) =>
     edits.setNodeWeights(edits.addWeights(now, key, { family, source: `checkpoint:${family}` }), name, key),
   );
@@ -365,16 +367,21 @@ function boundTo({ graph, pointer, path: [, task = "", ...rest] }: Place): Repai
       const { [key]: _, ...left } = step.with ?? {};
       return edits.setStep(now, task, where, { with: Object.keys(left).length ? left : null });
     });
-  const [, name = ""] = /^@task\.(\w+)$/.exec(String(at(graph, pointer))) ?? [];
+  const name = requestInput(graph, pointer);
   const wanted = asked(String(type));
   return name && wanted
     ? repair(words.addTheTaskInput(name), (now) => edits.addTaskInput(now, task, name, wanted))
     : null;
 }
 
+/** The input of the request that a binding names; empty if it names none. */
+function requestInput(graph: GraphDocument, pointer: string): string {
+  return /^@task\.(.+)$/.exec(String(at(graph, pointer)))?.[1] ?? "";
+}
+
 /** The request must give what its Walk needs. */
 function needed({ graph, pointer, path: [section, task = ""] }: Place): Repair | null {
-  const [, name = ""] = /^@task\.(\w+)$/.exec(String(at(graph, pointer))) ?? [];
+  const name = requestInput(graph, pointer);
   if (section !== "tasks" || !graph.tasks?.[task]?.inputs?.[name]?.optional) return null;
   return repair(words.mustBeGiven(name), (now) => edits.setTaskInput(now, task, name, { optional: false }));
 }

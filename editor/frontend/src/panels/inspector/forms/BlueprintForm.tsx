@@ -115,7 +115,7 @@ function ParamRecord({ blueprint, name, param }: ParamProps) {
   );
 }
 
-/** Empty: every node has to give it. */
+/** Empty: every node has to give it; of a text, the empty one is a default too. */
 function Default({ param, onValue }: { param: TaskParam; onValue: (value: Literal | null) => string | null }) {
   const { type, default: value } = param;
   if (type === "boolean")
