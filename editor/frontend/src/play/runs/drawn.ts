@@ -2,6 +2,7 @@
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { ApiError, call } from "../../api/client";
 import { split } from "../../document/pointer";
+import type { GraphDocument } from "../../document/types";
 import { serve } from "../../session/scratch";
 import { deploymentOf } from "../../store/deployments";
 import type { Editor } from "../../store/editor";
@@ -54,11 +55,15 @@ export class Drawn {
   private async ready(): Promise<TaskShown | null> {
     const { editor, play } = this;
     const wanted = this.taskInPlay();
-    const { id, state, reason } = await serve(editor, editor.state.documents);
+    const before = editor.state.scratch?.graph;
+    const { documents } = editor.state;
+    const { id, state, reason } = await serve(editor, documents);
     if (state === "failed") throw new Error(reason ?? strings.play.theDeploymentFailed);
-    const { value: tasks } = await call<TaskShown[]>(`/v1/tasks/${encodeURIComponent(id)}`);
+    const known = play.state.tasks;
+    const same = known?.of === id && !known.problem && before && haveSameTasks(before, documents.graph);
+    const tasks = same ? known.list : (await call<TaskShown[]>(`/v1/tasks/${encodeURIComponent(id)}`)).value;
     play.choose(id);
-    play.know(id, tasks);
+    if (!same) play.know(id, tasks);
     const task = tasks.find((found) => found.name === wanted) ?? tasks[0] ?? null;
     if (!task) {
       editor.see({ tab: "tasks" });
@@ -108,6 +113,18 @@ export class Drawn {
     else editor.see({ tab: "placement" });
     editor.say(message, "error");
   }
+}
+
+/** Only what no task is told by differs: parameters of nodes, places on the canvas, nodes that are new. */
+function haveSameTasks(before: GraphDocument, now: GraphDocument): boolean {
+  if (before === now) return true;
+  const { nodes: were = {}, layout: _was, ...others } = before;
+  const { nodes = {}, layout: _is, ...rest } = now;
+  const keys = [...new Set([...Object.keys(others), ...Object.keys(rest)])] as (keyof typeof rest)[];
+  return (
+    keys.every((key) => others[key] === rest[key]) &&
+    Object.entries(were).every(([name, { component }]) => nodes[name]?.component === component)
+  );
 }
 
 const all = new WeakMap<Editor, Drawn>();

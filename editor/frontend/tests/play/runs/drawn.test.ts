@@ -15,9 +15,9 @@ const GRAPH = { format: "walkgraph/graph@1", name: "shapes", nodes: { llm: { com
 const PROMPT = { modality: "text", many: false, optional: false, description: "" };
 
 class FakeAudio {
-  createGain = () => ({ gain: { value: 1 }, connect: () => undefined });
+  createGain = () => ({ gain: { value: 1 }, connect: () => undefined, disconnect: () => undefined });
   resume = () => Promise.resolve();
-  close = () => Promise.resolve();
+  suspend = () => Promise.resolve();
 }
 
 class FakeSocket {
@@ -41,6 +41,10 @@ function task(name: string, inputs: TaskShown["inputs"] = {}): TaskShown {
     outputs: ["text"],
     params: {},
   };
+}
+
+function withNode(graph: GraphDocument, name: string, component: string): GraphDocument {
+  return { ...graph, nodes: { ...graph.nodes, [name]: { component, params: { n: 5 } } } };
 }
 
 /** Of the scratch deployment, as the service shows it. */
@@ -136,6 +140,22 @@ describe("what is drawn", () => {
       [`/api/v1/scratch/${id}`, GRAPH],
       [`/api/v1/scratch/${id}`, { ...GRAPH, description: "other" }],
     ]);
+  });
+
+  it.each([
+    ["a parameter of a node", (graph: GraphDocument) => withNode(graph, "llm", "a.b"), 1],
+    ["a new node", (graph: GraphDocument) => withNode(graph, "more", "a.b"), 1],
+    ["a place on the canvas", (graph: GraphDocument) => ({ ...graph, layout: { walks: {} } }), 1],
+    ["another component", (graph: GraphDocument) => withNode(graph, "llm", "a.c"), 2],
+    ["a task", (graph: GraphDocument) => ({ ...graph, tasks: {} }), 2],
+    ["a Walk", (graph: GraphDocument) => ({ ...graph, walks: {} }), 2],
+  ])("asks for its tasks again only where an edit may change them: %s", async (_, edit, times) => {
+    await drawn.run();
+    editor.editGraph("edit", edit);
+    await drawn.run();
+    expect(asked("GET /v1/tasks/scratch_")).toHaveLength(times);
+    expect(asked("POST /api/v1/runs")).toHaveLength(2);
+    expect(JSON.parse(asked("POST /api/v1/runs")[1]!.body!)).toMatchObject({ task: "say" });
   });
 
   it("runs the task that Play showed of the graph's own deployment, and opens the form that lacks something", async () => {
