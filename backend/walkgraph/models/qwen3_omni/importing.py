@@ -1,6 +1,7 @@
 """Qwen3-Omni: the published folder, whose shards hold all parts. Variants without a talker only write."""
 
 from collections.abc import Iterable
+from typing import cast
 
 from walkgraph.checkpoints.contents import Contents
 from walkgraph.checkpoints.family import Document, Family, Part, Published, Shapes, tokenizer_faults
@@ -81,7 +82,7 @@ def _silence(document: Document) -> None:
     gone = set(_SPEECH["nodes"])
     for walk in document["walks"].values():
         walk["body"] = [use for use in walk["body"] if not (isinstance(use, str) and use in gone)]
-        walk["edges"] = [edge for edge in walk["edges"] if not (isinstance(edge, list) and _touches(edge, gone))]
+        walk["edges"] = [edge for edge in walk["edges"] if not (isinstance(edge, list) and _touches(cast(list[str], edge), gone))]
     document["streams"] = []
     for task in document["tasks"].values():
         task["outputs"], task["steps"] = ["text"], task["steps"]["thinker"]
