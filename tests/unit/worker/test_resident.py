@@ -133,6 +133,7 @@ def agree(graph: Graph, ranks: list[int], seed: int) -> Cluster:
 
 ROOT = Path(__file__).parents[3]
 STEPS = {name: replace(c, resident=True, host=False) for name, c in catalogue().items() if name.startswith("synthetic")}
+STEPS["synthetic.chunk_sum"] = replace(STEPS["synthetic.chunk_sum"], itemwise=("items",))
 
 
 def drawn(name: str, **changes: Any) -> Graph:
@@ -176,6 +177,20 @@ def test_streams_get_the_same_items_under_credit(name: str, stop_at: int, seed: 
     assert fast.emitted == slow.emitted
     produced = [[call for call in one.calls if call.node == "item"] for one in (fast, slow)]
     assert [told(call) for call in produced[0]] == [told(call) for call in produced[1]]
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 17, 2**31 - 1])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loop_that_reads_a_stream_reads_what_a_stepped_one_does(stop_at: int, seed: int) -> None:
+    """Item by item, and nothing once the stream has ended."""
+    params = STREAM | {"stop_at": stop_at, "extra": 4}
+    fast, slow = (streamed("padded", seed, params, resident=flag, chunked=False) for flag in (True, False))
+    assert {loop.loop for loop in fast.loops} == {"items", "padded"}
+    assert not slow.loops
+    assert fast.emitted == slow.emitted
+    read = [[told(call) for call in one.calls if call.node == "padded_sum"] for one in (fast, slow)]
+    assert read[0] == read[1]
+    assert len(read[0]) == 44
 
 
 def test_a_whole_stream_comes_when_it_suits() -> None:

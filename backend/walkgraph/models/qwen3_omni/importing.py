@@ -82,7 +82,7 @@ def _silence(document: Document) -> None:
     gone = set(_SPEECH["nodes"])
     for walk in document["walks"].values():
         walk["body"] = [use for use in walk["body"] if not (isinstance(use, str) and use in gone)]
-        walk["edges"] = [edge for edge in walk["edges"] if not (isinstance(edge, list) and _touches(cast(list[str], edge), gone))]
+        walk["edges"] = [e for e in walk["edges"] if not (isinstance(e, list) and _touches(cast(list[str], e), gone))]
     document["streams"] = []
     for task in document["tasks"].values():
         task["outputs"], task["steps"] = ["text"], task["steps"]["thinker"]

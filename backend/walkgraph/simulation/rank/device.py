@@ -148,9 +148,6 @@ class SimulatedSlots:
 
     def link(self, slot: int, links: Sequence[int]) -> None: ...
 
-    def put_items(self, slot: int, items: StreamItems) -> None:
-        raise RuntimeError("no scenario has a device loop that reads a stream item by item")
-
     def leave(self, run: LoopRun) -> dict[Any, Any]:
         return {"contents": self.cells.pop(run.slot)}
 
