@@ -44,7 +44,10 @@ def snake_beta(
         return out
     s = x.float() if bias is None else x.float() + bias.float()
     wave = (s * alpha.float().exp()).sin_().square_()
-    return out.copy_(torch.addcmul(s, wave, (beta.float().exp() + _TINY).reciprocal()))
+    height = (beta.float().exp() + _TINY).reciprocal()
+    if out.dtype == s.dtype:
+        return torch.addcmul(s, wave, height, out=out)
+    return out.copy_(torch.addcmul(s, wave, height))
 
 
 def place_noise(seed: Tensor, stream: int, first: Tensor, places: int) -> Tensor:

@@ -6,10 +6,12 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from tests.golden.qwen3_omni.vocoder import section
 from tests.unit.engine.plans import call, engine_of, outputs, plan_of, serve
@@ -197,25 +199,41 @@ def test_chunks_of_the_bundled_stream_are_captured_and_its_rest_is_not() -> None
     assert ready == [True, True, True, False]
 
 
-def test_codes_that_only_a_device_knows_are_not_read_and_fail_alone() -> None:
+class Unread(TorchFunctionMode):
+    """Fails where the host reads a value."""
+
+    READS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__"})
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in self.READS:
+            raise LookupError(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("example", range(2))
+def test_a_step_reads_nothing_and_codes_that_only_a_device_knows_fail_alone(example: int) -> None:
     operator = Code2wav(random_vocoder(TINY, 4, device=CPU, dtype=torch.float32))
     codes = torch.stack([stream(3), stream(3)])
     codes[1, 2, 7] = 64
-    [first, _] = operator.step_examples()
-    spec = operator.step_spec({**first, "codes": codes[0]}, {})
+    given = operator.step_examples()[example]
+    spec = operator.step_spec({**given, "codes": codes[0]}, {})
     assert spec is not None
-    tables = {slot: torch.zeros(3, *row.shape) for slot, row in spec.tensors.items()}
     batch = StepBatch(
         rows=torch.tensor([0, 1], dtype=torch.int32),
-        inputs={"codes": codes, "start": torch.zeros(2, dtype=torch.int64)},
+        inputs={"codes": codes, "start": torch.full((2,), int(given["start"]))},
         params={},
         seed=torch.zeros(2, dtype=torch.int64),
         iteration=torch.zeros(2, dtype=torch.int64),
-        tensors=tables,
+        tensors={slot: torch.zeros(3, *row.shape) for slot, row in spec.tensors.items()},
         variant=spec.variant,
     )
-    with torch.inference_mode():
-        assert operator.step(batch).finite.tolist() == [True, False]  # pyright: ignore[reportOptionalMemberAccess]
+    with Unread(), torch.inference_mode():
+        made = operator.step(batch)
+        with pytest.raises(LookupError):
+            bool(made.ports["waveform"].isfinite().all())
+    assert made.ports["waveform"].shape == (2, *spec.outputs["waveform"].shape)
+    assert made.finite is not None
+    assert made.finite.tolist() == [True, False]
 
 
 def test_in_sixteen_bits_it_stays_near_and_chunks_stay_nearer() -> None:
