@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -166,6 +168,20 @@ async def test_it_ends_with_its_page(service: Running) -> None:
         service.services.deployments.get(ID)
     await started(service)
     assert len(service.fleet.started) == 2
+
+
+async def test_nothing_of_it_is_kept_once_it_has_ended(service: Running) -> None:
+    """A page that is opened and left again and again would leave its plans there each time."""
+    ended: list[weakref.ref[Any]] = []
+    for number in range(3):
+        await started(service, str(number))
+        assert (await service.http.post(DRAW, json=PROMPT)).status_code == 200
+        assert (await serve(service, f"changed {number}")).status_code == 200
+        ended.append(weakref.ref(service.services.deployments.get(ID)))
+        assert (await service.http.delete(PATH)).status_code == 204
+        service.fleet.started.clear()
+    gc.collect()
+    assert [one() for one in ended] == [None] * 3
 
 
 async def test_it_ends_after_a_time_without_use(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:

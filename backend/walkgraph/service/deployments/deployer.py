@@ -132,6 +132,7 @@ class Deployer:
             if self._deployments.holds(managed):
                 await anyio.to_thread.run_sync(self._folders.remove, id_)
                 self._deployments.remove(managed)
+                self.scratches.forget(managed)
 
     async def close(self, grace: float) -> None:
         """Stops all deployments; they stay in the store."""

@@ -155,20 +155,25 @@ class Scratches:
         """Ends a scratch deployment that was not used for long; looks again later at one that was."""
         managed = scratch.managed
         if not self._deployments.holds(managed) or managed.deleted:
-            self._forget(scratch)
+            self.forget(managed)
             return
         left = IDLE_SECONDS if _runs(managed) else _used(scratch) + IDLE_SECONDS - time.monotonic()
         if left > 0:
             self._look_again(scratch, left)
             return
-        self._forget(scratch)
+        self.forget(managed)
         end = asyncio.ensure_future(self._end(managed.id, 0.0))
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
 
-    def _forget(self, scratch: _Scratch) -> None:
-        if self._known.get(scratch.managed.id) is scratch:
-            del self._known[scratch.managed.id]
+    def forget(self, managed: Managed) -> None:
+        """Forgets a deployment that ends, if it is a scratch one: until its timer ran out it would keep its plans."""
+        scratch = self._known.get(managed.id)
+        if scratch is None or scratch.managed is not managed:
+            return
+        del self._known[managed.id]
+        if scratch.timer is not None:
+            scratch.timer.cancel()
 
 
 def _runs(managed: Managed) -> bool:

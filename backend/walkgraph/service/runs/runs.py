@@ -42,6 +42,10 @@ def new_run_id() -> RunId:
     return RunId(secrets.token_hex(16))
 
 
+def _to_nobody(message: m.ToConductor) -> None:
+    """Takes what is sent to a run that is over."""
+
+
 class LiveRun:
     """One run as the service knows it. Its log always ends with `Finished`."""
 
@@ -139,7 +143,8 @@ class LiveRun:
             if rest is not None and self._keeps(rest):
                 self.log.append(rest)
             event = self.finished = self._ended(event)
-            self.paused = None
+            # It is kept for long, and must not keep its deployment.
+            self.paused, self._send = None, _to_nobody
         self.log.append(event)
         self._more.notify()
         if self.finished is not None:
