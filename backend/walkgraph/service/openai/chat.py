@@ -1,8 +1,9 @@
 """Converts a chat completion's request to requests of its task. Pure.
 
-A task that takes a conversation gets all messages as its turns (`chat_turns`). For any other, texts, images and audio
-become parts in their order if the task walks parts, else inputs; messages of assistants and tools are refused, since
-the task has no place for them. So are fields of OpenAI's API that the task lacks, unless their values have no effect.
+A task that takes a conversation gets all messages as its turns (`chat_turns`). For any other, texts, images, audio and
+videos become parts in their order if the task walks parts, else inputs; messages of assistants and tools are refused,
+since the task has no place for them. So are fields of OpenAI's API that the task lacks, unless their values have no
+effect.
 """
 
 import difflib
@@ -15,7 +16,7 @@ from walkgraph.graph.language.expressions import ExpressionError, evaluate, pars
 from walkgraph.graph.steps import steps_of
 from walkgraph.service.http.dialects import parameter
 from walkgraph.service.http.problems import Fault, Unprocessable, pointer
-from walkgraph.service.openai.chat_schemas import AudioPart, ChatRequest, ImagePart, Message, TextPart
+from walkgraph.service.openai.chat_schemas import ChatRequest, Message, read_part
 from walkgraph.service.openai.chat_turns import turns_of
 from walkgraph.service.openai.serving import Output, Resolved, Serving, unsupported
 from walkgraph.service.openai.tool_choice import FIELDS, Tools, tools_of
@@ -349,14 +350,8 @@ def _pieces(message: Message, at: str) -> Iterator[tuple[str, Any, str]]:
         yield "text", message.content, f"{at}/content"
         return
     for i, part in enumerate(message.content or ()):
-        where = f"{at}/content/{i}"
-        match part:
-            case TextPart():
-                yield "text", part.text, f"{where}/text"
-            case ImagePart():
-                yield "image", part.image_url.url, f"{where}/image_url/url"
-            case AudioPart():
-                yield "audio", part.input_audio.data, f"{where}/input_audio/data"
+        kind, value, place = read_part(part)
+        yield kind, value, f"{at}/content/{i}{place}"
 
 
 def _upwards(at: str) -> Iterator[str]:

@@ -47,7 +47,29 @@ class AudioPart(_Strict):
     input_audio: InputAudio
 
 
-Part = Annotated[TextPart | ImagePart | AudioPart, Field(discriminator="type")]
+class VideoUrl(_Strict):
+    url: str = Field(min_length=1, max_length=limits.BODY_BYTES, description="A `data:` URL with base64.")
+
+
+class VideoPart(_Strict):
+    type: Literal["video_url"]
+    video_url: VideoUrl
+
+
+Part = Annotated[TextPart | ImagePart | AudioPart | VideoPart, Field(discriminator="type")]
+
+
+def read_part(part: Part) -> tuple[str, str, str]:
+    """(modality, value, the value's place in the part)."""
+    match part:
+        case TextPart():
+            return "text", part.text, "/text"
+        case ImagePart():
+            return "image", part.image_url.url, "/image_url/url"
+        case AudioPart():
+            return "audio", part.input_audio.data, "/input_audio/data"
+        case VideoPart():
+            return "video", part.video_url.url, "/video_url/url"
 
 
 def _shape(value: Any) -> str:

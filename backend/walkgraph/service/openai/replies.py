@@ -15,7 +15,6 @@ from walkgraph.service.http import dialects
 from walkgraph.service.http.problems import said_of
 from walkgraph.service.openai import counting
 from walkgraph.service.openai.chat import Sent
-from walkgraph.service.openai.serving import Output
 from walkgraph.service.openai.tool_calls import CallReader, FoundCall
 from walkgraph.service.openai.tool_choice import lacking
 from walkgraph.service.runs.runs import LiveRun
@@ -115,18 +114,20 @@ async def _plain(run: LiveRun, sent: Sent) -> AsyncIterator[Piece]:
                 if run.cut is not None and run.cut.stopped:
                     yield Ended("stop", event.read, event.found, counted)
                 else:
-                    yield _ended(event, sent.text, counted, outside)
+                    yield _ended(event, sent, counted, outside)
             case _:
                 pass
 
 
-def _ended(event: m.Finished, text: Output, counted: int, outside: int) -> Ended:
-    """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop."""
-    loops = counting.loops_of(event, text)
+def _ended(event: m.Finished, sent: Sent, counted: int, outside: int) -> Ended:
+    """The end, counted by the loops that the text leaves from. `outside`: texts from outside any loop. An answer whose
+    audio a limit cut is cut too."""
+    text, loops = sent.text, counting.loops_of(event, sent.text)
     if not loops:
         # Text that comes before a loop without iterations: the limit left it none.
         return Ended("length" if text.loops and outside else "stop", event.read, event.found, counted)
-    finish = "length" if counting.is_cut(loops) else "stop"
+    heard = counting.loops_of(event, sent.audio) if sent.audio is not None else []
+    finish = "length" if counting.is_cut([*loops, *heard]) else "stop"
     return Ended(finish, event.read, event.found, counting.tokens(loops) + outside)
 
 

@@ -1,12 +1,12 @@
 """Decides which of OpenAI's routes a task serves, from its declaration alone: its inputs, outputs and names of
 parameters. Independent of model families.
 
-    chat.completions      the first output is text; it takes a conversation, or text, images or audio, and requires
-                          nothing else
+    chat.completions      the first output is text; it takes a conversation, or text, images, audio or video, and
+                          requires nothing else
     images.generations    the first output is an image; it takes text, and requires nothing else
     images.edits          the first output is an image; it takes an image, and requires at most a text besides
     audio.speech          the first output is audio; it takes text, and requires nothing else
-    realtime              it serves chat or speech
+    realtime              it serves chat or speech, and requires no video
 
 A task serves no route if an output fits no such answer (a robot's actions, a flag).
 """
@@ -36,6 +36,8 @@ Route = Literal["chat.completions", "images.generations", "images.edits", "audio
 ROUTES: tuple[Route, ...] = get_args(Route)
 SPOKEN = frozenset({"text", "image", "audio"})
 """Modalities that OpenAI's requests and answers can carry."""
+SHOWN = SPOKEN | {"video"}
+"""Modalities that the messages of a chat can carry: videos too, as `video_url`, which other servers know."""
 VOICES = ("voice", "speaker")
 """Usual names of the parameter that selects the voice."""
 KEPT_GRAPHS = 64
@@ -145,7 +147,7 @@ class Serving:
             case "chat.completions":
                 if self.conversation is not None:
                     return first == "text" and self.needed <= {MESSAGES}
-                return first == "text" and bool(self.taken & SPOKEN) and self.needed <= SPOKEN
+                return first == "text" and bool(self.taken & SHOWN) and self.needed <= SHOWN
             case "images.generations":
                 return first == "image" and "text" in self.taken and self.needed <= {"text"}
             case "images.edits":
@@ -153,7 +155,8 @@ class Serving:
             case "audio.speech":
                 return first == "audio" and "text" in self.taken and self.needed <= {"text"}
             case "realtime":
-                return self._serves("chat.completions") or self._serves("audio.speech")
+                talks = self._serves("chat.completions") and "video" not in self.needed
+                return talks or self._serves("audio.speech")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from walkgraph.service.openai.tool_choice import Tools
 from walkgraph.service.values.sound import Sound, read, written
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
+MP4 = "data:video/mp4;base64,AAAAGGZ0eXA="
 WAV = base64.b64encode(written(Sound(8000, np.zeros((80, 1), np.int16)))).decode()
 
 
@@ -42,6 +43,15 @@ NAMED = resolved(
     "image_to_text",
     inputs=ONE_OF_EACH,
     steps=[{"walk": "read_image", "with": {"image": "@task.picture"}}, {"walk": "decode"}],
+)
+
+
+WATCH = resolved(
+    "qwen3_omni",
+    "chat",
+    outputs=["text"],
+    inputs={"film": {"modality": "video"}, "question": {"modality": "text", "optional": True}},
+    steps={"thinker": [{"walk": "see", "with": {"image": "@task.film"}}, {"walk": "decode"}]},
 )
 
 
@@ -77,6 +87,23 @@ def test_parts_keep_their_order() -> None:
             {"type": "text", "text": "b"},
         ]
     }
+
+
+def test_a_video_is_given_to_the_input_for_it() -> None:
+    film = {"type": "video_url", "video_url": {"url": MP4}}
+    asked = request(text("what happens?"), film)
+    assert body(WATCH, asked)["inputs"] == {"film": MP4, "question": "what happens?"}
+    assert WATCH.serving.routes == ("chat.completions",)
+    for found, content, place in (
+        (WATCH, (film, film), "/messages/0/content/1/video_url/url"),
+        (OMNI, (film,), "/messages/0/content/0/video_url/url"),
+    ):
+        with pytest.raises(Unprocessable) as refusal:
+            chat.send(request(*content), found)
+        assert [fault.pointer for fault in refusal.value.faults] == [place]
+    sent = chat.send(asked, WATCH)
+    (fault,) = sent.translated([Fault("/inputs/film", "invalid_input", "x")])
+    assert fault.pointer == "/messages/0/content/1/video_url/url"
 
 
 def test_inputs_that_are_bound_by_name_are_named() -> None:

@@ -40,6 +40,19 @@ def sent(*messages: dict[str, Any], to: serving.Resolved = SHAPES) -> chat.Sent:
     return chat.send(ChatRequest.model_validate({"model": "m", "messages": list(messages)}), to)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"content": None, "audio": {"id": "audio_1", "data": "AAAA", "expires_at": 9, "transcript": "a cat"}},
+        {"content": "a cat", "audio": {"id": "audio_1"}},
+        {"audio": {"transcript": "a cat"}},
+    ],
+)
+def test_an_earlier_answer_in_audio_is_read_by_its_transcript(told: dict[str, Any]) -> None:
+    found = body({"role": "user", "content": "what?"}, {"role": "assistant", **told}, {"role": "user", "content": "b"})
+    assert found["inputs"]["messages"][1] == {"role": "assistant", "content": "a cat"}
+
+
 def body(*messages: dict[str, Any], to: serving.Resolved = SHAPES) -> Any:
     (only,) = sent(*messages, to=to).bodies
     read_request(RunId("r"), "chat", to.serving.task, only, 5.0)
@@ -88,6 +101,14 @@ def test_tool_calls_and_their_answers_are_turns() -> None:
         ({"role": "function", "content": "a", "name": "f"}, "/messages/1/role", "messages of role `function`"),
         ({"role": "user", "content": "a", "tool_calls": [CALL]}, "/messages/1/tool_calls", "no such key"),
         ({"role": "assistant"}, "/messages/1/content", "is missing"),
+        ({"role": "assistant", "audio": {"id": "audio_1"}}, "/messages/1/audio", "isn't kept by its id"),
+        ({"role": "assistant", "audio": "audio_1"}, "/messages/1/audio", "isn't kept by its id"),
+        ({"role": "user", "content": "a", "audio": {"transcript": "a"}}, "/messages/1/audio", "no such key"),
+        (
+            {"role": "user", "content": [{"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}]},
+            "/messages/1/content/0",
+            "no `video`",
+        ),
         (
             {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": PNG}}]},
             "/messages/1/content/0",

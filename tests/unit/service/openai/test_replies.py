@@ -186,6 +186,20 @@ async def test_sound_comes_with_its_transcript() -> None:
     assert heard.samples[::2400, 0].tolist() == [0, 100, 200]
 
 
+@pytest.mark.parametrize(("audio", "finish"), [("pcm16", "length"), ("", "stop")])
+async def test_an_answer_whose_sound_a_limit_cut_is_cut(audio: str, finish: str) -> None:
+    run = live()
+    say(run, "hel", "lo")
+    answer = m.LoopEnd(walk="decode", loop="tokens", iterations=2, stopped=True)
+    speech = m.LoopEnd(walk="speak", loop="frames", iterations=40, stopped=False)
+    run.take(m.Finished(run=run.id, loops=(answer, speech), read=9, found=4))
+    whole = await replies.completion([run], sent(audio=audio), "m")
+    assert whole["choices"][0]["finish_reason"] == finish
+    assert whole["usage"]["completion_tokens"] == 2
+    ends = [c["finish_reason"] for chunk in await deltas(run, sent=sent(audio=audio)) for c in chunk["choices"]]
+    assert ends[-1] == finish
+
+
 async def test_sound_is_streamed_as_samples() -> None:
     run = live()
     speak(run)
