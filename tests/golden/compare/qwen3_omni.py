@@ -1,4 +1,5 @@
-"""Qwen3-Omni against Transformers, part by part: what it hears and sees, which codes it speaks, and how these sound."""
+"""Qwen3-Omni against Transformers, part by part: what it hears, sees and thinks, which codes it speaks, and their
+sound."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.golden.compare.table import SAME, Case
-from tests.golden.qwen3_omni import vocoder_cases
+from tests.golden.qwen3_omni import thinking_cases, vocoder_cases
 from tests.unit.engine.plans import call
 from walkgraph.layers.pictures.patches import normalise
 from walkgraph.models.qwen3_omni.seeing.picture_operators import FramesFit
@@ -26,6 +27,7 @@ def cases(_code: Path | None) -> Iterator[Case]:
     import_torchvision()
     yield from _heard()
     yield from _seen()
+    yield from thinking_cases.cases()
     yield from _spoken()
     yield from vocoder_cases.cases()
 
