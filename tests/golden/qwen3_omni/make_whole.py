@@ -16,8 +16,11 @@ from torch import Tensor
 
 from tests.golden.qwen3_omni import make_hearing, make_seeing, whole
 from tests.golden.qwen3_omni.make_speaking import drawn
+from tests.unit.engine.plans import call
 from walkgraph.models.qwen3_omni.parts import CODE2WAV, part_of
+from walkgraph.models.qwen3_omni.positions import film_order
 from walkgraph.models.qwen3_omni.thinker.config import TINY
+from walkgraph.models.video.operators import AudioIn, FramesIn, FramesOut
 
 _MARKS = TINY.marks
 
@@ -43,12 +46,15 @@ class Prompt:
         self.ids: list[int] = []
         self.spectra: list[Tensor] = []
         self.pictures: list[Any] = []
+        self.videos: Any = None
+        self.seconds, self.film = 0.0, False
         for turn in talk:
             self.ids += [_MARKS.im_start, vars(_MARKS)[turn.role], _MARKS.newline]
             for part in turn.parts:
                 self._append(part)
             self.ids += [_MARKS.im_end, _MARKS.newline]
-        self.ids += [_MARKS.im_start, _MARKS.assistant, _MARKS.newline]
+        if talk[-1].role == "user":
+            self.ids += [_MARKS.im_start, _MARKS.assistant, _MARKS.newline]
 
     def _append(self, part: str | int | tuple[int, int]) -> None:
         if isinstance(part, str):
@@ -64,6 +70,33 @@ class Prompt:
             tokens = int(patches.grid.prod()) // 4
             self.ids += [_MARKS.vision_start, *[_MARKS.image] * tokens, _MARKS.vision_end]
 
+    def watch(self, heard: bool, question: str) -> None:
+        """Read the video and a question about it in a turn of the user."""
+        frames, rate, wave = video()
+        self.film = heard
+        self.videos = self._processors.video(frames)
+        self.seconds = 2 / rate
+        spectrum = make_hearing.spectrum(wave)
+        sounds = whole.AUDIO_TINY.tokens(spectrum.shape[1])
+        frame_count, rows, columns = (int(size) for size in self.videos.grid[0])
+        grid = frame_count, rows // 2, columns // 2
+        self.ids += [_MARKS.im_start, _MARKS.user, _MARKS.newline]
+        if heard:
+            self.spectra.append(spectrum)
+            order = film_order(grid, self.seconds, sounds) < grid[0] * grid[1] * grid[2]
+            between = [_MARKS.video if seen else _MARKS.audio for seen in order.tolist()]
+            self.ids += [_MARKS.vision_start, _MARKS.audio_start, *between, _MARKS.audio_end, _MARKS.vision_end]
+        else:
+            self.ids += [_MARKS.vision_start, *[_MARKS.video] * (grid[0] * grid[1] * grid[2]), _MARKS.vision_end]
+        self.ids += [
+            *question.encode(),
+            _MARKS.im_end,
+            _MARKS.newline,
+            _MARKS.im_start,
+            _MARKS.assistant,
+            _MARKS.newline,
+        ]
+
     def given(self) -> dict[str, Any]:
         ids = torch.tensor([self.ids])
         found: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -76,7 +109,28 @@ class Prompt:
         if self.pictures:
             found["pixel_values"] = torch.cat([one.rows for one in self.pictures])
             found["image_grid_thw"] = torch.cat([one.grid for one in self.pictures])
+        if self.videos is not None:
+            found |= {"pixel_values_videos": self.videos.rows, "video_grid_thw": self.videos.grid}
+            found["video_second_per_grid"] = torch.tensor([self.seconds])
+            found |= {"use_audio_in_video": self.film, "talker_use_audio_in_video": self.film}
         return found
+
+
+def video() -> tuple[np.ndarray, float, np.ndarray]:
+    """The frames of the stored video uint8 `[f, h, w, 3]`, their rate, and its sound float32 `[s]` at 16 kHz."""
+    if not whole.VIDEO.exists():
+        frames = [torch.from_numpy(whole.seeing.levels(96, 160, seed)).permute(2, 0, 1) for seed in range(8)]
+        sound = torch.from_numpy(whole.samples(32000).astype(np.float32) / 32768)
+        inputs = {"frames": [frame / 127.5 - 1 for frame in frames], "waveform": sound}
+        params = {"format": "mp4", "rate": 4.0, "quality": 60, "sample_rate": 16000}
+        (made,) = FramesOut.load(None).forward([call("video", inputs, **params)], None)
+        whole.VIDEO.write_bytes(made["video"])
+    given = {"video": whole.VIDEO.read_bytes()}
+    sampled = {"every": 2, "most": 32, "start": 0.0, "max_side": 4096}
+    (seen,) = FramesIn.load(None).forward([call("frames", given, **sampled)], None)
+    (heard,) = AudioIn.load(None).forward([call("track", given, sample_rate=16000)], None)
+    levels = [((frame + 1) * 127.5).round().to(torch.uint8).permute(1, 2, 0) for frame in seen["frames"]]
+    return torch.stack(levels).numpy(), float(seen["rate"]), heard["waveform"].numpy()
 
 
 def answered(model: Any, prompt: Prompt) -> dict[str, np.ndarray]:
@@ -117,6 +171,12 @@ def main() -> None:
     model, found = published(), dict[str, Any]()
     for name, talk in whole.TALKS.items():
         answer = answered(model, Prompt(list(talk), processors))
+        print(name, answer["ids"], answer["codes"].shape, answer["samples"], answer["close"])
+        found |= {f"{name}: {key}": value for key, value in answer.items()}
+    for name, (heard, question) in whole.WATCHED.items():
+        prompt = Prompt([whole.Turn("system", [whole.PROMPT])], processors)
+        prompt.watch(heard, question)
+        answer = answered(model, prompt)
         print(name, answer["ids"], answer["codes"].shape, answer["samples"], answer["close"])
         found |= {f"{name}: {key}": value for key, value in answer.items()}
     np.savez_compressed(whole.ANSWERS, **found)

@@ -61,6 +61,12 @@ TALKS: Mapping[str, Sequence[Turn]] = {
     ],
 }
 """Name -> its turns; the next one answers."""
+VIDEO = Path(__file__).parent / "whole.mp4"
+"""Two seconds of four frames each, with sound."""
+WATCHED: Mapping[str, tuple[bool, str]] = {"watched": (False, "What moves?"), "watched and heard": (True, "And now?")}
+"""Name -> whether the video is heard too, and what is asked about it."""
+PROMPT = "Be fair."
+"""The system prompt of these."""
 
 
 def tensors() -> dict[str, Tensor]:

@@ -96,6 +96,17 @@ def test_a_talk_is_answered_as_the_published_code_does(local: LocalDeployment, t
     compare(talk, asked(local, {talk: talk})[talk])
 
 
+@pytest.mark.parametrize("name", whole.WATCHED)
+def test_a_video_is_watched_as_the_published_code_does(local: LocalDeployment, name: str) -> None:
+    heard, question = whole.WATCHED[name]
+    params = {**GREEDY, "system_prompt": whole.PROMPT, "every": 2, "with_sound": heard}
+    local.submit(name, "watch", params, {"video": [whole.VIDEO.read_bytes()], "text": [question]})
+    local.run()
+    assert not local.failed
+    local.release(name)
+    compare(name, local.outputs.pop(name))
+
+
 def test_talks_beside_each_other_are_answered_as_each_alone(local: LocalDeployment) -> None:
     talks = {f"{talk} {copy}": talk for talk in whole.TALKS for copy in range(2)}
     for run, outputs in asked(local, talks).items():
