@@ -36,6 +36,7 @@ SAMPLES: dict[str, Any] = {
     ),
     "image": b"image",
     "audio": b"audio",
+    "video": b"video",
     "state": torch.zeros(SIZE),
     "actions": torch.zeros(SIZE, 7),
     "tensor": torch.zeros(SIZE, 2),
