@@ -151,7 +151,7 @@ WATCH = """() => {
     }
   };
   w.watch_ = (root) => new MutationObserver(() => {
-    if (root.querySelector('[data-activity]:not([data-activity="idle"])')) note('shown');
+    if (w.at_?.['run asked'] && root.querySelector('[data-activity]:not([data-activity="idle"])')) note('shown');
   }).observe(root, { subtree: true, attributes: true, childList: true });
 }"""
 """Notes when the things of interest first happen after the key."""
