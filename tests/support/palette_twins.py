@@ -156,6 +156,20 @@ def _replace(params: Values, inputs: Values) -> dict[str, Any]:
     return _join({"separator": put}, {"texts": pieces})
 
 
+def _similarity(params: Values, inputs: Values) -> dict[str, Any]:
+    def cut(text: str) -> list[str]:
+        text, size = text.casefold() if params["ignore_case"] else text, params["letters"]
+        return [text[at : at + size] for at in range(len(text) - size + 1)] or [text]
+
+    one, other, shared = cut(inputs["a"]), cut(inputs["b"]), 0
+    count = len(one) + len(other)
+    for piece in one:
+        if piece in other:
+            other.remove(piece)
+            shared += 1
+    return {"similarity": 2 * shared / count}
+
+
 def _trim(params: Values, inputs: Values) -> dict[str, Any]:
     left = list(inputs["text"][: params["longest"]] if params["longest"] else inputs["text"])
 
@@ -424,6 +438,7 @@ TWINS: dict[str, Twin] = {
     "text.extract": _extract,
     "text.replace": _replace,
     "text.trim": _trim,
+    "text.similarity": _similarity,
     "json.build": _build,
     "json.read": _read,
     "json.pick": _pick,

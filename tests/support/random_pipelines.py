@@ -59,6 +59,12 @@ RULES: tuple[Rule, ...] = (
     Rule("text.replace", _TEXT, _TEXT, _one(find=["a", "b,"], replacement=["", "1b"], regex=[True, False])),
     Rule("text.trim", _TEXT, _TEXT, _one(sides=["both", "start", "end"], characters=["", "a"], longest=[0, 20])),
     Rule(
+        "text.similarity",
+        {"a": "text", "b": "text"},
+        {"similarity": "number"},
+        _one(letters=[1, 3], ignore_case=[True, False]),
+    ),
+    Rule(
         "json.build",
         {"a": "text", "n": "number", "list": "list of text"},
         {"text": "json"},

@@ -123,6 +123,25 @@ _STRINGS: tuple[Component, ...] = (
         },
         examples=(Example(inputs={"text": "  hello\n"}, outputs={"text": "hello"}),),
     ),
+    _string(
+        "text.similarity",
+        "Says how alike two texts are, from 0 to 1: the share of the pieces of a few letters that both have.",
+        inputs=(port("a", "text: str"), port("b", "text: str")),
+        outputs=(port("similarity", "scalar: float", description="1 for equal texts"),),
+        params={
+            "letters": integer("Letters of a piece; a shorter text is one piece.", default=3, min=1, max=16),
+            "ignore_case": boolean("Take capital and small letters as the same.", default=True),
+        },
+        examples=(
+            Example(inputs={"a": "A red circle", "b": "a red circle"}, outputs={"similarity": 1.0}),
+            Example(
+                params={"letters": 2},
+                inputs={"a": "night", "b": "nacht"},
+                outputs={"similarity": 0.25},
+                note="One of four pieces, `ht`, is in both.",
+            ),
+        ),
+    ),
 )
 
 COMPONENTS: tuple[Component, ...] = (

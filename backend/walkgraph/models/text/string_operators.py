@@ -1,5 +1,6 @@
 """Texts: templates, lists of texts, replacements. Clients may send any text; patterns are part of the graph."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from time import thread_time
@@ -12,6 +13,8 @@ from walkgraph.architectures.plain.values import MOST_ITEMS, as_text, bounded, f
 from walkgraph.graph.language.literals import Pattern, compiled, expansion_of, found_text, group_of
 from walkgraph.graph.language.shaping import Listed, holes
 
+_MOST_COMPARED = 200_000
+"""Characters of a text that is compared: its pieces are counted in memory."""
 _MOST_SECONDS = 2.0
 """Processor time for the matches of one text. One match takes time linear in the text, all of them may take its
 square."""
@@ -137,6 +140,24 @@ class Trim(Operator):
                 return text.rstrip(characters)
             case _:
                 return text.strip(characters)
+
+
+class Similarity(Operator):
+    pure: ClassVar[bool] = True
+
+    def forward(self, calls: Sequence[Call], states: States) -> list[Outputs]:
+        return [{"similarity": self._similarity(call)} for call in calls]
+
+    def _similarity(self, call: Call) -> float:
+        a, b = self._counted(call, "a"), self._counted(call, "b")
+        return 2 * (a & b).total() / (a.total() + b.total())
+
+    def _counted(self, call: Call, port: str) -> Counter[str]:
+        text, letters = call.text(port), int(call.params["letters"])
+        if len(text) > _MOST_COMPARED:
+            raise invalid(call, port, f"compares texts of at most {_MOST_COMPARED:,} characters; cut this one")
+        text = text.casefold() if call.params["ignore_case"] else text
+        return Counter(text[at : at + letters] for at in range(max(len(text) - letters, 0) + 1))
 
 
 @lru_cache(maxsize=256)

@@ -80,6 +80,18 @@ def test_trims(text: str, sides: str, characters: str, longest: int) -> None:
     agree("text.trim", {"sides": sides, "characters": characters, "longest": longest}, {"text": text})
 
 
+@QUICK
+@given(TEXT, TEXT, st.integers(1, 4), st.booleans())
+def test_similarity_is_the_share_of_pieces_in_common(a: str, b: str, letters: int, ignore_case: bool) -> None:
+    agree("text.similarity", {"letters": letters, "ignore_case": ignore_case}, {"a": a, "b": b})
+    agree("text.similarity", {"letters": letters, "ignore_case": ignore_case}, {"a": a, "b": a.upper()})
+
+
+def test_texts_that_are_too_long_are_not_compared() -> None:
+    with pytest.raises(WrongInput, match="200,000 characters"):
+        served("text.similarity", {}, {"a": "a" * 200_001, "b": "a"})
+
+
 @pytest.mark.parametrize(
     ("component", "params", "says"),
     [

@@ -8,6 +8,7 @@ from walkgraph.graph.declaring import (
     boolean,
     choice,
     kv_cache,
+    literal,
     penalty_params,
     sampling_params,
 )
@@ -20,6 +21,7 @@ THINKING: tuple[Component, ...] = (
         "Writes the special tokens of a conversation, which a client's text can't contain.",
         former=("qwen3_omni.turn",),
         category="Text",
+        deterministic=True,
         inputs=(port("text", "text: str", optional=True, description="all of the turn's text; its end follows"),),
         outputs=(port("ids", "tokens: int[n]"),),
         params={
@@ -91,11 +93,13 @@ THINKING: tuple[Component, ...] = (
             **sampling_params(temperature=0.0, top_p=0.8, top_k=20),
             **penalty_params(),
             "logits": boolean("Output `logits` outside device loops too.", default=False),
-            "precision": choice(
-                ("bf16", "fp8"),
-                "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a literal, "
-                "the same for all nodes with these weights.",
-                default="bf16",
+            "precision": literal(
+                choice(
+                    ("bf16", "fp8"),
+                    "Number format of experts. fp8 is faster, takes less memory and is less exact. It must be a "
+                    "literal, the same for all nodes with these weights.",
+                    default="bf16",
+                )
             ),
         },
         states=(kv_cache("ids", "token", "audio", "image", positions="axes"), StateUse(slot="seen", kind="tensor")),
