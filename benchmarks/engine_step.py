@@ -72,6 +72,8 @@ class Model(NamedTuple):
     grain: int
     precision: str = "bf16"
     """The precision of experts."""
+    node: str = "llm"
+    """The backbone's in the graph."""
 
 
 def orpheus(config: str) -> Model:
@@ -264,9 +266,9 @@ class Decoder:
         pages = max((case.batch * pages_for(case.prompt + tokens) for case in cases), default=1) + 64
         item = 2 if device.startswith("cuda") else 4
         page = 16 * 2 * config.layers * config.kv_heads * config.head_dim * item
-        literals = {"llm": {"precision": model.precision}} if model.precision != "bf16" else {}
+        literals = {model.node: {"precision": model.precision}} if model.precision != "bf16" else {}
         graph = bundled_graph(model.graph, model.sources, literals)
-        plan = only(placed(graph, device, kv_bytes=pages * page), ("llm",))
+        plan = only(placed(graph, device, kv_bytes=pages * page), (model.node,))
         self._vocab, self._runs = config.vocab, 0
         phases = Phases()
         # Prompts are the same every time, and their prefill is measured.
@@ -366,7 +368,7 @@ class Decoder:
     def _call(self, run: str, inputs: dict[str, Any], case: Case) -> Call:
         return Call(
             run=run,
-            node="llm",
+            node=self._model.node,
             walk="prefill",
             step=0,
             use=0,

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import sys
-import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "backend"))
 
 import _common as common
+from _timed import Work, timed
 
 from walkgraph.abi.step import StepBatch
 from walkgraph.layers.attention.sliding_window import WindowAttend
@@ -38,7 +37,6 @@ from walkgraph.models.qwen3_omni.vocoder.model import Code2Wav
 from walkgraph.models.qwen3_omni.vocoder.operators import Code2wav
 from walkgraph.models.qwen3_omni.vocoder.weights import random_vocoder
 
-Work = Callable[[], object]
 FIRST, FRAMES = 5, 25
 START = 1000
 """Frames of a stream before a chunk inside it."""
@@ -93,7 +91,7 @@ class Bench:
                 for frames, first in (self.frames, False), (self.first, True):
                     work = self.step(model, batch, frames, first=first)
                     self.reset()
-                    eager, captured = self.timed(work, captured=False), self.timed(work)
+                    eager, captured = timed(work, captured=False), timed(work)
                     flops, least = self.flops(batch, frames), PEAK[model.code_embedding.weight.dtype]
                     rows.append(
                         {
@@ -144,7 +142,7 @@ class Bench:
                 "decoder": lambda wide=wide, state=state: model.waveform(wide, Tails(state.tails), first=False),
                 "states": lambda tables=tables, at=at: [one.index_copy_(0, at, one[at]) for one in tables.values()],
             }
-            rows += [{"streams": batch, "part": name, "ms": self.timed(work)} for name, work in works.items()]
+            rows += [{"streams": batch, "part": name, "ms": timed(work)} for name, work in works.items()]
         return rows
 
     def profile(self) -> list[dict[str, Any]]:
@@ -204,19 +202,6 @@ class Bench:
             places *= rate
         return 2.0 * streams * frames * (total + _weights(model.decoder[-1]) * places)
 
-    def timed(self, work: Work, *, captured: bool = True) -> float:
-        """Milliseconds of one replay, or call: the median."""
-        if not self.cuda:
-            began = time.perf_counter()
-            work()
-            return 1e3 * (time.perf_counter() - began)
-        for _ in range(2):
-            work()
-        torch.cuda.synchronize()
-        replay = _captured(work) if captured else work
-        once = _elapsed(replay, 1)[0]
-        return statistics.median(_elapsed(replay, max(5, min(50, int(1000 / max(once, 0.01))))))
-
     def reset(self) -> None:
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -228,24 +213,6 @@ class Bench:
 def _weights(module: nn.Module) -> int:
     """Numbers in its matrices and kernels."""
     return sum(one.numel() for one in module.parameters() if one.dim() > 1)
-
-
-def _captured(work: Work) -> Work:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
-
-
-def _elapsed(work: Work, times: int) -> list[float]:
-    """Milliseconds of each call."""
-    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(times)]
-    for start, end in marks:
-        start.record()
-        work()
-        end.record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in marks]
 
 
 if __name__ == "__main__":

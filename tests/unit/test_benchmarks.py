@@ -19,6 +19,11 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
         ("gpu_experts", ["--fp8"], ["distinct", "TB/s", "many rows", "TFLOP/s"]),
         ("gpu_flow", [], ["together", "in turn", "beside, 0", "GEMM", "gate_up", "heads", "relative"]),
         ("gpu_fp8", [], ["products", "norm, fp8", "gates, fp8", "TFLOP/s", "small layers", "relative"]),
+        (
+            "gpu_omni",
+            [],
+            ["predictor", "talker, ", "vocoder, ", "audio, ", "vision, ", "thinker, ", "8 tokens", "floor"],
+        ),
         ("gpu_pi05", [], ["as served", "vision us", "tables of ten us", "8 at once"]),
         ("gpu_vjepa2", [], ["predictor, 3 frames", "us a layer", "rounds", "propose"]),
         ("gpu_read_image", ["--rounds", "1"], ["encoder", "picture", "question", "floor", "kernel"]),
