@@ -46,7 +46,7 @@ from walkgraph.abi.step import StepBatch
 from walkgraph.engine.device.capture import Capturer
 from walkgraph.engine.engine import Done, Engine, LoopDone
 from walkgraph.engine.kv.allocator import PAGE, pages_for
-from walkgraph.engine.loops.spec import LoopCall, StreamItems
+from walkgraph.engine.loops.spec import Items, LoopCall, StreamItems
 from walkgraph.models.qwen3_omni.hearing.config import AUDIO_PRESETS, AudioConfig
 from walkgraph.models.qwen3_omni.hearing.operators import AudioEncoder
 from walkgraph.models.qwen3_omni.presets import omni_config
@@ -305,16 +305,18 @@ class Speech:
     def measure(self, batch: int) -> Row:
         """Milliseconds of a frame, and the host's share of them."""
         self._spoken(batch, 4)
-        at, worked, early = self._spoken(batch, self._times)
+        at, worked, frames, early = self._spoken(batch, self._times)
         between = [later - before for before, later in pairwise(at)]
         # The first frames wait for the runs to enter, the last ones for them to leave.
         inner = between[4:-4] or between
         row: Row = {f"{key}": value for key, value in spread(inner, 1e3).items()}
-        row |= {"mean": 1e3 * (at[-1] - at[0]) / (self._times - 1), "host": worked / (at[-1] - at[0])}
+        # Speech may end by chance, so the frames are counted.
+        row |= {"mean": 1e3 * (at[-1] - at[0]) / frames, "frames": frames, "host": worked / (at[-1] - at[0])}
         return row | ({"ended early": early} if early else {})
 
-    def _spoken(self, batch: int, times: int) -> tuple[list[float], float, int]:
-        """When frames came back, seconds that the thread was at work, and runs that ended early."""
+    def _spoken(self, batch: int, times: int) -> tuple[list[float], float, int, int]:
+        """When frames came back, seconds that the thread was at work, frames of the longest run, and runs that ended
+        early."""
         names = [f"run{self._runs + number}" for number in range(batch)]
         self._runs += batch
         begins = self._listened(names)
@@ -324,17 +326,18 @@ class Speech:
             words = torch.arange(times) % 200
             items = [StreamItems((0, "text"), 0, words)]
             self.engine.loops.allow(call.run, call.step, call.use, call.iteration, times, items)
-        at, done = [time.perf_counter()], list[LoopDone]()
+        at, done, frames = [time.perf_counter()], list[LoopDone](), 1
         worked = time.thread_time()
         while not self.engine.idle:
             events = self.engine.step()
             if events:
                 at.append(time.perf_counter())
+            frames = max([frames, *(one.first + one.count for one in events if isinstance(one, Items))])
             done += [event for event in events if isinstance(event, LoopDone) and ended(event) is not None]
         worked = time.thread_time() - worked
         for name in names:
             self.engine.drop(name)
-        return at, worked, sum(1 for one in done if one.stopped)
+        return at, worked, frames, sum(1 for one in done if one.stopped)
 
     def _listened(self, names: Sequence[str]) -> dict[str, Any]:
         """Run -> what its first frame begins with."""
