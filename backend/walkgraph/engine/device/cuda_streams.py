@@ -17,7 +17,8 @@ def sent(value: Tensor, device: torch.device) -> Tensor:
     """Copy a value to the device, in stream order. Memory is pinned first, because a copy from unpinned memory makes
     the host wait for the work launched there."""
     if value.device.type == "cpu" and device.type == "cuda":
-        value = value.pin_memory()
+        # Elements of an expanded tensor share memory, and such a tensor can't be pinned.
+        value = value.contiguous().pin_memory()
     return value.to(device, non_blocking=True)
 
 
