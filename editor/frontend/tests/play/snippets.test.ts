@@ -310,6 +310,9 @@ describe("OpenAI's client", () => {
       params: { temperature: 0.5, max_tokens: 9, seed: 1, top_k: 3 },
     }),
     told: call([said("hello")], { openai: { route: "chat.completions", model: "shapes" } }),
+    watched: call([{ ...shown(RED), modality: "video", content: { kind: "media", mime: "video/mp4", data: RED } }], {
+      openai: { route: "chat.completions", model: "shapes" },
+    }),
     spoken: call([said("hello")], {
       openai: { route: "audio.speech", model: "shapes" },
       voice: { name: "speaker", value: "tara" },
@@ -356,6 +359,11 @@ describe("OpenAI's client", () => {
     ]);
     const messages = [{ role: "user", content: "hello" }];
     expect(sent("told")).toEqual([`${base}.chat.completions.create`, { model: "shapes", messages }]);
+    const film = { type: "video_url", video_url: { url: `data:video/mp4;base64,${RED}` } };
+    expect(sent("watched")).toEqual([
+      `${base}.chat.completions.create`,
+      { model: "shapes", messages: [{ role: "user", content: [film] }] },
+    ]);
     const speech = `${base}.audio.speech.with_streaming_response.create`;
     expect(sent("spoken")).toEqual([speech, { ...spoken, voice: "tara", extra_body: { seed: 3 } }]);
     expect(sent("voiceless")).toEqual([speech, { ...spoken, voice: null }]);

@@ -145,7 +145,7 @@ function contentOf(value: Placed): unknown {
   if (modality === "audio")
     return { type: "input_audio", input_audio: { data: new Source(encoded), format: formatOf(content.mime) } };
   const url = new Source(`${pythonText(`data:${content.mime};base64,`)} + ${encoded}`);
-  return { type: "image_url", image_url: { url } };
+  return modality === "video" ? { type: "video_url", video_url: { url } } : { type: "image_url", image_url: { url } };
 }
 
 function formatOf(mime: string): string {
