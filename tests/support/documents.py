@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -118,7 +119,7 @@ class Running:
         return Service(self.home / ".walkgraph", told={"url": f"http://{self.address}"})
 
     def deploy_speech(self) -> None:
-        """`orpheus` of the tiny models."""
+        """`orpheus` and `qwen3_omni` of the tiny models."""
         graph = json.loads(bundled("graphs")["orpheus"].read_text())
         graph["weights"]["orpheus"]["source"] = "random:orpheus-tiny:0"
         graph["weights"]["snac"]["source"] = "random:snac-tiny:0"
@@ -126,11 +127,22 @@ class Running:
         with Client.local(Settings(home=self.home / ".walkgraph")) as client:
             client.deploy(graph, None, "orpheus")
             client.wait_ready("orpheus")
+            client.deploy(self._omni(), None, "qwen3_omni")
+            client.wait_ready("qwen3_omni")
+
+    def _omni(self) -> dict[str, Any]:
+        """`qwen3_omni` of the tiny models, with short answers."""
+        graph: dict[str, Any] = json.loads(bundled("graphs")["qwen3_omni"].read_text())
+        graph["weights"]["omni"]["source"] = "random:qwen3-omni-tiny:0"
+        for task in graph["tasks"].values():
+            for name, most in (("max_tokens", 4), ("max_frames", 6), ("context", 512)):
+                task["params"][name]["default"] = most
+        return graph
 
 
 @contextmanager
 def started(repository: Path, home: Path) -> Iterator[Running]:
-    """`walkgraph up` in a home of its own, with `shapes` and `orpheus` ready."""
+    """`walkgraph up` in a home of its own, with `shapes`, `orpheus` and `qwen3_omni` ready."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("WALKGRAPH_")}
     environment = {
         **plain,
