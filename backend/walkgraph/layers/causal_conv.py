@@ -50,12 +50,12 @@ class CausalConv(Packable):
     """A convolution whose taps reach backward. Its parameters are those of `conv`, in torch's layout; `pack` lays them
     out with the channels last."""
 
-    def __init__(self, into: int, out: int, taps: int, *, dilation: int = 1, groups: int = 1) -> None:
+    def __init__(self, into: int, out: int, taps: int, *, dilation: int = 1) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(into, out, taps, dilation=dilation, groups=groups)
+        self.conv = nn.Conv1d(into, out, taps, dilation=dilation)
         self.places = (taps - 1) * dilation
         self._kernel: Tensor | None = None
-        """`[O, C / groups, 1, K]`"""
+        """`[O, C, 1, K]`"""
 
     @property
     def bias(self) -> Tensor:
@@ -66,7 +66,7 @@ class CausalConv(Packable):
         if self._kernel is None:
             raise RuntimeError(UNPACKED)
         image = room.transpose(1, 2)[:, :, None]
-        made = F.conv2d(image, self._kernel, bias, dilation=(1, self.conv.dilation[0]), groups=self.conv.groups)
+        made = F.conv2d(image, self._kernel, bias, dilation=(1, self.conv.dilation[0]))
         return made[:, :, 0].transpose(1, 2).contiguous()
 
     def pack(self) -> None:
@@ -77,6 +77,22 @@ class CausalConv(Packable):
     @property
     def is_packed(self) -> bool:
         return self._kernel is not None
+
+
+class DepthwiseConv(nn.Module):
+    """A causal convolution of each channel alone. It is sums of shifted rows: cuDNN's kernel for channels last takes
+    17 ms for 25 frames of speech."""
+
+    def __init__(self, channels: int, taps: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels, channels, taps, groups=channels)
+        self.places = taps - 1
+
+    def forward(self, room: Tensor) -> Tensor:
+        """room `[B, P + T, C]` -> `[B, T, C]`"""
+        taps = self.conv.weight[:, 0].float()
+        made = (room.unfold(1, self.places + 1, 1) * taps).sum(-1) + _bias(self.conv)
+        return made.to(room.dtype)
 
 
 class Upsample(Packable):

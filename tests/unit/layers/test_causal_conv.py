@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from walkgraph.layers.causal_conv import CausalConv, Tails, Upsample
+from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, Tails, Upsample
 from walkgraph.layers.snake import snake_beta
 
 CUTS = [(), (1,), (3, 4, 11), tuple(range(1, 13))]
@@ -22,15 +22,13 @@ def _seeded() -> None:
 
 
 @pytest.mark.parametrize("cuts", CUTS)
-@pytest.mark.parametrize(("taps", "dilation", "groups"), [(7, 1, 1), (7, 3, 1), (3, 9, 1), (7, 1, 6), (1, 1, 1)])
-def test_a_causal_convolution_of_chunks_is_that_of_the_whole(
-    taps: int, dilation: int, groups: int, cuts: tuple[int, ...]
-) -> None:
-    layer = CausalConv(6, 6, taps, dilation=dilation, groups=groups).requires_grad_(False)
+@pytest.mark.parametrize(("taps", "dilation"), [(7, 1), (7, 3), (3, 9), (1, 1)])
+def test_a_causal_convolution_of_chunks_is_that_of_the_whole(taps: int, dilation: int, cuts: tuple[int, ...]) -> None:
+    layer = CausalConv(6, 6, taps, dilation=dilation).requires_grad_(False)
     x = torch.randn(2, LENGTH, 6)
     weight, bias = layer.conv.weight.clone(), layer.bias.clone()
     padded = F.pad(x.transpose(1, 2), (layer.places, 0))
-    wanted = F.conv1d(padded, weight, bias, dilation=dilation, groups=groups).transpose(1, 2)
+    wanted = F.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
     layer.pack()
     assert torch.equal(layer.conv.weight, weight), "packing changes the layout alone"
     rest, parts = torch.zeros(2, layer.places * 6), list[Tensor]()
@@ -40,6 +38,21 @@ def test_a_causal_convolution_of_chunks_is_that_of_the_whole(
         rest = tails.after
     torch.testing.assert_close(torch.cat(parts, 1), wanted)
     torch.testing.assert_close(layer(padded.transpose(1, 2)) + bias, wanted)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_convolution_of_each_channel_is_torchs_of_the_whole(dtype: torch.dtype, cuts: tuple[int, ...]) -> None:
+    layer = DepthwiseConv(6, 7).requires_grad_(False).to(dtype)
+    x = torch.randn(2, LENGTH, 6).to(dtype)
+    padded = F.pad(x.transpose(1, 2), (layer.places, 0)).float()
+    wanted = F.conv1d(padded, layer.conv.weight.float(), layer.conv.bias.float(), groups=6).transpose(1, 2).to(dtype)
+    rest, parts = torch.zeros(2, layer.places * 6, dtype=dtype), list[Tensor]()
+    for start, stop in pairwise((0, *cuts, LENGTH)):
+        tails = Tails(rest)
+        parts.append(layer(tails.behind(x[:, start:stop], layer.places)))
+        rest = tails.after
+    torch.testing.assert_close(torch.cat(parts, 1), wanted)
 
 
 @pytest.mark.parametrize("cuts", CUTS)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from walkgraph.layers.attention.sliding_window import WindowAttend
-from walkgraph.layers.causal_conv import CausalConv, Tails, Upsample
+from walkgraph.layers.causal_conv import CausalConv, DepthwiseConv, Tails, Upsample
 from walkgraph.layers.decoder import DecoderLayer
 from walkgraph.layers.linear.packed import Packable
 from walkgraph.layers.linear.step_linear import STREAMED
@@ -57,13 +57,13 @@ class Snake(nn.Module):
 class ConvNeXt(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dwconv = CausalConv(width, width, _KERNEL, groups=width)
+        self.dwconv = DepthwiseConv(width, _KERNEL)
         self.norm = nn.LayerNorm(width, eps=_EPS)
         self.pwconv1 = nn.Linear(width, 4 * width)
         self.pwconv2 = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor, tails: Tails) -> Tensor:
-        mixed = self.dwconv(tails.behind(x, self.dwconv.places), self.dwconv.bias)
+        mixed = self.dwconv(tails.behind(x, self.dwconv.places))
         return x + self.pwconv2(F.gelu(self.pwconv1(self.norm(mixed))))
 
 
@@ -167,7 +167,7 @@ class Code2Wav(nn.Module):
     def state_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shapes of a stream's window and tails."""
         config = self.config
-        convolutions = [part for part in self.modules() if isinstance(part, CausalConv | Upsample)]
+        convolutions = [part for part in self.modules() if isinstance(part, CausalConv | DepthwiseConv | Upsample)]
         tails = sum(part.places * part.conv.in_channels for part in convolutions)
         return (config.layers, 2, config.window - 1, config.kv_heads, config.head_dim), (tails,)
 
