@@ -97,9 +97,9 @@ def test_the_list_of_runs_hears_of_somebody_elses_end(person: Person, running: S
         request = {"inputs": {"prompt": "a red circle"}, "params": {"steps": 2}, "hold": True}
         run = client.start_run("shapes", "text_to_image", request)["id"]
         person.go("playground?deployment=shapes")
-        listed = person.page.get_by_role("complementary", name="Runs").get_by_text("running", exact=True)
-        expect(listed).to_have_count(1)
-        person.look("running")
+        listed = person.page.get_by_role("complementary", name="Runs").get_by_text("paused", exact=True)
+        expect(listed).to_have_count(2)  # in the queue too
+        person.look("paused")
         client.steer(run, "resume")
         expect(listed).to_have_count(0)
         person.look("ended")

@@ -124,6 +124,16 @@ def children(pid: int) -> set[int]:
     return found
 
 
+def deployed_processes(service: int) -> set[int]:
+    """The processes of a service's deployments: all but the fork server, which outlives them."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(service)}
+    return {pid for pid in commands if "fork_server" not in commands[pid] or _parent(pid) != service}
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def wait_gone(pids: set[int], seconds: float) -> float:
     """How long it took until none of them lived; fails after `seconds`."""
     began = time.monotonic()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import Service, children, service, wait_gone
+from tests.support.serving import Service, children, deployed_processes, service, wait_gone
 from walkgraph.client import Client
 from walkgraph.starters import shapes
 
@@ -108,7 +108,7 @@ def test_a_switch_under_load_loses_nothing(running: Service) -> None:
     assert running.process is not None
     with running.client() as client:
         number = told(client)
-        old = children(running.process.pid)
+        old = deployed_processes(running.process.pid)
         with asking(running, 2) as answers:
             client.replace("numbers", telling(client, number + 1))
             assert wait_switched(client)["next"] is None
@@ -119,4 +119,4 @@ def test_a_switch_under_load_loses_nothing(running: Service) -> None:
             assert set(mine) <= {number, number + 1}
             assert mine[0] == number
             assert sum(a != b for a, b in pairwise(mine)) <= 1
-        assert children(running.process.pid).isdisjoint(old)
+        assert deployed_processes(running.process.pid).isdisjoint(old)

@@ -10,9 +10,11 @@ Nothing here may start threads or touch a GPU: a fork has neither.
 import argparse
 import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
+import site
 import socket
 import sys
 from dataclasses import dataclass
@@ -107,6 +109,7 @@ class ForkServer:
         for pidfd in self._children:
             os.close(pidfd)
         die_at_end_of(lifeline)
+        _find_new_packages()
         os.dup2(output, sys.stdout.fileno())
         os.dup2(output, sys.stderr.fileno())
 
@@ -130,6 +133,13 @@ class ForkServer:
         del self._connections[connection.fileno()]
         self._poll.unregister(connection)
         connection.close()
+
+
+def _find_new_packages() -> None:
+    """Have imports find packages that were installed since this interpreter began."""
+    importlib.invalidate_caches()
+    for folder in site.getsitepackages():
+        site.addsitedir(folder)
 
 
 def main() -> None:
