@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tests.golden.qwen3_omni import whole as omni
 from tests.support.local import LocalDeployment
 from tests.unit.graphs import test_pi05_acts as robot
 from tests.unit.graphs import test_vjepa2_runs as imagining
@@ -160,8 +161,25 @@ def world() -> Family:
     return Family("world", {}, {}, runs)
 
 
-FAMILIES = {made.__name__: made for made in (bagel, orpheus, llm, pi05, vjepa2, reach, world)}
-DECODERS = {"bagel", "orpheus", "llm"}
+def qwen3_omni() -> Family:
+    how = {"temperature": 1.0, "max_tokens": 8, "max_frames": 7}
+    film = {"every": 2, "frames": 4, "frame_pixels": 131_072}
+    watched = {"video": [omni.VIDEO.read_bytes()], "text": ["what is it?"]}
+    return Family(
+        "qwen3_omni",
+        {"omni": "random:qwen3-omni-tiny:0"},
+        {},
+        [
+            Asked("chat", {**how, "seed": 1}, {"text": ["hello"]}),
+            Asked("chat", {**how, "seed": 2}, {"text": ["hi, you"], "audio": [omni.sound(9_000)]}),
+            Asked("chat", {**how, "seed": 3}, {"image": [omni.picture(96, 64)], "audio": [omni.sound(6_000)]}),
+            *(Asked("watch", {**how, **film, "seed": 4, "with_sound": heard}, watched) for heard in (False, True)),
+        ],
+    )
+
+
+FAMILIES = {made.__name__: made for made in (bagel, orpheus, llm, pi05, vjepa2, reach, world, qwen3_omni)}
+DECODERS = {"bagel", "orpheus", "llm", "qwen3_omni"}
 """Graphs of tokens: their steps are `invariant`."""
 
 

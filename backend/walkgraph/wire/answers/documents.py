@@ -96,6 +96,8 @@ class Component(TypedDict):
     families: list[str]
     """Families whose weights fit."""
     host: bool
+    deterministic: bool
+    """Equal inputs and parameters give equal outputs, so that a graph may keep them."""
     task: bool
     """It calls a task, whose declaration its own follows."""
     outside: bool
