@@ -111,7 +111,13 @@ class TakingUp:
             return []
         ended = self.served.runs.end_all("refused", now, "the graph that it runs could not be loaded")
         self._change = None
-        return [*ended, *self._load(change.former), change.told(error)]
+        return [*ended, *self._load(self._without_sessions(change.former)), change.told(error)]
+
+    def _without_sessions(self, former: ServedPlan) -> ServedPlan:
+        """A plan that is loaded again: what its sessions kept is gone."""
+        anew = ServedPlan(former.graph, former.plan, self._ranks, self._running, former.name)
+        anew.watching.watch = former.watching.watch
+        return anew
 
     def _load(self, plan: ServedPlan) -> list[Command]:
         self.served = plan

@@ -78,7 +78,7 @@ class Drawing:
             "worker_lost": unloadable
             or counts["processes that can't load"] > 0
             or any(at + DIED_SECONDS >= self._since for at in lost),
-            "out_of_memory": unloadable,
+            "out_of_memory": unloadable or counts["processes that can't load"] > 0,
             "refused": failed or stopping,
         }
         if not fitting.get(message.error.code, False):

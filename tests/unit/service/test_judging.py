@@ -1,13 +1,17 @@
 """Graphs that can be planned but not deployed are refused by name."""
 
 import json
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from walkgraph.components import catalogue
+from walkgraph.graph.catalogue import Catalogue
 from walkgraph.resources import bundled
 from walkgraph.service.deployments.judging import check_here, deployable, judge
+from walkgraph.service.deployments.task_graphs import KnownGraphs
 from walkgraph.service.http.problems import Unprocessable
 
 
@@ -23,10 +27,23 @@ def refusal(name: str, **changes: object) -> Unprocessable:
     return caught.value
 
 
+class Lacking(KnownGraphs):
+    """One component is declared alone."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        known = {**catalogue()}
+        known["qwen3_omni.talker"] = replace(known["qwen3_omni.talker"], network=None)
+        return known
+
+
 def test_a_component_without_a_network_is_refused() -> None:
-    refused = refusal("qwen3_omni", weights={"omni": {"family": "qwen3_omni", "source": "checkpoint:none"}})
-    assert {fault.code for fault in refused.faults} == {"unavailable", "no_weights"}
-    assert "(`no_weights` and `unavailable`)" in str(refused)
+    weights = {"omni": {"family": "qwen3_omni", "source": "checkpoint:none"}}
+    judged = judge(document("qwen3_omni") | {"weights": weights}, None, (), (), None, Lacking())
+    with pytest.raises(Unprocessable) as refused:
+        deployable(judged)
+    assert {fault.code for fault in refused.value.faults} == {"unavailable", "no_weights"}
+    assert "(`no_weights` and `unavailable`)" in str(refused.value)
 
 
 def test_weights_that_are_not_here_are_refused() -> None:
